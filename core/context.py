@@ -1,0 +1,36 @@
+"""The one explicit context: what a stage may reach besides its input. Made by `pipeline` for each compilation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from armature.config import Config
+    from armature.events import CompileEvent
+    from armature.run.cache import Cache
+    from armature.run.workers import Workers
+    from armature.tables import Tables
+
+
+@attrs.define(eq=False)
+class CompileContext:
+    """Settings, knowledge and services of one compilation.
+
+    tables: rows of all plugins (frozen snapshot). cache: content-addressed store of built kernels. workers: pool that
+    builds kernels. emit: tells observers of an event. compile_id counts compilations of this process. device_backend comes
+    from `tables.device_backend(device_type)`.
+    """
+
+    config: Config
+    tables: Tables
+    cache: Cache
+    workers: Workers
+    compile_id: int
+    events: list[CompileEvent] = attrs.field(factory=list)
+
+    def emit(self, event: CompileEvent) -> None:
+        """Keep the event and tell observers."""
+        self.events.append(event)
+        self.tables.observe_compile(event)

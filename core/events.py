@@ -1,0 +1,32 @@
+"""Compile events: what observers (`armature_compile_event`) are told. Observers cannot change anything."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import attrs
+
+
+class EventKind(Enum):
+    """What happened."""
+
+    START = "start"
+    FINISH = "finish"
+    RECOMPILE = "recompile"
+    CACHE_HIT = "cache_hit"
+    FALLBACK = "fallback"
+    SKIP = "skip"
+    STAGE = "stage"
+
+
+@attrs.frozen
+class CompileEvent:
+    """One event of one compilation. `seconds` is set on FINISH and STAGE; `detail` says which stage, guard or reason."""
+
+    kind: EventKind
+    compile_id: int
+    function: str
+    file: str
+    line: int
+    detail: str = ""
+    seconds: float = 0.0

@@ -1,0 +1,116 @@
+"""Guard records: what tracing relied on. `frame/guards/tree.py` turns them into torch's C++ guard tree.
+
+Each record names its source and, in `user`, the line of the user's code that made it necessary ("model.py:41").
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias, Union
+
+import attrs
+
+from armature.frame.sources import Source
+
+
+@attrs.frozen(eq=False)
+class TypeGuard:
+    """`type(source) is type_`."""
+
+    source: Source
+    type_: type
+    user: str = ""
+
+
+@attrs.frozen(eq=False)
+class IdGuard:
+    """`source is obj`: functions, classes, modules' identity, dtypes, enum members."""
+
+    source: Source
+    obj: object
+    user: str = ""
+
+
+@attrs.frozen(eq=False)
+class ValueGuard:
+    """`source == value` and same type: ints, floats (NaN equals NaN), strings, None, bools, torch.dtype/device, ..."""
+
+    source: Source
+    value: object
+    user: str = ""
+
+
+@attrs.frozen(eq=False)
+class TensorGuard:
+    """Type, dispatch keys, dtype, device, requires_grad, sizes and strides. A None among sizes or strides is not checked."""
+
+    source: Source
+    example: object  # the real tensor while tracing; not kept after the tree is built
+    sizes: tuple[int | None, ...]
+    strides: tuple[int | None, ...]
+    user: str = ""
+
+
+@attrs.frozen(eq=False)
+class LengthGuard:
+    """`len(source) == length` for list, tuple, dict, set."""
+
+    source: Source
+    length: int
+    user: str = ""
+
+
+@attrs.frozen(eq=False)
+class DictKeysGuard:
+    """The dict's keys, in order."""
+
+    source: Source
+    keys: tuple[object, ...]
+    user: str = ""
+
+
+@attrs.frozen(eq=False)
+class AbsentGuard:
+    """`name` is not an attribute in the instance dict (or key not in the dict) at `source`."""
+
+    source: Source
+    name: object
+    user: str = ""
+
+
+@attrs.frozen(eq=False)
+class AliasGuard:
+    """The two sources are the same object."""
+
+    first: Source
+    second: Source
+    user: str = ""
+
+
+@attrs.frozen(eq=False)
+class NoAliasGuard:
+    """No two of the tensors at these sources are the same object."""
+
+    sources: tuple[Source, ...]
+    user: str = ""
+
+
+@attrs.frozen(eq=False)
+class GlobalStateGuard:
+    """Grad mode, autocast, default dtype, deterministic algorithms, number of threads: as while tracing."""
+
+    user: str = ""
+
+
+@attrs.frozen(eq=False)
+class ShapeGuard:
+    """A condition over symbolic sizes, as a Python expression over `sizes`: names to (tensor source, axis)."""
+
+    expr: str
+    sizes: tuple[tuple[str, Source, int], ...]
+    user: str = ""
+
+
+Guard: TypeAlias = Union[
+    TypeGuard, IdGuard, ValueGuard, TensorGuard, LengthGuard, DictKeysGuard, AbsentGuard, AliasGuard,
+    NoAliasGuard, GlobalStateGuard, ShapeGuard,
+]  # fmt: skip

@@ -1,0 +1,121 @@
+"""Where a value comes from: a path from the frame's locals or globals, as a Python expression.
+
+A source has three readers: the guard tree (how to reach the object in C++), the rebuilder (bytecode that loads it again)
+and people (`expr`). All three switch over the class, each in a table of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias, Union
+
+import attrs
+
+
+@attrs.frozen
+class LocalSource:
+    """A local variable or argument; `cell` when it is a cell or free variable (the value inside the cell is meant)."""
+
+    name: str
+    cell: bool = False
+
+    @property
+    def expr(self) -> str:
+        return self.name
+
+
+@attrs.frozen
+class GlobalSource:
+    """A global of the frame being compiled."""
+
+    name: str
+
+    @property
+    def expr(self) -> str:
+        return f"globals()[{self.name!r}]"
+
+
+@attrs.frozen
+class BuiltinSource:
+    """A name of the builtins."""
+
+    name: str
+
+    @property
+    def expr(self) -> str:
+        return f"builtins.{self.name}"
+
+
+@attrs.frozen
+class ObjectSource:
+    """An object reached in no other way (the globals of an inlined function, a module in sys.modules), kept alive by the
+    compiled code. Guarded by nothing itself; attributes and items below it are."""
+
+    obj: object = attrs.field(eq=id, hash=False)
+    label: str
+
+    @property
+    def expr(self) -> str:
+        return self.label
+
+
+@attrs.frozen
+class AttrSource:
+    """`base.name` by getattr."""
+
+    base: Source
+    name: str
+
+    @property
+    def expr(self) -> str:
+        return f"{self.base.expr}.{self.name}"
+
+
+@attrs.frozen
+class DictOfSource:
+    """`base.__dict__`, read without running user code."""
+
+    base: Source
+
+    @property
+    def expr(self) -> str:
+        return f"{self.base.expr}.__dict__"
+
+
+@attrs.frozen
+class TypeOfSource:
+    """`type(base)`."""
+
+    base: Source
+
+    @property
+    def expr(self) -> str:
+        return f"type({self.base.expr})"
+
+
+@attrs.frozen
+class ItemSource:
+    """`base[key]` for a list, tuple or dict; `key` is an int or a hashable constant."""
+
+    base: Source
+    key: object
+
+    @property
+    def expr(self) -> str:
+        return f"{self.base.expr}[{self.key!r}]"
+
+
+@attrs.frozen
+class CellSource:
+    """The contents of the cell object at `base` (an element of a function's `__closure__`)."""
+
+    base: Source
+
+    @property
+    def expr(self) -> str:
+        return f"{self.base.expr}.cell_contents"
+
+
+Source: TypeAlias = Union[
+    LocalSource, GlobalSource, BuiltinSource, ObjectSource, AttrSource, DictOfSource, TypeOfSource,
+    ItemSource, CellSource,
+]  # fmt: skip

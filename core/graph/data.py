@@ -1,0 +1,71 @@
+"""What the graph stage gives: one functional ATen graph, and the passes that change it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import attrs
+import torch
+from torch import fx
+
+if TYPE_CHECKING:
+    from armature.context import CompileContext
+
+
+class GraphKind(Enum):
+    """Which part of the program the graph is."""
+
+    INFERENCE = "inference"
+    FORWARD = "forward"
+    BACKWARD = "backward"
+
+
+@attrs.frozen(eq=False)
+class AtenGraph:
+    """A functional graph of ATen operators after decomposition. Each node has `meta["val"]` (fake tensor or SymInt), and
+    `meta["origin"]` (armature.lower.data.Origin: the user's line). Its only mutations are `aten.copy_` into inputs at its end.
+    """
+
+    name: str
+    kind: GraphKind
+    module: fx.GraphModule
+    fake_inputs: tuple[object, ...]  # FakeTensor, SymInt or int, one per placeholder
+    static_inputs: frozenset[int] = frozenset()  # positions whose address does not change between calls (parameters)
+
+
+@attrs.frozen
+class Pass:
+    """A pass of the pipeline. `stage`: pre_grad and joint, post_grad run on fx.GraphModule; loops on LoopGraph; kernels on
+    KernelPlan. `run` returns the changed (or same) object. `before` and `after` name other passes of the stage.
+    """
+
+    name: str
+    stage: str = attrs.field(
+        validator=attrs.validators.in_(("pre_grad", "joint", "post_grad", "loops", "kernels"))
+    )
+    run: Callable[[object, CompileContext], object]
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Decomposition:
+    """Replaces `op` by what `fn` (same signature, on tensors) calls, while the ATen graph is traced."""
+
+    op: torch._ops.OpOverload
+    fn: Callable[..., object]
+    priority: int = 0
+
+
+@attrs.frozen
+class Lowering:
+    """Turns a call of `op` into loops: `fn(builder, *args, **kwargs)`, see `armature.lower.builder.Builder`.
+
+    Returning None means "not in this case": the operator stays an ATen call.
+    """
+
+    op: torch._ops.OpOverload
+    fn: Callable[..., object]
+    priority: int = 0

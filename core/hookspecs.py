@@ -1,0 +1,170 @@
+"""The whole plugin contract on one page.
+
+A plugin is a distribution with an entry point in group `armature` that names a module (or object) whose functions are
+decorated with `@hookimpl`. It implements the hooks it needs and no others. Hooks that return rows are called when plugins
+come or go, and their rows collected into tables; `..._event` hooks observe and return nothing; the two `firstresult` hooks
+answer one question each, once, and the answer is kept. No hook runs while a compiled function is called.
+
+Each hook below says who calls it, when, with what, and what None means. docs/plugins.md has a worked example of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+if TYPE_CHECKING:
+    import typer
+
+    from armature.breaks.types import BreakEvent, BreakType
+    from armature.codegen.backend import DeviceBackend
+    from armature.events import CompileEvent
+    from armature.graph.data import Decomposition, Lowering, Pass
+    from armature.rules import Rule, Subject, Verdict
+    from armature.trace.call import Handler, Polyfill, ValueType
+
+PROJECT = "armature"
+API_VERSION = (1, 0)
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@hookspec
+def armature_rules() -> Iterable[Rule]:
+    """Rows that say which callables go in the graph, are traced into, or are skipped.
+
+    Called by the tables when they are first needed after a plugin came or went. None: no rows.
+
+        return [Rule("mylib.fast.normalize", Decision.INLINE, "plain Python over torch functions")]
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def armature_decide(subject: Subject) -> Verdict | None:
+    """Decide what no row covers, computed from the object itself. Must not run user code.
+
+    Called by `trace.decide` once per new callable that no rule matches. None: no opinion, the next plugin is asked.
+
+        if subject.module.startswith("mylib._generated"):
+            return Verdict(Decision.SKIP, "generated lookup tables", ORIGIN)
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def armature_handlers() -> Iterable[Handler]:
+    """How a call of a given function is traced: functions decorated with `@handles`.
+
+    Called by the tables when they are first needed. None: no rows.
+
+        return collect(creation, queries)    # the modules' functions that bear @handles
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def armature_value_types() -> Iterable[ValueType]:
+    """Tracer value classes for Python types: exact types, or a predicate, in the order given.
+
+    Called by the tables when they are first needed. None: no rows.
+
+        return [ValueType(mylib.Batch, BatchValue)]
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def armature_polyfills() -> Iterable[Polyfill]:
+    """Python functions that are traced in place of functions written in C. Same signature, same result.
+
+    Called by the tables when they are first needed. None: no rows.
+
+        return [Polyfill(mylib._c.pairs, pairs)]
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def armature_break_types() -> Iterable[BreakType]:
+    """Rows of the graph-break catalogue: id, title, explanation, hints.
+
+    Called by the tables when they are first needed. None: no rows.
+
+        return [BreakType("mylib-io", "Reading a file", "`{call}` reads a file.", ("Read it before the call.",))]
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def armature_graph_break(event: BreakEvent) -> None:
+    """Observe a graph break. Called by `breaks` at each break, while compiling. Returns nothing.
+
+    print(event.type.id, event.stack[-1])
+    """
+
+
+@hookspec
+def armature_decompositions() -> Iterable[Decomposition]:
+    """Operators replaced by others while the ATen graph is traced. Called when tables are built. None: no rows.
+
+    return [Decomposition(torch.ops.mylib.swish.default, lambda x: x * torch.sigmoid(x))]
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def armature_lowerings() -> Iterable[Lowering]:
+    """Operators turned into loops: functions decorated with `@lowers`. Called when tables are built. None: no rows.
+
+    return collect_lowerings(pointwise, reductions)
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def armature_passes() -> Iterable[Pass]:
+    """Optimisation passes with their stage and order. Called when tables are built. None: no rows.
+
+    return [Pass("mylib-fold-scale", "post_grad", fold_scale, after=("dead-code",))]
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def armature_device_backend(device_type: str) -> DeviceBackend | None:
+    """The back end for a device type ("cpu", "cuda", "mydev"). Called once per device type when tables are built on demand.
+
+    None: not mine, the next plugin is asked; None from all: operators on that device run as ATen calls.
+
+        return MyBackend() if device_type == "mydev" else None
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def armature_graph_backends() -> Mapping[str, Callable[..., Any]]:
+    """Names for `armature.compile(backend=...)`, each `fn(gm, example_inputs) -> callable`. Called when tables are built.
+
+    return {"eager": lambda gm, inputs: gm.forward}
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def armature_compile_event(event: CompileEvent) -> None:
+    """Observe a compilation: start, finish, recompile, cache hit, fallback, skip, stage. Returns nothing.
+
+    progress.update(event.kind.value)
+    """
+
+
+@hookspec
+def armature_cli(app: typer.Typer) -> None:
+    """Add subcommands to the `armature` command. Called once by the CLI at start. Returns nothing.
+
+    app.command("mylib")(show_mylib_status)
+    """

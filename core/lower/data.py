@@ -1,0 +1,193 @@
+"""The loop IR: what lowering gives, scheduling fuses and every back end prints.
+
+A `Loop` is an iteration space and the stores made at each of its points. A stored value is a directed acyclic graph of
+nodes; a node that is used twice is one object held twice (identity, not equality), so a pass that walks it with a memo
+is linear. Loads are written in the *coordinates of the buffer they read*, not in elements of memory: fusing a producer
+into a consumer is then nothing but substituting the producer's loop variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import TypeAlias, Union
+
+import attrs
+import torch
+
+from armature.lower.index import Index, Size, Var
+
+
+@attrs.frozen
+class Origin:
+    """The user's line and the ATen operator that a statement comes from."""
+
+    op: str  # "aten.add.Tensor"
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    text: str = ""  # the source line, stripped
+
+
+class BufferKind(Enum):
+    """Who owns the memory of a buffer."""
+
+    INPUT = "input"  # passed by the caller
+    CONSTANT = "constant"  # a tensor burnt into the graph
+    TEMP = "temp"  # allocated and released by the wrapper
+    OUTPUT = "output"  # allocated by the wrapper, returned to the caller
+
+
+@attrs.frozen
+class Buffer:
+    """A dense or strided piece of memory. Shape and strides in elements."""
+
+    name: str
+    dtype: torch.dtype
+    device: torch.device
+    shape: tuple[Index, ...]
+    strides: tuple[Index, ...]
+    kind: BufferKind = BufferKind.TEMP
+    offset: Index = 0  # of an input whose storage does not start at its first element: always 0, data_ptr counts it
+
+
+@attrs.frozen(eq=False)
+class Const:
+    """A literal of `dtype`."""
+
+    value: bool | int | float
+    dtype: torch.dtype
+
+
+@attrs.frozen(eq=False)
+class IndexValue:
+    """An index expression used as a value (arange, iota, a symbolic size), converted to `dtype`."""
+
+    index: Index
+    dtype: torch.dtype
+
+
+@attrs.frozen(eq=False)
+class Load:
+    """`buffer[index]`. `indirect` binds index variables to integer values computed in the loop (gathers)."""
+
+    buffer: str
+    index: tuple[Index, ...]
+    dtype: torch.dtype
+    indirect: tuple[tuple[Var, Node], ...] = ()
+
+
+@attrs.frozen(eq=False)
+class Op:
+    """One operation of `armature.lower.ops.OPS` on values; the result has `dtype`."""
+
+    op: str
+    args: tuple[Node, ...]
+    dtype: torch.dtype
+    origin: Origin | None = None
+
+
+@attrs.frozen(eq=False)
+class Masked:
+    """`value` where `cond` holds, else `other`; loads inside `value` are not made where `cond` is false (padding)."""
+
+    cond: Node
+    value: Node
+    other: Const
+    dtype: torch.dtype
+
+
+@attrs.frozen(eq=False)
+class Reduce:
+    """`value` combined over all points of `over` by `op` (a key of `armature.lower.ops.REDUCTIONS`).
+
+    argmax and argmin give the row-major position within `over`, int64, the first one of equals, NaN before all.
+    """
+
+    op: str
+    value: Node
+    over: tuple[Var, ...]
+    dtype: torch.dtype
+    origin: Origin | None = None
+
+
+Node: TypeAlias = Union[Const, IndexValue, Load, Op, Masked, Reduce]
+
+
+@attrs.frozen(eq=False)
+class Store:
+    """`buffer[index] = value`, or an atomic addition where `atomic` (scatters)."""
+
+    buffer: str
+    index: tuple[Index, ...]
+    value: Node
+    atomic: bool = False
+    indirect: tuple[tuple[Var, Node], ...] = ()
+
+
+@attrs.frozen(eq=False)
+class Loop:
+    """For each point of `space`: make the stores. A store's value may hold `Reduce` nodes with variables of their own.
+
+    A loop from an ATen operator has one store, to the buffer named like the loop, at exactly its own coordinates
+    (unless it scatters or writes part of a buffer: then `plain` is False and it is fused with nothing that reads it).
+    """
+
+    name: str
+    space: tuple[Var, ...]
+    stores: tuple[Store, ...]
+    origins: tuple[Origin, ...] = ()
+    plain: bool = True
+
+
+@attrs.frozen
+class View:
+    """A strided view of a buffer: how an extern operator or a graph output takes it (`as_strided`). In elements."""
+
+    buffer: str
+    shape: tuple[Index, ...]
+    strides: tuple[Index, ...]
+    offset: Index = 0
+
+
+Argument: TypeAlias = Union[
+    View, Index, None, bool, int, float, complex, str, torch.dtype, torch.device,
+    torch.layout, torch.memory_format, tuple["Argument", ...],
+]  # fmt: skip
+
+
+@attrs.frozen(eq=False)
+class ExternCall:
+    """An operator called as it is, `target(*args, **kwargs)`, inside the compiled graph.
+
+    `outputs` names the buffers that its results become, None for a result nobody uses; their layout stands in the
+    graph's buffers. `mutates` names the buffers that the call writes in place.
+    """
+
+    name: str
+    target: torch._ops.OpOverload
+    args: tuple[Argument, ...]
+    kwargs: Mapping[str, Argument]
+    outputs: tuple[str | None, ...]
+    mutates: tuple[str, ...] = ()
+    origins: tuple[Origin, ...] = ()
+
+
+LoopNode: TypeAlias = Union[Loop, ExternCall]
+
+
+@attrs.frozen
+class LoopGraph:
+    """What lowering gives: buffers, and the nodes that fill them, in an order that respects their dependencies.
+
+    `outputs` holds, per output of the graph, a View, an Index (a symbolic int), a Python constant or None.
+    `sizes` says where each symbolic size is read from: (position among `inputs`, axis), axis -1: the input itself is an int.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    constants: Mapping[str, torch.Tensor]
+    buffers: Mapping[str, Buffer]
+    nodes: tuple[LoopNode, ...]
+    outputs: tuple[View | Index | None | bool | float, ...]
+    sizes: Mapping[Size, tuple[int, int]] = attrs.field(factory=dict)

@@ -1,0 +1,406 @@
+"""Integer index expressions: what a loop body uses to say which element it touches.
+
+An `Index` is a Python int or one of the frozen node classes below. The smart constructors (`add`, `mul`, `floordiv`,
+`mod`) keep sums flat and sorted by coefficient map, fold integers, and use the range of each variable to drop
+divisions and remainders that do nothing; so static shapes never reach sympy. Extents of variables may themselves
+be symbolic (`Size`), in which case a simplification that needs a number is simply not made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias, Union
+
+import attrs
+
+
+@attrs.frozen
+class Var:
+    """A loop variable: runs from 0 to `extent` - 1 in steps of 1. Identified by name and extent."""
+
+    name: str
+    extent: Index
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@attrs.frozen
+class Size:
+    """A symbolic size (ShapeEnv's `s0`), positive unless `low` says otherwise. `hint` is its value while tracing."""
+
+    name: str
+    hint: int
+    low: int = 1
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@attrs.frozen
+class Sum:
+    """`const` plus the sum of factor times coefficient. Never empty, never a lone term with coefficient 1."""
+
+    terms: tuple[tuple[Atom, int], ...]
+    const: int
+
+    def __str__(self) -> str:
+        parts = [str(f) if c == 1 else f"{c}*{f}" for f, c in self.terms]
+        if self.const:
+            parts.append(str(self.const))
+        return "(" + " + ".join(parts) + ")"
+
+
+@attrs.frozen
+class Product:
+    """Two or more non-integer factors, kept in a fixed order."""
+
+    factors: tuple[Atom, ...]
+
+    def __str__(self) -> str:
+        return "*".join(str(f) for f in self.factors)
+
+
+@attrs.frozen
+class FloorDiv:
+    """`num // den`, rounded towards minus infinity as in Python."""
+
+    num: Index
+    den: Index
+
+    def __str__(self) -> str:
+        return f"({self.num} // {self.den})"
+
+
+@attrs.frozen
+class Mod:
+    """`num % den` with the sign of `den` as in Python."""
+
+    num: Index
+    den: Index
+
+    def __str__(self) -> str:
+        return f"({self.num} % {self.den})"
+
+
+Atom: TypeAlias = Union[Var, Size, Sum, Product, FloorDiv, Mod]
+Index: TypeAlias = Union[int, Var, Size, Sum, Product, FloorDiv, Mod]
+
+
+def _terms(value: Index) -> tuple[dict[Atom, int], int]:
+    if isinstance(value, int):
+        return {}, value
+    if isinstance(value, Sum):
+        return dict(value.terms), value.const
+    return {value: 1}, 0
+
+
+def _sum(terms: Mapping[Atom, int], const: int) -> Index:
+    kept = tuple((f, c) for f, c in terms.items() if c)
+    if not kept:
+        return const
+    if len(kept) == 1 and kept[0][1] == 1 and const == 0:
+        return kept[0][0]
+    return Sum(tuple(sorted(kept, key=lambda item: str(item[0]))), const)
+
+
+def _rejoin(terms: dict[Atom, int]) -> dict[Atom, int]:
+    """Turn `(x // k) * (k*m) + (x % k) * m` back into `x * m`."""
+    changed = True
+    while changed:
+        changed = False
+        for factor, coefficient in terms.items():
+            if not isinstance(factor, Mod) or not isinstance(factor.den, int):
+                continue
+            whole = floordiv(factor.num, factor.den)
+            if isinstance(whole, int) or terms.get(whole) != coefficient * factor.den:
+                continue
+            del terms[factor], terms[whole]
+            more, const = _terms(mul(factor.num, coefficient))
+            if const:  # keep it simple: only whole expressions without a constant are joined
+                terms[factor], terms[whole] = coefficient, coefficient * factor.den
+                continue
+            for f, c in more.items():
+                terms[f] = terms.get(f, 0) + c
+            changed = True
+            break
+    return terms
+
+
+def add(*values: Index) -> Index:
+    """Sum of the values."""
+    terms: dict[Atom, int] = {}
+    const = 0
+    for value in values:
+        more, extra = _terms(value)
+        const += extra
+        for factor, coefficient in more.items():
+            terms[factor] = terms.get(factor, 0) + coefficient
+    if any(isinstance(f, Mod) for f in terms):
+        terms = _rejoin({f: c for f, c in terms.items() if c})
+    return _sum(terms, const)
+
+
+def mul(left: Index, right: Index) -> Index:
+    """Product of two values; integers distribute over sums."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left * right
+    if isinstance(left, int):
+        left, right = right, left
+    if isinstance(right, int):
+        terms, const = _terms(left)
+        return _sum({f: c * right for f, c in terms.items()}, const * right)
+    if isinstance(left, Sum) or isinstance(right, Sum):
+        left_terms, left_const = _terms(left)
+        right_terms, right_const = _terms(right)
+        parts: list[Index] = [left_const * right_const]
+        parts += [mul(f, c * right_const) for f, c in left_terms.items()]
+        parts += [mul(f, c * left_const) for f, c in right_terms.items()]
+        parts += [
+            mul(_product(f, g), c * d)
+            for f, c in left_terms.items()
+            for g, d in right_terms.items()
+        ]
+        return add(*parts)
+    return _product(left, right)
+
+
+def _product(left: Atom, right: Atom) -> Index:
+    factors = [*(left.factors if isinstance(left, Product) else (left,))]
+    factors += right.factors if isinstance(right, Product) else (right,)
+    return Product(tuple(sorted(factors, key=str)))
+
+
+def sub(left: Index, right: Index) -> Index:
+    """`left - right`."""
+    return add(left, mul(right, -1))
+
+
+def floordiv(num: Index, den: Index) -> Index:
+    """`num // den`, simplified where the ranges of the variables allow it. `den` is positive."""
+    if den == 1:
+        return num
+    if isinstance(num, int) and isinstance(den, int):
+        return num // den
+    if num == den:
+        return 1
+    if not isinstance(den, int):
+        return _divide_symbolic(num, den)
+    terms, const = _terms(num)
+    whole: dict[Atom, int] = {f: c // den for f, c in terms.items() if c % den == 0}
+    rest = _sum({f: c for f, c in terms.items() if c % den}, const % den)
+    low, high = bounds(rest)
+    if low is not None and high is not None and low // den == high // den:
+        return add(_sum(whole, const // den), low // den)
+    if isinstance(rest, FloorDiv) and isinstance(rest.den, int):
+        inner: Index = floordiv(rest.num, rest.den * den)
+    else:
+        inner = FloorDiv(rest, den)
+    return add(_sum(whole, const // den), inner)
+
+
+def _divide_symbolic(num: Index, den: Index) -> Index:
+    terms, const = _terms(num)
+    whole: list[Index] = []
+    rest: list[Index] = [const]
+    for factor, coefficient in terms.items():
+        factors = list(factor.factors) if isinstance(factor, Product) else [factor]
+        if den in factors:
+            factors.remove(den)  # type: ignore[arg-type]
+            part: Index = coefficient
+            for f in factors:
+                part = mul(part, f)
+            whole.append(part)
+        else:
+            rest.append(mul(factor, coefficient))
+    remainder = add(*rest)
+    if _below(remainder, den):
+        return add(*whole)
+    return add(*whole, FloorDiv(remainder, den))
+
+
+def mod(num: Index, den: Index) -> Index:
+    """`num % den`, simplified where the ranges of the variables allow it. `den` is positive."""
+    if den == 1:
+        return 0
+    if isinstance(num, int) and isinstance(den, int):
+        return num % den
+    if num == den:
+        return 0
+    if not isinstance(den, int):
+        whole = floordiv(num, den)
+        if isinstance(whole, FloorDiv):
+            return Mod(num, den)
+        rest = sub(num, mul(whole, den))
+        return rest if _below(rest, den) else Mod(num, den)
+    terms, const = _terms(num)
+    rest = _sum({f: c % den for f, c in terms.items() if c % den}, const % den)
+    low, high = bounds(rest)
+    if low is not None and high is not None and low // den == high // den:
+        return sub(rest, low // den * den)
+    if isinstance(rest, Mod) and isinstance(rest.den, int) and rest.den % den == 0:
+        return mod(rest.num, den)
+    return Mod(rest, den)
+
+
+def _below(value: Index, limit: Index) -> bool:
+    """True when 0 <= value < limit is certain for a symbolic limit."""
+    return (isinstance(value, Var) and value.extent == limit) or value == 0
+
+
+def bounds(value: Index) -> tuple[int | None, int | None]:
+    """Smallest and largest value, both ends included; None where it is not known."""
+    if isinstance(value, int):
+        return value, value
+    if isinstance(value, Var):
+        high = bounds(value.extent)[1]
+        return 0, None if high is None else max(high - 1, 0)
+    if isinstance(value, Size):
+        return value.low, None
+    if isinstance(value, Sum):
+        low: int | None = value.const
+        high = value.const
+        for factor, coefficient in value.terms:
+            ends = bounds(factor)
+            small, large = ends if coefficient > 0 else ends[::-1]
+            low = None if low is None or small is None else low + small * coefficient
+            high = None if high is None or large is None else high + large * coefficient
+        return low, high
+    if isinstance(value, Product):
+        low, high = 1, 1
+        for factor in value.factors:
+            small, large = bounds(factor)
+            if small is None or small < 0:
+                return None, None
+            low = low * small if low is not None else None
+            high = None if high is None or large is None else high * large
+        return low, high
+    if isinstance(value, FloorDiv):
+        small, large = bounds(value.num)
+        if isinstance(value.den, int):
+            return (
+                None if small is None else small // value.den,
+                None if large is None else large // value.den,
+            )
+        return (0 if small is not None and small >= 0 else None), large
+    top = bounds(value.den)[1]
+    return 0, None if top is None else top - 1
+
+
+def substitute(value: Index, changes: Mapping[Var, Index]) -> Index:
+    """Replace variables, simplifying as the expression is rebuilt."""
+    if isinstance(value, (int, Size)):
+        return value
+    if isinstance(value, Var):
+        return changes.get(value, value)
+    if isinstance(value, Sum):
+        parts = [mul(substitute(f, changes), c) for f, c in value.terms]
+        return add(*parts, value.const)
+    if isinstance(value, Product):
+        out: Index = 1
+        for factor in value.factors:
+            out = mul(out, substitute(factor, changes))
+        return out
+    if isinstance(value, FloorDiv):
+        return floordiv(substitute(value.num, changes), substitute(value.den, changes))
+    return mod(substitute(value.num, changes), substitute(value.den, changes))
+
+
+def variables(value: Index) -> frozenset[Var]:
+    """All loop variables in the expression."""
+    if isinstance(value, (int, Size)):
+        return frozenset()
+    if isinstance(value, Var):
+        return frozenset((value,))
+    if isinstance(value, Sum):
+        return frozenset().union(*(variables(f) for f, _ in value.terms))
+    if isinstance(value, Product):
+        return frozenset().union(*(variables(f) for f in value.factors))
+    return variables(value.num) | variables(value.den)
+
+
+def sizes(value: Index) -> frozenset[Size]:
+    """All symbolic sizes in the expression, extents of variables not counted."""
+    if isinstance(value, Size):
+        return frozenset((value,))
+    if isinstance(value, (int, Var)):
+        return frozenset()
+    if isinstance(value, Sum):
+        return frozenset().union(*(sizes(f) for f, _ in value.terms))
+    if isinstance(value, Product):
+        return frozenset().union(*(sizes(f) for f in value.factors))
+    return sizes(value.num) | sizes(value.den)
+
+
+def stride_of(value: Index, var: Var) -> Index | None:
+    """By how much the expression grows when `var` grows by one; None where that is not one fixed amount."""
+    terms, _ = _terms(value)
+    total: Index = 0
+    for factor, coefficient in terms.items():
+        if var not in variables(factor):
+            continue
+        if factor == var:
+            total = add(total, coefficient)
+        elif isinstance(factor, Product) and factor.factors.count(var) == 1:
+            others = [f for f in factor.factors if f != var]
+            if any(var in variables(f) for f in others):
+                return None
+            part: Index = coefficient
+            for f in others:
+                part = mul(part, f)
+            total = add(total, part)
+        else:
+            return None
+    return total
+
+
+def linear(coordinates: Sequence[Index], strides: Sequence[Index], offset: Index = 0) -> Index:
+    """Offset in elements of the element at `coordinates` of a strided buffer."""
+    return add(offset, *(mul(c, s) for c, s in zip(coordinates, strides, strict=True)))
+
+
+def contiguous_strides(shape: Sequence[Index]) -> tuple[Index, ...]:
+    """Row-major strides in elements; a size of 0 counts as 1, as in torch."""
+    strides: list[Index] = []
+    step: Index = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step = mul(step, 1 if size == 0 else size)
+    return tuple(reversed(strides))
+
+
+def delinear(position: Index, shape: Sequence[Index]) -> tuple[Index, ...]:
+    """Row-major coordinates in `shape` of the element number `position`."""
+    out: list[Index] = []
+    for axis, (size, step) in enumerate(zip(shape, contiguous_strides(shape), strict=True)):
+        coordinate = floordiv(position, step)
+        out.append(coordinate if axis == 0 else mod(coordinate, size))
+    return tuple(0 if size == 1 else c for size, c in zip(shape, out, strict=True))
+
+
+def numel(shape: Iterable[Index]) -> Index:
+    """Number of elements."""
+    out: Index = 1
+    for size in shape:
+        out = mul(out, size)
+    return out
+
+
+def hint(value: Index) -> int:
+    """The value with every symbolic size at its hint. Errors: ValueError when a loop variable is left."""
+    if isinstance(value, int):
+        return value
+    if isinstance(value, Size):
+        return value.hint
+    if isinstance(value, Var):
+        raise ValueError(f"a loop variable has no hint: {value}")
+    if isinstance(value, Sum):
+        return value.const + sum(hint(f) * c for f, c in value.terms)
+    if isinstance(value, Product):
+        out = 1
+        for factor in value.factors:
+            out *= hint(factor)
+        return out
+    if isinstance(value, FloorDiv):
+        return hint(value.num) // hint(value.den)
+    return hint(value.num) % hint(value.den)

@@ -1,0 +1,48 @@
+"""What a plugin may import: this module, and nothing else of armature but the testing kits.
+
+Versioned by API_VERSION (major, minor): a plugin that declares another major version is left out with a clear message.
+"""
+
+from armature.breaks.types import BreakEvent, BreakType, FrameSummary
+from armature.codegen.backend import DeviceBackend, Features
+from armature.codegen.data import KernelSource
+from armature.errors import ArmatureError, BackendError, invariant
+from armature.events import CompileEvent, EventKind
+from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Pass
+from armature.hookspecs import API_VERSION, hookimpl
+from armature.rules import Decision, Rule, RuleOrigin, Subject, Verdict
+from armature.trace.call import Call, Handler, Polyfill, ValueType, collect, handles
+from armature.trace.values.base import Value
+
+__all__ = [
+    "API_VERSION",
+    "ArmatureError",
+    "AtenGraph",
+    "BackendError",
+    "BreakEvent",
+    "BreakType",
+    "Call",
+    "CompileEvent",
+    "Decision",
+    "Decomposition",
+    "DeviceBackend",
+    "EventKind",
+    "Features",
+    "FrameSummary",
+    "GraphKind",
+    "Handler",
+    "KernelSource",
+    "Lowering",
+    "Pass",
+    "Polyfill",
+    "Rule",
+    "RuleOrigin",
+    "Subject",
+    "Value",
+    "ValueType",
+    "Verdict",
+    "collect",
+    "handles",
+    "hookimpl",
+    "invariant",
+]

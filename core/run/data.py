@@ -1,0 +1,24 @@
+"""What the pipeline ends in: a callable compiled graph with the artefacts of every stage for people to read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from armature.codegen.data import Program
+from armature.graph.data import AtenGraph
+from armature.lower.data import LoopGraph
+from armature.schedule.data import KernelPlan
+
+
+@attrs.frozen(eq=False)
+class CompiledGraph:
+    """A compiled ATen graph. `call(args: list) -> tuple` empties the list. The rest is what it was made from."""
+
+    name: str
+    call: Callable[[list[object]], tuple[object, ...]]
+    aten: AtenGraph
+    loops: LoopGraph
+    plan: KernelPlan
+    program: Program

@@ -1,0 +1,48 @@
+"""What tracing gives: the captured FX graph, the guards it relies on, and the bytecode that calls it."""
+
+from __future__ import annotations
+
+from types import CodeType
+
+import attrs
+from torch import fx
+
+from armature.breaks.types import BreakEvent
+from armature.frame.guards.kinds import Guard
+from armature.frame.sources import Source
+
+
+class CompiledGraphSlot:
+    """Stands in a traced code's `co_consts` where the compiled graph will be; `pipeline` replaces it."""
+
+    def __repr__(self) -> str:
+        return "<compiled graph>"
+
+
+@attrs.frozen(eq=False)
+class GraphInput:
+    """One placeholder of the captured graph: where its value comes from, and its fake tensor (or SymInt)."""
+
+    name: str
+    source: Source
+    fake: object
+    is_parameter: bool = False  # a parameter or buffer of a module: its address is expected to stay
+
+
+@attrs.frozen(eq=False)
+class TracedFrame:
+    """A frame traced to its end.
+
+    `graph` takes `inputs` in order (flat) and returns a tuple; it holds torch functions and methods as in user code, each
+    node with `meta["example_value"]` (fake) and `meta["origin"]`. None when the frame computes nothing with tensors.
+    `code` runs instead of the frame's code: loads the inputs, calls the graph (a constant, `CompiledGraphSlot`) as
+    `slot(*inputs)`, replays side effects, rebuilds and returns the frame's value.
+    """
+
+    name: str
+    graph: fx.GraphModule | None
+    inputs: tuple[GraphInput, ...]
+    guards: tuple[Guard, ...]
+    code: CodeType
+    slot: CompiledGraphSlot
+    breaks: tuple[BreakEvent, ...] = ()

@@ -1,0 +1,1 @@
+"""Decompositions and ATen to loop IR lowerings for armature."""

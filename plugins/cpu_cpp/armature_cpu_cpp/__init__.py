@@ -1,0 +1,1 @@
+"""C++ back end for armature."""

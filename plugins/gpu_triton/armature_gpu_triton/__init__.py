@@ -1,0 +1,1 @@
+"""Triton back end for armature."""

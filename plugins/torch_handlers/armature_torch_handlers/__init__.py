@@ -1,0 +1,1 @@
+"""How torch functions are traced by armature."""
