@@ -1,0 +1,41 @@
+# Everything happens in .venv; the only needs are Python >= 3.11 and a C++ compiler.
+PYTHON ?= python3
+VENV ?= .venv
+# The torch build to install. TORCH=keep uses the torch of $(PYTHON) when it is in range.
+TORCH ?= torch==2.13.0
+
+BIN := $(VENV)/bin
+PLUGINS := builtin_rules torch_handlers aten_lowerings cpu_cpp gpu_triton
+STAMP := $(VENV)/.installed
+
+# Processes that run tests side by side.
+JOBS ?= 2
+
+.PHONY: setup demo test test-slow lint bench clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml $(PLUGINS:%=plugins/%/pyproject.toml) Makefile
+	PYTHON="$(PYTHON)" VENV="$(VENV)" TORCH="$(TORCH)" PLUGINS="$(PLUGINS)" sh scripts/setup.sh
+	@touch $@
+
+demo: setup
+	$(BIN)/armature demo $(ARGS)
+
+test: setup
+	$(BIN)/python -m pytest -m "not slow and not gpu" -n $(JOBS) --dist loadfile $(ARGS)
+
+test-slow: setup
+	$(BIN)/python -m pytest -m "not gpu" -n $(JOBS) --dist loadfile $(ARGS)
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	MYPYPATH=src $(BIN)/mypy -p armature
+	PYTHONPATH=src $(BIN)/lint-imports
+
+bench: setup
+	$(BIN)/python -m benchmarks.run $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache

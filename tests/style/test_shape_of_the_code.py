@@ -1,0 +1,122 @@
+"""Sizes, cycles and forbidden imports, measured from the source text."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import networkx
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PRODUCT = sorted(
+    [*(ROOT / "core").rglob("*.py"), *(p for p in (ROOT / "plugins").glob("*/armature_*/**/*.py"))]
+)
+TOP_LEVEL_PRIVATE = "torch._"
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), filename=str(path))
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def imports_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.lineno, node.module
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def dotted(node: ast.AST) -> str:
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
+
+
+def test_the_product_is_found() -> None:
+    assert len(PRODUCT) > 50
+
+
+@pytest.mark.parametrize("path", PRODUCT, ids=name_of)
+def test_nothing_from_the_incumbents_compiler(path: Path) -> None:
+    tree = parse(path)
+    names = [name for _, name in imports_of(tree)]
+    names += [dotted(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    bad = [n for n in names if n.startswith(("torch._dynamo", "torch._inductor"))]
+    assert not bad, f"{name_of(path)} uses {bad}"
+
+
+def private_uses(path: Path) -> list[str]:
+    tree = parse(path)
+    found = [f"{line}: {name}" for line, name in imports_of(tree) if name.startswith(TOP_LEVEL_PRIVATE)]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and dotted(node).startswith(TOP_LEVEL_PRIVATE):
+            found.append(f"{node.lineno}: {dotted(node)}")
+    # torch._ops.OpOverload is the documented type of an operator in torch.library; it is named in annotations only.
+    return [f for f in found if "torch._ops" not in f]
+
+
+@pytest.mark.parametrize("path", [p for p in PRODUCT if "core" in p.parts and "torch_abi" not in p.parts], ids=name_of)
+def test_private_torch_api_stays_in_torch_abi(path: Path) -> None:
+    assert private_uses(path) == []
+
+
+@pytest.mark.parametrize("path", PRODUCT, ids=name_of)
+def test_sizes(path: Path) -> None:
+    lines = path.read_text().count("\n")
+    assert lines <= 600, f"{name_of(path)} has {lines} lines"
+    for node in ast.walk(parse(path)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert length <= 60, f"{name_of(path)}:{node.lineno} {node.name} has {length} lines"
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT / "core").with_suffix("").parts
+    return ".".join(("armature", *parts)).removesuffix(".__init__")
+
+
+def runtime_imports(tree: ast.Module) -> Iterator[str]:
+    """Imports that run, also those in function bodies; those under TYPE_CHECKING do not."""
+    guarded = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and dotted(node.test).split(".")[-1] in ("", "TYPE_CHECKING")
+        and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in guarded:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_no_import_cycles() -> None:
+    core = {module_of(p): p for p in PRODUCT if p.is_relative_to(ROOT / "core")}
+    graph: networkx.DiGraph[str] = networkx.DiGraph()
+    for module, path in core.items():
+        for name in runtime_imports(parse(path)):
+            target = name if name in core else name.rpartition(".")[0]
+            if target in core and target != module and target != "armature":
+                graph.add_edge(module, target)
+    cycles = [sorted(c) for c in networkx.strongly_connected_components(graph) if len(c) > 1]
+    assert cycles == []
+
+
+@pytest.mark.parametrize("path", PRODUCT, ids=name_of)
+def test_no_imports_inside_functions(path: Path) -> None:
+    for node in ast.walk(parse(path)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            inner = [n.lineno for n in ast.walk(node) if isinstance(n, (ast.Import, ast.ImportFrom))]
+            assert not inner, f"{name_of(path)}:{inner} imports inside {node.name}"
