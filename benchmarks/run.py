@@ -1,0 +1,201 @@
+"""`python -m benchmarks.run`: eager, torch.compile and armature on the example models; a table, and JSON with --json.
+
+Steady state is measured in turns in one process per model; cold compiles in fresh processes with fresh caches.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from benchmarks.compilers import COMPILERS, ROOT
+
+from models.catalogue import EXAMPLES  # isort: skip  examples/ is put on the path by benchmarks.compilers
+
+PARTS = ("steady", "cold", "overhead", "scaling")
+SCALING = {"chain": (50, 100, 200), "doubling": (6, 12, 24, 48)}
+
+Rows = dict[str, Any]
+
+
+def measure(kind: str, timeout: float, **arguments: Any) -> Rows:
+    """One measurement in a fresh process with fresh caches. {"failed": why} where it gave none."""
+    with tempfile.TemporaryDirectory() as cache:
+        environment = os.environ | {
+            "TORCHINDUCTOR_CACHE_DIR": f"{cache}/incumbent",
+            "ARMATURE_CACHE_DIR": f"{cache}/armature",
+        }
+        command = [sys.executable, "-m", "benchmarks.worker", kind, json.dumps(arguments)]
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return {"failed": f"over {timeout:.0f} s"}
+    if done.returncode:
+        return {"failed": (done.stderr.strip().splitlines() or ["no output"])[-1][:200]}
+    result: Rows = json.loads(done.stdout.strip().splitlines()[-1])
+    return result
+
+
+def jobs(parts: list[str], models: list[str], modes: list[str], compilers: list[str], budget: float) -> list[Rows]:
+    """Every measurement to make, as keyword arguments of `measure` under a key."""
+    out: list[Rows] = []
+    if "steady" in parts:
+        out += [
+            {"key": ("steady", m, mode), "kind": "steady", "timeout": 1200.0}
+            | {"name": m, "mode": mode, "compilers": compilers, "budget": budget}
+            for m in models
+            for mode in modes
+        ]
+    others = [c for c in compilers if c != "eager"]
+    if "cold" in parts:
+        out += [
+            {"key": ("cold", m, mode, c), "kind": "cold", "timeout": 900.0, "name": m, "mode": mode, "compiler": c}
+            for m in models
+            for mode in modes
+            for c in others
+        ]
+    if "overhead" in parts:
+        out += [{"key": ("overhead", c), "kind": "overhead", "timeout": 300.0, "compiler": c} for c in others]
+    if "scaling" in parts:
+        out += [
+            {"key": ("scaling", graph, steps, c), "kind": "scaling", "timeout": 400.0}
+            | {"graph": graph, "steps": steps, "compiler": c}
+            for graph, sizes in SCALING.items()
+            for steps in sizes
+            for c in others
+        ]
+    return out
+
+
+def figure(row: Rows | None, *path: str, scale: float = 1.0, digits: int = 2) -> str:
+    """A number out of a measurement, or why there is none."""
+    if row is None:
+        return "-"
+    if "failed" in row:
+        return str(row["failed"])[:40]
+    value: Any = row
+    for part in path:
+        value = value[part]
+    return f"{value * scale:.{digits}f}"
+
+
+def geometric_mean(values: list[float]) -> float:
+    """Geometric mean; NaN for no values."""
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
+
+
+def steady_table(results: dict[tuple[Any, ...], Rows], compilers: list[str]) -> Table:
+    table = Table(title="Steady state: milliseconds a call, and speed against eager (more is better)")
+    table.add_column("model")
+    table.add_column("mode")
+    for c in compilers:
+        table.add_column(f"{c} ms", justify="right")
+    others = [c for c in compilers if c != "eager"]
+    for c in others:
+        table.add_column(f"{c} x", justify="right")
+    speedups: dict[str, list[float]] = {c: [] for c in others}
+    for key, row in results.items():
+        if key[0] != "steady":
+            continue
+        cells = [figure(row, "seconds", c, scale=1e3) for c in compilers]
+        cells += [figure(row, "speedup", c) for c in others]
+        table.add_row(key[1], key[2], *cells)
+        for c in others:
+            if "failed" not in row:
+                speedups[c].append(row["speedup"][c])
+    means = [f"{geometric_mean(speedups[c]):.2f}" for c in others]
+    table.add_row("geometric mean", "", *["" for _ in compilers], *means, style="bold")
+    return table
+
+
+def cold_table(results: dict[tuple[Any, ...], Rows], others: list[str]) -> Table:
+    table = Table(title="Cold compile: seconds of the first call, fresh process and caches")
+    for column in ("model", "mode", *others, "armature / torch.compile"):
+        table.add_column(column, justify="left" if column in ("model", "mode") else "right")
+    ratios: list[float] = []
+    for name, mode in dict.fromkeys(key[1:3] for key in results if key[0] == "cold"):
+        rows = {c: results.get(("cold", name, mode, c)) for c in others}
+        ours, theirs = rows.get("armature"), rows.get("torch.compile")
+        ratio = ""
+        if ours and theirs and "failed" not in ours and "failed" not in theirs:
+            ratios.append(ours["seconds"] / theirs["seconds"])
+            ratio = f"{ratios[-1]:.2f}"
+        table.add_row(name, mode, *(figure(rows[c], "seconds") for c in others), ratio)
+    table.add_row("geometric mean", "", *["" for _ in others], f"{geometric_mean(ratios):.2f}", style="bold")
+    return table
+
+
+def overhead_table(results: dict[tuple[Any, ...], Rows]) -> Table:
+    table = Table(title="Call overhead of `x + 1` on 4 numbers, microseconds")
+    for column in ("compiler", "bare", "compiled", "extra"):
+        table.add_column(column, justify="left" if column == "compiler" else "right")
+    for key, row in results.items():
+        if key[0] == "overhead":
+            table.add_row(key[1], *(figure(row, f) for f in ("bare_us", "compiled_us", "extra_us")))
+    return table
+
+
+def scaling_table(results: dict[tuple[Any, ...], Rows], others: list[str]) -> Table:
+    table = Table(title="Compile time as the graph grows: seconds of the first call")
+    for column in ("graph", "steps", *others):
+        table.add_column(column, justify="left" if column == "graph" else "right")
+    for graph, steps in dict.fromkeys(key[1:3] for key in results if key[0] == "scaling"):
+        cells = (figure(results.get(("scaling", graph, steps, c)), "seconds") for c in others)
+        table.add_row(graph, str(steps), *cells)
+    return table
+
+
+def main(
+    parts: Annotated[str, typer.Option(help="comma-separated: steady, cold, overhead, scaling")] = ",".join(PARTS),
+    models: Annotated[str, typer.Option(help="comma-separated names; all by default")] = ",".join(EXAMPLES),
+    modes: Annotated[str, typer.Option(help="infer, train")] = "infer,train",
+    compilers: Annotated[str, typer.Option(help="which to compare; eager is always measured")] = ",".join(COMPILERS),
+    budget: Annotated[float, typer.Option(help="seconds of steady-state measuring a model")] = 6.0,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write every figure here")] = None,
+) -> None:
+    """Measure and print."""
+    console = Console()
+    chosen = [c for c in COMPILERS if c in compilers.split(",") or c == "eager"]
+    todo = jobs(parts.split(","), models.split(","), modes.split(","), chosen, budget)
+    results: dict[tuple[Any, ...], Rows] = {}
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("measuring", total=len(todo))
+        for job in todo:
+            key = job.pop("key")
+            progress.update(task, description=" ".join(map(str, key)))
+            results[key] = measure(**job)
+            progress.advance(task)
+    others = [c for c in chosen if c != "eager"]
+    tables = {
+        "steady": lambda: steady_table(results, chosen),
+        "cold": lambda: cold_table(results, others),
+        "overhead": lambda: overhead_table(results),
+        "scaling": lambda: scaling_table(results, others),
+    }
+    for part in parts.split(","):
+        console.print(tables[part]())
+    machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}"
+    console.print(f"{machine}, Python {platform.python_version()}")
+    if json_file:
+        rows = [{"key": list(key), **row} for key, row in results.items()]
+        json_file.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,122 @@
+"""One measurement in a process of its own; prints one line of JSON. Called by benchmarks.run."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from benchmarks.compilers import SCALING_FUNCTIONS, compile_with, scaling_case
+
+Thunk = Callable[[], object]
+
+
+def example_thunk(name: str, mode: str, compiler: str) -> Thunk:
+    """A call that runs the example once: "infer" under no_grad, "train" forward and backward."""
+    from models.catalogue import EXAMPLES  # noqa: PLC0415  examples/ is put on the path by benchmarks.compilers
+
+    torch.manual_seed(0)
+    example = EXAMPLES[name]()
+    example.model.train(mode == "train")
+    compiled = compile_with(compiler, example.model)
+    if mode == "infer":
+
+        def infer() -> object:
+            with torch.no_grad():
+                return compiled(*example.inputs)
+
+        return infer
+
+    def train() -> object:
+        example.model.zero_grad(set_to_none=True)
+        loss = example.loss(compiled(*example.inputs))
+        loss.backward()
+        return loss
+
+    return train
+
+
+def seconds(thunk: Thunk, repeats: int = 1) -> float:
+    """Wall seconds of one call, averaged over `repeats` in a row."""
+    start = time.perf_counter()
+    for _ in range(repeats):
+        thunk()
+    return (time.perf_counter() - start) / repeats
+
+
+def steady(name: str, mode: str, compilers: list[str], budget: float) -> dict[str, Any]:
+    """Median seconds a call for each compiler, measured in turns; `budget` seconds in all."""
+    thunks = {c: example_thunk(name, mode, c) for c in compilers}
+    for thunk in thunks.values():
+        for _ in range(3):
+            thunk()
+    once = max(seconds(thunks["eager"]), 1e-7)
+    repeats = max(1, int(0.02 / once))
+    rounds = max(5, min(200, int(budget / (once * repeats * len(thunks)))))
+    times: dict[str, list[float]] = {c: [] for c in thunks}
+    for _ in range(rounds):
+        for compiler, thunk in thunks.items():
+            times[compiler].append(seconds(thunk, repeats))
+    medians = {c: statistics.median(t) for c, t in times.items()}
+    ratios = {c: statistics.median(e / t for e, t in zip(times["eager"], times[c], strict=True)) for c in times}
+    return {"seconds": medians, "speedup": ratios, "rounds": rounds, "repeats": repeats}
+
+
+def cold(name: str, mode: str, compiler: str) -> dict[str, Any]:
+    """Seconds from before the compiler is imported to the end of the first call, less one eager call."""
+    eager = example_thunk(name, mode, "eager")
+    eager()
+    once = seconds(eager)
+    start = time.perf_counter()
+    example_thunk(name, mode, compiler)()
+    return {"seconds": time.perf_counter() - start - once}
+
+
+def scaling(graph: str, steps: int, compiler: str) -> dict[str, Any]:
+    """Seconds of the first call of a generated graph."""
+    function = SCALING_FUNCTIONS[graph]
+    start = time.perf_counter()
+    scaling_case(graph, steps)(compile_with(compiler, function))()
+    return {"seconds": time.perf_counter() - start}
+
+
+def overhead(compiler: str) -> dict[str, Any]:
+    """Microseconds a call of a tiny function, bare and compiled, in turns; the least of many rounds."""
+
+    def tiny(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    x = torch.ones(4)
+    compiled = compile_with(compiler, tiny)
+    for _ in range(100):
+        compiled(x)
+        tiny(x)
+    bare, wrapped = [], []
+    for _ in range(200):
+        bare.append(seconds(lambda: tiny(x), 1000))
+        wrapped.append(seconds(lambda: compiled(x), 1000))
+    return {
+        "bare_us": statistics.median(bare) * 1e6,
+        "compiled_us": statistics.median(wrapped) * 1e6,
+        "extra_us": statistics.median(w - b for b, w in zip(bare, wrapped, strict=True)) * 1e6,
+    }
+
+
+def main() -> None:
+    kind, arguments = sys.argv[1], json.loads(sys.argv[2])
+    table: dict[str, Callable[..., dict[str, Any]]] = {
+        "steady": steady,
+        "cold": cold,
+        "scaling": scaling,
+        "overhead": overhead,
+    }
+    print(json.dumps(table[kind](**arguments)))
+
+
+if __name__ == "__main__":
+    main()
