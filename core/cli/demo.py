@@ -1,0 +1,275 @@
+"""`armature demo`: the main job on the example models, shown as a table, a kernel and a verdict."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import importlib.util
+import json
+import math
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import attrs
+import torch
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.syntax import Syntax
+from rich.table import Table
+
+import armature
+from armature.cli.why import render_why
+from armature.errors import ArmatureError
+from armature.pipeline import session
+from armature.testing.differential import compare_runs, run_model
+
+MODES = ("infer", "train")
+
+
+class ExamplesNotFound(ArmatureError):
+    """The example models are neither installed nor beside the source."""
+
+    code = "A250"
+    text = "the example models are not here: looked for the package armature.example_models and for {folder}"
+    hint = "Run from a source checkout, or reinstall torch-armature."
+
+
+class UnknownExample(ArmatureError):
+    """A name given to --models is no example."""
+
+    code = "A251"
+    text = "there is no example model called {name!r}"
+    hint = "Choose from: {known}."
+
+
+@attrs.frozen
+class Row:
+    """What the demo found for one model in one mode. Times in milliseconds, compile time in seconds."""
+
+    model: str
+    mode: str
+    graphs: int
+    breaks: int
+    operators: int
+    kernels: int
+    fused: int
+    extern: int
+    error: float
+    tolerance: float
+    compile_s: float
+    eager_ms: float
+    armature_ms: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times faster than eager."""
+        return self.eager_ms / self.armature_ms
+
+
+def load_examples() -> dict[str, Callable[[], Any]]:
+    """The example models by name: of the installed package, or of the source tree this package stands in."""
+    if importlib.util.find_spec("armature.example_models"):
+        catalogue = importlib.import_module("armature.example_models.catalogue")
+    else:
+        folder = Path(__file__).resolve().parents[2] / "examples"
+        if not (folder / "models" / "catalogue.py").exists():
+            raise ExamplesNotFound(folder=folder)
+        sys.path.insert(0, str(folder))
+        try:
+            catalogue = importlib.import_module("models.catalogue")
+        finally:
+            sys.path.remove(str(folder))
+    examples: dict[str, Callable[[], Any]] = catalogue.EXAMPLES
+    return examples
+
+
+def call_of(example: Any, model: Callable[..., Any], mode: str) -> Callable[[], Any]:
+    """One call of the model: under no_grad, or forward and backward."""
+
+    def infer() -> Any:
+        with torch.no_grad():
+            return model(*example.inputs)
+
+    def train() -> Any:
+        example.model.zero_grad(set_to_none=True)
+        example.loss(model(*example.inputs)).backward()
+
+    return infer if mode == "infer" else train
+
+
+def clock(call: Callable[[], Any], device: str) -> float:
+    """Milliseconds of one call, the device's queue included."""
+    start = time.perf_counter()
+    call()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return (time.perf_counter() - start) * 1e3
+
+
+def in_turns(eager: Callable[[], Any], compiled: Callable[[], Any], device: str, budget: float) -> tuple[float, float]:
+    """Median milliseconds a call of both, measured in turns for about `budget` seconds."""
+    for call in (eager, compiled):
+        clock(call, device)
+    once = min(clock(eager, device), clock(eager, device)) / 1e3
+    rounds = max(5, min(400, int(budget / 2 / max(once, 1e-6))))
+    times = [(clock(eager, device), clock(compiled, device)) for _ in range(rounds)]
+    return statistics.median(t for t, _ in times), statistics.median(t for _, t in times)
+
+
+def measure(make: Callable[[], Any], mode: str, device: str, budget: float) -> Row:
+    """Compile one example, compare it with eager and time both."""
+    armature.reset()
+    torch.manual_seed(0)
+    example = make()
+    example.model.to(device).train(mode == "train")
+    example.inputs = tuple(t.to(device) for t in example.inputs)
+    reference = copy.deepcopy(example.model)
+    loss = example.loss if mode == "train" else None
+    compiled = armature.compile(example.model)
+    with torch.set_grad_enabled(mode == "train"):
+        eager_run = run_model(reference, reference, example.inputs, loss)
+        if eager_run.error is not None:
+            raise eager_run.error
+        start = time.perf_counter()
+        compiled_run = run_model(example.model, compiled, example.inputs, loss)
+        seconds = time.perf_counter() - start
+        error = compare_runs(eager_run, compiled_run)
+    found = session().totals()
+    eager_ms, armature_ms = in_turns(
+        call_of(example, example.model, mode), call_of(example, compiled, mode), device, budget
+    )
+    return Row(
+        model=example.name,
+        mode=mode,
+        graphs=found.graphs,
+        breaks=found.breaks,
+        operators=found.operators,
+        kernels=found.kernels,
+        fused=found.fused,
+        extern=found.extern,
+        error=error,
+        tolerance=example.tolerance,
+        compile_s=seconds,
+        eager_ms=eager_ms,
+        armature_ms=armature_ms,
+    )
+
+
+def table_of(rows: list[Row], device: str) -> Table:
+    """The rows as people read them."""
+    table = Table(title=f"armature on {device}: {len({r.model for r in rows})} models")
+    for name in ("model", "mode"):
+        table.add_column(name, no_wrap=True)
+    numbers = ("graphs", "breaks", "operators", "kernels", "fused", "ATen calls", "error", "compile s")
+    for name in (*numbers, "eager ms", "armature ms", "ratio"):
+        table.add_column(name, justify="right")
+    for r in rows:
+        style = None if r.error <= r.tolerance else "red"
+        counts = (str(v) for v in (r.graphs, r.breaks, r.operators, r.kernels, r.fused, r.extern))
+        times = (f"{r.compile_s:.2f}", f"{r.eager_ms:.2f}", f"{r.armature_ms:.2f}", f"{r.ratio:.2f}")
+        table.add_row(r.model, r.mode, *counts, f"{r.error:.1e}", *times, style=style)
+    mean = math.exp(statistics.fmean(math.log(r.ratio) for r in rows))
+    table.add_section()
+    table.add_row("geometric mean", *[""] * 11, f"{mean:.2f}", style="bold")
+    return table
+
+
+def chosen_examples(names: str) -> dict[str, Callable[[], Any]]:
+    """The examples named, in the catalogue's order. Errors: UnknownExample."""
+    examples = load_examples()
+    wanted = [n for n in names.split(",") if n] or list(examples)
+    for name in wanted:
+        if name not in examples:
+            raise UnknownExample(name=name, known=", ".join(examples))
+    return {n: f for n, f in examples.items() if n in wanted}
+
+
+def sample_kernel(text: str, limit: int = 45) -> str:
+    """The first kernel of a source, cut after `limit` lines."""
+    lines = text.splitlines()
+    start = next((i for i, line in enumerate(lines) if line.startswith(("// kernel", "# kernel"))), 0)
+    kept = lines[start : start + limit]
+    return "\n".join(kept)
+
+
+def fused_example(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """What the demo shows the kernel of."""
+    shifted = x * weight + 1.0
+    return torch.softmax(torch.nn.functional.gelu(shifted), dim=-1)
+
+
+def show_one_kernel(console: Console, device: str) -> None:
+    """Compile a small function and print what was generated for it."""
+    armature.reset()
+    armature.compile(fused_example)(torch.randn(64, 128, device=device), torch.randn(128, device=device))
+    sources = session().kernel_sources()
+    if not sources:
+        console.print("No kernel was generated: run [bold]armature doctor[/bold] to see what is missing.")
+        return
+    console.rule("One generated kernel")
+    console.print(Syntax(sample_kernel(sources[0].text), sources[0].language, word_wrap=True))
+
+
+def check_device(device: str, console: Console) -> None:
+    """Errors: exit 2 when the device is not there."""
+    if device == "cuda" and not torch.cuda.is_available():
+        console.print(
+            "No CUDA device here. Run [bold]armature demo[/bold] for the CPU, or see [bold]armature doctor[/bold]."
+        )
+        raise typer.Exit(2)
+
+
+def demo(
+    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
+    models: Annotated[str, typer.Option(help="comma-separated names; all by default")] = "",
+    modes: Annotated[str, typer.Option(help="infer, train or both")] = "infer,train",
+    budget: Annotated[float, typer.Option(help="seconds of measuring a model and mode")] = 1.0,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write the same as data")] = None,
+) -> None:
+    """Compile the example models, compare each with eager, and show what was generated."""
+    console = Console()
+    check_device(device, console)
+    try:
+        examples = chosen_examples(models)
+    except ArmatureError as error:
+        console.print(str(error), markup=False)
+        raise typer.Exit(2) from None
+    todo = [(name, mode) for name in examples for mode in MODES if mode in modes.split(",")]
+    rows: list[Row] = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("compiling", total=len(todo))
+        for name, mode in todo:
+            progress.update(task, description=f"{name} ({mode})")
+            rows.append(measure(examples[name], mode, device, budget))
+            progress.advance(task)
+    console.print(table_of(rows, device))
+    show_one_kernel(console, device)
+    console.rule("Why a function is traced as it is: armature why torch.nn.functional.gelu")
+    render_why(console, "torch.nn.functional.gelu")
+    console.rule("Where to go next")
+    console.print(
+        "armature run SCRIPT      your own program, its torch.compile calls going to armature\n"
+        "armature code SCRIPT     every stage of what was compiled\n"
+        "armature explain SCRIPT  graphs, guards, and why a graph broke\n"
+        "armature plugins new X   a plugin of your own, with tests that pass\n"
+        "docs/architecture.md     how it works; docs/plugins.md how to extend it"
+    )
+    if json_file:
+        data = [attrs.asdict(r) | {"ratio": r.ratio} for r in rows]
+        machine = {"device": device, "torch": torch.__version__, "cores": os.cpu_count()}
+        json_file.write_text(json.dumps({"machine": machine, "rows": data}, indent=1) + "\n")
+    if any(r.error > r.tolerance for r in rows):
+        console.print("A model differs from eager by more than its tolerance.", style="red")
+        raise typer.Exit(1)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("demo")(demo)
