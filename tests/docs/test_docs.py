@@ -1,0 +1,90 @@
+"""What the README and the docs tell people to run is run here."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import attrs
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BIN = Path(sys.executable).parent
+
+
+@attrs.frozen
+class Block:
+    """A fenced block of a page."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.name}:{self.line}"
+
+
+def blocks(*languages: str) -> list[Block]:
+    found = []
+    for page in PAGES:
+        text = page.read_text()
+        for match in BLOCK.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            found.append(Block(page, line, match[1], match[2]))
+    return [b for b in found if b.language in languages]
+
+
+def commands() -> list[tuple[str, str]]:
+    found = {}
+    for block in blocks("sh"):
+        for line in block.text.splitlines():
+            command = line.split("  #")[0].split(" #")[0].strip()
+            if command and not command.startswith("#"):
+                found.setdefault(command, f"{block}")
+    return list(found.items())
+
+
+def run(arguments: list[str], cwd: Path, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    environment["ARMATURE_CACHE_DIR"] = str(tmp_path / "cache")
+    return subprocess.run(arguments, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=str)
+def test_python_block_runs(block: Block, tmp_path: Path) -> None:
+    script = tmp_path / "block.py"
+    script.write_text(block.text)
+    done = run([sys.executable, str(script)], tmp_path, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("command", "where"), commands(), ids=lambda v: v if " " in v else "")
+def test_command_runs(command: str, where: str, tmp_path: Path) -> None:
+    words = shlex.split(command)
+    if words[0] == "make":  # a make target would run this very test: that it exists and expands is what is checked
+        done = run([*words, "--dry-run"], ROOT, tmp_path)
+        assert done.returncode == 0, done.stderr
+        return
+    inside = tmp_path if "new" in words else ROOT
+    done = run(words, inside, tmp_path)
+    assert done.returncode == 0, f"{where}: {command}\n{done.stdout}\n{done.stderr}"
+    assert done.stdout.strip()
+
+
+def test_there_is_something_to_run() -> None:
+    assert len(blocks("python")) >= 8
+    assert len(commands()) >= 10
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_to_files_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text())
+    missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    assert not missing
