@@ -67,3 +67,115 @@ class LoweringError(ArmatureError):
     code = "A401"
     text = "lowering {op} failed: {message}"
     hint = "Run with ARMATURE_STRICT=0 to use eager for this frame, and report the operator with its input shapes."
+
+
+class PluginError(ArmatureError):
+    """Something is wrong with a plugin. Facts of all: plugin, distribution, version, hook ("" where none is at fault)."""
+
+    code = "A100"
+    text = "plugin {plugin} ({distribution} {version}): {problem}"
+    hint = "Update it, or leave it out with ARMATURE_DISABLE_PLUGINS={plugin}."
+
+
+class PluginImportFailed(PluginError):
+    """The entry point of a plugin could not be imported."""
+
+    code = "A101"
+    text = "plugin {plugin} ({distribution} {version}) could not be imported: {problem}"
+    hint = "Reinstall {distribution}, or leave it out with ARMATURE_DISABLE_PLUGINS={plugin}."
+
+
+class PluginVersionMismatch(PluginError):
+    """A plugin is written for another version of the plugin API or of armature."""
+
+    code = "A102"
+    text = "plugin {plugin} ({distribution} {version}) is written for {wanted}; this is {have}"
+    hint = "Install a version of {distribution} that fits, or leave it out with ARMATURE_DISABLE_PLUGINS={plugin}."
+
+
+class UnknownHook(PluginError):
+    """A function is marked as a hook implementation, but there is no such hook."""
+
+    code = "A103"
+    text = "plugin {plugin} ({distribution} {version}) implements {hook}, which is no hook of armature"
+    hint = "Did you mean {nearest}? All hooks stand in armature.hookspecs."
+
+
+class WrongHookSignature(PluginError):
+    """A hook implementation takes other arguments than its hook gives."""
+
+    code = "A104"
+    text = "plugin {plugin} ({distribution} {version}): {hook}({given}) takes other arguments than the hook gives"
+    hint = "Write it as {expected}; arguments that are not needed may be left out."
+
+
+class HookFailed(PluginError):
+    """A hook implementation raised."""
+
+    code = "A105"
+    text = "plugin {plugin} ({distribution} {version}): {hook} raised {problem} at {place}"
+    hint = "Report it to the authors of {distribution}, or leave it out with ARMATURE_DISABLE_PLUGINS={plugin}."
+
+
+class InvalidRow(PluginError):
+    """A hook returned something that is no row of its table."""
+
+    code = "A106"
+    text = "plugin {plugin} ({distribution} {version}): {hook} gave {row}: {problem}"
+    hint = "Return rows as the docstring of armature.hookspecs.{hook} shows."
+
+
+class DuplicateRow(PluginError):
+    """Two rows for the same key have the same priority."""
+
+    code = "A107"
+    text = "{table} of {key}: registered with the same priority by {first} and by {second}; the first one is used"
+    hint = "Give one row a larger priority, set ARMATURE_PLUGIN_ORDER={plugin}, or disable one of the plugins."
+
+
+class PassOrderCycle(PluginError):
+    """The before and after of passes contradict each other."""
+
+    code = "A108"
+    text = "the passes of stage {stage} cannot be ordered: {cycle}"
+    hint = "Remove one `before` or `after`; {plugin} is among those that declare them."
+
+
+class DuplicatePlugin(PluginError):
+    """Two plugins have the same name."""
+
+    code = "A109"
+    text = "there is a plugin {plugin} already ({held}); that of {distribution} {version} is left out"
+    hint = "Uninstall one of them."
+
+
+class UnknownPlugin(ArmatureError):
+    """A name that no plugin has."""
+
+    code = "A110"
+    text = "there is no plugin {name!r}"
+    hint = "Choose from: {known}."
+
+
+class UnknownBreakType(ArmatureError):
+    """A graph break is raised by an id that stands in no catalogue."""
+
+    code = "A111"
+    text = "no plugin gives a break type {id!r}"
+    hint = "Return it from armature_break_types, or install the plugin that does: pip install {distribution}."
+
+
+class BadSetting(ArmatureError):
+    """A setting has a value that it can't have."""
+
+    code = "A201"
+    text = "{name} is {value!r}: {problem}"
+    hint = "Set it to a value it takes, or leave it out for the default; `armature doctor` lists all settings."
+
+
+class UnknownSetting(ArmatureError):
+    """There is no setting of that name."""
+
+    code = "A202"
+    text = "there is no setting {name!r}"
+    hint = "Did you mean: {nearest}?"

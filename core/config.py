@@ -1,0 +1,204 @@
+"""All settings: one frozen class, from which the variables, the checks and the documentation are derived.
+
+`current()` is what applies here and now; `patch(strict=True)` changes it for the body of a `with` in this thread,
+`update(threads=4)` for the whole process from now on. Values of the environment are read once, on first use.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shlex
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import attrs
+import platformdirs
+import torch
+from attrs import Attribute
+
+from armature.errors import BadSetting, UnknownSetting
+
+Parse = Callable[[str], object]
+COMPILERS = ("c++", "g++", "clang++")
+MAX_WORKERS = 16
+
+
+def parse_bool(text: str) -> bool:
+    """A switch, as environment variables spell it. Raises ValueError for anything else."""
+    lowered = text.strip().lower()
+    if lowered in ("1", "true", "yes", "on"):
+        return True
+    if lowered in ("", "0", "false", "no", "off"):
+        return False
+    raise ValueError("expected 1 or 0")
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Names parted by commas or spaces, in their order."""
+    return tuple(text.replace(",", " ").split())
+
+
+PARSERS: Mapping[type, Parse] = {
+    bool: parse_bool,
+    int: int,
+    str: str,
+    frozenset: lambda text: frozenset(parse_names(text)),
+    tuple: lambda text: tuple(shlex.split(text)),
+    Path: lambda text: Path(text).expanduser(),
+}
+
+
+def checked(kind: type, minimum: int) -> Callable[[Any, Attribute[Any], Any], None]:
+    """A validator: the value is of `kind`, and not below `minimum` when it is a number."""
+
+    def check(_: object, attribute: Attribute[Any], value: Any) -> None:
+        if type(value) is not kind and not (kind is Path and isinstance(value, Path)):
+            raise BadSetting(name=attribute.name, value=value, problem=f"expected a value of type {kind.__name__}")
+        if kind is int and value < minimum:
+            raise BadSetting(name=attribute.name, value=value, problem=f"expected {minimum} or more")
+
+    return check
+
+
+def as_collection(kind: type) -> Callable[[Any], Any]:
+    """A converter: any collection of strings is taken for a tuple or set of them. A lone string is left for the check."""
+    return lambda value: value if isinstance(value, str) else kind(value)
+
+
+def setting(
+    default: object, *, env: str, help: str, parse: Parse | None = None, minimum: int = 0
+) -> Any:  # Any: it stands where the value of the annotated type would stand, as attrs.field does
+    """Declare a setting. `default` is a value, or an attrs.Factory whose value is found when settings are first read."""
+    value = default.factory() if isinstance(default, attrs.Factory) else default  # type: ignore[arg-type]
+    kind = Path if isinstance(value, Path) else type(value)
+    return attrs.field(
+        default=default,
+        kw_only=True,
+        converter=as_collection(kind) if kind in (tuple, frozenset) else None,
+        validator=checked(kind, minimum),
+        metadata={"env": env, "help": help, "parse": parse or PARSERS[kind]},
+    )
+
+
+def available_cores() -> int:
+    """Cores this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def first_compiler() -> str:
+    """The first C++ compiler on PATH, "c++" when there is none: a back end reports what is missing."""
+    return next((name for name in COMPILERS if shutil.which(name)), COMPILERS[0])
+
+
+def default_cache_dir() -> Path:
+    """Where built kernels are kept unless told otherwise."""
+    return Path(platformdirs.user_cache_dir("armature"))
+
+
+@attrs.frozen
+class Config:
+    """The settings. Each field names its variable and says what it does; docs and `armature doctor` print them."""
+
+    strict: bool = setting(False, env="ARMATURE_STRICT", help="Raise where armature would fall back to eager.")
+    disabled_plugins: frozenset[str] = setting(
+        frozenset(), env="ARMATURE_DISABLE_PLUGINS", help="Plugins or distributions to leave out."
+    )
+    plugin_order: tuple[str, ...] = setting(
+        (), env="ARMATURE_PLUGIN_ORDER", parse=parse_names, help="Plugins that go before all others, first one first."
+    )
+    show: frozenset[str] = setting(
+        frozenset(), env="ARMATURE_SHOW", help="What to print while compiling: fx, aten, loops, plan, kernels, wrapper."
+    )
+    fallback_warning: bool = setting(
+        True, env="ARMATURE_FALLBACK_WARNING", help="Warn once when a frame falls back to eager."
+    )
+    recompile_limit: int = setting(
+        8, env="ARMATURE_RECOMPILE_LIMIT", minimum=1, help="Compilations of one function before it is left to eager."
+    )
+    cache_dir: Path = setting(
+        attrs.Factory(default_cache_dir), env="ARMATURE_CACHE_DIR", help="Folder of built kernels."
+    )
+    threads: int = setting(
+        attrs.Factory(lambda: min(available_cores(), MAX_WORKERS)),
+        env="ARMATURE_THREADS",
+        minimum=1,
+        help="Kernels built side by side.",
+    )
+    cpp_compiler: str = setting(attrs.Factory(first_compiler), env="CXX", help="C++ compiler.")
+    cpp_flags: tuple[str, ...] = setting((), env="ARMATURE_CPP_FLAGS", help="More flags for the C++ compiler.")
+    cpu_threads: int = setting(
+        attrs.Factory(torch.get_num_threads), env="ARMATURE_CPU_THREADS", minimum=1, help="Threads of a CPU kernel."
+    )
+    fuse: bool = setting(True, env="ARMATURE_FUSE", help="Fuse operators into common kernels.")
+    max_kernel_nodes: int = setting(
+        400, env="ARMATURE_MAX_KERNEL_NODES", minimum=1, help="Most operations fused into one kernel."
+    )
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str]) -> Config:
+        """Settings of an environment, defaults for the rest. Raises BadSetting naming the variable."""
+        values: dict[str, Any] = {}
+        for field in attrs.fields(cls):
+            env = field.metadata["env"]
+            if env not in environ:
+                continue
+            try:
+                values[field.name] = field.metadata["parse"](environ[env])
+            except ValueError as error:
+                raise BadSetting(name=env, value=environ[env], problem=str(error)) from error
+        return cls(**values)
+
+    def changed(self, changes: Mapping[str, object]) -> Config:
+        """A copy with changes. Raises UnknownSetting, with the nearest name, and BadSetting."""
+        names = [field.name for field in attrs.fields(type(self))]
+        for name in changes:
+            if name not in names:
+                nearest = difflib.get_close_matches(name, names, n=1)
+                raise UnknownSetting(name=name, nearest=nearest[0] if nearest else ", ".join(names))
+        return attrs.evolve(self, **changes)
+
+
+@attrs.define
+class Settings:
+    """What holds the settings of this process, and those of a `patch` in this thread."""
+
+    base: Config
+    patched: ContextVar[Config | None] = attrs.field(factory=lambda: ContextVar("armature_config", default=None))
+
+
+@cache
+def settings() -> Settings:
+    """The one holder of this process, filled from the environment on first use."""
+    return Settings(Config.from_env(os.environ))
+
+
+def current() -> Config:
+    """The settings that apply here and now."""
+    held = settings()
+    return held.patched.get() or held.base
+
+
+@contextmanager
+def patch(**changes: object) -> Iterator[Config]:
+    """Change settings for the body of the `with`, in this thread only."""
+    held = settings()
+    config = current().changed(changes)
+    token = held.patched.set(config)
+    try:
+        yield config
+    finally:
+        held.patched.reset(token)
+
+
+def update(**changes: object) -> Config:
+    """Change settings for the whole process, from now on. A `patch` that is open keeps its own values."""
+    held = settings()
+    held.base = held.base.changed(changes)
+    return held.base
