@@ -4,6 +4,7 @@ Versioned by API_VERSION (major, minor): a plugin that declares another major ve
 """
 
 from armature.breaks.types import BreakEvent, BreakType, FrameSummary
+from armature.callables import existing
 from armature.codegen.backend import DeviceBackend, Features
 from armature.codegen.data import KernelSource
 from armature.errors import ArmatureError, BackendError, invariant
@@ -42,6 +43,7 @@ __all__ = [
     "ValueType",
     "Verdict",
     "collect",
+    "existing",
     "handles",
     "hookimpl",
     "invariant",

@@ -1,0 +1,215 @@
+"""What a callable really is, read without running any of its code.
+
+Everything here looks at types and slots of C types only: never `getattr` on a foreign object, never its `__eq__`,
+`__hash__`, `__class__` or `__name__`. An object that lies or raises is therefore harmless.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from collections.abc import Iterator, Mapping
+from types import CodeType
+from typing import Any
+
+import attrs
+
+_MRO = type.__dict__["__mro__"]
+_DICT = type.__dict__["__dict__"]
+_MODULE_DICT: Any = vars(types.ModuleType)["__dict__"]
+_LRU = type(functools.lru_cache(lambda: None))
+_BOUND_IN_C = (types.BuiltinFunctionType, types.MethodWrapperType)
+_IN_C = frozenset(
+    {
+        types.BuiltinFunctionType,
+        types.MethodWrapperType,
+        types.MethodDescriptorType,
+        types.WrapperDescriptorType,
+        types.ClassMethodDescriptorType,
+        types.GetSetDescriptorType,
+        types.MemberDescriptorType,
+    }
+)
+_SAME = frozenset({types.MethodType, staticmethod, classmethod, _LRU, *_BOUND_IN_C})
+_FLAGS = type.__dict__["__flags__"]
+_IMMUTABLE, _ON_HEAP = 1 << 8, 1 << 9  # Py_TPFLAGS_IMMUTABLETYPE, Py_TPFLAGS_HEAPTYPE
+MISSING: Any = object()
+
+
+@attrs.frozen
+class Subject:
+    """What is asked about: the object itself, unwrapped, and the names it goes by. No user code runs to build it."""
+
+    obj: object
+    module: str
+    qualname: str
+    filename: str = ""
+    is_frame: bool = False  # asked for a frame about to run, not for a call
+
+    @property
+    def name(self) -> str:
+        """The dotted name under which a rule would name it."""
+        return f"{self.module}.{self.qualname}" if self.module else self.qualname
+
+    @property
+    def code(self) -> CodeType | None:
+        """The Python code that a call would run; None for what is written in C, and for classes."""
+        if type(self.obj) is types.FunctionType:
+            return self.obj.__code__
+        return self.obj if type(self.obj) is CodeType else None
+
+
+def is_module(obj: object) -> bool:
+    """Whether the object is a module, whatever it claims to be."""
+    return types.ModuleType in _MRO.__get__(type(obj))
+
+
+def is_class(obj: object) -> bool:
+    """Whether the object is a class, whatever it claims to be."""
+    return type in _MRO.__get__(type(obj))
+
+
+def class_member(cls: Any, name: str) -> Any:
+    """What stands under the name in the class or its bases, without running descriptors; MISSING if nothing does."""
+    for base in _MRO.__get__(cls):
+        found = _DICT.__get__(base).get(name, MISSING)
+        if found is not MISSING:
+            return found
+    return MISSING
+
+
+def member(owner: object, name: str) -> Any:
+    """What stands under the name in a module, class or instance, without running descriptors or `__getattr__`."""
+    if is_module(owner):
+        return _MODULE_DICT.__get__(owner).get(name, MISSING)
+    cls = owner if is_class(owner) else type(owner)
+    found = class_member(cls, name)
+    if type(found) in (staticmethod, classmethod):
+        return found.__func__
+    return found.fget if type(found) is property else found
+
+
+def find_loaded(name: str) -> Any:
+    """The object of "pkg.mod.fn" or "pkg.mod.Class#method" among loaded modules, or MISSING. Imports nothing."""
+    parts = name.replace("#", ".").split(".")
+    for end in range(len(parts), 0, -1):
+        found: Any = sys.modules.get(".".join(parts[:end]))
+        if found is None:
+            continue
+        for part in parts[end:]:
+            found = member(found, part)
+            if found is MISSING:
+                break
+        return found
+    return MISSING
+
+
+def existing(*names: str) -> tuple[Any, ...]:
+    """The objects of those dotted names that are loaded, in order: handler targets that not every torch has."""
+    found = (find_loaded(name) for name in names)
+    return tuple(obj for obj in found if obj is not MISSING)
+
+
+def layers(obj: object) -> Iterator[object]:
+    """The object, then what it wraps, down to what runs in the end.
+
+    Looks through bound methods, partials, lru_cache, static and class methods, and instances with `__call__`.
+    """
+    for _ in range(64):  # a partial can be made to contain itself
+        yield obj
+        inner = _inner(obj)
+        if inner is MISSING:
+            return
+        obj = inner
+
+
+def _inner(obj: Any) -> Any:
+    kind = type(obj)
+    if kind is types.FunctionType or kind is type:
+        return MISSING
+    if kind is types.MethodType:
+        return obj.__func__
+    if kind is functools.partial:
+        return functools.partial.func.__get__(obj)
+    if kind in (staticmethod, classmethod):
+        return obj.__func__
+    if kind is _LRU:
+        return object.__getattribute__(obj, "__dict__").get("__wrapped__", MISSING)
+    if kind in _BOUND_IN_C:
+        return _unbound(obj)
+    if kind in _IN_C or is_class(obj):
+        return MISSING
+    call = class_member(kind, "__call__")
+    return call if call is not obj and type(call) in (types.FunctionType, types.BuiltinFunctionType) else MISSING
+
+
+def _unbound(obj: Any) -> Any:
+    """The descriptor in the class of which this is the bound form; MISSING for a plain C function."""
+    owner = obj.__self__
+    if owner is None or type(owner) is types.ModuleType:
+        return MISSING
+    found = class_member(owner, obj.__name__) if is_class(owner) else MISSING
+    if found is MISSING:
+        found = class_member(type(owner), obj.__name__)
+    return MISSING if found is obj else found
+
+
+def text(value: object) -> str:
+    """The value if it really is a string, else nothing: names can be set to anything."""
+    return value if type(value) is str else ""
+
+
+def describe(obj: Any) -> Subject:
+    """The names of an object that `layers` ended in."""
+    kind = type(obj)
+    if kind is types.FunctionType:
+        code: CodeType = obj.__code__
+        module = text(dict.get(obj.__globals__, "__name__"))
+        return Subject(obj, module, text(obj.__qualname__), code.co_filename)
+    if kind is types.BuiltinFunctionType:
+        return Subject(obj, text(obj.__module__), obj.__name__)
+    if kind in _IN_C:
+        owner = getattr(obj, "__objclass__", None)
+        where = describe(owner) if is_class(owner) else None
+        qualname = f"{where.qualname}.{obj.__name__}" if where else obj.__name__
+        return Subject(obj, where.module if where else "", qualname)
+    if is_module(obj):
+        return Subject(obj, text(_MODULE_DICT.__get__(obj).get("__name__")), "")
+    cls = obj if is_class(obj) else kind
+    module = text(_DICT.__get__(cls).get("__module__")) or _module_in_c(cls)
+    return Subject(obj, module, text(type.__dict__["__qualname__"].__get__(cls)))
+
+
+def describe_frame(code: CodeType, variables: Mapping[str, object]) -> Subject:
+    """The names of a frame about to run: its code and its globals."""
+    module = text(dict.get(variables, "__name__")) if isinstance(variables, dict) else ""
+    return Subject(code, module, code.co_qualname, code.co_filename, is_frame=True)
+
+
+def is_written_in_c(obj: object) -> bool:
+    """Whether a call of it runs no Python code: C functions, descriptors, and classes made in C."""
+    if is_class(obj):
+        flags = _FLAGS.__get__(obj)
+        return bool(flags & _IMMUTABLE) or not flags & _ON_HEAP
+    return type(obj) in _IN_C
+
+
+def same_function(obj: object) -> Iterator[object]:
+    """The object, then what it is under the same name: the function of a bound, static or cached one."""
+    for layer in layers(obj):
+        yield layer
+        if type(layer) not in _SAME:
+            return
+
+
+def is_callable(obj: object) -> bool:
+    """Whether the object can be called, asked of its type alone."""
+    return type(obj) is types.FunctionType or is_class(obj) or class_member(type(obj), "__call__") is not MISSING
+
+
+def _module_in_c(cls: type) -> str:
+    """The module of a class made in C, whose name holds it ("builtins" when it does not)."""
+    if _FLAGS.__get__(cls) & _ON_HEAP:
+        return ""
+    return text(type.__dict__["__module__"].__get__(cls))
