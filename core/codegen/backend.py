@@ -40,14 +40,10 @@ class DeviceBackend(Protocol):
     device_types: frozenset[str]
     features: Features
 
-    def generate(
-        self, kernels: Sequence[Kernel], plan: KernelPlan, ctx: CompileContext
-    ) -> KernelSource:
+    def generate(self, kernels: Sequence[Kernel], plan: KernelPlan, ctx: CompileContext) -> KernelSource:
         """Print all kernels of one graph as one source. Deterministic: same kernels, same text."""
 
-    def build(
-        self, source: KernelSource, ctx: CompileContext
-    ) -> Mapping[str, Callable[..., None]]:
+    def build(self, source: KernelSource, ctx: CompileContext) -> Mapping[str, Callable[..., None]]:
         """Build (or take from ctx.cache) and load. Each callable takes the tensors and ints of `source.kernels[name]`,
         positionally, and writes its outputs. Errors: BackendError with the tool's message and the source's path."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias, Union
+from typing import TypeAlias
 
 import attrs
 import torch
@@ -16,10 +16,10 @@ from armature.lower.index import Size, Var
 class Pass:
     """One run over `Kernel.inner` and what follows it, for each point of `Kernel.outer`.
 
-    First the inner loop: accumulate every node of `reductions` and make `inner_stores`; then, once the loop has ended and
-    the reductions have their values, make `outer_stores` (their indices and values hold no inner variable except under a
-    `Reduce`). A `Reduce` of an earlier pass counts as a known scalar; other nodes are computed anew in each pass that needs
-    them. `inner` of a reduction is `Kernel.inner`: its own `over` variables were renamed to them.
+    First the inner loop: accumulate every node of `reductions` and make `inner_stores`; then, once the loop has ended
+    and the reductions have their values, make `outer_stores` (their indices and values hold no inner variable except
+    under a `Reduce`). A `Reduce` of an earlier pass counts as a known scalar; other nodes are computed anew in each pass
+    that needs them. `over` of a reduction is `Kernel.inner`: its own variables were renamed to them.
     """
 
     reductions: tuple[Reduce, ...]
@@ -32,8 +32,8 @@ class Kernel:
     """One loop nest on one device: `outer` points are independent of each other, `inner` is () for a pointwise kernel.
 
     A pointwise kernel has one Pass, with its stores in `outer_stores`. Values that were fused are plain shared nodes: a
-    buffer that only this kernel used is neither loaded nor stored. Within one outer point, a store is seen by later passes
-    only where they load it at the same coordinates.
+    buffer that only this kernel used is neither loaded nor stored. Within one outer point, a store is seen by later
+    passes only where they load it at the same coordinates. All loads of a pass from a buffer come before its stores to it.
     """
 
     name: str  # unique in the process-independent sense: add_relu_0
@@ -74,7 +74,7 @@ class Launch:
     kernel: Kernel
 
 
-Step: TypeAlias = Union[Allocate, Release, Launch, ExternCall]
+Step: TypeAlias = Allocate | Release | Launch | ExternCall
 
 
 @attrs.frozen
@@ -86,7 +86,7 @@ class KernelPlan:
     constants: Mapping[str, torch.Tensor]
     buffers: Mapping[str, Buffer]
     steps: tuple[Step, ...]
-    outputs: tuple[View | Index | None | bool | float, ...]
+    outputs: tuple[View | Index | bool | float | None, ...]
     sizes: Mapping[Size, tuple[int, int]]
 
     @property

@@ -1,0 +1,217 @@
+"""A kernel as statements in the order in which they are printed: what every back end walks.
+
+`walk_kernel` names each shared node once, finds what does not change inside the inner loop, and puts loads that must
+not be made everywhere under their condition. A back end then prints, per pass: `before`, the loop over `inner` variables with
+`inside`, and `after`; it needs no analysis of its own, and `depends` tells which loop variables a value changes with (a
+vectorised loop prints a value that does not change with the vector's variable as a scalar).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+import attrs
+
+from armature.lower.data import Const, Load, Masked, Node, Op, Origin, Reduce, Store
+from armature.lower.index import Var
+from armature.schedule.data import Kernel, Pass
+from armature.schedule.walk import depends, operands, postorder, rebuild, store_roots, structure
+
+
+@attrs.frozen(eq=False)
+class Let:
+    """`name = node`: a Load, Op or IndexValue whose operands have names already or are Const."""
+
+    name: str
+    node: Node
+
+
+@attrs.frozen(eq=False)
+class Guarded:
+    """`name = node.other; if node.cond: body; name = node.value`. Only the body may touch what `cond` protects."""
+
+    name: str
+    node: Masked
+    body: tuple[Statement, ...]
+
+
+@attrs.frozen(eq=False)
+class Accumulate:
+    """Combine `node.value` into the running value of the reduction; after the loop `name` holds its result."""
+
+    name: str
+    node: Reduce
+
+
+@attrs.frozen(eq=False)
+class Write:
+    """Make the store; what it needs has names already."""
+
+    store: Store
+
+
+Statement: TypeAlias = Let | Guarded | Accumulate | Write
+
+
+@attrs.frozen(eq=False)
+class PassBody:
+    """One pass as statements: `before` the inner loop, `inside` it (with Accumulate), `after` it.
+
+    A name made in `before` or `after` stays known for the rest of the outer point; one made in `inside` does not.
+    A pass without reductions and inner stores has no inner loop: `inside` is ().
+    """
+
+    before: tuple[Statement, ...]
+    inside: tuple[Statement, ...]
+    after: tuple[Statement, ...]
+    reductions: tuple[Accumulate, ...]
+
+
+@attrs.frozen(eq=False)
+class KernelBody:
+    """The kernel: `names` gives the name of any node but a Const, `depends` the loop variables it changes with."""
+
+    kernel: Kernel
+    passes: tuple[PassBody, ...]
+    names: Mapping[Node, str]
+    depends: Mapping[Node, frozenset[Var]]
+
+
+def origin_of(statement: Statement) -> Origin | None:
+    """The user's line that a statement comes from, where it is known."""
+    node: Node = statement.store.value if isinstance(statement, Write) else statement.node
+    return node.origin if isinstance(node, (Op, Reduce)) else None
+
+
+def share(kernel: Kernel) -> Kernel:
+    """The kernel with equal expressions made one node. Loads of a buffer that it also writes stay apart."""
+    table: dict[object, Node] = {}
+    identity: dict[Node, Node] = {}
+
+    def change(node: Node) -> Node:
+        key: object = node
+        if not (isinstance(node, Load) and node.buffer in kernel.writes):
+            key = structure(node, identity)
+        found = table.setdefault(key, node)
+        identity[node] = identity[found] = found
+        return found
+
+    new = rebuild(_roots(kernel), change)
+
+    def store(old: Store) -> Store:
+        return attrs.evolve(old, value=new[old.value], indirect=tuple((var, new[value]) for var, value in old.indirect))
+
+    passes = tuple(
+        Pass(
+            reductions=tuple(dict.fromkeys(_reduce(new[r]) for r in p.reductions)),
+            inner_stores=tuple(store(s) for s in p.inner_stores),
+            outer_stores=tuple(store(s) for s in p.outer_stores),
+        )
+        for p in kernel.passes
+    )
+    return attrs.evolve(kernel, passes=passes)
+
+
+def _reduce(node: Node) -> Reduce:
+    if not isinstance(node, Reduce):
+        raise TypeError(f"a reduction became {type(node).__name__}")
+    return node
+
+
+def _roots(kernel: Kernel) -> list[Node]:
+    roots: list[Node] = []
+    for step in kernel.passes:
+        roots += step.reductions
+        for store in (*step.inner_stores, *step.outer_stores):
+            roots += store_roots(store)
+    return roots
+
+
+def _unguarded(node: Node) -> tuple[Node, ...]:
+    """What must be known before the node's own statement: not the value of a Masked, not what a Reduce ran over."""
+    if isinstance(node, Masked):
+        return (node.cond,)
+    return () if isinstance(node, Reduce) else operands(node)
+
+
+class _Scopes:
+    """Nodes with a name in the scopes that are open now."""
+
+    def __init__(self) -> None:
+        self.open: list[set[Node]] = [set()]
+
+    def __contains__(self, node: object) -> bool:
+        return isinstance(node, Const) or any(node in scope for scope in self.open)
+
+    def add(self, node: Node) -> None:
+        self.open[-1].add(node)
+
+
+class _Walker:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = share(kernel)
+        self.depends = depends(postorder(_roots(self.kernel)))
+        self.names: dict[Node, str] = {}
+        self.scopes = _Scopes()
+        self.counts = {"tmp": 0, "red": 0}
+        self.inner = frozenset(kernel.inner)
+        self.loaded = {n.buffer for n in self.depends if isinstance(n, Load)}
+
+    def name(self, node: Node, prefix: str = "tmp") -> str:
+        if node not in self.names:
+            self.names[node] = f"{prefix}{self.counts[prefix]}"
+            self.counts[prefix] += 1
+        return self.names[node]
+
+    def let(self, roots: Iterable[Node], out: list[Statement]) -> None:
+        """Statements that give a name to everything the roots need and has none yet."""
+        for node in postorder(roots, _unguarded, self.scopes):
+            if isinstance(node, Const) or node in self.scopes:
+                continue
+            if isinstance(node, Masked):
+                body: list[Statement] = []
+                self.scopes.open.append(set())
+                self.let((node.value,), body)
+                self.scopes.open.pop()
+                out.append(Guarded(self.name(node), node, tuple(body)))
+            else:
+                out.append(Let(self.name(node), node))
+            self.scopes.add(node)
+
+    def writes(self, stores: Iterable[Store], out: list[Statement]) -> None:
+        """Values and stores in turn; a store to a buffer that this kernel also loads waits until all loads are made."""
+        late: list[Statement] = []
+        for store in stores:
+            self.let(store_roots(store), out)
+            (late if store.buffer in self.loaded else out).append(Write(store))
+        out += late
+
+    def step(self, item: Pass) -> PassBody:
+        before: list[Statement] = []
+        inside: list[Statement] = []
+        after: list[Statement] = []
+        roots: list[Node] = [r.value for r in item.reductions]
+        for store in item.inner_stores:
+            roots += store_roots(store)
+        needed = postorder(roots, _unguarded, self.scopes)
+        self.let((n for n in needed if not self.depends[n] & self.inner), before)
+        self.scopes.open.append(set())
+        accumulates: list[Accumulate] = []
+        for node in item.reductions:
+            self.let((node.value,), inside)
+            accumulates.append(Accumulate(self.name(node, "red"), node))
+            inside.append(accumulates[-1])
+        self.writes(item.inner_stores, inside)
+        self.scopes.open.pop()
+        for node in item.reductions:
+            self.scopes.add(node)
+        self.writes(item.outer_stores, after)
+        return PassBody(tuple(before), tuple(inside), tuple(after), tuple(accumulates))
+
+
+def walk_kernel(kernel: Kernel) -> KernelBody:
+    """The kernel's statements. Linear in its nodes; names are `tmpN` and `redN` in printing order."""
+    walker = _Walker(kernel)
+    passes = tuple(walker.step(item) for item in walker.kernel.passes)
+    return KernelBody(walker.kernel, passes, walker.names, walker.depends)

@@ -1,0 +1,34 @@
+"""Comments that lead from generated code back to the user's lines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from armature.lower.data import Origin
+
+
+def place(origin: Origin | None) -> str:
+    """`model.py:41  x + y`, the operator's name where the line is not known, "" for no origin."""
+    if origin is None:
+        return ""
+    if not origin.file:
+        return origin.op
+    return f"{os.path.basename(origin.file)}:{origin.line}  {origin.text}".rstrip()
+
+
+def short_op(origin: Origin) -> str:
+    """`add` of aten.add.Tensor, `softmax` of aten._softmax.default."""
+    parts = origin.op.split(".")
+    return (parts[1] if len(parts) > 1 else parts[0]).strip("_") or "op"
+
+
+def heading(origins: Iterable[Origin]) -> list[str]:
+    """Lines above a kernel: the ATen operators per user line, in order, each line once."""
+    lines: dict[str, list[str]] = {}
+    for origin in origins:
+        where = place(origin) if origin.file else ""
+        ops = lines.setdefault(where, [])
+        if origin.op not in ops:
+            ops.append(origin.op)
+    return [f"{', '.join(ops)}{'    ' + where if where else ''}" for where, ops in lines.items()]

@@ -1,0 +1,115 @@
+"""The shared part of printing: lines with aligned comments, index expressions, operations from a back end's table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TypeAlias
+
+import attrs
+
+from armature.lower.data import Buffer, Load, Op, Store
+from armature.lower.index import FloorDiv, Index, Product, Size, Sum, Var, bounds, linear
+
+OpForm: TypeAlias = str | Callable[[Op, Sequence[str]], str]  # "{0} + {1}", or a function of node and operands
+
+
+class Lines:
+    """Lines of text with indentation; a comment stands at the right, in one column where the line leaves room."""
+
+    def __init__(self, comment: str = "# ", column: int = 72, indent: str = "    ") -> None:
+        self.comment = comment
+        self.column = column
+        self.step = indent
+        self.depth = 0
+        self.lines: list[str] = []
+
+    def add(self, text: str = "", note: str = "") -> None:
+        """One line, or several when the text holds line ends; `note` becomes a comment on the first."""
+        for number, line in enumerate(text.split("\n")):
+            full = self.step * self.depth + line if line else ""
+            if note and number == 0:
+                full = f"{full.ljust(self.column)}  {self.comment}{note}" if line else f"{self.comment}{note}"
+            self.lines.append(full)
+
+    @contextmanager
+    def indented(self, opening: str = "", closing: str = "") -> Iterator[None]:
+        """`opening`, then deeper lines, then `closing` (each left out when empty)."""
+        if opening:
+            self.add(opening)
+        self.depth += 1
+        yield
+        self.depth -= 1
+        if closing:
+            self.add(closing)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines) + "\n"
+
+
+@attrs.frozen
+class IndexPrinter:
+    """Prints index expressions. The forms take the printed operands; results are in parentheses where needed.
+
+    floordiv and mod are used when the numerator can't be negative (then C and Python agree), signed_... when it may be.
+    `names` gives a variable or size another text than its name. `number` prints an integer literal.
+    """
+
+    floordiv: str = "({0} / {1})"
+    mod: str = "({0} % {1})"
+    signed_floordiv: str = "floordiv({0}, {1})"
+    signed_mod: str = "mod({0}, {1})"
+    names: Mapping[Var | Size, str] = attrs.field(factory=dict)
+    number: Callable[[int], str] = str
+
+    def print(self, value: Index) -> str:
+        """The text of the expression."""
+        if isinstance(value, int):
+            return self.number(value)
+        if isinstance(value, (Var, Size)):
+            return self.names.get(value, value.name)
+        if isinstance(value, Sum):
+            return f"({self._sum(value)})"
+        if isinstance(value, Product):
+            return "(" + " * ".join(self.print(f) for f in value.factors) + ")"
+        low, _ = bounds(value.num)
+        plain = low is not None and low >= 0
+        if isinstance(value, FloorDiv):
+            form = self.floordiv if plain else self.signed_floordiv
+        else:
+            form = self.mod if plain else self.signed_mod
+        return form.format(self.print(value.num), self.print(value.den))
+
+    def _sum(self, value: Sum) -> str:
+        text = ""
+        for factor, coefficient in value.terms:
+            part = self.print(factor)
+            if abs(coefficient) != 1:
+                part = f"{self.number(abs(coefficient))} * {part}"
+            sign = "-" if coefficient < 0 else "+"
+            text = f"{text} {sign} {part}" if text else (f"-{part}" if coefficient < 0 else part)
+        if value.const:
+            text = f"{text} {'-' if value.const < 0 else '+'} {self.number(abs(value.const))}"
+        return text
+
+    def address(self, access: Load | Store, buffers: Mapping[str, Buffer]) -> str:
+        """Offset in elements from the buffer's data pointer."""
+        return self.print(position(access, buffers))
+
+
+CPP_INDEX = IndexPrinter()
+PYTHON_INDEX = IndexPrinter(
+    floordiv="({0} // {1})", mod="({0} % {1})", signed_floordiv="({0} // {1})", signed_mod="({0} % {1})"
+)
+
+
+def position(access: Load | Store, buffers: Mapping[str, Buffer]) -> Index:
+    """Offset in elements of the element that a load or store touches, simplified."""
+    buffer = buffers[access.buffer]
+    return linear(access.index, buffer.strides, buffer.offset)
+
+
+def print_op(forms: Mapping[str, OpForm], node: Op, operands: Sequence[str]) -> str:
+    """An operation by the back end's table. Errors: KeyError for one it lacks (lowering asks Features first)."""
+    form = forms[node.op]
+    return form.format(*operands) if isinstance(form, str) else form(node, operands)
