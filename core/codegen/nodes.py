@@ -1,9 +1,9 @@
 """A kernel as statements in the order in which they are printed: what every back end walks.
 
 `walk_kernel` names each shared node once, finds what does not change inside the inner loop, and puts loads that must
-not be made everywhere under their condition. A back end then prints, per pass: `before`, the loop over `inner` variables with
-`inside`, and `after`; it needs no analysis of its own, and `depends` tells which loop variables a value changes with (a
-vectorised loop prints a value that does not change with the vector's variable as a scalar).
+not be made everywhere under their condition. A back end then prints, per pass: `before`, the loop over `inner`
+variables with `inside`, and `after`; it needs no analysis of its own, and `depends` tells which loop variables a value
+changes with (a vectorised loop prints a value that does not change with the vector's variable as a scalar).
 """
 
 from __future__ import annotations

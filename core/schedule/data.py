@@ -8,8 +8,8 @@ from typing import TypeAlias
 import attrs
 import torch
 
-from armature.lower.data import Buffer, ExternCall, Index, Origin, Reduce, Store, View
-from armature.lower.index import Size, Var
+from armature.lower.data import Buffer, ExternCall, Origin, Reduce, Store, View
+from armature.lower.index import Index, Size, Var
 
 
 @attrs.frozen(eq=False)
@@ -18,8 +18,8 @@ class Pass:
 
     First the inner loop: accumulate every node of `reductions` and make `inner_stores`; then, once the loop has ended
     and the reductions have their values, make `outer_stores` (their indices and values hold no inner variable except
-    under a `Reduce`). A `Reduce` of an earlier pass counts as a known scalar; other nodes are computed anew in each pass
-    that needs them. `over` of a reduction is `Kernel.inner`: its own variables were renamed to them.
+    under a `Reduce`). A `Reduce` of an earlier pass counts as a known scalar; other nodes are computed anew in each
+    pass that needs them. `over` of a reduction is `Kernel.inner`: its own variables were renamed to them.
     """
 
     reductions: tuple[Reduce, ...]
@@ -33,7 +33,8 @@ class Kernel:
 
     A pointwise kernel has one Pass, with its stores in `outer_stores`. Values that were fused are plain shared nodes: a
     buffer that only this kernel used is neither loaded nor stored. Within one outer point, a store is seen by later
-    passes only where they load it at the same coordinates. All loads of a pass from a buffer come before its stores to it.
+    passes only where they load it at the same coordinates. All loads of a pass from a buffer come before its stores to
+    it.
     """
 
     name: str  # unique in the process-independent sense: add_relu_0
