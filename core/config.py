@@ -54,31 +54,31 @@ PARSERS: Mapping[type, Parse] = {
 }
 
 
-def checked(kind: type, minimum: int) -> Callable[[Any, Attribute[Any], Any], None]:
+def checked(kind: type[Any], minimum: int) -> Callable[[Any, Attribute[Any], Any], None]:
     """A validator: the value is of `kind`, and not below `minimum` when it is a number."""
 
     def check(_: object, attribute: Attribute[Any], value: Any) -> None:
         if type(value) is not kind and not (kind is Path and isinstance(value, Path)):
             raise BadSetting(name=attribute.name, value=value, problem=f"expected a value of type {kind.__name__}")
-        if kind is int and value < minimum:
+        if isinstance(value, int) and value < minimum:
             raise BadSetting(name=attribute.name, value=value, problem=f"expected {minimum} or more")
 
     return check
 
 
 def as_collection(kind: type) -> Callable[[Any], Any]:
-    """A converter: any collection of strings is taken for a tuple or set of them. A lone string is left for the check."""
+    """A converter: any collection of strings becomes a tuple or set of them. A lone string is left for the check."""
     return lambda value: value if isinstance(value, str) else kind(value)
 
 
 def setting(
     default: object, *, env: str, help: str, parse: Parse | None = None, minimum: int = 0
 ) -> Any:  # Any: it stands where the value of the annotated type would stand, as attrs.field does
-    """Declare a setting. `default` is a value, or an attrs.Factory whose value is found when settings are first read."""
-    value = default.factory() if isinstance(default, attrs.Factory) else default  # type: ignore[arg-type]
+    """Declare a setting. `default` is a value, or a function that finds it when settings are first read."""
+    value = default() if callable(default) else default
     kind = Path if isinstance(value, Path) else type(value)
     return attrs.field(
-        default=default,
+        default=attrs.Factory(default) if callable(default) else default,
         kw_only=True,
         converter=as_collection(kind) if kind in (tuple, frozenset) else None,
         validator=checked(kind, minimum),
@@ -90,6 +90,11 @@ def available_cores() -> int:
     """Cores this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def default_workers() -> int:
+    """How many kernels are built side by side unless told otherwise."""
+    return min(available_cores(), MAX_WORKERS)
 
 
 def first_compiler() -> str:
@@ -122,19 +127,19 @@ class Config:
     recompile_limit: int = setting(
         8, env="ARMATURE_RECOMPILE_LIMIT", minimum=1, help="Compilations of one function before it is left to eager."
     )
-    cache_dir: Path = setting(
-        attrs.Factory(default_cache_dir), env="ARMATURE_CACHE_DIR", help="Folder of built kernels."
+    cache_dir: Path = setting(  # noqa: RUF009 (a field specifier, which ruff takes for a call because of Path)
+        default_cache_dir, env="ARMATURE_CACHE_DIR", help="Folder of built kernels."
     )
     threads: int = setting(
-        attrs.Factory(lambda: min(available_cores(), MAX_WORKERS)),
+        default_workers,
         env="ARMATURE_THREADS",
         minimum=1,
         help="Kernels built side by side.",
     )
-    cpp_compiler: str = setting(attrs.Factory(first_compiler), env="CXX", help="C++ compiler.")
+    cpp_compiler: str = setting(first_compiler, env="CXX", help="C++ compiler.")
     cpp_flags: tuple[str, ...] = setting((), env="ARMATURE_CPP_FLAGS", help="More flags for the C++ compiler.")
     cpu_threads: int = setting(
-        attrs.Factory(torch.get_num_threads), env="ARMATURE_CPU_THREADS", minimum=1, help="Threads of a CPU kernel."
+        torch.get_num_threads, env="ARMATURE_CPU_THREADS", minimum=1, help="Threads of a CPU kernel."
     )
     fuse: bool = setting(True, env="ARMATURE_FUSE", help="Fuse operators into common kernels.")
     max_kernel_nodes: int = setting(
@@ -155,7 +160,7 @@ class Config:
                 raise BadSetting(name=env, value=environ[env], problem=str(error)) from error
         return cls(**values)
 
-    def changed(self, changes: Mapping[str, object]) -> Config:
+    def changed(self, changes: Mapping[str, Any]) -> Config:
         """A copy with changes. Raises UnknownSetting, with the nearest name, and BadSetting."""
         names = [field.name for field in attrs.fields(type(self))]
         for name in changes:

@@ -1,13 +1,13 @@
 """All errors. Each class has a code, a text in the user's terms and a hint that says what to do.
 
-A raise gives facts, never prose: `raise UnknownBackend(name=name, known=...)`. The user's file and line, where known, come
-first in the printed message. A1xx plugins, A2xx what a user asked for, A3xx tracing, A4xx lowering and scheduling,
+A raise gives facts, never prose: `raise UnknownBackend(name=name, known=...)`. The user's file and line, where known,
+come first in the printed message. A1xx plugins, A2xx what a user asked for, A3xx tracing, A4xx lowering and scheduling,
 A5xx code generation and tools, A9xx armature's own faults.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class ArmatureError(Exception):
@@ -28,6 +28,10 @@ class ArmatureError(Exception):
         body = f"{lead}[{self.code}] {self.text.format(**self.facts)}"
         hint = self.hint.format(**self.facts)
         return f"{body}\n  What to do: {hint}" if hint else body
+
+    def again(self) -> Self:
+        """A fresh copy to raise: an error that is kept must not gather the tracebacks of those who raise it."""
+        return type(self)(where=self.where, **self.facts)
 
 
 class InvariantError(ArmatureError):
@@ -70,7 +74,7 @@ class LoweringError(ArmatureError):
 
 
 class PluginError(ArmatureError):
-    """Something is wrong with a plugin. Facts of all: plugin, distribution, version, hook ("" where none is at fault)."""
+    """Something is wrong with a plugin. Facts of all: plugin, distribution, version, hook ("" where none is)."""
 
     code = "A100"
     text = "plugin {plugin} ({distribution} {version}): {problem}"

@@ -1,0 +1,266 @@
+"""The plugin manager: finds plugins by their entry points, leaves out what is broken, and makes the tables.
+
+A plugin is a module (or any object) whose functions bear `@hookimpl`. It may set `ARMATURE_API_VERSION`
+to the plugin API that it is written for, (1, 0), and `ARMATURE_PRIORITY`, 5, to win over equal rows of others.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
+from importlib import metadata
+from typing import Any, TypeVar
+
+import attrs
+import pluggy
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from armature import config, hookspecs
+from armature.errors import DuplicatePlugin, PluginError, PluginImportFailed, PluginVersionMismatch, UnknownPlugin
+from armature.hook_check import as_plugin, hook_specs, sound_hooks
+from armature.plugin_calls import UNKNOWN, Implementation, Plugin, Problem
+from armature.tables import Tables, build
+
+GROUP = "armature"
+CORE = "torch-armature"
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Candidate:
+    """A plugin that is installed, not imported yet."""
+
+    entry: metadata.EntryPoint
+    distribution: str
+    version: str
+    requirements: tuple[str, ...] = ()
+
+    @property
+    def plugin(self) -> Plugin:
+        """What is known of it before it is imported."""
+        return Plugin(self.entry.name, self.distribution, self.version)
+
+    def called(self, names: frozenset[str]) -> bool:
+        """Whether one of the names is its own or its distribution's."""
+        wanted = {canonicalize_name(name) for name in names}
+        return bool(wanted & {canonicalize_name(self.entry.name), canonicalize_name(self.distribution)})
+
+
+def installed() -> list[Candidate]:
+    """The plugins of this environment, by name. A distribution that is found twice on sys.path counts once."""
+    found: dict[tuple[str, str, str], Candidate] = {}
+    for entry in metadata.entry_points(group=GROUP):
+        name = entry.dist.name if entry.dist else UNKNOWN
+        version = entry.dist.version if entry.dist else UNKNOWN
+        requirements = tuple(entry.dist.requires or ()) if entry.dist else ()
+        found.setdefault((entry.name, entry.value, name), Candidate(entry, name, version, requirements))
+    return [found[key] for key in sorted(found)]
+
+
+def core_version() -> str:
+    """The version of armature that is installed, "" when it runs from source without being installed."""
+    try:
+        return metadata.version(CORE)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def check_requirement(candidate: Candidate, version: str) -> None:
+    """Raise PluginVersionMismatch when the distribution requires another version of armature than this one."""
+    for text in candidate.requirements:
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            continue
+        named = canonicalize_name(requirement.name) == CORE and not requirement.marker
+        if named and version and not requirement.specifier.contains(version, prereleases=True):
+            wanted = f"{CORE}{requirement.specifier}"
+            raise PluginVersionMismatch(wanted=wanted, have=f"{CORE} {version}", hook="", **candidate.plugin.facts)
+
+
+def check_api(obj: object, plugin: Plugin) -> None:
+    """Raise PluginVersionMismatch when the plugin says that it needs another, or a newer, plugin API."""
+    wanted = getattr(obj, "ARMATURE_API_VERSION", hookspecs.API_VERSION)
+    fits = isinstance(wanted, tuple) and len(wanted) == 2 and all(isinstance(part, int) for part in wanted)
+    if not fits or wanted[0] != hookspecs.API_VERSION[0] or wanted[1] > hookspecs.API_VERSION[1]:
+        have = f"plugin API {'.'.join(map(str, hookspecs.API_VERSION))}"
+        said = ".".join(map(str, wanted)) if fits else repr(wanted)
+        raise PluginVersionMismatch(wanted=f"plugin API {said}", have=have, hook="", **plugin.facts)
+
+
+def place_of(obj: object) -> str:
+    """The file a plugin object comes from, "" where not known."""
+    try:
+        return inspect.getsourcefile(obj if inspect.ismodule(obj) else type(obj)) or ""
+    except (TypeError, OSError):
+        return ""
+
+
+@attrs.define(eq=False)
+class PluginManager:
+    """Plugins that are installed or registered, what is wrong with them, and the tables of their rows.
+
+    find: gives the installed plugins; asked once, on first use. Nothing is imported before that.
+    """
+
+    find: Callable[[], Sequence[Candidate]] = installed
+    _pluggy: pluggy.PluginManager = attrs.field(factory=lambda: pluggy.PluginManager(hookspecs.PROJECT))
+    _candidates: tuple[Candidate, ...] | None = None
+    _loaded: dict[str, Plugin] = attrs.field(factory=dict)
+    _faults: dict[str, list[PluginError]] = attrs.field(factory=dict)  # of loading, by plugin
+    _row_faults: list[PluginError] = attrs.field(factory=list)  # of building the tables, anew with each build
+    _late_faults: dict[tuple[str, str], PluginError] = attrs.field(factory=dict)  # by plugin and hook
+    _revision: int = 0
+    _built_for: object = None
+    _tables: Tables | None = None
+    _epoch: int = 0
+    _lock: threading.RLock = attrs.field(factory=threading.RLock)
+
+    def __attrs_post_init__(self) -> None:
+        self._pluggy.add_hookspecs(hookspecs)
+
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """The plugins that are at work, in the order in which they are asked."""
+        return self._built().plugins
+
+    @property
+    def disabled(self) -> tuple[Plugin, ...]:
+        """Installed plugins that the settings leave out; they are not imported."""
+        names = config.current().disabled_plugins
+        return tuple(candidate.plugin for candidate in self._found() if candidate.called(names))
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Everything that is wrong with the plugins. Looking raises nothing, in strict mode either."""
+        self._built()
+        loading = [error for errors in self._faults.values() for error in errors]
+        return tuple(Problem.of(error) for error in (*loading, *self._row_faults, *self._late_faults.values()))
+
+    def tables(self) -> Tables:
+        """The rows of all plugins: built once, and again when a plugin or a setting about plugins changed.
+
+        Raises the first problem (a PluginError) in strict mode; otherwise goes on without what is broken.
+        """
+        tables = self._built()
+        if config.current().strict and (problems := self.problems):
+            first = problems[0].error
+            raise first.again()
+        return tables
+
+    def register(self, plugin: object, name: str) -> Plugin:
+        """Add a plugin object, as tests do. What is wrong with it is recorded. Raises DuplicatePlugin."""
+        with self._lock:
+            made = Plugin(name, UNKNOWN, UNKNOWN, place=place_of(plugin))
+            if name in self._loaded:
+                raise DuplicatePlugin(held=self._loaded[name].title, hook="", **made.facts)
+            self._guarded(made, partial(self._take, plugin, made))
+            self._revision += 1
+            return self._loaded.get(name, made)
+
+    def unregister(self, name: str) -> None:
+        """Take a plugin away, and forget what was wrong with it. Raises UnknownPlugin."""
+        with self._lock:
+            if name not in self._loaded and name not in self._faults:
+                raise UnknownPlugin(name=name, known=", ".join(sorted(self._loaded)) or "none")
+            if self._loaded.pop(name, None):
+                self._pluggy.unregister(name=name)
+            self._faults.pop(name, None)
+            self._late_faults = {key: error for key, error in self._late_faults.items() if key[0] != name}
+            self._revision += 1
+
+    @contextmanager
+    def registered(self, plugin: object, name: str) -> Iterator[Plugin]:
+        """Register a plugin for the body of the `with`."""
+        made = self.register(plugin, name)
+        try:
+            yield made
+        finally:
+            self.unregister(name)
+
+    def implementations(self, hook: str) -> tuple[Implementation, ...]:
+        """The implementations of a hook by plugins that are at work, the first to ask first."""
+        order = config.current().plugin_order
+        ranks = {name: len(order) - position for position, name in enumerate(order)}
+        disabled = config.current().disabled_plugins
+        found = []
+        for impl in getattr(self._pluggy.hook, hook).get_hookimpls():
+            plugin = self._loaded[impl.plugin_name]
+            if not {plugin.name, plugin.distribution} & disabled:
+                rank = max(ranks.get(plugin.name, 0), ranks.get(plugin.distribution, 0))
+                made = Implementation(plugin, hook, impl.function, tuple(impl.argnames), rank)
+                # tryfirst and trylast are pluggy's own words for "before and after all that do not say so".
+                found.append((impl.trylast - impl.tryfirst, -rank, -plugin.priority, plugin.name, made))
+        return tuple(row[-1] for row in sorted(found, key=lambda row: row[:-1]))
+
+    def _found(self) -> tuple[Candidate, ...]:
+        if self._candidates is None:
+            self._candidates = tuple(self.find())
+        return self._candidates
+
+    def _built(self) -> Tables:
+        with self._lock:
+            settings = config.current()
+            self._load(settings.disabled_plugins)
+            wanted = (self._revision, settings.disabled_plugins, settings.plugin_order)
+            if self._tables is None or self._built_for != wanted:
+                self._epoch += 1
+                self._row_faults = []
+                hooks = {name: self.implementations(name) for name in hook_specs()}
+                active = {impl.plugin.name: impl.plugin for impls in hooks.values() for impl in impls}
+                idle = [p for p in self._loaded.values() if not p.hooks and not {p.name, p.distribution} & wanted[1]]
+                self._tables = build(
+                    self._epoch, [*active.values(), *idle], hooks, self._row_faults.append, self._report_late
+                )
+                self._built_for = wanted
+            return self._tables
+
+    def _load(self, disabled: frozenset[str]) -> None:
+        for candidate in self._found():
+            plugin = candidate.plugin
+            tried = self._loaded.get(plugin.name, None) or self._faults.get(plugin.name)
+            if not candidate.called(disabled) and not tried:
+                self._guarded(plugin, partial(self._import, candidate))
+                self._revision += 1
+            elif isinstance(tried, Plugin) and tried.distribution != plugin.distribution:
+                taken = DuplicatePlugin(held=tried.title, hook="", **plugin.facts)
+                if not any(error.facts == taken.facts for error in self._faults.get(plugin.name, ())):
+                    self._faults.setdefault(plugin.name, []).append(taken)
+
+    def _import(self, candidate: Candidate) -> None:
+        check_requirement(candidate, core_version())
+        try:
+            obj = candidate.entry.load()
+        except (Exception, SystemExit) as error:
+            problem = f"{type(error).__name__}: {error}"
+            raise PluginImportFailed(hook="", problem=problem, **candidate.plugin.facts) from error
+        self._take(obj, attrs.evolve(candidate.plugin, place=place_of(obj)))
+
+    def _take(self, obj: object, plugin: Plugin) -> None:
+        check_api(obj, plugin)
+        hooks: Mapping[str, Any] = sound_hooks(obj, plugin, self._faults.setdefault(plugin.name, []).append)
+        priority = getattr(obj, "ARMATURE_PRIORITY", 0)
+        self._pluggy.register(as_plugin(hooks), name=plugin.name)
+        self._loaded[plugin.name] = attrs.evolve(plugin, hooks=tuple(hooks), priority=int(priority))
+
+    def _guarded(self, plugin: Plugin, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except PluginError as error:
+            self._faults.setdefault(plugin.name, []).append(error)
+
+    def _report_late(self, error: PluginError) -> None:
+        key = (str(error.facts["plugin"]), str(error.facts["hook"]))
+        self._late_faults.setdefault(key, error)
+        if config.current().strict:
+            raise error
+
+
+@cache
+def manager() -> PluginManager:
+    """The manager of this process."""
+    return PluginManager()
