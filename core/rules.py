@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import importlib.util
 import sys
 import types
 import weakref
@@ -228,7 +229,7 @@ class RuleBook:
             Missing(rule, origin, f"{rule.target} does not exist here")
             for name, rows in self.index.pending.items()
             for rule, origin in rows
-            if _owner_is_loaded(name)
+            if _is_absent(name)
         ]
         return (*self._not_here, *absent)
 
@@ -333,5 +334,9 @@ def _not_met(requires: str) -> str:
     return f"it is for {requires}, and {requirement.name} {version} is installed"
 
 
-def _owner_is_loaded(name: str) -> bool:
-    return name.rpartition(".")[0] in sys.modules or find_loaded(name.rpartition(".")[0]) is not MISSING
+def _is_absent(name: str) -> bool:
+    """Whether nothing can ever answer to the name: its owner is loaded, lacks it, and no module file bears it."""
+    owner = name.rpartition(".")[0]
+    if owner in sys.modules:
+        return not hasattr(sys.modules[owner], "__path__") or importlib.util.find_spec(name) is None
+    return find_loaded(owner) is not MISSING

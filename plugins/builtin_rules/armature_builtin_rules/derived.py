@@ -1,0 +1,98 @@
+"""What no list could hold: sets computed from the running Python and torch, by identity.
+
+Operators of the dispatcher, C methods of tensors, pure builtins, and the builtins that act on the world.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import math
+import operator
+import types
+from collections.abc import Iterator, Mapping
+
+import attrs
+import torch
+
+from armature.plugin_api import Decision, RuleOrigin, Subject, Verdict
+
+PLUGIN = "armature-builtin-rules"
+IMPURE = frozenset(
+    {
+        "__import__",
+        "breakpoint",
+        "compile",
+        "eval",
+        "exec",
+        "exit",
+        "globals",
+        "help",
+        "input",
+        "locals",
+        "open",
+        "print",
+    }
+    | {"quit", "vars"}
+)
+_C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+_PURE_TYPES = (bool, bytes, complex, dict, float, frozenset, int, list, range, set, slice, str, tuple)
+OPERATOR_TYPES = (type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor))
+CONSTANT_TYPES = (torch.Size, torch.device, torch.dtype, torch.finfo, torch.iinfo, torch.layout, torch.memory_format)
+
+OPERATOR = "an operator of the dispatcher; recorded as one node"
+TENSOR_METHOD = "a method of tensors written in C; recorded as one node"
+PURE = "a pure builtin: the interpreter traces it, and folds it when its arguments are constants"
+ACTS = "a builtin that acts on the world or looks at the running frame"
+CONSTANT = "makes a constant of torch; folded"
+
+
+@attrs.frozen(eq=False)
+class Known:
+    """An object that belongs to a computed set, and what to do with it. Holding the object keeps its id its own."""
+
+    obj: object
+    decision: Decision
+    reason: str
+
+
+def decide(subject: Subject) -> Verdict | None:
+    """The verdict on an object of one of the sets; None for all others."""
+    if type(subject.obj) in OPERATOR_TYPES:
+        return _verdict(Decision.IN_GRAPH, OPERATOR, decide)
+    known = known_objects().get(id(subject.obj))
+    if known is None or known.obj is not subject.obj:
+        return None
+    return _verdict(known.decision, known.reason, _members)
+
+
+@functools.cache
+def known_objects() -> Mapping[int, Known]:
+    """The computed sets by identity; made at the first question."""
+    return {id(known.obj): known for known in _members()}
+
+
+def _members() -> Iterator[Known]:
+    for obj in _tensor_methods():
+        yield Known(obj, Decision.IN_GRAPH, TENSOR_METHOD)
+    for obj in CONSTANT_TYPES:
+        yield Known(obj, Decision.IN_GRAPH, CONSTANT)
+    for owner in (*_PURE_TYPES, operator, math):
+        for obj in vars(owner).values():
+            if type(obj) in (*_C_METHODS, types.BuiltinFunctionType):
+                yield Known(obj, Decision.IN_GRAPH, PURE)
+    for name, obj in vars(builtins).items():
+        if name in IMPURE:
+            yield Known(obj, Decision.SKIP, ACTS)
+        elif type(obj) is types.BuiltinFunctionType or (isinstance(obj, type) and not issubclass(obj, BaseException)):
+            yield Known(obj, Decision.IN_GRAPH, PURE)
+
+
+def _tensor_methods() -> Iterator[object]:
+    for owner in torch.Tensor.__mro__[:-1]:  # without `object`
+        yield from (obj for obj in vars(owner).values() if type(obj) in _C_METHODS)
+
+
+def _verdict(decision: Decision, reason: str, source: types.FunctionType) -> Verdict:
+    origin = RuleOrigin(PLUGIN, source.__code__.co_filename, source.__code__.co_firstlineno)
+    return Verdict(decision, reason, origin)
