@@ -1,0 +1,266 @@
+"""Kernels built by hand that every device back end must run: the input of `backend_kit`.
+
+A case is a function of the device and the back end's features; it gives a `Sketch`: buffers with values, one kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import attrs
+import torch
+from torch import Tensor
+
+from armature.codegen.backend import Features
+from armature.lower.data import Buffer, BufferKind, Load, Masked, Node, Op, Origin, Reduce, Store
+from armature.lower.index import Index, Size, Var, add, contiguous_strides, hint, mul
+from armature.lower.ops import OPS
+from armature.schedule.data import Kernel, Pass
+
+F32, F64, I32, I64 = torch.float32, torch.float64, torch.int32, torch.int64
+BF16, F16, BOOL = torch.bfloat16, torch.float16, torch.bool
+ORIGIN = Origin("aten.example.default", "model.py", 41, "forward", "y = example(x)")
+
+
+class Skip(Exception):
+    """The back end's features do not cover the case."""
+
+
+@attrs.define(eq=False)
+class Sketch:
+    """A kernel while it is built by hand, with the buffers that it uses and their initial memory."""
+
+    name: str
+    device: torch.device
+    buffers: dict[str, Buffer] = attrs.field(factory=dict)
+    memory: dict[str, Tensor] = attrs.field(factory=dict)
+    sizes: dict[str, int] = attrs.field(factory=dict)
+    tolerance: dict[str, float] = attrs.field(factory=dict)
+    kernel: Kernel | None = None
+    raises: type[Exception] | None = None
+
+    def size(self, name: str, value: int) -> Size:
+        """A symbolic size, with `value` at run time (its hint differs, so that nobody relies on it)."""
+        self.sizes[name] = value
+        return Size(name, value + 3)
+
+    def number(self, index: Index) -> int:
+        """Value of an index made of the case's sizes."""
+        if isinstance(index, Size):
+            return self.sizes[index.name]
+        return index if isinstance(index, int) else hint(_at(index, self.sizes))
+
+    def buffer(
+        self, name: str, dtype: torch.dtype, shape: Sequence[Index], values: Tensor | None = None,
+        strides: Sequence[Index] | None = None,
+    ) -> str:  # fmt: skip
+        """Declare a buffer. `values`: its storage, flat; default zeros."""
+        steps = contiguous_strides(shape) if strides is None else tuple(strides)
+        self.buffers[name] = Buffer(name, dtype, self.device, tuple(shape), steps, BufferKind.INPUT)
+        reach = [(self.number(n) - 1) * self.number(s) for n, s in zip(shape, steps, strict=True)]
+        span = 0 if any(self.number(n) == 0 for n in shape) else 1 + sum(reach)
+        flat = torch.zeros(span, dtype=dtype) if values is None else values.reshape(-1).to(dtype)
+        self.memory[name] = flat.to(self.device)
+        return name
+
+    def load(self, name: str, *index: Index, indirect: Sequence[tuple[Var, Node]] = ()) -> Load:
+        """Read a buffer."""
+        return Load(name, index, self.buffers[name].dtype, tuple(indirect))
+
+    def pointwise(self, outer: Sequence[Var], *stores: Store) -> Sketch:
+        """Finish as a kernel without inner loop."""
+        return self.finish(outer, (), [Pass((), (), stores)])
+
+    def finish(self, outer: Sequence[Var], inner: Sequence[Var], passes: Sequence[Pass]) -> Sketch:
+        """Finish the kernel: its reads, writes and sizes follow from the passes."""
+        reads: dict[str, None] = {}
+        writes: dict[str, None] = {}
+        for step in passes:
+            for store in (*step.inner_stores, *step.outer_stores):
+                writes[store.buffer] = None
+                _loads(store.value, reads)
+                for _, node in store.indirect:
+                    _loads(node, reads)
+            for reduce in step.reductions:
+                _loads(reduce, reads)
+        sizes = tuple(Size(n, v + 3) for n, v in self.sizes.items())
+        names = tuple(n for n in reads if n not in writes)
+        self.kernel = Kernel(
+            self.name, self.device, tuple(outer), tuple(inner), tuple(passes), names, tuple(writes), sizes, (ORIGIN,)
+        )
+        return self
+
+
+def _at(index: Index, sizes: dict[str, int]) -> Index:
+    if isinstance(index, int):
+        return index
+    if isinstance(index, Size):
+        return sizes[index.name]
+    factors = getattr(index, "factors", None)
+    if factors is not None:
+        return math.prod(int(hint(_at(f, sizes))) for f in factors)
+    return add(getattr(index, "const"), *(mul(_at(f, sizes), c) for f, c in getattr(index, "terms")))  # noqa: B009
+
+
+def _loads(node: Node, found: dict[str, None]) -> None:
+    if isinstance(node, Load):
+        found[node.buffer] = None
+        for _, child in node.indirect:
+            _loads(child, found)
+    elif isinstance(node, Op):
+        for child in node.args:
+            _loads(child, found)
+    elif isinstance(node, Masked):
+        _loads(node.cond, found)
+        _loads(node.value, found)
+    elif isinstance(node, Reduce):
+        _loads(node.value, found)
+
+
+def op(name: str, *args: Node, dtype: torch.dtype | None = None) -> Op:
+    """An operation; its dtype is that of its last argument unless given."""
+    return Op(name, args, args[-1].dtype if dtype is None else dtype, ORIGIN)
+
+
+def cast(value: Node, dtype: torch.dtype) -> Op:
+    """A conversion."""
+    return Op("cast", (value,), dtype, ORIGIN)
+
+
+def randn(*shape: int, dtype: torch.dtype = F32, seed: int = 0) -> Tensor:
+    """Reproducible values, integers between -9 and 9."""
+    made = torch.Generator().manual_seed(seed + sum(shape))
+    if dtype == BOOL:
+        return torch.randint(0, 2, shape, generator=made).bool()
+    if not dtype.is_floating_point:
+        low = 0 if dtype == torch.uint8 else -9
+        return torch.randint(low, 10, shape, generator=made).to(dtype)
+    return torch.randn(shape, generator=made).to(dtype)
+
+
+Make = Callable[[torch.device, Features], Sketch]
+
+
+@attrs.frozen
+class Case:
+    """A named case; cases of one group are built together."""
+
+    group: str
+    name: str
+    make: Make
+
+
+# ---- operations, one by one
+
+FLOATS = (F32, F64)
+INTEGERS = (I32, I64, torch.int16, torch.int8, torch.uint8)
+SPECIAL = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    math.inf,
+    -math.inf,
+    math.nan,
+    0.5,
+    -0.5,
+    1.5,
+    2.5,
+    -2.5,
+    1e-30,
+    -3e-5,
+    87.5,
+    -87.5,
+    1e5,
+)
+POSITIVE = ("log", "log2", "log10", "sqrt", "rsqrt", "lgamma")
+FAMILIES: dict[str, tuple[tuple[str, ...], tuple[torch.dtype, ...]]] = {
+    "arithmetic": (("add", "sub", "mul", "neg", "abs", "sign", "maximum", "minimum"), FLOATS + INTEGERS),
+    "division": (("floordiv", "truncdiv", "mod", "fmod"), FLOATS + INTEGERS),
+    "floating": (("div", "fma", "fmax", "fmin", "copysign", "hypot", "nextafter"), FLOATS),
+    "roots": (("reciprocal", "sqrt", "rsqrt"), FLOATS),
+    "rounding": (("floor", "ceil", "trunc", "round"), FLOATS),
+    "comparison": (("eq", "ne", "lt", "le", "gt", "ge"), FLOATS + INTEGERS),
+    "predicates": (("isnan", "isinf", "signbit"), FLOATS),
+    "logic": (("logical_and", "logical_or", "logical_xor", "logical_not"), (BOOL,)),
+    "bits_of_bools": (("bit_and", "bit_or", "bit_xor", "bit_not"), (BOOL,)),
+    "bits": (("bit_and", "bit_or", "bit_xor", "bit_not", "shift_left", "shift_right"), INTEGERS),
+    "exponential": (("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sigmoid", "pow"), FLOATS),
+    "trigonometric": (("sin", "cos", "tan", "asin", "acos", "atan", "atan2"), FLOATS),
+    "hyperbolic": (("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"), FLOATS),
+    "special": (("erf", "erfc", "erfinv", "lgamma"), FLOATS),
+}  # fmt: skip
+PREDICATES = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "signbit"))
+# Allowed error relative to max(1, |reference|), for float32; kernels may use their own approximations.
+TOLERANCE = {"pow": 2e-5, "tan": 2e-5, "lgamma": 2e-5, "erfinv": 2e-5, "sinh": 2e-5, "cosh": 2e-5}
+
+
+def _operands(family: str, dtype: torch.dtype, count: int) -> tuple[Tensor, Tensor]:
+    a, b = randn(count, dtype=dtype, seed=1), randn(count, dtype=dtype, seed=2)
+    if dtype.is_floating_point:
+        a = a * 3
+        pairs = torch.tensor(SPECIAL, dtype=dtype)
+        if family != "division":  # eager differs with itself there: its vector and scalar remainders of infinities
+            a[: len(SPECIAL)] = pairs
+            b[2 : len(SPECIAL) + 2] = pairs.flip(0)
+    if family == "division":
+        b = torch.where(b == 0, torch.ones_like(b), b)
+    if family == "bits":
+        b = b.abs() % 7
+    return a, b
+
+
+def family_case(family: str, dtype: torch.dtype) -> Case:
+    """Every operation of a family on one dtype: 77 elements, so that vectors have a tail."""
+
+    def make(device: torch.device, features: Features) -> Sketch:
+        names = [n for n in FAMILIES[family][0] if n in features.ops]
+        if not names or dtype not in features.dtypes or (BOOL not in features.dtypes):
+            raise Skip
+        sketch = Sketch(f"{family}_{str(dtype).removeprefix('torch.')}", device)
+        i = Var("i", 77)
+        a, b = _operands(family, dtype, 77)
+        x, y = (sketch.load(sketch.buffer(n, dtype, (77,), v), i) for n, v in (("a", a), ("b", b)))
+        stores = []
+        for name in names:
+            given: list[Node] = [x, y, x][: OPS[name].arity]
+            if name in POSITIVE:
+                given = [op("abs", x)]
+            out = BOOL if name in PREDICATES else dtype
+            sketch.buffer(f"out_{name}", out, (77,))
+            sketch.tolerance[f"out_{name}"] = TOLERANCE.get(name, 4e-6)
+            stores.append(Store(f"out_{name}", (i,), op(name, *given, dtype=out)))
+        return sketch.pointwise((i,), *stores)
+
+    return Case(
+        f"operations of {str(dtype).removeprefix('torch.')}", f"{family}_{str(dtype).removeprefix('torch.')}", make
+    )
+
+
+def cast_case(source: torch.dtype) -> Case:
+    """From one dtype to every other."""
+
+    def make(device: torch.device, features: Features) -> Sketch:
+        if source not in features.dtypes:
+            raise Skip
+        sketch = Sketch(f"cast_{str(source).removeprefix('torch.')}", device)
+        i = Var("i", 67)
+        values = randn(67, dtype=source) * 3 if source != BOOL else randn(67, dtype=source)
+        if source.is_floating_point:
+            values = values.abs()  # negative to unsigned is undefined
+        x = sketch.load(sketch.buffer("a", source, (67,), values), i)
+        stores = []
+        for dtype in (*FLOATS, *INTEGERS, BF16, F16, BOOL):
+            if dtype in features.dtypes:
+                name = sketch.buffer(f"to_{str(dtype).removeprefix('torch.')}", dtype, (67,))
+                stores.append(Store(name, (i,), cast(x, dtype)))
+        return sketch.pointwise((i,), *stores)
+
+    return Case("casts", f"cast_{str(source).removeprefix('torch.')}", make)
+
+
+OPERATION_CASES = (
+    *(family_case(f, dtype) for f, (_, dtypes) in FAMILIES.items() for dtype in dtypes),
+    *(cast_case(dtype) for dtype in (*FLOATS, *INTEGERS, BF16, F16, BOOL)),
+)

@@ -1,0 +1,204 @@
+"""What a kernel must compute, said in torch operators: the reference that back ends are compared with.
+
+Each node is evaluated over the whole iteration space at once, one axis per loop variable, so a case is as slow as a
+few eager operators. Sums are taken in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from armature.errors import invariant
+from armature.lower.data import Buffer, Const, IndexValue, Load, Masked, Node, Reduce, Store
+from armature.lower.index import FloorDiv, Index, Product, Size, Sum, Var, linear
+from armature.schedule.data import Kernel
+
+
+def _wide(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Compute halves in float32, as kernels do."""
+
+    def run(*args: Tensor) -> Tensor:
+        return fn(*(a.float() if a.dtype in (torch.float16, torch.bfloat16) else a for a in args))
+
+    return run
+
+
+OPERATIONS: Mapping[str, Callable[..., Tensor]] = {
+    "add": torch.add, "sub": torch.sub, "mul": torch.mul, "neg": torch.neg, "abs": torch.abs, "sign": torch.sign,
+    "div": torch.div,
+    "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "truncdiv": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "mod": torch.remainder, "fmod": torch.fmod, "pow": torch.pow, "fma": lambda a, b, c: a * b + c,
+    "maximum": torch.maximum, "minimum": torch.minimum, "fmax": torch.fmax, "fmin": torch.fmin,
+    "floor": torch.floor, "ceil": torch.ceil, "trunc": torch.trunc, "round": torch.round,
+    "eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge,
+    "isnan": torch.isnan, "isinf": torch.isinf, "signbit": torch.signbit,
+    "logical_and": torch.logical_and, "logical_or": torch.logical_or, "logical_xor": torch.logical_xor,
+    "logical_not": torch.logical_not, "bit_and": torch.bitwise_and, "bit_or": torch.bitwise_or,
+    "bit_xor": torch.bitwise_xor, "bit_not": torch.bitwise_not, "shift_left": torch.bitwise_left_shift,
+    "shift_right": torch.bitwise_right_shift, "where": torch.where,
+    "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "reciprocal": torch.reciprocal, "exp": torch.exp, "exp2": torch.exp2,
+    "expm1": torch.expm1, "log": torch.log, "log2": torch.log2, "log10": torch.log10, "log1p": torch.log1p,
+    "sigmoid": torch.sigmoid, "sin": torch.sin, "cos": torch.cos, "tan": torch.tan, "asin": torch.asin,
+    "acos": torch.acos, "atan": torch.atan, "sinh": torch.sinh, "cosh": torch.cosh, "tanh": torch.tanh,
+    "asinh": torch.asinh, "acosh": torch.acosh, "atanh": torch.atanh, "atan2": torch.atan2, "hypot": torch.hypot,
+    "copysign": torch.copysign, "erf": torch.erf, "erfc": torch.erfc, "erfinv": torch.erfinv, "lgamma": torch.lgamma,
+    "nextafter": torch.nextafter,
+}  # fmt: skip
+
+
+class Reference:
+    """One run of a kernel over `memory` (flat storage of each buffer, changed in place) with symbolic `sizes`."""
+
+    def __init__(
+        self, kernel: Kernel, buffers: Mapping[str, Buffer], memory: Mapping[str, Tensor], sizes: Mapping[str, int]
+    ) -> None:
+        self.kernel = kernel
+        self.buffers = buffers
+        self.memory = memory
+        self.sizes = sizes
+        self.device = kernel.device
+        self.extents = {v: self.number(v.extent) for v in (*kernel.outer, *kernel.inner)}
+        self.axes = {v: axis for axis, v in enumerate(self.extents)}
+        self.reduced: dict[int, Tensor] = {}
+
+    def run(self) -> None:
+        """Do all passes. Errors: IndexError where a checked index is out of range."""
+        every = tuple(self.extents.values())
+        points = tuple(1 if v in self.kernel.inner else n for v, n in self.extents.items())
+        for step in self.kernel.passes:
+            memo: dict[tuple[int, int], Tensor] = {}
+            found = {id(r): self.reduce(r, memo, every) for r in step.reductions}
+            for store in step.inner_stores:
+                self.store(store, memo, every)
+            self.reduced.update(found)
+            memo = {}  # stores of this pass are seen by what follows
+            for store in step.outer_stores:
+                self.store(store, memo, points)
+
+    def number(self, index: Index) -> int:
+        """Value of an index without loop variables."""
+        return int(self.index(index, {}))
+
+    def index(self, index: Index, bound: Mapping[Var, Tensor]) -> Tensor:
+        """Value of an index at every point: int64, broadcasting against the iteration space."""
+        if isinstance(index, int):
+            return torch.tensor(index, device=self.device)
+        if isinstance(index, Size):
+            return torch.tensor(self.sizes[index.name], device=self.device)
+        if isinstance(index, Var):
+            return bound[index] if index in bound else self.counter(index)
+        if isinstance(index, Sum):
+            total = torch.tensor(index.const, device=self.device)
+            for factor, coefficient in index.terms:
+                total = total + self.index(factor, bound) * coefficient
+            return total
+        if isinstance(index, Product):
+            product = self.index(index.factors[0], bound)
+            for factor in index.factors[1:]:
+                product = product * self.index(factor, bound)
+            return product
+        num, den = self.index(index.num, bound), self.index(index.den, bound)
+        return torch.div(num, den, rounding_mode="floor") if isinstance(index, FloorDiv) else torch.remainder(num, den)
+
+    def counter(self, var: Var) -> Tensor:
+        """0, 1, 2 ... along the axis of the variable."""
+        invariant(var in self.axes, "a variable of no loop", variable=var.name, kernel=self.kernel.name)
+        shape = [1] * len(self.axes)
+        shape[self.axes[var]] = self.extents[var]
+        return torch.arange(self.extents[var], device=self.device).view(shape)
+
+    def where(
+        self, name: str, index: Sequence[Index], indirect: Sequence[tuple[Var, Node]],
+        memo: dict[tuple[int, int], Tensor], mask: Tensor | None,
+    ) -> Tensor:  # fmt: skip
+        """Position in the buffer's storage, 0 where the mask is false."""
+        bound = {v: self.value(node, memo, mask).to(torch.int64) for v, node in indirect}
+        place = self.index(linear(index, self.buffers[name].strides), bound)
+        return place if mask is None else torch.where(mask, place, 0)
+
+    def value(self, node: Node, memo: dict[tuple[int, int], Tensor], mask: Tensor | None = None) -> Tensor:
+        """The node at every point, broadcasting. `mask`: where it is needed at all."""
+        key = (id(node), id(mask))
+        if key not in memo:
+            memo[key] = self._value(node, memo, mask)
+        return memo[key]
+
+    def _value(self, node: Node, memo: dict[tuple[int, int], Tensor], mask: Tensor | None) -> Tensor:
+        if isinstance(node, Const):
+            return torch.tensor(node.value, dtype=node.dtype, device=self.device)
+        if isinstance(node, IndexValue):
+            return self.index(node.index, {}).to(node.dtype)
+        if isinstance(node, Load):
+            flat = self.memory[node.buffer]
+            place = self.where(node.buffer, node.index, node.indirect, memo, mask)
+            return flat[place] if place.numel() else flat.new_empty(place.shape)
+        if isinstance(node, Masked):
+            cond = self.value(node.cond, memo, mask)
+            inner = cond if mask is None else cond & mask
+            memo[(-1, id(inner))] = inner  # keeps the mask, and so its id, for as long as the memo lives
+            return torch.where(cond, self.value(node.value, memo, inner), self.value(node.other, memo))
+        if isinstance(node, Reduce):
+            return self.reduced[id(node)]
+        args = [self.value(a, memo, mask) for a in node.args]
+        if node.op == "cast":
+            return args[0].to(node.dtype)
+        if node.op == "bitcast":
+            return args[0].view(node.dtype)
+        if node.op == "check_index":
+            return self.check_index(args[0], args[1], mask)
+        return _wide(OPERATIONS[node.op])(*args).to(node.dtype)
+
+    def check_index(self, value: Tensor, size: Tensor, mask: Tensor | None) -> Tensor:
+        bad = (value < -size) | (value >= size)
+        if bool((bad if mask is None else bad & mask).any()):
+            raise IndexError(f"index out of range in {self.kernel.name}")
+        return torch.where(value < 0, value + size, value)
+
+    def reduce(self, node: Reduce, memo: dict[tuple[int, int], Tensor], every: tuple[int, ...]) -> Tensor:
+        """The reduction, with axes of size 1 in place of the inner ones."""
+        value = self.value(node.value, memo).broadcast_to(every)
+        dims = [self.axes[v] for v in node.over]
+        kept = [1 if axis in dims else n for axis, n in enumerate(every)]
+        flat = value.movedim(dims, list(range(-len(dims), 0))).flatten(-len(dims)) if dims else value.unsqueeze(-1)
+        return _REDUCE[node.op](flat).to(node.dtype).reshape(kept)
+
+    def store(self, store: Store, memo: dict[tuple[int, int], Tensor], space: tuple[int, ...]) -> None:
+        value = self.value(store.value, memo).broadcast_to(space)
+        place = self.where(store.buffer, store.index, store.indirect, memo, None).broadcast_to(space)
+        flat = self.memory[store.buffer]
+        flat.index_put_((place.reshape(-1),), value.reshape(-1).to(flat.dtype), accumulate=store.atomic)
+
+
+def _sum(flat: Tensor) -> Tensor:
+    return flat.double().sum(-1) if flat.dtype.is_floating_point else flat.sum(-1)
+
+
+def _xor(flat: Tensor) -> Tensor:
+    out = torch.zeros(flat.shape[:-1], dtype=flat.dtype, device=flat.device)
+    for item in flat.unbind(-1):
+        out = out ^ item
+    return out
+
+
+_REDUCE: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "sum": _sum,
+    "prod": lambda flat: flat.double().prod(-1) if flat.dtype.is_floating_point else flat.prod(-1),
+    "max": lambda flat: flat.amax(-1),
+    "min": lambda flat: flat.amin(-1),
+    "any": lambda flat: flat.any(-1),
+    "all": lambda flat: flat.all(-1),
+    "xor": _xor,
+    "argmax": lambda flat: flat.argmax(-1),
+    "argmin": lambda flat: flat.argmin(-1),
+}
+
+
+def run_reference(
+    kernel: Kernel, buffers: Mapping[str, Buffer], memory: Mapping[str, Tensor], sizes: Mapping[str, int] | None = None
+) -> None:
+    """Run `kernel` on the flat storages in `memory`, changing those that it writes. Errors: IndexError."""
+    Reference(kernel, buffers, memory, sizes or {}).run()
