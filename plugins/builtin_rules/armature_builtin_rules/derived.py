@@ -18,23 +18,10 @@ import torch
 from armature.plugin_api import Decision, RuleOrigin, Subject, Verdict
 
 PLUGIN = "armature-builtin-rules"
-IMPURE = frozenset(
-    {
-        "__import__",
-        "breakpoint",
-        "compile",
-        "eval",
-        "exec",
-        "exit",
-        "globals",
-        "help",
-        "input",
-        "locals",
-        "open",
-        "print",
-    }
-    | {"quit", "vars"}
-)
+IMPURE = frozenset({
+    "__import__", "breakpoint", "compile", "eval", "exec", "exit", "globals", "help", "input", "locals", "open",
+    "print", "quit", "vars",
+})  # fmt: skip
 _C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 _PURE_TYPES = (bool, bytes, complex, dict, float, frozenset, int, list, range, set, slice, str, tuple)
 OPERATOR_TYPES = (type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor))

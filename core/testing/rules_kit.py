@@ -1,0 +1,131 @@
+"""A rule author's tests: list the targets and the verdicts expected, and get the rest.
+
+    class TestRules(RulesConformance):
+        plugin = armature_mylib.plugin
+        verdicts = {"mylib.fast.normalize": Decision.INLINE, mylib.load: Decision.SKIP}
+
+Checks, for each target: it exists, the verdict is the expected one, it has a reason and an origin that can be opened,
+the verdict on a second question is the same object, and a rule of higher priority by another plugin wins. For the
+plugin: no rule names something that is not there (but for `absent`), no two of its rules contradict.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import attrs
+import pytest
+
+from armature.hookspecs import hookimpl
+from armature.plugins import PluginManager
+from armature.rules import Decision, Rule, RuleBook, RuleOrigin, Subject, Verdict, load_name
+
+
+@attrs.frozen
+class RowsOnly:
+    """Tables that hold rules and nothing else, for tests of precedence: pairs of a plugin's name and its rule."""
+
+    pairs: tuple[tuple[str, Rule], ...]
+    answers: tuple[Callable[[Subject], Verdict | None], ...] = ()
+
+    @property
+    def rules(self) -> tuple[tuple[Rule, RuleOrigin], ...]:
+        """The rows as the real tables give them."""
+        return tuple((rule, rule.origin or RuleOrigin(plugin)) for plugin, rule in self.pairs)
+
+    def deciders(self) -> tuple[Callable[[Subject], Verdict | None], ...]:
+        """What computes verdicts."""
+        return self.answers
+
+
+def book_of(*rules: Rule, answers: Iterable[Callable[[Subject], Verdict | None]] = ()) -> RuleBook:
+    """A rule book of these rules alone, given by a plugin called "test"."""
+    tables: Any = RowsOnly(tuple(("test", rule) for rule in rules), tuple(answers))
+    return RuleBook(tables)
+
+
+def book_with(**plugins: object) -> RuleBook:
+    """A rule book of these plugins alone, collected the way the real manager does it."""
+    manager = PluginManager(find=lambda: ())
+    for name, plugin in plugins.items():
+        manager.register(plugin, name)
+    return RuleBook(manager.tables())
+
+
+def as_object(target: object) -> Any:
+    """The object itself, or that of a dotted name, imported. Errors: LookupError."""
+    return load_name(target) if isinstance(target, str) else target
+
+
+class RulesConformance:
+    """Subclass it, set `plugin` and `verdicts`; `absent` lists names that this installation may lack."""
+
+    plugin: ClassVar[object]
+    verdicts: ClassVar[Mapping[Any, Decision]]
+    absent: ClassVar[frozenset[str]] = frozenset()
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """One test for each target."""
+        if "target" in metafunc.fixturenames:
+            targets = list(type(self).verdicts)
+            metafunc.parametrize("target", targets, ids=[str(getattr(t, "__qualname__", t)) for t in targets])
+
+    @pytest.fixture
+    def book(self) -> RuleBook:
+        """The rule book of the plugin alone."""
+        return _book_of_plugin(type(self).plugin)
+
+    def test_target_exists(self, target: object) -> None:
+        assert as_object(target) is not None
+
+    def test_verdict(self, book: RuleBook, target: object) -> None:
+        verdict = book.verdict(as_object(target))
+        assert verdict.decision is type(self).verdicts[target], f"{verdict.reason} ({verdict.origin})"
+
+    def test_reason_and_origin(self, book: RuleBook, target: object) -> None:
+        verdict = book.verdict(as_object(target))
+        assert len(verdict.reason) > 5
+        assert verdict.origin.plugin == "tested", f"no rule of the plugin speaks of {target}"
+        assert Path(verdict.origin.file).is_file()
+        assert verdict.origin.line > 0
+
+    def test_the_answer_is_kept(self, book: RuleBook, target: object) -> None:
+        assert book.verdict(as_object(target)) is book.verdict(as_object(target))
+
+    def test_a_higher_priority_wins_and_keeps_the_loser(self, book: RuleBook, target: object) -> None:
+        obj = as_object(target)
+        ours = book.verdict(obj)
+        other = next(d for d in Decision if d is not ours.decision)
+        rule = Rule(obj, other, "a stronger opinion", priority=10**6)
+        stronger = SimpleNamespace(armature_rules=hookimpl(rows(rule)))
+        verdict = book_with(tested=type(self).plugin, stronger=stronger).verdict(obj)
+        assert verdict.decision is other
+        assert verdict.origin.plugin == "stronger"
+
+    def test_names_exist(self, book: RuleBook) -> None:
+        missing = {str(m.rule.target): m.why for m in book.missing()}
+        assert {name: why for name, why in missing.items() if name not in type(self).absent} == {}
+
+    def test_no_contradictions(self, book: RuleBook) -> None:
+        seen: dict[tuple[object, str, int], Rule] = {}
+        for rule, _ in book.rows():
+            held = seen.setdefault((rule.target, rule.requires, rule.priority), rule)
+            assert held.decision is rule.decision, f"{rule.target}: {held} and {rule}"
+
+
+def rows(*rules: Rule) -> Callable[[], tuple[Rule, ...]]:
+    """A function that returns these rules, to be a plugin's `armature_rules`."""
+
+    def armature_rules() -> tuple[Rule, ...]:
+        return rules
+
+    return armature_rules
+
+
+@functools.cache
+def _book_of_plugin(plugin: object) -> RuleBook:
+    return book_with(tested=plugin)

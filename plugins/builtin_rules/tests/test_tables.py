@@ -1,0 +1,147 @@
+"""The tables as data, and that the rule book says what they say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import types
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+from armature.callables import MISSING, find_loaded, is_module, same_function
+from armature.plugin_api import Decision, Rule
+from armature.rules import RuleBook
+from armature.testing.rules_kit import RulesConformance, book_with
+from armature_builtin_rules import derived, load, plugin
+
+ROWS = load.rules()
+BY_FILE = {path.name: list(load.read(path)) for path in sorted(load.DATA.glob("*.toml"))}
+
+
+@pytest.fixture(scope="module")
+def book() -> RuleBook:
+    return book_with(builtin_rules=plugin)
+
+
+class TestRules(RulesConformance):
+    plugin = plugin
+    verdicts = {
+        "torch.add": Decision.IN_GRAPH,
+        "torch.nn.functional.softmax": Decision.IN_GRAPH,
+        "torch.nn.Linear#forward": Decision.INLINE,
+        "torch.nn.Linear": Decision.INLINE,
+        "torch.manual_seed": Decision.SKIP,
+        "torch.Tensor#split": Decision.IN_GRAPH,
+        "torch.Tensor#add": Decision.IN_GRAPH,
+        "torch.Tensor#norm": Decision.INLINE,
+        "torch.save": Decision.SKIP,
+        "torch.autograd.backward": Decision.SKIP,
+        "copy.deepcopy": Decision.SKIP,
+        "numpy.testing.assert_equal": Decision.SKIP,
+        "builtins.print": Decision.SKIP,
+        "builtins.len": Decision.IN_GRAPH,
+        "math.sqrt": Decision.IN_GRAPH,
+        torch.ops.aten.add.Tensor: Decision.IN_GRAPH,
+        torch.ops.aten.add: Decision.IN_GRAPH,
+    }
+    # Names of other devices, versions and builds of torch.
+    absent = frozenset(str(rule.target) for rule in ROWS)
+
+
+def test_how_many() -> None:
+    counts = {name: len(rows) for name, rows in BY_FILE.items()}
+    assert counts["torch_c.toml"] > 1_850
+    assert counts["torch_python.toml"] > 600
+    assert sum(counts.values()) == len(ROWS)
+
+
+def test_no_name_twice() -> None:
+    assert [name for name, count in Counter(rule.target for rule in ROWS).items() if count > 1] == []
+
+
+@pytest.mark.parametrize("file", BY_FILE)
+def test_each_row_knows_its_line(file: str) -> None:
+    lines = (load.DATA / file).read_text().splitlines()
+    for rule in BY_FILE[file]:
+        assert rule.origin is not None
+        assert str(rule.target).endswith(lines[rule.origin.line - 1])
+        assert len(rule.reason) > 15
+
+
+def test_most_names_exist_here() -> None:
+    known = [rule for rule in ROWS if find_loaded(str(rule.target)) is not MISSING]
+    assert len(known) > 0.85 * len(ROWS)
+
+
+def test_the_book_agrees_with_the_tables(book: RuleBook) -> None:
+    """What two names stand for is one object: the tables must not contradict each other about it either."""
+    wrong = []
+    for rule in ROWS:
+        found = find_loaded(str(rule.target))
+        if found is MISSING or is_module(found):
+            continue
+        verdict = book.verdict(found)
+        if verdict.decision is not rule.decision:
+            wrong.append((rule.target, rule.decision, verdict))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("decision", [Decision.INLINE, Decision.SKIP])
+def test_functions_of_listed_modules(book: RuleBook, decision: Decision) -> None:
+    """A Python function that no row names has the verdict of its module: inline where any list above says so."""
+    named = {id(layer) for rule in ROWS for layer in same_function(find_loaded(str(rule.target)))}
+    lists = {d: {str(r.target) for r in ROWS if r.decision is d} for d in Decision}
+    seen = 0
+    for rule in ROWS:
+        module = sys.modules.get(str(rule.target).removesuffix(".__init__"))
+        if rule.decision is not decision or type(module) is not types.ModuleType:
+            continue
+        for function in list(vars(module).values()):
+            if type(function) is not types.FunctionType or function.__globals__ is not vars(module):
+                continue
+            if id(function) in named or decision is not expected(module.__name__, lists):
+                continue
+            assert book.verdict(function).decision is decision, function
+            seen += 1
+    assert seen > 100
+
+
+def expected(module: str, lists: dict[Decision, set[str]]) -> Decision:
+    parts = module.split(".")
+    above = {".".join(parts[:end]) for end in range(1, len(parts) + 1)} | {f"{module}.__init__"}
+    return Decision.SKIP if above & lists[Decision.SKIP] and not above & lists[Decision.INLINE] else Decision.INLINE
+
+
+def test_the_sets_are_computed_by_identity() -> None:
+    known = derived.known_objects()
+    assert known[id(torch.Tensor.add)].reason == derived.TENSOR_METHOD
+    assert known[id(print)].decision is Decision.SKIP
+    assert id(object.__init__) not in known
+
+
+def test_importing_the_plugin_reads_no_table() -> None:
+    code = (
+        "import tomllib; tomllib.loads = None\n"
+        "import armature_builtin_rules.plugin as p\n"
+        "assert p.load.rules.cache_info().misses == 0\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_a_broken_table_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "broken.toml"
+    path.write_text('[[rules]]\ndecision = "skip"\nreason = "because"\nnames = \'a\'\n')
+    with pytest.raises(ValueError, match="argument 2 is shorter"):
+        list(load.read(path))
+
+
+def test_rows_may_be_limited_and_ranked(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    head = '[[rules]]\ndecision = "skip"\nreason = "because"\npriority = 3\nrequires = "torch>=2.12"\n'
+    path.write_text(f"{head}names = '''\na.b\n'''\n")
+    (row,) = load.read(path)
+    assert isinstance(row, Rule)
+    assert (row.target, row.priority, row.requires) == ("a.b", 3, "torch>=2.12")

@@ -1,0 +1,104 @@
+"""Answers are kept by identity, and an id that is used again does not bring back another object's answer."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import random
+import sys
+import timeit
+import types
+from pathlib import Path
+
+import pytest
+import torch
+
+from armature.rules import Decision, Rule
+from armature.testing.rules_kit import book_of
+
+
+def make(source: str, module: str) -> types.FunctionType:
+    namespace: dict[str, object] = {"__name__": module}
+    exec(source, namespace)
+    made = namespace["f"]
+    assert isinstance(made, types.FunctionType)
+    return made
+
+
+class Callable_:
+    __slots__ = ()
+
+    def __call__(self) -> int:
+        return 1
+
+
+def test_reused_ids() -> None:
+    book = book_of(Rule("inlined", Decision.INLINE, "in"), Rule("skipped", Decision.SKIP, "out"))
+    chance, ids, reused = random.Random(0), set(), 0
+    alive: list[types.FunctionType] = []
+    for step in range(20_000):
+        module = chance.choice(["inlined", "skipped"])
+        function = make("def f(): return 1", module)
+        reused += id(function) in ids
+        ids.add(id(function))
+        assert book.verdict(function).reason == {"inlined": "in", "skipped": "out"}[module]
+        if step % 3 == 0:
+            alive.append(function)
+        if step % 5_000 == 0:
+            alive.clear()
+            gc.collect()
+    assert reused > 1_000
+
+
+def test_an_entry_dies_with_its_object() -> None:
+    book = book_of(Rule("inlined", Decision.INLINE, "in"))
+    function = make("def f(): return 1", "inlined")
+    book.verdict(function)
+    key = id(function)
+    assert key in book._kept
+    del function
+    gc.collect()
+    assert key not in book._kept
+
+
+def test_instances_that_cannot_be_watched_are_not_kept_alive() -> None:
+    book = book_of()
+    held = Callable_()
+    assert book.verdict(held).decision is Decision.INLINE
+    assert id(held) not in book._kept
+
+
+def test_a_module_that_is_loaded_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "late_module.py").write_text("def f():\n    return 1\n\ng = f\n")
+    book = book_of(Rule("late_module.g", Decision.SKIP, "late"))
+    assert book.verdict(torch.add).decision is Decision.SKIP
+    assert "late_module" not in sys.modules
+    module = importlib.import_module("late_module")
+    assert book.verdict(module.f).reason == "late"
+
+
+def test_a_module_that_is_reloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "again_module.py").write_text("def f():\n    return 1\n")
+    book = book_of(Rule("again_module.f", Decision.SKIP, "named"))
+    module = importlib.import_module("again_module")
+    first = module.f
+    assert book.verdict(first).reason == "named"
+    importlib.reload(module)
+    assert module.f is not first
+    assert book.verdict(module.f).reason == "named"
+
+
+def test_an_impostor_is_not_the_function_that_a_rule_names() -> None:
+    book = book_of(Rule("torch.nn.functional.one_hot", Decision.SKIP, "the real one"))
+    namespace = {"__name__": "torch.nn.functional"}
+    exec("def one_hot(): return 1", namespace)
+    assert book.verdict(namespace["one_hot"]).reason != "the real one"
+
+
+def test_the_second_question_is_cheap() -> None:
+    book = book_of(Rule("torch.nn", Decision.INLINE, "nn"))
+    book.verdict(torch.nn.Linear.forward)
+    best = min(timeit.repeat(lambda: book.verdict(torch.nn.Linear.forward), number=1000, repeat=20)) / 1000
+    assert best < 20e-6  # the budget is 1 us, measured in the benchmarks; here only "no work is done again"
