@@ -15,7 +15,7 @@ from armature.graph.data import Decomposition, Lowering, Pass
 from armature.pass_order import in_order
 from armature.plugin_calls import Implementation, Plugin, call, failed, invalid, origin_of, rows_of
 from armature.registry import Contest, Registry, Row, identity_key, name_of
-from armature.rules import Rule, RuleOrigin, Subject, Verdict
+from armature.rules import Rule, RuleBook, RuleOrigin, Subject, Verdict
 from armature.trace.call import Handler, Polyfill, ValueType
 
 if TYPE_CHECKING:
@@ -105,7 +105,8 @@ def identity_or_text(subject: object) -> Hashable:
 class Tables:
     """A snapshot of what all plugins know. Made by the plugin manager; `epoch` grows with each new snapshot.
 
-    rules: every rule with its origin, those of the plugins that go first coming first.
+    rules: every rule with its origin, those of the plugins that go first coming first. rule_book: answers from them,
+    and keeps its answers as long as the snapshot lives.
     """
 
     epoch: int
@@ -124,6 +125,7 @@ class Tables:
     _hooks: Mapping[str, tuple[Implementation, ...]]
     _report: Report
     _backends: dict[str, DeviceBackend | None] = attrs.field(factory=dict)
+    rule_book: RuleBook = attrs.field(init=False, default=attrs.Factory(RuleBook, takes_self=True))
 
     def handler(self, fn: object) -> Handler | None:
         """How a call of this very function is traced."""
@@ -294,7 +296,8 @@ class Builder:
     def origin_of_row(self, impl: Implementation, kind: RowKind, row: Any) -> RuleOrigin:
         """The line of the row's own function, else the one a rule names itself, else that of the hook."""
         if isinstance(row, Rule) and row.origin:
-            return attrs.evolve(row.origin, plugin=impl.plugin.title)
+            own = row.origin.plugin == impl.plugin.title
+            return row.origin if own else attrs.evolve(row.origin, plugin=impl.plugin.title)
         found = origin_of(impl.plugin, kind.function(row))
         return found if found.line else impl.origin
 
