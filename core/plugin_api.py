@@ -11,6 +11,13 @@ from armature.errors import ArmatureError, BackendError, invariant
 from armature.events import CompileEvent, EventKind
 from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Pass
 from armature.hookspecs import API_VERSION, hookimpl
+from armature.lower import index, layout
+from armature.lower.builder import Builder
+from armature.lower.data import Const, Node
+from armature.lower.elements import NotSupported, Position, compute_dtype
+from armature.lower.index import Index, Var
+from armature.lower.registry import collect_lowerings, lowers
+from armature.lower.values import Spec, TensorValue
 from armature.rules import Decision, Rule, RuleOrigin, Subject, Verdict
 from armature.trace.call import Call, Handler, Polyfill, ValueType, collect, handles
 from armature.trace.values.base import Value
@@ -22,8 +29,10 @@ __all__ = [
     "BackendError",
     "BreakEvent",
     "BreakType",
+    "Builder",
     "Call",
     "CompileEvent",
+    "Const",
     "Decision",
     "Decomposition",
     "DeviceBackend",
@@ -32,19 +41,31 @@ __all__ = [
     "FrameSummary",
     "GraphKind",
     "Handler",
+    "Index",
     "KernelSource",
     "Lowering",
+    "Node",
+    "NotSupported",
     "Pass",
     "Polyfill",
+    "Position",
     "Rule",
     "RuleOrigin",
+    "Spec",
     "Subject",
+    "TensorValue",
     "Value",
     "ValueType",
+    "Var",
     "Verdict",
     "collect",
+    "collect_lowerings",
+    "compute_dtype",
     "existing",
     "handles",
     "hookimpl",
+    "index",
     "invariant",
+    "layout",
+    "lowers",
 ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import TypeAlias, Union
+from typing import TypeAlias
 
 import attrs
 import torch
@@ -111,7 +111,7 @@ class Reduce:
     origin: Origin | None = None
 
 
-Node: TypeAlias = Union[Const, IndexValue, Load, Op, Masked, Reduce]
+Node: TypeAlias = Const | IndexValue | Load | Op | Masked | Reduce
 
 
 @attrs.frozen(eq=False)
@@ -150,10 +150,7 @@ class View:
     offset: Index = 0
 
 
-Argument: TypeAlias = Union[
-    View, Index, None, bool, int, float, complex, str, torch.dtype, torch.device,
-    torch.layout, torch.memory_format, tuple["Argument", ...],
-]  # fmt: skip
+Argument: TypeAlias = View | Index | None | bool | int | float | complex | str | torch.dtype | torch.device | torch.layout | torch.memory_format | tuple["Argument", ...]  # fmt: skip
 
 
 @attrs.frozen(eq=False)
@@ -173,7 +170,7 @@ class ExternCall:
     origins: tuple[Origin, ...] = ()
 
 
-LoopNode: TypeAlias = Union[Loop, ExternCall]
+LoopNode: TypeAlias = Loop | ExternCall
 
 
 @attrs.frozen
@@ -189,5 +186,5 @@ class LoopGraph:
     constants: Mapping[str, torch.Tensor]
     buffers: Mapping[str, Buffer]
     nodes: tuple[LoopNode, ...]
-    outputs: tuple[View | Index | None | bool | float, ...]
+    outputs: tuple[View | Index | bool | float | None, ...]
     sizes: Mapping[Size, tuple[int, int]] = attrs.field(factory=dict)

@@ -9,7 +9,7 @@ be symbolic (`Size`), in which case a simplification that needs a number is simp
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias, Union
+from typing import TypeAlias
 
 import attrs
 
@@ -83,8 +83,8 @@ class Mod:
         return f"({self.num} % {self.den})"
 
 
-Atom: TypeAlias = Union[Var, Size, Sum, Product, FloorDiv, Mod]
-Index: TypeAlias = Union[int, Var, Size, Sum, Product, FloorDiv, Mod]
+Atom: TypeAlias = Var | Size | Sum | Product | FloorDiv | Mod
+Index: TypeAlias = int | Var | Size | Sum | Product | FloorDiv | Mod
 
 
 def _terms(value: Index) -> tuple[dict[Atom, int], int]:
@@ -156,11 +156,7 @@ def mul(left: Index, right: Index) -> Index:
         parts: list[Index] = [left_const * right_const]
         parts += [mul(f, c * right_const) for f, c in left_terms.items()]
         parts += [mul(f, c * left_const) for f, c in right_terms.items()]
-        parts += [
-            mul(_product(f, g), c * d)
-            for f, c in left_terms.items()
-            for g, d in right_terms.items()
-        ]
+        parts += [mul(_product(f, g), c * d) for f, c in left_terms.items() for g, d in right_terms.items()]
         return add(*parts)
     return _product(left, right)
 

@@ -73,14 +73,16 @@ class ReductionInfo:
     doc: str = ""
 
 
-REDUCTIONS: Mapping[str, ReductionInfo] = MappingProxyType({
-    "sum": ReductionInfo("add"),
-    "prod": ReductionInfo("mul"),
-    "max": ReductionInfo("maximum", "passes NaN on"),
-    "min": ReductionInfo("minimum", "passes NaN on"),
-    "any": ReductionInfo("logical_or", "of bools"),
-    "all": ReductionInfo("logical_and", "of bools"),
-    "xor": ReductionInfo("bit_xor"),
-    "argmax": ReductionInfo(None, "row-major position of the first largest value; a NaN counts as largest"),
-    "argmin": ReductionInfo(None, "row-major position of the first smallest value; a NaN counts as smallest"),
-})
+REDUCTIONS: Mapping[str, ReductionInfo] = MappingProxyType(
+    {
+        "sum": ReductionInfo("add"),
+        "prod": ReductionInfo("mul"),
+        "max": ReductionInfo("maximum", "passes NaN on"),
+        "min": ReductionInfo("minimum", "passes NaN on"),
+        "any": ReductionInfo("logical_or", "of bools"),
+        "all": ReductionInfo("logical_and", "of bools"),
+        "xor": ReductionInfo("bit_xor"),
+        "argmax": ReductionInfo(None, "row-major position of the first largest value; a NaN counts as largest"),
+        "argmin": ReductionInfo(None, "row-major position of the first smallest value; a NaN counts as smallest"),
+    }
+)

@@ -1,3 +1,41 @@
-"""The plugin's hook implementations, and nothing else."""
+"""The plugin's hooks."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+
+from armature.plugin_api import Decomposition, Lowering, Pass, collect_lowerings, hookimpl
+from armature_aten_lowerings import (
+    activations,
+    creation,
+    decompositions,
+    indexing,
+    losses,
+    norms,
+    passes,
+    pointwise,
+    pooling,
+    reductions,
+    softmax,
+    views,
+)
+
+
+@hookimpl
+def armature_lowerings() -> Iterable[Lowering]:
+    """Every operator that becomes loops."""
+    return collect_lowerings(
+        pointwise, activations, creation, views, reductions, softmax, norms, losses, indexing, pooling
+    )
+
+
+@hookimpl
+def armature_decompositions() -> Iterable[Decomposition]:
+    """Every operator that others replace."""
+    return decompositions.rows()
+
+
+@hookimpl
+def armature_passes() -> Iterable[Pass]:
+    """Clean-up of the ATen graph."""
+    return passes.PASSES

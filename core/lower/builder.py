@@ -1,0 +1,201 @@
+"""`Builder`: what a lowering writes loops with.
+
+A lowering says what one element is; the builder makes the loop over the output, knows its layout from the fake tensor, gives
+each operation the origin of the node being lowered, and raises `NotSupported` as soon as the device's back end lacks an
+operation or a dtype: the operator then stays an ATen call, and nothing of the attempt is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import attrs
+import torch
+
+from armature.lower import index as ix
+from armature.lower import layout
+from armature.lower.data import Buffer, BufferKind, ExternCall, Loop, LoopNode, Node, Origin, Store
+from armature.lower.elements import Elements, NotSupported, Position, compute_dtype
+from armature.lower.index import Index, Var
+from armature.lower.values import Spec, TensorValue, axes, coordinates
+
+
+@attrs.define(eq=False)
+class Builder(Elements):
+    """The loop graph while it grows, and the verbs of a lowering."""
+
+    buffers: dict[str, Buffer] = attrs.field(factory=dict)
+    nodes: list[LoopNode] = attrs.field(factory=list)
+    target: torch._ops.OpOverload | None = None  # the operator being lowered
+    name: str = "t"  # of the node being lowered
+    _specs: tuple[Spec | None, ...] = ()
+    _names: set[str] = attrs.field(factory=set)
+
+    # -- the node being lowered
+
+    def begin(
+        self, name: str, target: torch._ops.OpOverload, specs: Sequence[Spec | None], origin: Origin | None
+    ) -> None:
+        """Start with a node of the ATen graph: its name, operator and the layout of its results."""
+        self.name, self.target, self._specs, self.origin = name, target, tuple(specs), origin
+        self.device = next((str(s.device) for s in specs if s is not None), "cpu")
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Undo what was added if the body raises."""
+        nodes, buffers = len(self.nodes), len(self.buffers)
+        try:
+            yield
+        except BaseException:
+            del self.nodes[nodes:]
+            for name in list(self.buffers)[buffers:]:
+                del self.buffers[name]
+                self._names.discard(name)
+            raise
+
+    def spec(self, position: int = 0) -> Spec:
+        """The layout that the node's result number `position` has in eager."""
+        spec = self._specs[position]
+        if spec is None:
+            raise NotSupported("a result that is no tensor")
+        return spec
+
+    def has_result(self, position: int) -> bool:
+        """False for a result that is None (an output mask left it out)."""
+        return self._specs[position] is not None
+
+    @property
+    def result_count(self) -> int:
+        """Number of results, those that are None counted."""
+        return len(self._specs)
+
+    # -- loops
+
+    def loop(self, element: Callable[[Position], Node], spec: Spec | None = None) -> TensorValue:
+        """A new tensor whose element at `position` is `element(position)`, cast to the layout's dtype.
+
+        `spec`: the layout; None: that of the node's first result. One plain Loop.
+        """
+        spec = spec or self.spec()
+        self.device = str(spec.device)
+        self.need_dtype(spec.dtype)
+        if 0 in spec.shape:
+            raise NotSupported("a loop over nothing")
+        value = self.cast(element(coordinates(spec.shape)), spec.dtype)
+        name = self.new_buffer(spec)
+        space = axes(spec.shape)
+        self.nodes.append(Loop(name, space, (Store(name, space, value),), self._origins()))
+        return self.whole(name)
+
+    def pointwise(
+        self,
+        compute: str | Callable[..., Node],
+        *inputs: TensorValue | Index | bool | float,
+        dtype: torch.dtype | None = None,
+        spec: Spec | None = None,
+    ) -> TensorValue:
+        """A tensor made element by element from broadcast inputs.
+
+        `compute`: the name of an operation, or a function over element values. `dtype`: what the inputs are converted to
+        (16-bit floats to float32); None: each input's own.
+        """
+        wanted = None if dtype is None else compute_dtype(dtype)
+
+        def element(position: Position) -> Node:
+            parts = []
+            for value in inputs:
+                if isinstance(value, TensorValue):
+                    parts.append(self.read(value, position, wanted))
+                else:
+                    parts.append(self.number(value, wanted or torch.get_default_dtype()))
+            return self.op(compute, *parts) if isinstance(compute, str) else compute(*parts)
+
+        return self.loop(element, spec)
+
+    def reduction(
+        self,
+        op: str,
+        value: TensorValue,
+        dims: Sequence[int],
+        *,
+        keepdim: bool = False,
+        dtype: torch.dtype | None = None,
+        prepare: Callable[[Node, Position], Node] | None = None,
+        finish: Callable[[Node], Node] | None = None,
+        spec: Spec | None = None,
+    ) -> TensorValue:
+        """Combine over the axes `dims` (none given: all) by `op` of REDUCTIONS.
+
+        `dtype`: what elements are converted to before; `prepare(element, position)` and `finish(combined)` change the element
+        and the result.
+        """
+        gone = sorted({layout.normal_axis(d, value.ndim) for d in dims} or range(value.ndim)) if value.ndim else []
+        spec = spec or self.spec()
+
+        def element(position: Position) -> Node:
+            node = self.reduce(op, value, gone, position, keepdim=keepdim, dtype=dtype, prepare=prepare)
+            return finish(node) if finish else node
+
+        return self.loop(element, spec)
+
+    def store(
+        self,
+        target: str,
+        space: tuple[Index, ...],
+        element: Callable[[Position], tuple[Position, Node, tuple[tuple[Var, Node], ...]]],
+        *,
+        atomic: bool = False,
+    ) -> None:
+        """A loop over `space` that writes into an existing buffer: `element` gives where, what, and indirect variables."""
+        buffer = self.buffers[target]
+        self.device = str(buffer.device)
+        self.need_dtype(buffer.dtype)
+        if atomic and buffer.dtype not in self.features.atomic_add:
+            raise NotSupported(f"atomic addition of {buffer.dtype}")
+        where, value, indirect = element(coordinates(space))
+        stored = Store(target, where, self.cast(value, buffer.dtype), atomic, indirect)
+        name = self.fresh(f"{self.name}_into")
+        self.nodes.append(Loop(name, axes(space), (stored,), self._origins(), plain=False))
+
+    def realize(self, value: TensorValue, strides: tuple[Index, ...] | None = None) -> TensorValue:
+        """A copy in a buffer of its own with the given strides (None: row-major)."""
+        shape = value.shape
+        spec = Spec(shape, value.dtype, value.device, ix.contiguous_strides(shape) if strides is None else strides)
+        return self.loop(lambda position: self.load(value, position), spec)
+
+    # -- buffers
+
+    def new_buffer(self, spec: Spec) -> str:
+        """A buffer for a result; its name comes from the node being lowered."""
+        name = self.fresh(self.name)
+        self.buffers[name] = Buffer(name, spec.dtype, spec.device, spec.shape, spec.strides, BufferKind.TEMP)
+        return name
+
+    def whole(self, name: str) -> TensorValue:
+        """The tensor that is all of a buffer."""
+        b = self.buffers[name]
+        return TensorValue(name, b.dtype, b.device, b.shape, coordinates(b.shape), b.strides)
+
+    def is_whole(self, value: TensorValue) -> bool:
+        """True when the value is all of its buffer, as it lies."""
+        buffer = self.buffers[value.buffer]
+        return value.shape == buffer.shape and value.index == coordinates(buffer.shape)
+
+    def add_extern(self, call: ExternCall) -> None:
+        """Append a call of an operator as it is (see `armature.lower.extern`)."""
+        self.nodes.append(call)
+
+    def fresh(self, base: str) -> str:
+        """A name that no buffer or loop has yet: `base` with a number, so that it is no C or Triton function's name."""
+        name = base if re.search(r"_\d+$", base) else f"{base}_0"
+        count = 0
+        while name in self._names:
+            count += 1
+            name = f"{base}_p{count}"
+        self._names.add(name)
+        return name
+
+    def _origins(self) -> tuple[Origin, ...]:
+        return () if self.origin is None else (self.origin,)

@@ -1,0 +1,199 @@
+"""`Elements`: how a lowering writes what one element is, as nodes of the loop IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+import torch
+
+from armature.errors import invariant
+from armature.lower import index as ix
+from armature.lower import layout
+from armature.lower.data import Const, IndexValue, Load, Masked, Node, Op, Origin, Reduce
+from armature.lower.index import Index, Var
+from armature.lower.ops import OPS
+from armature.lower.values import TensorValue
+
+if TYPE_CHECKING:
+    from armature.codegen.backend import Features
+    from armature.context import CompileContext
+
+Position = tuple[Index, ...]
+_BOOLEAN = frozenset(
+    [
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "isnan",
+        "isinf",
+        "signbit",
+        "logical_and",
+        "logical_or",
+        "logical_xor",
+        "logical_not",
+    ]
+)
+_NARROW_FLOATS = frozenset((torch.float16, torch.bfloat16))
+
+
+class NotSupported(Exception):
+    """The device's back end lacks something; the message says what. Never leaves the lowering stage."""
+
+
+def compute_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which elements of `dtype` are computed: float32 for the 16-bit floats, else the same."""
+    return torch.float32 if dtype in _NARROW_FLOATS else dtype
+
+
+@attrs.define(eq=False)
+class Elements:
+    """Makes nodes, checking each against the features of the device's back end."""
+
+    ctx: CompileContext
+    origin: Origin | None = None
+    device: str = "cpu"  # of the loop being built
+    _features: dict[str, Features | None] = attrs.field(factory=dict)
+
+    def features_of(self, device: torch.device) -> Features | None:
+        """What the back end of the device can do; None when there is none."""
+        if device.type not in self._features:
+            backend = self.ctx.tables.device_backend(device.type)
+            self._features[device.type] = None if backend is None else backend.features
+        return self._features[device.type]
+
+    @property
+    def features(self) -> Features:
+        """What the back end of the device of the loop being built can do. Errors: NotSupported when there is none."""
+        found = self.features_of(torch.device(self.device))
+        if found is None:
+            raise NotSupported(f"no back end for {self.device}")
+        return found
+
+    def need_dtype(self, dtype: torch.dtype) -> None:
+        if dtype not in self.features.dtypes:
+            raise NotSupported(f"dtype {dtype}")
+
+    # -- element values
+
+    def const(self, value: bool | int | float, dtype: torch.dtype) -> Const:
+        """A literal, converted to `dtype`."""
+        self.need_dtype(dtype)
+        if dtype == torch.bool:
+            return Const(bool(value), dtype)
+        return Const(float(value) if dtype.is_floating_point else int(value), dtype)
+
+    def number(self, value: Index | bool | float, dtype: torch.dtype) -> Node:
+        """A literal, or a symbolic size as a value."""
+        if isinstance(value, (bool, int, float)):
+            return self.const(value, dtype)
+        return self.index_value(value, dtype)
+
+    def index_value(self, value: Index, dtype: torch.dtype = torch.int64) -> Node:
+        """An index expression as a value."""
+        self.need_dtype(dtype)
+        return self.const(value, dtype) if isinstance(value, int) else IndexValue(value, dtype)
+
+    def op(self, name: str, *args: Node, dtype: torch.dtype | None = None) -> Node:
+        """An operation of `armature.lower.ops.OPS`. Arguments of one dtype; the result's is theirs, or bool for comparisons."""
+        invariant(
+            name in OPS and OPS[name].arity == len(args), "no such operation of that arity", op=name, args=len(args)
+        )
+        if name not in self.features.ops:
+            raise NotSupported(f"operation {name}")
+        if dtype is None:
+            dtype = torch.bool if name in _BOOLEAN else args[1 if name == "where" else 0].dtype
+        self.need_dtype(dtype)
+        return Op(name, args, dtype, self.origin)
+
+    def cast(self, value: Node, dtype: torch.dtype) -> Node:
+        """The value in `dtype`; the value itself when it is that already."""
+        if value.dtype == dtype:
+            return value
+        if isinstance(value, Const) and dtype not in _NARROW_FLOATS and value.value in (0, 1):
+            return self.const(value.value, dtype)
+        return self.op("cast", value, dtype=dtype)
+
+    def where(self, cond: Node, then: Node, other: Node) -> Node:
+        """`then` where `cond`, else `other`; both are computed."""
+        return self.op("where", cond, then, other)
+
+    def masked(self, cond: Node, value: Node, other: bool | int | float) -> Node:
+        """`value` where `cond`, else the literal; loads inside `value` are made only where `cond` holds."""
+        return Masked(cond, value, self.const(other, value.dtype), value.dtype)
+
+    def within(self, *checks: tuple[Index, Index]) -> Node:
+        """The condition `0 <= index < size` for every pair given, leaving out what the ranges of variables show already."""
+        cond: Node = self.const(True, torch.bool)
+        for value, size in checks:
+            low, high = ix.bounds(value)
+            number = self.index_value(value)
+            tests: list[Node] = []
+            if low is None or low < 0:
+                tests.append(self.op("ge", number, self.const(0, torch.int64)))
+            if high is None or not isinstance(size, int) or high >= size:
+                tests.append(self.op("lt", number, self.index_value(size)))
+            for test in tests:
+                cond = test if isinstance(cond, Const) else self.op("logical_and", cond, test)
+        return cond
+
+    def load(self, value: TensorValue, position: Sequence[Index], indirect: Iterable[tuple[Var, Node]] = ()) -> Node:
+        """The element of `value` at `position`, in the tensor's own dtype."""
+        self.need_dtype(value.dtype)
+        if value.device.type != torch.device(self.device).type:
+            raise NotSupported("a loop over tensors of two devices")
+        where = layout.at(value, position)
+        used = frozenset().union(*(ix.variables(part) for part in where)) if where else frozenset()
+        return Load(value.buffer, where, value.dtype, tuple((v, n) for v, n in indirect if v in used))
+
+    def read(self, value: TensorValue, position: Sequence[Index], dtype: torch.dtype | None = None) -> Node:
+        """The element that broadcasting puts at `position`, in `dtype` (None: the dtype it is computed in)."""
+        where = layout.broadcast_position(value, position)
+        return self.cast(self.load(value, where), dtype or compute_dtype(value.dtype))
+
+    def indirect(self, number: int, size: Index, position: Node) -> tuple[Var, Node]:
+        """An index variable bound to a computed position, wrapped when negative and checked against `size`."""
+        if not self.features.check_index:
+            raise NotSupported("checked indices")
+        wide = self.cast(position, torch.int64)
+        return Var(f"x{number}", size), self.op("check_index", wide, self.index_value(size))
+
+    def reduce(
+        self,
+        op: str,
+        value: TensorValue,
+        gone: Sequence[int],
+        position: Position,
+        *,
+        keepdim: bool = False,
+        dtype: torch.dtype | None = None,
+        prepare: Callable[[Node, Position], Node] | None = None,
+    ) -> Node:
+        """The Reduce node over axes `gone` (sorted, not negative) for the output's element at `position`."""
+        over = {k: Var(f"r{n}", value.shape[k]) for n, k in enumerate(gone)}
+        rest = iter(p for k, p in enumerate(position) if not (keepdim and k in over))
+        where = tuple((0 if value.shape[k] == 1 else over[k]) if k in over else next(rest) for k in range(value.ndim))
+        node = self.cast(self.load(value, where), compute_dtype(dtype or value.dtype))
+        if prepare:
+            node = prepare(node, where)
+        return self._combined(op, node, tuple(over.values()))
+
+    def reduce_over(self, op: str, extents: Sequence[Index], element: Callable[[Position], Node]) -> Node:
+        """`element(step)` combined over all steps within `extents`."""
+        over = tuple(Var(f"r{n}", size) for n, size in enumerate(extents))
+        return self._combined(op, element(tuple(0 if v.extent == 1 else v for v in over)), over)
+
+    def _combined(self, op: str, node: Node, over: tuple[Var, ...]) -> Node:
+        if any(v.extent == 0 for v in over):
+            raise NotSupported("a reduction of nothing")
+        if op not in self.features.reductions:
+            raise NotSupported(f"reduction {op}")
+        if not over:
+            return node
+        result = torch.int64 if op.startswith("arg") else node.dtype
+        self.need_dtype(result)
+        return Reduce(op, node, over, result, self.origin)

@@ -1,0 +1,238 @@
+"""ATen graph to loop graph, node by node: each operator becomes a loop, a change of coordinates, or a call as it is.
+
+Nothing is inlined here, so the time and the result are linear in the graph; fusing is scheduling's work.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import attrs
+import torch
+from torch import fx
+
+from armature.errors import ArmatureError, LoweringError, invariant
+from armature.graph.data import AtenGraph
+from armature.lower import layout
+from armature.lower.builder import Builder
+from armature.lower.data import Buffer, BufferKind, LoopGraph, Origin, View
+from armature.lower.elements import NotSupported
+from armature.lower.extern import as_view, call_extern
+from armature.lower.index import Index, Size
+from armature.lower.values import Spec, TensorValue
+from armature.torch_abi import symints
+
+if TYPE_CHECKING:
+    from armature.context import CompileContext
+
+Output = View | Index | bool | float | None
+
+
+def lower(aten: AtenGraph, ctx: CompileContext) -> LoopGraph:
+    """Loops for a functional graph. Errors: LoweringError naming the operator and the user's line."""
+    return _Lowering(aten, ctx).run()
+
+
+def spec_of(fake: object) -> Spec | None:
+    """The layout of a fake tensor; None for what is no tensor. Errors: LoweringError when it is no strided tensor."""
+    if not isinstance(fake, torch.Tensor):
+        return None
+    if fake.layout is not torch.strided or fake.is_quantized:
+        raise LoweringError(op=str(fake.layout), message="only strided tensors can be lowered")
+    shape = tuple(symints.to_index(s) for s in fake.shape)
+    return Spec(shape, fake.dtype, fake.device, tuple(symints.to_index(s) for s in fake.stride()))
+
+
+@attrs.define(eq=False)
+class _Lowering:
+    """One walk over one graph: `values` holds what each node became."""
+
+    aten: AtenGraph
+    ctx: CompileContext
+    values: dict[fx.Node, Any] = attrs.field(factory=dict)
+    inputs: list[str] = attrs.field(factory=list)
+    constants: dict[str, torch.Tensor] = attrs.field(factory=dict)
+    sizes: dict[Size, tuple[int, int]] = attrs.field(factory=dict)
+    builder: Builder = attrs.field(init=False)
+    mutations: list[fx.Node] = attrs.field(factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        self.builder = Builder(self.ctx)
+
+    def run(self) -> LoopGraph:
+        graph = self.aten.module.graph
+        self.mutations = [n for n in graph.nodes if n.target is torch.ops.aten.copy_.default]
+        visit = {
+            "placeholder": self.placeholder,
+            "get_attr": self.constant,
+            "call_function": self.call,
+        }
+        result: fx.Node | None = None
+        for node in graph.nodes:
+            if node.op == "output":
+                result = node
+            elif node.op in visit:
+                visit[node.op](node)
+            else:
+                raise LoweringError(op=str(node.target), message=f"a {node.op} node in an ATen graph")
+        invariant(result is not None, "the graph has no output", graph=self.aten.name)
+        outputs = self.outputs(cast(fx.Node, result))
+        b = self.builder
+        return LoopGraph(
+            self.aten.name, tuple(self.inputs), self.constants, b.buffers, tuple(b.nodes), outputs, self.sizes
+        )
+
+    # -- leaves
+
+    def placeholder(self, node: fx.Node) -> None:
+        position = len(self.inputs)
+        fake = self.aten.fake_inputs[position]
+        name = self.builder.fresh(node.name)
+        self.inputs.append(name)
+        if isinstance(fake, torch.SymInt):
+            self._read_size(fake, position, -1)
+            self.values[node] = symints.to_index(fake)
+            return
+        spec = spec_of(fake)
+        if spec is None:
+            self.values[node] = fake
+            return
+        for axis, size in enumerate(cast(torch.Tensor, fake).shape):
+            self._read_size(size, position, axis)
+        self._add_buffer(node, name, spec, BufferKind.INPUT)
+
+    def constant(self, node: fx.Node) -> None:
+        value = self.aten.module
+        for part in str(node.target).split("."):
+            value = getattr(value, part)
+        if not isinstance(value, torch.Tensor):
+            raise LoweringError(op=str(node.target), message=f"an attribute of type {type(value).__name__}")
+        name = self.builder.fresh(node.name)
+        self.constants[name] = value.detach()
+        spec = Spec(tuple(value.shape), value.dtype, value.device, tuple(value.stride()))
+        self._add_buffer(node, name, spec, BufferKind.CONSTANT)
+
+    def _add_buffer(self, node: fx.Node, name: str, spec: Spec, kind: BufferKind) -> None:
+        self.builder.buffers[name] = Buffer(name, spec.dtype, spec.device, spec.shape, spec.strides, kind)
+        self.values[node] = self.builder.whole(name)
+
+    def _read_size(self, value: object, position: int, axis: int) -> None:
+        if symints.symbol_name(value) is not None:
+            self.sizes.setdefault(cast(Size, symints.to_index(cast(torch.SymInt, value))), (position, axis))
+
+    # -- operators
+
+    def call(self, node: fx.Node) -> None:
+        target = node.target
+        fake = node.meta.get("val")
+        if target is operator.getitem:
+            self.values[node] = self.values[cast(fx.Node, node.args[0])][node.args[1]]
+        elif isinstance(fake, (torch.SymInt, int)) and not isinstance(fake, bool):
+            self.values[node] = symints.to_index(fake)
+        elif isinstance(target, torch._ops.OpOverload):
+            try:
+                self._operator(node, target, fake)
+            except ArmatureError:
+                raise
+            except Exception as error:
+                raise LoweringError(op=str(target), message=repr(error), where=_where(node)) from error
+        else:
+            raise LoweringError(op=str(target), message="it is no ATen operator", where=_where(node))
+
+    def _operator(self, node: fx.Node, target: torch._ops.OpOverload, fake: object) -> None:
+        if self.mutations and node is self.mutations[0]:
+            self._save_before_mutation()
+        several = isinstance(fake, (list, tuple))
+        specs = [spec_of(f) for f in fake] if several else [spec_of(fake)]  # type: ignore[attr-defined]
+        args = fx.map_arg(node.args, lambda n: self.values[n])
+        kwargs = fx.map_arg(node.kwargs, lambda n: self.values[n])
+        origin = node.meta.get("origin") or Origin(str(target))
+        self.builder.begin(node.name, target, specs, origin)
+        results = self._try_lowerings(target, cast("Sequence[object]", args), cast("dict[str, object]", kwargs))
+        if results is None:
+            used = _used_results(node, len(specs)) if several else None
+            results = call_extern(self.builder, target, args, kwargs, specs, used)  # type: ignore[arg-type]
+        fixed = tuple(self._checked(target, r, s) for r, s in zip(results, specs, strict=True))
+        self.values[node] = fixed if several else fixed[0]
+
+    def _try_lowerings(
+        self, target: torch._ops.OpOverload, args: Sequence[object], kwargs: dict[str, object]
+    ) -> tuple[TensorValue | None, ...] | None:
+        for row in self.ctx.tables.lowering_chain(target):
+            try:
+                with self.builder.attempt():
+                    result = row.fn(self.builder, *args, **kwargs)
+                    if result is None:
+                        raise NotSupported("not in this case")
+            except NotSupported:
+                continue
+            return tuple(result) if isinstance(result, (list, tuple)) else (result,)
+        return None
+
+    def _checked(
+        self, target: torch._ops.OpOverload, value: TensorValue | None, spec: Spec | None
+    ) -> TensorValue | None:
+        if value is None or spec is None:
+            return None
+        invariant(
+            value.shape == spec.shape and value.dtype == spec.dtype,
+            "a lowering gave another shape or dtype than the operator",
+            op=str(target),
+            wanted=(spec.shape, spec.dtype),
+            given=(value.shape, value.dtype),
+        )
+        return attrs.evolve(value, strides=spec.strides)
+
+    def _save_before_mutation(self) -> None:
+        """Copy what is read after the first write to an input and still lies in an input that is written."""
+        written = {self.values[cast(fx.Node, n.args[0])].buffer for n in self.mutations}
+        for node in self.mutations:
+            source = cast(fx.Node, node.args[1])
+            value = self.values.get(source)
+            same = isinstance(value, TensorValue) and self.builder.is_whole(value) and source is node.args[0]
+            if isinstance(value, TensorValue) and value.buffer in written and not same:
+                self.builder.begin(source.name, torch.ops.aten.clone.default, [value.spec], node.meta.get("origin"))
+                self.values[source] = self.builder.realize(value)
+
+    # -- outputs
+
+    def outputs(self, node: fx.Node) -> tuple[Output, ...]:
+        result = node.args[0]
+        items = result if isinstance(result, (list, tuple)) else (result,)
+        out: list[Output] = []
+        for item in items:
+            value = self.values[item] if isinstance(item, fx.Node) else item
+            if isinstance(value, TensorValue):
+                name = item.name if isinstance(item, fx.Node) else "output"
+                self.builder.begin(name, torch.ops.aten.clone.default, [value.spec], None)
+                out.append(self._output_view(value))
+            else:
+                out.append(value)
+        return tuple(out)
+
+    def _output_view(self, value: TensorValue) -> View:
+        view = as_view(self.builder, value)
+        buffer = self.builder.buffers[view.buffer]
+        if buffer.kind is BufferKind.TEMP:
+            self.builder.buffers[view.buffer] = attrs.evolve(buffer, kind=BufferKind.OUTPUT)
+        return view
+
+
+def _used_results(node: fx.Node, count: int) -> list[bool]:
+    """Which results of a node somebody takes with getitem; all, when one takes the whole tuple."""
+    used = [False] * count
+    for user in node.users:
+        if user.target is not operator.getitem:
+            return [True] * count
+        used[cast(int, user.args[1])] = True
+    return used
+
+
+def _where(node: fx.Node) -> str:
+    origin = node.meta.get("origin")
+    return f"{origin.file}:{origin.line}" if origin and origin.file else ""
+
+
+__all__ = ["layout", "lower", "spec_of"]

@@ -1,0 +1,273 @@
+"""Runs a LoopGraph with plain torch operations, one whole index grid at a time: the meaning of the loop IR, with no back end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import torch
+from torch import Tensor
+
+from armature.errors import invariant
+from armature.lower.data import (
+    Buffer,
+    Const,
+    ExternCall,
+    IndexValue,
+    Load,
+    Loop,
+    LoopGraph,
+    Masked,
+    Node,
+    Op,
+    Reduce,
+    Store,
+    View,
+)
+from armature.lower.index import FloorDiv, Index, Mod, Product, Size, Sum, Var
+
+Grids = Mapping[Var, Tensor]
+
+
+def _floordiv(a: Tensor, b: Tensor) -> Tensor:
+    return torch.div(a, b, rounding_mode="floor")
+
+
+OPERATIONS: Mapping[str, Callable[..., Tensor]] = {
+    "add": torch.add, "sub": torch.sub, "mul": torch.mul, "neg": torch.neg, "abs": torch.abs, "sign": torch.sign,
+    "div": torch.div, "floordiv": _floordiv, "truncdiv": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "mod": torch.remainder, "fmod": torch.fmod, "pow": torch.pow, "fma": lambda a, b, c: a * b + c,
+    "maximum": torch.maximum, "minimum": torch.minimum, "fmax": torch.fmax, "fmin": torch.fmin,
+    "floor": torch.floor, "ceil": torch.ceil, "trunc": torch.trunc, "round": torch.round,
+    "eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge,
+    "isnan": torch.isnan, "isinf": torch.isinf, "signbit": torch.signbit,
+    "logical_and": torch.logical_and, "logical_or": torch.logical_or, "logical_xor": torch.logical_xor,
+    "logical_not": torch.logical_not, "bit_and": torch.bitwise_and, "bit_or": torch.bitwise_or,
+    "bit_xor": torch.bitwise_xor, "bit_not": torch.bitwise_not, "shift_left": torch.bitwise_left_shift,
+    "shift_right": torch.bitwise_right_shift, "where": torch.where,
+    "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "reciprocal": torch.reciprocal, "exp": torch.exp, "exp2": torch.exp2,
+    "expm1": torch.expm1, "log": torch.log, "log2": torch.log2, "log10": torch.log10, "log1p": torch.log1p,
+    "sigmoid": torch.sigmoid, "sin": torch.sin, "cos": torch.cos, "tan": torch.tan, "asin": torch.asin,
+    "acos": torch.acos, "atan": torch.atan, "sinh": torch.sinh, "cosh": torch.cosh, "tanh": torch.tanh,
+    "asinh": torch.asinh, "acosh": torch.acosh, "atanh": torch.atanh, "atan2": torch.atan2, "hypot": torch.hypot,
+    "copysign": torch.copysign, "erf": torch.erf, "erfc": torch.erfc, "erfinv": torch.erfinv, "lgamma": torch.lgamma,
+    "nextafter": torch.nextafter,
+}  # fmt: skip
+
+
+def run_loops(graph: LoopGraph, args: Sequence[object]) -> tuple[object, ...]:
+    """The graph's outputs for the inputs. Errors: IndexError for an access out of bounds, InvariantError for a broken rule."""
+    return _Run(graph, tuple(args)).run()
+
+
+@attrs.define(eq=False)
+class _Run:
+    graph: LoopGraph
+    args: tuple[object, ...]
+    memory: dict[str, Tensor] = attrs.field(factory=dict)
+    sizes: dict[Size, int] = attrs.field(factory=dict)
+
+    def run(self) -> tuple[object, ...]:
+        for name, value in zip(self.graph.inputs, self.args, strict=True):
+            if isinstance(value, Tensor):
+                self.memory[name] = value.detach()
+        for size, (position, axis) in self.graph.sizes.items():
+            source: Any = self.args[position]
+            self.sizes[size] = int(source if axis < 0 else source.shape[axis])
+        self.memory.update(self.graph.constants)
+        for node in self.graph.nodes:
+            if isinstance(node, Loop):
+                self.loop(node)
+            else:
+                self.extern(node)
+        return tuple(self.argument(o) for o in self.graph.outputs)
+
+    def buffer(self, name: str) -> Tensor:
+        if name not in self.memory:
+            self.memory[name] = self.allocate(self.graph.buffers[name])
+        return self.memory[name]
+
+    def allocate(self, buffer: Buffer) -> Tensor:
+        shape, strides = self.numbers(buffer.shape), self.numbers(buffer.strides)
+        made = torch.empty_strided(shape, strides, dtype=buffer.dtype, device=buffer.device)
+        return made.fill_(float("nan")) if buffer.dtype.is_floating_point else made.fill_(1)
+
+    def number(self, value: Index) -> int:
+        return int(self.index(value, {}))
+
+    def numbers(self, values: Sequence[Index]) -> tuple[int, ...]:
+        return tuple(self.number(v) for v in values)
+
+    def index(self, value: Index, grids: Grids) -> Any:
+        """An int, or a tensor over the grid."""
+        if isinstance(value, int):
+            return value
+        if isinstance(value, Var):
+            return grids[value]
+        if isinstance(value, Size):
+            return self.sizes[value]
+        if isinstance(value, Sum):
+            return sum((self.index(f, grids) * c for f, c in value.terms), start=value.const)
+        if isinstance(value, Product):
+            out: Any = 1
+            for factor in value.factors:
+                out = out * self.index(factor, grids)
+            return out
+        left, right = self.index(value.num, grids), self.index(value.den, grids)
+        return left // right if isinstance(value, FloorDiv) else left % right
+
+    # -- nodes
+
+    def loop(self, loop: Loop) -> None:
+        for store in loop.stores:
+            if any(self.number(v.extent) == 0 for v in loop.space):
+                continue
+            self.store(store, loop.space)
+
+    def store(self, store: Store, space: tuple[Var, ...]) -> None:
+        target = self.buffer(store.buffer)
+        grids = self.grids(space, len(space), 0)
+        shape = self.numbers([v.extent for v in space])
+        evaluate = _Evaluation(self, grids)
+        value = evaluate(store.value).expand(shape)
+        invariant(value.dtype == target.dtype, "a store of another dtype", store=store.buffer, dtype=value.dtype)
+        bound = {**grids, **{v: evaluate(n) for v, n in store.indirect}}
+        where = tuple(torch.as_tensor(self.index(i, bound)).expand(shape) for i in store.index)
+        for part, size in zip(where, target.shape, strict=True):
+            if part.numel() and (int(part.min()) < 0 or int(part.max()) >= size):
+                raise IndexError(f"store to {store.buffer} outside its bounds")
+        if where:
+            target.index_put_(where, value, accumulate=store.atomic)
+        elif store.atomic:
+            target.add_(value.sum())
+        else:
+            target.copy_(value.reshape(()))
+
+    def grids(self, space: Sequence[Var], rank: int, first: int) -> dict[Var, Tensor]:
+        out: dict[Var, Tensor] = {}
+        for k, var in enumerate(space):
+            shape = [1] * rank
+            shape[first + k] = -1
+            out[var] = torch.arange(self.number(var.extent)).reshape(shape)
+        return out
+
+    def extern(self, call: ExternCall) -> None:
+        result = call.target(
+            *(self.argument(a) for a in call.args), **{k: self.argument(v) for k, v in call.kwargs.items()}
+        )
+        several = result if isinstance(result, (tuple, list)) else (result,)
+        for name, value in zip(call.outputs, several, strict=True):
+            if name is None:
+                continue
+            buffer = self.graph.buffers[name]
+            same = all(
+                n == 1 or s == t
+                for n, s, t in zip(value.shape, value.stride(), self.numbers(buffer.strides), strict=True)
+            )
+            invariant(
+                value.numel() == 0 or same,
+                "an operator gave another layout than its fake tensor",
+                op=str(call.target),
+                real=value.stride(),
+                fake=buffer.strides,
+            )
+            self.memory[name] = value
+
+    def argument(self, value: object) -> Any:
+        if isinstance(value, View):
+            base = self.buffer(value.buffer)
+            offset = base.storage_offset() + self.number(value.offset)
+            return base.as_strided(self.numbers(value.shape), self.numbers(value.strides), offset)
+        if isinstance(value, tuple):
+            return [self.argument(item) for item in value]
+        if isinstance(value, (Size, Sum, Product, FloorDiv, Mod)):
+            return self.number(value)
+        return value
+
+
+class _Evaluation:
+    """Values of nodes over one grid; a node that is used twice is computed once."""
+
+    def __init__(self, run: _Run, grids: dict[Var, Tensor], guarded: bool = False) -> None:
+        self.run = run
+        self.grids = grids
+        self.guarded = guarded  # inside Masked: places out of bounds are allowed, and read as something
+        self.known: dict[int, Tensor] = {}
+
+    def __call__(self, node: Node) -> Tensor:
+        if id(node) not in self.known:
+            self.known[id(node)] = self.compute(node)
+        return self.known[id(node)]
+
+    def compute(self, node: Node) -> Tensor:
+        if isinstance(node, Const):
+            return torch.tensor(node.value, dtype=node.dtype)
+        if isinstance(node, IndexValue):
+            return torch.as_tensor(self.run.index(node.index, self.grids)).to(node.dtype)
+        if isinstance(node, Load):
+            return self.load(node)
+        if isinstance(node, Masked):
+            inner = _Evaluation(self.run, self.grids, guarded=True)
+            value, other = inner(node.value), torch.tensor(node.other.value, dtype=node.dtype)
+            invariant(value.dtype == node.dtype, "a mask of another dtype", node=node)
+            return torch.where(self(node.cond), value, other)
+        return self.operation(node) if isinstance(node, Op) else self.reduce(node)
+
+    def operation(self, node: Op) -> Tensor:
+        args = [self(a) for a in node.args]
+        if node.op == "cast":
+            return args[0].to(node.dtype)
+        if node.op == "bitcast":
+            return args[0].view(node.dtype)
+        if node.op == "check_index":
+            return self.checked(*args)
+        values = args[1:] if node.op == "where" else args
+        invariant(len({a.dtype for a in values}) == 1, "an operation on mixed dtypes", op=node.op, args=values)
+        out = OPERATIONS[node.op](*args)
+        invariant(out.dtype == node.dtype, "an operation gave another dtype", op=node.op, dtype=node.dtype)
+        return out
+
+    def checked(self, position: Tensor, size: Tensor) -> Tensor:
+        if not self.guarded and bool(((position < -size) | (position >= size)).any()):
+            raise IndexError(f"index out of range for a size of {int(size)}")
+        return torch.where(position < 0, position + size, position)
+
+    def load(self, node: Load) -> Tensor:
+        source = self.run.buffer(node.buffer)
+        invariant(source.dtype == node.dtype, "a load of another dtype", buffer=node.buffer, dtype=node.dtype)
+        bound = {**self.grids, **{v: self(n) for v, n in node.indirect}}
+        where = [torch.as_tensor(self.run.index(i, bound)) for i in node.index]
+        invariant(len(where) == source.ndim, "a load with another number of coordinates", buffer=node.buffer)
+        for k, (part, size) in enumerate(zip(where, source.shape, strict=True)):
+            if self.guarded:
+                where[k] = part.clamp(0, max(size - 1, 0))
+            elif part.numel() and (int(part.min()) < 0 or int(part.max()) >= size):
+                raise IndexError(f"load of {node.buffer} outside its bounds: axis {k} of size {size}")
+        return source[tuple(where)] if where else source.reshape(())
+
+    def reduce(self, node: Reduce) -> Tensor:
+        k = len(node.over)
+        rank = max((g.ndim for g in self.grids.values()), default=0)
+        grids = {v: g.reshape(*g.shape, *([1] * k)) for v, g in self.grids.items()}
+        shape = [1] * rank
+        for grid in self.grids.values():
+            shape = [max(a, b) for a, b in zip(shape, grid.shape, strict=True)]
+        grids.update(self.run.grids(node.over, rank + k, rank))
+        value = _Evaluation(self.run, grids, self.guarded)(node.value)
+        full = (*shape, *self.run.numbers([v.extent for v in node.over]))
+        flat = value.expand(full).reshape(*shape, -1)
+        return _combine(node, flat)
+
+
+def _combine(node: Reduce, flat: Tensor) -> Tensor:
+    if node.op in ("max", "min"):
+        return flat.amax(-1) if node.op == "max" else flat.amin(-1)
+    if node.op in ("argmax", "argmin"):
+        return flat.argmax(-1) if node.op == "argmax" else flat.argmin(-1)
+    if node.op in ("any", "all"):
+        return flat.any(-1) if node.op == "any" else flat.all(-1)
+    if node.op == "prod":
+        return flat.prod(-1, dtype=node.dtype)
+    invariant(node.op == "sum", "no such reduction", op=node.op)
+    return flat.sum(-1, dtype=node.dtype)

@@ -1,0 +1,159 @@
+"""What a plugin's suite tests its lowerings with: each against eager, with no back end.
+
+class TestLowerings(LoweringConformance):
+    rows = tuple(plugin.armature_lowerings())
+
+def test_scale(kit):
+    kit.check(torch.ops.mylib.scale.default, torch.randn(3, 4), 2.0)
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, cast
+
+import attrs
+import torch
+from torch import Tensor, fx
+from torch.utils import _pytree as pytree
+
+from armature import config
+from armature.codegen.backend import Features
+from armature.context import CompileContext
+from armature.graph.data import AtenGraph, GraphKind, Lowering
+from armature.lower.data import ExternCall, LoopGraph
+from armature.lower.lower import lower
+from armature.lower.ops import OPS, REDUCTIONS
+from armature.lower.show import show
+from armature.lower.verify import verify
+from armature.testing.differential import difference
+from armature.testing.loop_evaluator import run_loops
+
+DTYPES = frozenset(
+    (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
+     torch.uint8, torch.bool)
+)  # fmt: skip
+
+
+@attrs.frozen
+class ReferenceBackend:
+    """A back end on paper: everything that the loop IR has."""
+
+    name: str = "reference"
+    device_types: frozenset[str] = frozenset(("cpu",))
+    features: Features = Features(frozenset(OPS), frozenset(REDUCTIONS), DTYPES, DTYPES - {torch.bool})
+
+
+@attrs.define(eq=False)
+class KitTables:
+    """As much of `Tables` as lowering asks."""
+
+    rows: Iterable[Lowering]
+    backend: Any = ReferenceBackend()
+    _chains: dict[object, list[Lowering]] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._chains = {}
+        for row in sorted(self.rows, key=lambda r: -r.priority):
+            self._chains.setdefault(row.op, []).append(row)
+
+    def lowering_chain(self, op: torch._ops.OpOverload) -> tuple[Lowering, ...]:
+        """All lowerings of an operator, first choice first."""
+        return tuple(self._chains.get(op, ()))
+
+    def device_backend(self, device_type: str) -> Any:
+        """The reference back end for the CPU."""
+        return self.backend if device_type in self.backend.device_types else None
+
+
+def context(rows: Iterable[Lowering], backend: Any = None) -> CompileContext:
+    """A context for the lowering stage alone."""
+    tables = KitTables(rows, backend or ReferenceBackend())
+    return CompileContext(config.current(), cast(Any, tables), cast(Any, None), cast(Any, None), 0)
+
+
+def one_operator(
+    op: torch._ops.OpOverload, args: Sequence[object], kwargs: dict[str, object], result: object
+) -> AtenGraph:
+    """The graph that calls `op` once: every tensor among the arguments is an input, laid out as the tensor is."""
+    leaves, spec = pytree.tree_flatten((tuple(args), kwargs))
+    graph = fx.Graph()
+    given: list[Tensor] = []
+    for k, leaf in enumerate(leaves):
+        if isinstance(leaf, Tensor):
+            leaves[k] = graph.placeholder(f"arg{len(given)}")
+            given.append(leaf)
+            leaves[k].meta["val"] = leaf
+    new_args, new_kwargs = pytree.tree_unflatten(leaves, spec)
+    node = graph.call_function(op, new_args, new_kwargs)
+    node.meta["val"] = result
+    outputs: tuple[fx.Node, ...] = (node,)
+    if isinstance(result, (tuple, list)):
+        picks = [
+            graph.call_function(operator.getitem, (node, k)) for k, r in enumerate(result) if isinstance(r, Tensor)
+        ]
+        for pick in picks:
+            pick.meta["val"] = result[cast(int, pick.args[1])]
+        outputs = tuple(picks)
+    graph.output(outputs)
+    return AtenGraph("one", GraphKind.INFERENCE, fx.GraphModule({}, graph), tuple(given))
+
+
+@attrs.define(eq=False)
+class Kit:
+    """Checks lowerings of `rows` against eager."""
+
+    rows: tuple[Lowering, ...]
+    tolerance: dict[torch.dtype, float] = attrs.field(
+        factory=lambda: {torch.float16: 4e-3, torch.bfloat16: 4e-2, torch.float32: 2e-5, torch.float64: 1e-10}
+    )
+
+    def lower(self, op: torch._ops.OpOverload, *args: object, **kwargs: object) -> LoopGraph:
+        """The loops of one call, verified."""
+        result = op(*args, **kwargs)
+        graph = lower(one_operator(op, args, kwargs, result), context(self.rows))
+        verify(graph)
+        return graph
+
+    def check(self, op: torch._ops.OpOverload, *args: object, extern: bool = False, **kwargs: object) -> LoopGraph:
+        """One call gives what eager gives: values, dtypes, strides. `extern`: whether it may stay an ATen call."""
+        expected = op(*args, **kwargs)
+        loops = lower(one_operator(op, args, kwargs, expected), context(self.rows))
+        verify(loops)
+        assert show(loops).strip()
+        stayed = [str(n.target) for n in loops.nodes if isinstance(n, ExternCall)]
+        assert extern or not stayed, f"stayed an ATen call: {stayed}"
+        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        outputs = run_loops(loops, tensors)
+        wanted = [e for e in (expected if isinstance(expected, (tuple, list)) else [expected]) if isinstance(e, Tensor)]
+        for ours, theirs in zip(outputs, wanted, strict=True):
+            self.close(cast(Tensor, ours), theirs)
+        return loops
+
+    def close(self, ours: Tensor, theirs: Tensor) -> None:
+        """Equal within the dtype's tolerance, relative to the size of eager's values."""
+        gap = difference(theirs, ours)
+        finite = theirs.detach()[torch.isfinite(theirs)].abs() if theirs.is_floating_point() else theirs.new_zeros(0)
+        scale = max(float(finite.max()) if finite.numel() else 0.0, 1.0)
+        assert gap <= self.tolerance.get(theirs.dtype, 0.0) * scale, f"differs by {gap}"
+
+
+class LoweringConformance:
+    """Subclass with `rows`: what every lowering has to hold."""
+
+    rows: ClassVar[tuple[Lowering, ...]] = ()
+
+    def test_signatures_take_the_operators_arguments(self) -> None:
+        """A lowering accepts the builder and what the operator's schema names."""
+        for row in self.rows:
+            formals = row.op._schema.arguments
+            needed = [object() for f in formals if not f.has_default_value() and not f.kwarg_only]
+            kwargs = {f.name: object() for f in formals if f.kwarg_only and not f.has_default_value()}
+            inspect.signature(row.fn).bind(object(), *needed, **kwargs)
+
+    def test_no_operator_is_lowered_twice_at_one_priority(self) -> None:
+        """Which row answers is never a matter of order."""
+        seen = [(row.op, row.priority) for row in self.rows]
+        assert len(seen) == len(set(seen)), [op for op in seen if seen.count(op) > 1]

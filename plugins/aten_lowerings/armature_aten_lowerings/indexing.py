@@ -1,0 +1,181 @@
+"""Reading and writing at computed places: gathers, scatters, embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from armature.plugin_api import Builder, Index, Node, NotSupported, Position, TensorValue, Var, layout, lowers
+
+aten = torch.ops.aten
+Maybe = TensorValue | None
+Bound = tuple[Var, Node]
+
+
+@lowers(aten.embedding.default)
+def embedding(
+    b: Builder,
+    weight: TensorValue,
+    indices: TensorValue,
+    padding: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> TensorValue:
+    def element(p: Position) -> Node:
+        bound = b.indirect(0, weight.shape[0], b.load(indices, p[:-1]))
+        return b.load(weight, (bound[0], p[-1]), [bound])
+
+    return b.loop(element)
+
+
+@lowers(aten.embedding_dense_backward.default)
+def embedding_dense_backward(
+    b: Builder, grad: TensorValue, indices: TensorValue, rows: Index, padding: int, scale_grad_by_freq: bool
+) -> TensorValue | None:
+    if scale_grad_by_freq:
+        return None
+    out = _zeros(b)
+
+    def element(p: Position) -> tuple[Position, Node, tuple[Bound, ...]]:
+        label = b.cast(b.load(indices, p[:-1]), torch.int64)
+        bound = b.indirect(0, rows, label)
+        value = b.load(grad, p)
+        if padding >= 0:
+            counts = b.op("ne", label, b.const(padding, torch.int64))
+            value = b.where(counts, value, b.const(0, value.dtype))
+        return (bound[0], p[-1]), value, (bound,)
+
+    b.store(out.buffer, grad.shape, element, atomic=True)
+    return out
+
+
+def _zeros(b: Builder) -> TensorValue:
+    dtype = b.spec().dtype
+    return b.loop(lambda p: b.const(0, dtype))
+
+
+@lowers(aten.index_select.default)
+def index_select(b: Builder, x: TensorValue, dim: int, indices: TensorValue) -> TensorValue:
+    if not x.ndim:
+        raise NotSupported("no axis to select from")
+    dim = layout.normal_axis(dim, x.ndim)
+
+    def element(p: Position) -> Node:
+        bound = b.indirect(0, x.shape[dim], b.load(indices, (p[dim],) if indices.ndim else ()))
+        return b.load(x, (*p[:dim], bound[0], *p[dim + 1 :]), [bound])
+
+    return b.loop(element)
+
+
+@lowers(aten.gather.default)
+def gather(b: Builder, x: TensorValue, dim: int, indices: TensorValue, *, sparse_grad: bool = False) -> TensorValue:
+    if not x.ndim or x.ndim != indices.ndim:
+        raise NotSupported("no axis to gather from")
+    dim = layout.normal_axis(dim, x.ndim)
+
+    def element(p: Position) -> Node:
+        bound = b.indirect(0, x.shape[dim], b.load(indices, p))
+        return b.load(x, (*p[:dim], bound[0], *p[dim + 1 :]), [bound])
+
+    return b.loop(element)
+
+
+def _into_copy(b: Builder, x: TensorValue) -> TensorValue:
+    return b.loop(lambda p: b.load(x, p))
+
+
+@lowers(aten.scatter_add.default)
+def scatter_add(b: Builder, x: TensorValue, dim: int, indices: TensorValue, source: TensorValue) -> TensorValue | None:
+    if not x.ndim or 0 in indices.shape:
+        return None
+    dim = layout.normal_axis(dim, x.ndim)
+    out = _into_copy(b, x)
+    b.store(out.buffer, indices.shape, lambda p: _scattered(b, x, dim, indices, source, p), atomic=True)
+    return out
+
+
+@lowers(aten.scatter.src, aten.scatter.value)
+def scatter(
+    b: Builder, x: TensorValue, dim: int, indices: TensorValue, source: TensorValue | float
+) -> TensorValue | None:
+    # Places written twice have no defined value, in eager either.
+    if not x.ndim or 0 in indices.shape:
+        return None
+    dim = layout.normal_axis(dim, x.ndim)
+    out = _into_copy(b, x)
+    b.store(out.buffer, indices.shape, lambda p: _scattered(b, x, dim, indices, source, p))
+    return out
+
+
+def _scattered(
+    b: Builder, x: TensorValue, dim: int, indices: TensorValue, source: TensorValue | float, p: Position
+) -> tuple[Position, Node, tuple[Bound, ...]]:
+    bound = b.indirect(0, x.shape[dim], b.load(indices, p))
+    value = b.load(source, p) if isinstance(source, TensorValue) else b.const(source, x.dtype)
+    return (*p[:dim], bound[0], *p[dim + 1 :]), value, (bound,)
+
+
+class _Places:
+    """How `x[indices]` reads: which axes of the result come from the index tensors, which from `x`."""
+
+    def __init__(self, x: TensorValue, indices: Sequence[Maybe]) -> None:
+        self.x = x
+        self.given = {k: i for k, i in enumerate(indices) if i is not None}
+        if any(i.dtype in (torch.bool, torch.uint8) for i in self.given.values()):
+            raise NotSupported("a mask as index")
+        self.shape = layout.broadcast_shape(*(i.shape for i in self.given.values()))
+        axes = sorted(self.given)
+        together = axes == list(range(axes[0], axes[-1] + 1))
+        self.first = axes[0] if together else 0  # index axes stand where the first one was, in front when torn apart
+
+    def result_shape(self) -> tuple[Index, ...]:
+        """Shape of `x[indices]`."""
+        rest = [size for k, size in enumerate(self.x.shape) if k not in self.given]
+        return (*rest[: self.first], *self.shape, *rest[self.first :])
+
+    def at(self, b: Builder, p: Position) -> tuple[Position, tuple[Bound, ...]]:
+        """Coordinates in `x` of the result's element at `p`."""
+        rank = len(self.shape)
+        middle = p[self.first : self.first + rank]
+        rest = iter((*p[: self.first], *p[self.first + rank :]))
+        where: list[Index] = []
+        bounds: list[Bound] = []
+        for axis, size in enumerate(self.x.shape):
+            if axis not in self.given:
+                where.append(next(rest))
+                continue
+            indices = self.given[axis]
+            number = b.load(indices, layout.broadcast_position(indices, middle))
+            bounds.append(b.indirect(axis, size, number))
+            where.append(bounds[-1][0])
+        return tuple(where), tuple(bounds)
+
+
+@lowers(aten.index.Tensor, aten._unsafe_index.Tensor)
+def index_tensor(b: Builder, x: TensorValue, indices: Sequence[Maybe]) -> TensorValue:
+    places = _Places(x, indices)
+
+    def element(p: Position) -> Node:
+        where, bounds = places.at(b, p)
+        return b.load(x, where, bounds)
+
+    return b.loop(element)
+
+
+@lowers(aten.index_put.default, aten._unsafe_index_put.default)
+def index_put(
+    b: Builder, x: TensorValue, indices: Sequence[Maybe], values: TensorValue, accumulate: bool = False
+) -> TensorValue | None:
+    places = _Places(x, indices)
+    shape = places.result_shape()
+    if 0 in shape:
+        return None
+    out = _into_copy(b, x)
+
+    def element(p: Position) -> tuple[Position, Node, tuple[Bound, ...]]:
+        where, bounds = places.at(b, p)
+        return where, b.read(values, p, values.dtype), bounds
+
+    b.store(out.buffer, shape, element, atomic=accumulate)
+    return out

@@ -1,0 +1,7 @@
+"""Clean-up of the ATen graph after partitioning."""
+
+from __future__ import annotations
+
+from armature.plugin_api import Pass
+
+PASSES: tuple[Pass, ...] = ()

@@ -1,0 +1,299 @@
+"""Element by element: tables of operators that are one operation of the loop IR, and small functions for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+
+from armature.plugin_api import Builder, Index, Lowering, Node, NotSupported, TensorValue, lowers
+from armature_aten_lowerings.promotion import promoted
+
+aten = torch.ops.aten
+Overload = torch._ops.OpOverload
+Number = bool | int | float
+Fn = Callable[..., TensorValue | None]
+
+# One operation on values of the result's dtype.
+UNARY: Mapping[Overload, str] = {
+    aten.neg.default: "neg", aten.abs.default: "abs", aten.sign.default: "sign", aten.sgn.default: "sign",
+    aten.sqrt.default: "sqrt", aten.rsqrt.default: "rsqrt", aten.reciprocal.default: "reciprocal",
+    aten.exp.default: "exp", aten.exp2.default: "exp2", aten.expm1.default: "expm1",
+    aten.log.default: "log", aten.log2.default: "log2", aten.log10.default: "log10", aten.log1p.default: "log1p",
+    aten.sigmoid.default: "sigmoid", aten.sin.default: "sin", aten.cos.default: "cos", aten.tan.default: "tan",
+    aten.asin.default: "asin", aten.acos.default: "acos", aten.atan.default: "atan", aten.sinh.default: "sinh",
+    aten.cosh.default: "cosh", aten.tanh.default: "tanh", aten.asinh.default: "asinh", aten.acosh.default: "acosh",
+    aten.atanh.default: "atanh", aten.erf.default: "erf", aten.erfc.default: "erfc", aten.erfinv.default: "erfinv",
+    aten.special_erfcx.default: "erfcx", aten.lgamma.default: "lgamma", aten.bitwise_not.default: "bit_not",
+}  # fmt: skip
+
+# Rounding leaves integers as they are.
+ROUNDING: Mapping[Overload, str] = {
+    aten.floor.default: "floor", aten.ceil.default: "ceil", aten.trunc.default: "trunc", aten.round.default: "round",
+}  # fmt: skip
+
+BINARY: Mapping[Overload, str] = {
+    aten.mul.Tensor: "mul", aten.mul.Scalar: "mul", aten.div.Tensor: "div", aten.div.Scalar: "div",
+    aten.maximum.default: "maximum", aten.minimum.default: "minimum", aten.fmax.default: "fmax", aten.fmin.default: "fmin",
+    aten.atan2.default: "atan2", aten.hypot.default: "hypot", aten.copysign.Tensor: "copysign",
+    aten.copysign.Scalar: "copysign", aten.nextafter.default: "nextafter",
+    aten.bitwise_and.Tensor: "bit_and", aten.bitwise_and.Scalar: "bit_and",
+    aten.bitwise_or.Tensor: "bit_or", aten.bitwise_or.Scalar: "bit_or",
+    aten.bitwise_xor.Tensor: "bit_xor", aten.bitwise_xor.Scalar: "bit_xor",
+}  # fmt: skip
+
+# Arguments are promoted to a common dtype; the result is bool.
+COMPARISON: Mapping[Overload, str] = {
+    aten.eq.Tensor: "eq", aten.eq.Scalar: "eq", aten.ne.Tensor: "ne", aten.ne.Scalar: "ne",
+    aten.lt.Tensor: "lt", aten.lt.Scalar: "lt", aten.le.Tensor: "le", aten.le.Scalar: "le",
+    aten.gt.Tensor: "gt", aten.gt.Scalar: "gt", aten.ge.Tensor: "ge", aten.ge.Scalar: "ge",
+}  # fmt: skip
+
+LOGICAL: Mapping[Overload, str] = {
+    aten.logical_and.default: "logical_and", aten.logical_or.default: "logical_or",
+    aten.logical_xor.default: "logical_xor", aten.logical_not.default: "logical_not",
+}  # fmt: skip
+
+# The same operation on bools.
+ON_BOOLS: Mapping[str, str] = {
+    "add": "logical_or", "mul": "logical_and", "maximum": "logical_or", "minimum": "logical_and",
+    "bit_and": "logical_and", "bit_or": "logical_or", "bit_xor": "logical_xor", "bit_not": "logical_not",
+    "fmax": "logical_or", "fmin": "logical_and",
+}  # fmt: skip
+
+
+def in_result_dtype(name: str) -> Fn:
+    """The lowering of an operator that is operation `name` on values of the result's dtype."""
+
+    def lowering(b: Builder, *values: TensorValue | Index | float) -> TensorValue:
+        dtype = b.spec().dtype
+        op = ON_BOOLS.get(name, name) if dtype == torch.bool else name
+        if dtype == torch.bool and op == name:
+            raise NotSupported(f"{name} of bools")
+        return b.pointwise(op, *values, dtype=dtype)
+
+    return lowering
+
+
+def rounding(name: str) -> Fn:
+    """The lowering of an operator that leaves integers as they are."""
+
+    def lowering(b: Builder, x: TensorValue) -> TensorValue:
+        dtype = b.spec().dtype
+        return b.pointwise(name if dtype.is_floating_point else lambda v: v, x, dtype=dtype)
+
+    return lowering
+
+
+def comparison(name: str) -> Fn:
+    """The lowering of a comparison."""
+
+    def lowering(b: Builder, x: TensorValue, y: TensorValue | Index | float) -> TensorValue:
+        dtype = promoted(x, y)
+        if dtype == torch.bool and name in ("eq", "ne"):
+            negate = "logical_not" if name == "eq" else ""
+            different = b.pointwise(lambda p, q: _maybe(b, negate, b.op("logical_xor", p, q)), x, y, dtype=dtype)
+            return different
+        wanted = torch.int32 if dtype == torch.bool else dtype
+        return b.pointwise(name, x, y, dtype=wanted)
+
+    return lowering
+
+
+def _maybe(b: Builder, op: str, value: Node) -> Node:
+    return b.op(op, value) if op else value
+
+
+def logical(name: str) -> Fn:
+    """The lowering of a logical operator: arguments become bools first."""
+    return lambda b, *values: b.pointwise(name, *values, dtype=torch.bool)
+
+
+LOWERINGS = [
+    *(
+        Lowering(op, in_result_dtype(name))
+        for table in (UNARY, BINARY)
+        for op, name in table.items()
+        if name != "erfcx"
+    ),
+    *(Lowering(op, rounding(name)) for op, name in ROUNDING.items()),
+    *(Lowering(op, comparison(name)) for op, name in COMPARISON.items()),
+    *(Lowering(op, logical(name)) for op, name in LOGICAL.items()),
+]
+
+
+def scaled(b: Builder, value: Node, factor: Index | float) -> Node:
+    """`value * factor`, nothing for a factor of 1."""
+    return (
+        value if isinstance(factor, (int, float)) and factor == 1 else b.op("mul", value, b.number(factor, value.dtype))
+    )
+
+
+@lowers(aten.add.Tensor, aten.add.Scalar)
+def add(b: Builder, x: TensorValue, y: TensorValue | Index | float, alpha: Index | float = 1) -> TensorValue:
+    dtype = b.spec().dtype
+    if dtype == torch.bool:
+        return b.pointwise("logical_or", x, y, dtype=dtype)
+    return b.pointwise(lambda p, q: b.op("add", p, scaled(b, q, alpha)), x, y, dtype=dtype)
+
+
+@lowers(aten.sub.Tensor, aten.sub.Scalar)
+def sub(b: Builder, x: TensorValue, y: TensorValue | Index | float, alpha: Index | float = 1) -> TensorValue:
+    return b.pointwise(lambda p, q: b.op("sub", p, scaled(b, q, alpha)), x, y, dtype=b.spec().dtype)
+
+
+@lowers(aten.rsub.Tensor, aten.rsub.Scalar)
+def rsub(b: Builder, x: TensorValue, y: TensorValue | Index | float, alpha: Index | float = 1) -> TensorValue:
+    return b.pointwise(lambda p, q: b.op("sub", q, scaled(b, p, alpha)), x, y, dtype=b.spec().dtype)
+
+
+def _safe_divisor(b: Builder, y: TensorValue | Index | float) -> None:
+    """Integers: eager raises on a zero divisor, so only numbers other than 0 are divided by in a loop."""
+    if not b.spec().dtype.is_floating_point and not (isinstance(y, int) and y != 0):
+        raise NotSupported("integer division by a tensor")
+
+
+@lowers(aten.div.Tensor_mode, aten.div.Scalar_mode)
+def div_mode(b: Builder, x: TensorValue, y: TensorValue | Index | float, *, rounding_mode: str | None) -> TensorValue:
+    if rounding_mode is None:
+        return b.pointwise("div", x, y, dtype=b.spec().dtype)
+    _safe_divisor(b, y)
+    return b.pointwise("floordiv" if rounding_mode == "floor" else "truncdiv", x, y, dtype=b.spec().dtype)
+
+
+@lowers(aten.floor_divide.default, aten.floor_divide.Scalar)
+def floor_divide(b: Builder, x: TensorValue, y: TensorValue | Index | float) -> TensorValue:
+    _safe_divisor(b, y)
+    return b.pointwise("floordiv", x, y, dtype=b.spec().dtype)
+
+
+@lowers(aten.remainder.Tensor, aten.remainder.Scalar)
+def remainder(b: Builder, x: TensorValue, y: TensorValue | Index | float) -> TensorValue:
+    _safe_divisor(b, y)
+    return b.pointwise("mod", x, y, dtype=b.spec().dtype)
+
+
+@lowers(aten.fmod.Tensor, aten.fmod.Scalar)
+def fmod(b: Builder, x: TensorValue, y: TensorValue | Index | float) -> TensorValue:
+    _safe_divisor(b, y)
+    return b.pointwise("fmod", x, y, dtype=b.spec().dtype)
+
+
+def power(b: Builder, x: Node, exponent: float) -> Node:
+    """`x ** exponent`, by multiplications and roots where these give the same."""
+    if x.dtype.is_floating_point:
+        short = {0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}.get(float(exponent))
+        if short:
+            return b.op(short, x)
+    whole = int(exponent) if float(exponent).is_integer() else -1
+    if whole in (0, 1):
+        return b.const(1, x.dtype) if whole == 0 else x
+    if 2 <= whole <= 4:
+        square = b.op("mul", x, x)
+        return square if whole == 2 else b.op("mul", square, x if whole == 3 else square)
+    if not x.dtype.is_floating_point:
+        raise NotSupported("a power of integers")
+    return b.op("pow", x, b.const(exponent, x.dtype))
+
+
+@lowers(aten.pow.Tensor_Scalar)
+def pow_scalar(b: Builder, x: TensorValue, exponent: Number) -> TensorValue:
+    return b.pointwise(lambda v: power(b, v, exponent), x, dtype=b.spec().dtype)
+
+
+@lowers(aten.pow.Tensor_Tensor, aten.pow.Scalar)
+def pow_tensor(b: Builder, x: TensorValue | Number, y: TensorValue) -> TensorValue:
+    if not b.spec().dtype.is_floating_point:
+        raise NotSupported("a power of integers")
+    return b.pointwise("pow", x, y, dtype=b.spec().dtype)
+
+
+@lowers(aten.isnan.default, aten.isinf.default, aten.signbit.default)
+def classify(b: Builder, x: TensorValue) -> TensorValue:
+    name = str(b.target).split(".")[1]
+    if not x.dtype.is_floating_point:
+        if name == "signbit":
+            return b.pointwise("lt", x, 0, dtype=torch.int32 if x.dtype == torch.bool else x.dtype)
+        return b.pointwise(lambda v: b.const(False, torch.bool), x)
+    return b.pointwise(name, x, dtype=x.dtype)
+
+
+@lowers(aten.where.self, aten.where.ScalarOther, aten.where.ScalarSelf, aten.where.Scalar)
+def where(b: Builder, cond: TensorValue, x: TensorValue | Number, y: TensorValue | Number) -> TensorValue:
+    dtype = b.spec().dtype
+    return b.loop(lambda p: b.where(b.read(cond, p, torch.bool), _item(b, x, p, dtype), _item(b, y, p, dtype)))
+
+
+def _item(b: Builder, value: TensorValue | Index | float, position: tuple[Index, ...], dtype: torch.dtype) -> Node:
+    # A selection needs no wider dtype: 16-bit floats stay what they are.
+    return b.read(value, position, dtype) if isinstance(value, TensorValue) else b.number(value, dtype)
+
+
+@lowers(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
+def masked_fill(b: Builder, x: TensorValue, mask: TensorValue, value: TensorValue | Number) -> TensorValue:
+    return where(b, mask, value, x)
+
+
+@lowers(aten.clamp.default, aten.clamp.Tensor)
+def clamp(
+    b: Builder, x: TensorValue, low: TensorValue | Number | None = None, high: TensorValue | Number | None = None
+) -> TensorValue:
+    bounds = [(op, v) for op, v in (("maximum", low), ("minimum", high)) if v is not None]
+
+    def compute(value: Node, *limits: Node) -> Node:
+        for (op, _), limit in zip(bounds, limits, strict=True):
+            value = b.op(op, value, limit)
+        return value
+
+    return b.pointwise(compute, x, *(v for _, v in bounds), dtype=b.spec().dtype)
+
+
+@lowers(aten.clamp_min.default, aten.clamp_min.Tensor)
+def clamp_min(b: Builder, x: TensorValue, low: TensorValue | Number) -> TensorValue:
+    return clamp(b, x, low)
+
+
+@lowers(aten.clamp_max.default, aten.clamp_max.Tensor)
+def clamp_max(b: Builder, x: TensorValue, high: TensorValue | Number) -> TensorValue:
+    return clamp(b, x, None, high)
+
+
+@lowers(aten.lerp.Scalar, aten.lerp.Tensor)
+def lerp(b: Builder, start: TensorValue, end: TensorValue, weight: TensorValue | Number) -> TensorValue:
+    def compute(s: Node, e: Node, w: Node) -> Node:
+        # The formula changes at one half so that weight 1 gives exactly `end`.
+        gap = b.op("sub", e, s)
+        near = b.op("add", s, b.op("mul", w, gap))
+        far = b.op("sub", e, b.op("mul", gap, b.op("sub", b.const(1, w.dtype), w)))
+        return b.where(b.op("lt", b.op("abs", w), b.const(0.5, w.dtype)), near, far)
+
+    return b.pointwise(compute, start, end, weight, dtype=b.spec().dtype)
+
+
+@lowers(aten.addcmul.default)
+def addcmul(b: Builder, x: TensorValue, p: TensorValue, q: TensorValue, *, value: Number = 1) -> TensorValue:
+    return b.pointwise(
+        lambda v, s, t: b.op("add", v, b.op("mul", scaled(b, s, value), t)), x, p, q, dtype=b.spec().dtype
+    )
+
+
+@lowers(aten.addcdiv.default)
+def addcdiv(b: Builder, x: TensorValue, p: TensorValue, q: TensorValue, *, value: Number = 1) -> TensorValue:
+    return b.pointwise(
+        lambda v, s, t: b.op("add", v, b.op("div", scaled(b, s, value), t)), x, p, q, dtype=b.spec().dtype
+    )
+
+
+@lowers(aten.square.default)
+def square(b: Builder, x: TensorValue) -> TensorValue:
+    return b.pointwise(lambda v: b.op("mul", v, v), x, dtype=b.spec().dtype)
+
+
+@lowers(aten.bitwise_left_shift.Tensor, aten.bitwise_left_shift.Tensor_Scalar)
+def shift_left(b: Builder, x: TensorValue, count: TensorValue | int) -> TensorValue:
+    return b.pointwise("shift_left", x, count, dtype=b.spec().dtype)
+
+
+@lowers(aten.bitwise_right_shift.Tensor, aten.bitwise_right_shift.Tensor_Scalar)
+def shift_right(b: Builder, x: TensorValue, count: TensorValue | int) -> TensorValue:
+    return b.pointwise("shift_right", x, count, dtype=b.spec().dtype)

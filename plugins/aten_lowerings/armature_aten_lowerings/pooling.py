@@ -1,0 +1,65 @@
+"""Average pooling as loops over the window; maximum pooling stays an ATen call (it also gives positions)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from armature.plugin_api import Builder, Index, Node, Position, TensorValue, compute_dtype, index, lowers
+
+aten = torch.ops.aten
+
+
+@lowers(aten._adaptive_avg_pool2d.default)
+def adaptive_avg_pool2d(b: Builder, x: TensorValue, size: Sequence[Index]) -> TensorValue | None:
+    inner = x.shape[-2:]
+    if not all(
+        isinstance(n, int) and isinstance(k, int) and k and n % k == 0 for n, k in zip(inner, size, strict=True)
+    ):
+        return None
+    windows = tuple(n // k for n, k in zip(inner, size, strict=True))  # type: ignore[operator]
+    return _windowed_mean(b, x, windows, windows, (0, 0), windows[0] * windows[1])
+
+
+@lowers(aten.avg_pool2d.default)
+def avg_pool2d(
+    b: Builder,
+    x: TensorValue,
+    kernel: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0, 0),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor: int | None = None,
+) -> TensorValue | None:
+    windows = _pair(kernel)
+    pads = _pair(padding)
+    if ceil_mode or (pads != (0, 0) and not count_include_pad and divisor is None):
+        return None
+    return _windowed_mean(b, x, windows, _pair(stride or kernel), pads, divisor or windows[0] * windows[1])
+
+
+def _pair(values: Sequence[int]) -> tuple[int, int]:
+    return (values[0], values[-1])
+
+
+def _windowed_mean(
+    b: Builder,
+    x: TensorValue,
+    windows: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    divisor: int,
+) -> TensorValue:
+    dtype = compute_dtype(x.dtype)
+
+    def item(p: Position, step: Position) -> Node:
+        where = [index.add(index.mul(c, s), k, -pad) for c, s, k, pad in zip(p[-2:], strides, step, pads, strict=True)]
+        position = (*p[:-2], *where)
+        value = b.cast(b.load(x, position), dtype)
+        if tuple(pads) == (0, 0):
+            return value
+        return b.masked(b.within(*zip(where, x.shape[-2:], strict=True)), value, 0)
+
+    return b.loop(lambda p: b.op("div", b.reduce_over("sum", windows, lambda r: item(p, r)), b.const(divisor, dtype)))

@@ -1,0 +1,321 @@
+"""Views are changes of coordinates and cost nothing; copies, joins and padding are loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from armature.plugin_api import (
+    Builder,
+    Index,
+    Node,
+    NotSupported,
+    Position,
+    TensorValue,
+    index,
+    layout,
+    lowers,
+)
+
+aten = torch.ops.aten
+
+
+@lowers(aten.view.default, aten._unsafe_view.default, aten._reshape_alias.default, aten.reshape.default)
+def view(b: Builder, x: TensorValue, shape: Sequence[Index], strides: Sequence[Index] = ()) -> TensorValue:
+    return layout.reshape(x, b.spec().shape)
+
+
+@lowers(aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default, aten.lift_fresh.default)
+def alias(b: Builder, x: TensorValue) -> TensorValue:
+    return x
+
+
+@lowers(aten.permute.default)
+def permute(b: Builder, x: TensorValue, order: Sequence[int]) -> TensorValue:
+    return layout.permute(x, order)
+
+
+@lowers(aten.transpose.int)
+def transpose(b: Builder, x: TensorValue, first: int, second: int) -> TensorValue:
+    order = list(range(x.ndim))
+    if x.ndim:
+        order[first], order[second] = order[second], order[first]
+    return layout.permute(x, order)
+
+
+@lowers(aten.t.default)
+def t(b: Builder, x: TensorValue) -> TensorValue:
+    return layout.permute(x, tuple(reversed(range(x.ndim))))
+
+
+@lowers(aten.expand.default)
+def expand(b: Builder, x: TensorValue, shape: Sequence[Index], *, implicit: bool = False) -> TensorValue:
+    return layout.expand(x, b.spec().shape)
+
+
+@lowers(aten.squeeze.default)
+def squeeze(b: Builder, x: TensorValue) -> TensorValue:
+    return layout.squeeze(x, range(x.ndim))
+
+
+@lowers(aten.squeeze.dim)
+def squeeze_dim(b: Builder, x: TensorValue, dim: int) -> TensorValue:
+    return layout.squeeze(x, [dim] if x.ndim else [])
+
+
+@lowers(aten.squeeze.dims)
+def squeeze_dims(b: Builder, x: TensorValue, dims: Sequence[int]) -> TensorValue:
+    return layout.squeeze(x, dims if x.ndim else [])
+
+
+@lowers(aten.unsqueeze.default)
+def unsqueeze(b: Builder, x: TensorValue, dim: int) -> TensorValue:
+    return layout.unsqueeze(x, dim)
+
+
+def _start(start: Index | None, size: Index) -> Index:
+    """Where a slice begins, as Python clips it. Errors: NotSupported when a symbolic size decides."""
+    if start is None:
+        return 0
+    if not isinstance(start, int):
+        raise NotSupported("a symbolic start")
+    if isinstance(size, int):
+        return min(max(start + size if start < 0 else start, 0), size)
+    return start if start >= 0 else index.add(size, start)
+
+
+@lowers(aten.slice.Tensor)
+def slice_tensor(
+    b: Builder, x: TensorValue, dim: int = 0, start: Index | None = None, end: Index | None = None, step: int = 1
+) -> TensorValue:
+    dim = layout.normal_axis(dim, x.ndim)
+    return layout.slice_axis(x, dim, _start(start, x.shape[dim]), b.spec().shape[dim], step)
+
+
+@lowers(aten.select.int)
+def select(b: Builder, x: TensorValue, dim: int, where: Index) -> TensorValue:
+    return layout.select(x, dim, where)
+
+
+@lowers(
+    aten.split.Tensor,
+    aten.split_with_sizes.default,
+    aten.split.sizes,
+    aten.chunk.default,
+    aten.tensor_split.sections,
+)
+def split(b: Builder, x: TensorValue, sizes: object, dim: int = 0) -> tuple[TensorValue, ...]:
+    dim = layout.normal_axis(dim, x.ndim)
+    out: list[TensorValue] = []
+    start: Index = 0
+    for k in range(b.result_count):
+        length = b.spec(k).shape[dim]
+        out.append(layout.slice_axis(x, dim, start, length))
+        start = index.add(start, length)
+    return tuple(out)
+
+
+@lowers(aten.unbind.int)
+def unbind(b: Builder, x: TensorValue, dim: int = 0) -> tuple[TensorValue, ...]:
+    return tuple(layout.select(x, dim, k) for k in range(b.result_count))
+
+
+@lowers(aten.diagonal.default)
+def diagonal(b: Builder, x: TensorValue, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorValue:
+    first, second = layout.normal_axis(dim1, x.ndim), layout.normal_axis(dim2, x.ndim)
+    shape = b.spec().shape
+    along = layout.coordinates(shape)
+    rest = iter(along[:-1])
+    position: list[Index] = []
+    for axis in range(x.ndim):
+        if axis == first:
+            position.append(index.add(along[-1], max(-offset, 0)))
+        elif axis == second:
+            position.append(index.add(along[-1], max(offset, 0)))
+        else:
+            position.append(next(rest))
+    return layout.view(x, shape, position)
+
+
+@lowers(aten.unfold.default)
+def unfold(b: Builder, x: TensorValue, dim: int, size: int, step: int) -> TensorValue:
+    if not x.ndim:
+        raise NotSupported("unfold of a tensor without axes")
+    dim = layout.normal_axis(dim, x.ndim)
+    shape = b.spec().shape
+    along = list(layout.coordinates(shape))
+    along[dim] = index.add(index.mul(along[dim], step), along.pop())
+    return layout.view(x, shape, along)
+
+
+@lowers(aten.view.dtype)
+def view_dtype(b: Builder, x: TensorValue, dtype: torch.dtype) -> TensorValue:
+    # The same memory under another dtype: a copy of the bits, which nobody can tell apart in a functional graph.
+    if dtype.itemsize != x.dtype.itemsize or torch.bool in (dtype, x.dtype):
+        raise NotSupported("a view with elements of another width")
+    return b.loop(lambda p: b.op("bitcast", b.load(x, p), dtype=dtype))
+
+
+# -- copies
+
+
+@lowers(aten.clone.default, aten.contiguous.default)
+def clone(b: Builder, x: TensorValue, *, memory_format: torch.memory_format | None = None) -> TensorValue:
+    return b.loop(lambda p: b.load(x, p))
+
+
+@lowers(aten._to_copy.default)
+def to_copy(b: Builder, x: TensorValue, **options: object) -> TensorValue | None:
+    if b.spec().device != x.device or options.get("layout") not in (None, torch.strided):
+        return None
+    return b.loop(lambda p: b.load(x, p))
+
+
+@lowers(torch.ops.prims.convert_element_type.default)
+def convert(b: Builder, x: TensorValue, dtype: torch.dtype) -> TensorValue:
+    return b.loop(lambda p: b.load(x, p))
+
+
+@lowers(aten.copy.default)
+def copy(b: Builder, x: TensorValue, source: TensorValue, non_blocking: bool = False) -> TensorValue | None:
+    return b.loop(lambda p: b.read(source, p, source.dtype)) if source.device == x.device else None
+
+
+@lowers(aten.copy_.default)
+def copy_(b: Builder, x: TensorValue, source: TensorValue, non_blocking: bool = False) -> TensorValue | None:
+    if source.device != x.device or not b.is_whole(x) or 0 in x.shape:
+        return None
+    if source.buffer == x.buffer and not b.is_whole(source):
+        return None
+    b.store(x.buffer, x.shape, lambda p: (x.index, b.read(source, p, source.dtype), ()))
+    return x
+
+
+@lowers(aten.expand_copy.default)
+def expand_copy(b: Builder, x: TensorValue, shape: Sequence[Index], *, implicit: bool = False) -> TensorValue:
+    return b.loop(lambda p: b.load(x, layout.broadcast_position(x, p)))
+
+
+@lowers(aten.flip.default)
+def flip(b: Builder, x: TensorValue, dims: Sequence[int]) -> TensorValue:
+    gone = {layout.normal_axis(d, x.ndim) for d in dims}
+
+    def turned(p: Position) -> Position:
+        return tuple(index.sub(index.add(x.shape[k], -1), part) if k in gone else part for k, part in enumerate(p))
+
+    return b.loop(lambda p: b.load(x, turned(p)))
+
+
+@lowers(aten.roll.default)
+def roll(b: Builder, x: TensorValue, shifts: Sequence[int], dims: Sequence[int] = ()) -> TensorValue | None:
+    if not dims or not all(isinstance(size, int) for size in x.shape):
+        return None
+    by = dict.fromkeys(range(x.ndim), 0)
+    for shift, dim in zip(shifts, dims, strict=True):
+        by[layout.normal_axis(dim, x.ndim)] += shift
+
+    def moved(p: Position) -> Position:
+        return tuple(
+            index.mod(index.add(part, -by[k] % size), size) if by[k] else part  # type: ignore[operator]
+            for k, (part, size) in enumerate(zip(p, x.shape, strict=True))
+        )
+
+    return b.loop(lambda p: b.load(x, moved(p)))
+
+
+@lowers(aten.repeat.default)
+def repeat(b: Builder, x: TensorValue, times: Sequence[Index]) -> TensorValue:
+    def wrapped(p: Position) -> Position:
+        last = p[len(p) - x.ndim :]
+        return tuple(index.mod(part, size) for part, size in zip(last, x.shape, strict=True))
+
+    return b.loop(lambda p: b.load(x, wrapped(p)))
+
+
+# -- joins
+
+
+@lowers(aten.cat.default)
+def cat(b: Builder, tensors: Sequence[TensorValue], dim: int = 0) -> TensorValue:
+    spec = b.spec()
+    parts = [t for t in tensors if t.shape != (0,)]
+    if any(0 in t.shape for t in parts):
+        raise NotSupported("an empty part")
+    return _joined(b, parts, layout.normal_axis(dim, len(spec.shape)))
+
+
+@lowers(aten.stack.default)
+def stack(b: Builder, tensors: Sequence[TensorValue], dim: int = 0) -> TensorValue:
+    dim = layout.normal_axis(dim, len(b.spec().shape))
+    return _joined(b, [layout.unsqueeze(t, dim) for t in tensors], dim)
+
+
+def _joined(b: Builder, parts: Sequence[TensorValue], dim: int) -> TensorValue:
+    """One loop per part, each writing its own piece of the result."""
+    # Not one loop with a choice per element: a choice can't be vectorised, and its size would grow with the parts.
+    spec = b.spec()
+    b.device = str(spec.device)
+    name = b.new_buffer(spec)
+    start: Index = 0
+    for part in parts:
+        offset = start
+
+        def element(p: Position, part: TensorValue = part, offset: Index = offset) -> tuple[Position, Node, tuple[()]]:
+            where = (*p[:dim], index.add(p[dim], offset), *p[dim + 1 :])
+            return where, b.load(part, p), ()
+
+        b.store(name, part.shape, element)
+        start = index.add(start, part.shape[dim])
+    return b.whole(name)
+
+
+@lowers(aten.constant_pad_nd.default)
+def constant_pad_nd(b: Builder, x: TensorValue, pad: Sequence[Index], value: float = 0) -> TensorValue:
+    before: list[Index] = [0] * x.ndim
+    for k in range(len(pad) // 2):
+        before[x.ndim - 1 - k] = pad[2 * k]
+
+    def element(p: Position) -> Node:
+        where = tuple(index.sub(part, first) for part, first in zip(p, before, strict=True))
+        inside = b.within(*zip(where, x.shape, strict=True))
+        return b.masked(inside, b.load(x, where), value)
+
+    return b.loop(element)
+
+
+@lowers(aten.slice_scatter.default)
+def slice_scatter(
+    b: Builder,
+    x: TensorValue,
+    source: TensorValue,
+    dim: int = 0,
+    start: Index | None = None,
+    end: Index | None = None,
+    step: int = 1,
+) -> TensorValue:
+    dim = layout.normal_axis(dim, x.ndim)
+    first = _start(start, x.shape[dim])
+
+    def element(p: Position) -> Node:
+        gap = index.sub(p[dim], first)
+        where = (*p[:dim], index.floordiv(gap, step), *p[dim + 1 :])
+        inside = b.within((where[dim], source.shape[dim]))
+        if step != 1:
+            hit = b.op("eq", b.index_value(index.mod(gap, step)), b.const(0, torch.int64))
+            inside = b.op("logical_and", inside, hit)
+        return b.where(inside, b.masked(inside, b.load(source, where), 0), b.load(x, p))
+
+    return b.loop(element)
+
+
+@lowers(aten.select_scatter.default)
+def select_scatter(b: Builder, x: TensorValue, source: TensorValue, dim: int, where: int) -> TensorValue:
+    dim = layout.normal_axis(dim, x.ndim)
+    at = index.add(where, x.shape[dim]) if isinstance(where, int) and where < 0 else where
+
+    def element(p: Position) -> Node:
+        hit = b.op("eq", b.index_value(p[dim]), b.index_value(at))
+        return b.where(hit, b.load(source, (*p[:dim], *p[dim + 1 :])), b.load(x, p))
+
+    return b.loop(element)
