@@ -1,0 +1,90 @@
+"""The object at a source, in a frame about to run, and the Python expression that reaches it from a dict of locals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CellType
+from typing import Any
+
+from armature.errors import invariant
+from armature.frame.data import FrameRequest
+from armature.frame.sources import (
+    AttrSource,
+    BuiltinSource,
+    CellSource,
+    DictOfSource,
+    GlobalSource,
+    ItemSource,
+    LocalSource,
+    ObjectSource,
+    Source,
+    TypeOfSource,
+)
+
+
+class Resolver:
+    """Objects at sources of one frame, each read once."""
+
+    def __init__(self, request: FrameRequest) -> None:
+        self.request = request
+        self._values: dict[Source, object] = {}
+
+    def value(self, source: Source) -> Any:
+        """The object at the source. Errors: whatever reading it raises."""
+        if source not in self._values:
+            self._values[source] = _READ[type(source)](self, source)
+        return self._values[source]
+
+    def local(self, source: LocalSource) -> object:
+        value = self.request.locals[source.name]
+        if isinstance(value, CellType) and source.name in self.request.code.co_freevars:
+            return value.cell_contents
+        return value
+
+    def builtin(self, source: BuiltinSource) -> object:
+        return self.request.builtins[source.name]
+
+
+_READ: dict[type, Callable[[Resolver, Any], object]] = {
+    LocalSource: Resolver.local,
+    GlobalSource: lambda r, s: r.request.globals[s.name],
+    BuiltinSource: Resolver.builtin,
+    ObjectSource: lambda r, s: s.obj,
+    AttrSource: lambda r, s: getattr(r.value(s.base), s.name),
+    DictOfSource: lambda r, s: r.value(s.base).__dict__,
+    TypeOfSource: lambda r, s: type(r.value(s.base)),
+    ItemSource: lambda r, s: r.value(s.base)[s.key],
+    CellSource: lambda r, s: r.value(s.base).cell_contents,
+}
+
+
+class Expressions:
+    """Python text over `L`, the dict of the frame's locals; what text can't name stands in `namespace`."""
+
+    def __init__(self, request: FrameRequest) -> None:
+        self.namespace: dict[str, Any] = {"G": request.globals, "B": request.builtins, "max": max, "min": min, "abs": abs}
+
+    def of(self, source: Source) -> str:
+        """The expression that reaches the object at the source."""
+        return _WRITE[type(source)](self, source)
+
+    def name(self, obj: object) -> str:
+        """A name bound to the object in `namespace`."""
+        name = f"k{len(self.namespace)}"
+        self.namespace[name] = obj
+        return name
+
+
+_WRITE: dict[type, Callable[[Expressions, Any], str]] = {
+    LocalSource: lambda e, s: f"L[{s.name!r}]",
+    GlobalSource: lambda e, s: f"G[{s.name!r}]",
+    BuiltinSource: lambda e, s: f"B[{s.name!r}]",
+    ObjectSource: lambda e, s: e.name(s.obj),
+    AttrSource: lambda e, s: f"{e.of(s.base)}.{s.name}",
+    DictOfSource: lambda e, s: f"{e.of(s.base)}.__dict__",
+    TypeOfSource: lambda e, s: f"type({e.of(s.base)})",
+    ItemSource: lambda e, s: f"{e.of(s.base)}[{s.key!r}]" if type(s.key) in (int, str) else f"{e.of(s.base)}[{e.name(s.key)}]",
+    CellSource: lambda e, s: f"{e.of(s.base)}.cell_contents",
+}
+
+invariant(_READ.keys() == _WRITE.keys(), "every source can be read and written", read=len(_READ), write=len(_WRITE))

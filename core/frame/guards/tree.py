@@ -1,0 +1,214 @@
+"""Guard records -> torch's C++ guard tree."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import attrs
+
+from armature.frame.data import FrameRequest
+from armature.frame.guards.kinds import (
+    AbsentGuard,
+    AliasGuard,
+    DictKeysGuard,
+    GlobalStateGuard,
+    Guard,
+    IdGuard,
+    LengthGuard,
+    NoAliasGuard,
+    ShapeGuard,
+    TensorGuard,
+    TypeGuard,
+    ValueGuard,
+)
+from armature.frame.guards.paths import Expressions
+from armature.frame.guards.reach import Reach, has_instance_dict
+from armature.frame.guards.text import describe
+from armature.frame.guards.values import is_by_equality, is_by_identity, same
+from armature.frame.sources import DictOfSource, Source
+from armature.torch_abi import eval_frame, guard_tree
+from armature.torch_abi.eval_frame import GuardHolder
+
+Condition = Callable[[dict[str, Any]], bool]
+
+
+@attrs.frozen(eq=False)
+class GuardTree:
+    """The tree, and what is needed to say later which guard failed: a text per guard, a test per shape condition."""
+
+    holder: GuardHolder
+    texts: tuple[str, ...]
+    conditions: tuple[tuple[str, Condition], ...] = ()
+
+    def check(self, f_locals: dict[str, object]) -> bool:
+        """Whether all guards hold for these locals."""
+        return bool(self.holder.root.check(f_locals))
+
+
+def build(guards: Iterable[Guard], request: FrameRequest) -> GuardTree:
+    """The tree for a frame's guards. The frame must be as it was when it was traced. Errors: what reading a source raises."""
+    builder = _Builder(request)
+    kept = _without_repeats(guards)
+    for guard in kept:
+        _ADD[type(guard)](builder, guard, [describe(guard)])
+    shapes = [g for g in kept if isinstance(g, ShapeGuard)]
+    conditions = builder.add_shapes(shapes)
+    return GuardTree(builder.holder, tuple(describe(g) for g in kept), conditions)
+
+
+def _without_repeats(guards: Iterable[Guard]) -> list[Guard]:
+    """Each guard once; no type guard where a stronger one holds the type too."""
+    guards = list(guards)
+    typed = {g.source for g in guards if isinstance(g, (TensorGuard, IdGuard, ValueGuard))}
+    seen: set[object] = set()
+    kept: list[Guard] = []
+    for guard in guards:
+        if isinstance(guard, TypeGuard) and guard.source in typed:
+            continue
+        key = _identity(guard)
+        if key not in seen:
+            seen.add(key)
+            kept.append(guard)
+    return kept
+
+
+def _identity(guard: Guard) -> object:
+    """Equal for guards that check the same."""
+    facts = [getattr(guard, f.name) for f in attrs.fields(type(guard)) if f.name != "user"]
+    return (type(guard), *(f if isinstance(f, _SOURCES) else id(f) for f in facts))
+
+
+_SOURCES = Source.__args__
+
+
+class _Builder:
+    def __init__(self, request: FrameRequest) -> None:
+        self.request = request
+        self.root = guard_tree.new_root()
+        self.holder = GuardHolder(self.root)
+        self.reach = Reach(self.root, request)
+        self._watched: set[int] = set()
+
+    def watch(self, obj: object) -> None:
+        """Drop the cached code when the object dies, before another one can take its address."""
+        if id(obj) in self._watched:
+            return
+        self._watched.add(id(obj))
+        holder = weakref.ref(self.holder)
+
+        def died(_: object) -> None:
+            held = holder()
+            if held is not None and not sys.is_finalizing():
+                eval_frame.invalidate(held, guard_tree.never())
+
+        try:
+            self.holder.keep_alive.append(weakref.ref(obj, died))
+        except TypeError:
+            self.holder.keep_alive.append(obj)
+
+    def add_type(self, guard: TypeGuard, parts: list[str]) -> None:
+        self.watch(guard.type_)
+        self.reach.manager(guard.source).add_type_match_guard(id(guard.type_), parts, None)
+
+    def add_id(self, guard: IdGuard, parts: list[str]) -> None:
+        self.watch(guard.obj)
+        self.reach.manager(guard.source).add_id_match_guard(id(guard.obj), parts, None)
+
+    def add_value(self, guard: ValueGuard, parts: list[str]) -> None:
+        manager, value = self.reach.manager(guard.source), guard.value
+        if value is None:
+            manager.add_none_match_guard(parts, None)
+        elif is_by_identity(value):
+            self.watch(value)
+            manager.add_id_match_guard(id(value), parts, None)
+        elif is_by_equality(value):
+            manager.add_equals_match_guard(value, parts, None)
+        else:
+            manager.add_lambda_guard(lambda found: same(found, value), parts, None)
+
+    def add_tensor(self, guard: TensorGuard, parts: list[str]) -> None:
+        manager = self.reach.manager(guard.source)
+        example: Any = guard.example
+        guard_tree.tensor_match(manager, example, guard.sizes, guard.strides, guard.source.expr, parts)
+
+    def add_length(self, guard: LengthGuard, parts: list[str]) -> None:
+        manager = self.reach.manager(guard.source)
+        if isinstance(self.reach.resolver.value(guard.source), dict):
+            manager.add_dict_length_check_guard(guard.length, parts, None)
+        else:
+            manager.add_length_check_guard(guard.length, parts, None)
+
+    def add_keys(self, guard: DictKeysGuard, parts: list[str]) -> None:
+        manager, keys = self.reach.manager(guard.source), guard.keys
+        if all(type(key) is str for key in keys):
+            manager.add_mapping_keys_guard(dict.fromkeys(keys), parts, None)
+        else:
+            manager.add_lambda_guard(lambda found: same(tuple(found), keys), parts, None)
+
+    def add_absent(self, guard: AbsentGuard, parts: list[str]) -> None:
+        owner, name = self.reach.resolver.value(guard.source), guard.name
+        if isinstance(owner, dict):
+            self.reach.manager(guard.source).add_dict_contains_guard(False, name, parts, None)
+        elif has_instance_dict(owner):
+            held = self.reach.manager(DictOfSource(guard.source))
+            held.add_dict_contains_guard(False, name, parts, None)
+        else:
+            manager = self.reach.manager(guard.source)
+            manager.add_lambda_guard(lambda found: name not in getattr(found, "__dict__", ()), parts, None)
+
+    def add_alias(self, guard: AliasGuard, parts: list[str]) -> None:
+        guard_tree.same_object(self.reach.manager(guard.first), self.reach.manager(guard.second), parts)
+
+    def add_no_alias(self, guard: NoAliasGuard, parts: list[str]) -> None:
+        if len(guard.sources) > 1:
+            managers = [self.reach.manager(source) for source in guard.sources]
+            guard_tree.different_tensors(managers, [source.expr for source in guard.sources], parts)
+
+    def add_global_state(self, guard: GlobalStateGuard, parts: list[str]) -> None:
+        guard_tree.global_state(self.root, parts)
+
+    def add_shape(self, guard: ShapeGuard, parts: list[str]) -> None:
+        """Added at the end, all in one test: see `add_shapes`."""
+
+    def add_shapes(self, guards: list[ShapeGuard]) -> tuple[tuple[str, Condition], ...]:
+        """One test for all shape conditions, run after every other guard; returns one test per condition for `explain`."""
+        if not guards:
+            return ()
+        writer = Expressions(self.request)
+        clauses = [_shape_clause(writer, guard) for guard in guards]
+
+        def compiled(text: str) -> Condition:
+            condition: Condition = eval(f"lambda L: {text}", writer.namespace)
+            return condition
+
+        texts = [describe(guard) for guard in guards]
+        everything = compiled(" and ".join(f"({clause})" for clause in clauses))
+        self.root.add_epilogue_lambda_guard(everything, texts, None)
+        return tuple((text, compiled(clause)) for text, clause in zip(texts, clauses))
+
+
+def _shape_clause(writer: Expressions, guard: ShapeGuard) -> str:
+    """`(lambda s0, s1: expr)(L['x'].size(0), L['y'].size(1))`."""
+    names = ", ".join(name for name, _, _ in guard.sizes)
+    values = (
+        writer.of(source) if axis < 0 else f"{writer.of(source)}.size({axis})" for _, source, axis in guard.sizes
+    )
+    return f"(lambda {names}: {guard.expr})({', '.join(values)})"
+
+
+_ADD: dict[type, Callable[[_Builder, Any, list[str]], None]] = {
+    TypeGuard: _Builder.add_type,
+    IdGuard: _Builder.add_id,
+    ValueGuard: _Builder.add_value,
+    TensorGuard: _Builder.add_tensor,
+    LengthGuard: _Builder.add_length,
+    DictKeysGuard: _Builder.add_keys,
+    AbsentGuard: _Builder.add_absent,
+    AliasGuard: _Builder.add_alias,
+    NoAliasGuard: _Builder.add_no_alias,
+    GlobalStateGuard: _Builder.add_global_state,
+    ShapeGuard: _Builder.add_shape,
+}

@@ -1,0 +1,29 @@
+"""The fastest way to make a tensor that torch offers, per device type.
+
+`empty_strided(device_type)` gives `fn(sizes: tuple[int, ...], strides: tuple[int, ...], dtype) -> Tensor`: memory not
+set. Where torch has no short path for a device, `fn` goes through the public `torch.empty_strided`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+_C: Any = torch._C._dynamo.guards
+
+Allocator = Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], torch.Tensor]
+
+
+def _public(
+    device: torch.device, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype
+) -> torch.Tensor:
+    return torch.empty_strided(sizes, strides, dtype=dtype, device=device)
+
+
+def empty_strided(device_type: str) -> Allocator:
+    """The allocator for the current device of a type ("cpu", "cuda", ...)."""
+    short: Allocator | None = getattr(_C, f"_empty_strided_{device_type}", None)
+    return short if short is not None else partial(_public, torch.device(device_type))

@@ -1,0 +1,108 @@
+"""The frame-evaluation hook: torch's C extension calls back for each Python frame and keeps the code cache.
+
+The hook is per thread. A callback takes `(frame, cache_entry, frame_state)` and gives a `FrameOutcome`; torch calls it only
+when no cached code of the same backend key has guards that hold. While the callback runs, the hook is off.
+`set_eval_frame` is torch's own function: it is on the path of every call of a compiled function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CellType, CodeType
+from typing import Any, Protocol
+
+import attrs
+import torch
+
+_C: Any = torch._C._dynamo.eval_frame
+
+set_eval_frame: Callable[[Any], Any] = _C.set_eval_frame
+"""Install a callback in this thread (None: off); returns the one that was there."""
+
+
+class InterpreterFrame(Protocol):
+    """A frame that is about to run. Valid only during the callback."""
+
+    f_code: CodeType
+    f_locals: dict[str, object]
+    f_globals: dict[str, object]
+    f_builtins: dict[str, object]
+    f_lasti: int
+    closure: tuple[CellType, ...]
+
+
+_ACTION = _C._FrameAction
+_STRATEGY = _C._FrameExecStrategy
+
+COMPILE: object = _STRATEGY(_ACTION.DEFAULT, _ACTION.DEFAULT)
+"""Look in the cache, ask the callback on a miss; the same for frames below."""
+SKIP: object = _STRATEGY(_ACTION.SKIP, _ACTION.DEFAULT)
+"""Run this frame as it is; frames below it are looked at."""
+SKIP_BELOW: object = _STRATEGY(_ACTION.SKIP, _ACTION.SKIP)
+"""Run this frame and all below it with the hook off."""
+CACHED_ONLY: object = _STRATEGY(_ACTION.RUN_ONLY, _ACTION.DEFAULT)
+"""Use what is in the cache, never ask the callback again; frames below are looked at."""
+
+
+@attrs.define(eq=False)
+class GuardHolder:
+    """What torch's cache keeps of the guards: it reads `root` and sets the other three."""
+
+    root: Any
+    cache_entry: Any = None
+    extra_state: Any = None
+    diff_guard_root: Any = None
+    keep_alive: list[object] = attrs.field(factory=list)  # weak references with their callbacks, objects guarded by id
+
+
+@attrs.define(eq=False)
+class GuardedCode:
+    """Code and the guards under which it may run."""
+
+    code: CodeType
+    guard_manager: GuardHolder
+    compile_id: object = None
+    trace_annotation: str = "armature"
+
+
+@attrs.define(eq=False)
+class FrameOutcome:
+    """What the callback answers: how to run the frame, whether that holds for the code object, and code to cache."""
+
+    frame_exec_strategy: object
+    apply_to_code: bool
+    guarded_code: GuardedCode | None = None
+    skip_reason: str | None = None
+
+
+class FrameCallback(Protocol):
+    """The callback. `_torchdynamo_orig_backend` is the key under which torch's cache files its code."""
+
+    _torchdynamo_orig_backend: object
+
+    def __call__(self, frame: InterpreterFrame, cache_entry: Any, frame_state: dict[str, Any]) -> FrameOutcome: ...
+
+
+def skip_code(code: CodeType, *, below: bool = False) -> None:
+    """Never intercept frames of this code; with `below`, frames that they call neither."""
+    _C.set_code_exec_strategy(code, SKIP_BELOW if below else SKIP)
+
+
+def reset_code(code: CodeType) -> None:
+    """Forget all cached code, strategies and frame state of a code object."""
+    _C.reset_code(code)
+
+
+def framelocals_index(code: CodeType) -> dict[str, int]:
+    """Where each local, cell and free variable stands for `RootGuardManager.framelocals_manager`."""
+    # A name may stand twice (an argument that is also a cell): the later one is the one that is set.
+    return {name: index for index, name in enumerate(_C.code_framelocals_names(code))}
+
+
+def invalidate(holder: GuardHolder, never: Any) -> None:
+    """Make cached code unreachable: its guards become `never`, a root that always fails. Does nothing if torch dropped it."""
+    if holder.extra_state is not None and holder.cache_entry is not None:
+        entry, state = holder.cache_entry, holder.extra_state
+        holder.cache_entry = holder.extra_state = None
+        state.invalidate(entry, GuardHolder(never))
+    holder.keep_alive.clear()

@@ -1,0 +1,122 @@
+"""torch's C++ guard tree, typed: a root, managers for the objects below it, guards on each.
+
+Managers are never given an example value that is a dict: torch would then want an enum of its own compiler's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+
+_C: Any = torch._C._dynamo.guards
+
+Parts = list[str]  # what a failing guard says of itself
+
+
+class DebugInfo(Protocol):
+    """What `check_verbose` answers."""
+
+    result: bool
+    verbose_code_parts: list[str]
+
+
+class Manager(Protocol):
+    """A node of the tree: guards on one object, and accessors to objects below."""
+
+    def framelocals_manager(self, key: tuple[str, int], source: str, example_value: object, enum: object, /) -> Manager: ...
+    def globals_dict_manager(
+        self, f_globals: dict[Any, Any], source: str, example_value: object, enum: object, /
+    ) -> Manager: ...
+    def dict_getitem_manager(self, key: object, source: str, example_value: object, enum: object, /) -> Manager: ...
+    def list_getitem_manager(self, key: int, source: str, example_value: object, enum: object, /) -> Manager: ...
+    def tuple_getitem_manager(self, key: int, source: str, example_value: object, enum: object, /) -> Manager: ...
+    def getitem_manager(self, key: object, source: str, example_value: object, enum: object, /) -> Manager: ...
+    def getattr_manager(self, attr: str, source: str, example_value: object, enum: object, /) -> Manager: ...
+    def get_generic_dict_manager(self, source: str, example_value: object, enum: object, /) -> Manager: ...
+    def type_manager(self, source: str, example_value: object, enum: object, /) -> Manager: ...
+    def add_type_match_guard(self, type_id: int, parts: Parts, stack: None, /) -> None: ...
+    def add_id_match_guard(self, obj_id: int, parts: Parts, stack: None, /) -> None: ...
+    def add_equals_match_guard(self, value: object, parts: Parts, stack: None, /) -> None: ...
+    def add_none_match_guard(self, parts: Parts, stack: None, /) -> None: ...
+    def add_lambda_guard(self, fn: Callable[[Any], bool], parts: Parts, stack: None, /) -> None: ...
+    def add_length_check_guard(self, length: int, parts: Parts, stack: None, /) -> None: ...
+    def add_dict_length_check_guard(self, length: int, parts: Parts, stack: None, /) -> None: ...
+    def add_dict_contains_guard(self, contains: bool, key: object, parts: Parts, stack: None, /) -> None: ...
+    def add_mapping_keys_guard(self, mapping: object, parts: Parts, stack: None, /) -> None: ...
+    def add_tensor_match_guard(
+        self,
+        value: torch.Tensor,
+        sizes: list[int | None],
+        strides: list[int | None],
+        name: str,
+        parts: Parts,
+        stack: None,
+        type_: type,
+        dispatch_keys: object,
+        /,
+    ) -> None: ...
+    def add_global_state_guard(self, state: object, parts: Parts, stack: None, /) -> None: ...
+    def add_torch_function_mode_stack_guard(self, modes: list[Any], parts: Parts, stack: None, /) -> None: ...
+    def add_default_device_guard(self, parts: Parts, stack: None, /) -> None: ...
+    def add_dual_level_match_guard(self, level: int, parts: Parts, stack: None, /) -> None: ...
+
+
+class Root(Manager, Protocol):
+    """The root of a tree. `check` takes the frame's locals."""
+
+    def check(self, f_locals: object, /) -> bool: ...
+    def check_verbose(self, f_locals: object, /) -> DebugInfo: ...
+    def add_epilogue_lambda_guard(self, fn: Callable[[Any], bool], parts: Parts, stack: None, /) -> None: ...
+
+
+def new_root() -> Root:
+    """An empty tree, which always holds."""
+    root: Root = _C.RootGuardManager()
+    return root
+
+
+def never() -> Root:
+    """A tree that never holds."""
+    root = new_root()
+    root.add_lambda_guard(lambda _: False, ["an object that the compiled code relied on is gone"], None)
+    return root
+
+
+def example(obj: object) -> object:
+    """The object as example value for a manager: None in place of a dict."""
+    return None if isinstance(obj, dict) else obj
+
+
+def tensor_match(
+    manager: Manager,
+    tensor: torch.Tensor,
+    sizes: Sequence[int | None],
+    strides: Sequence[int | None],
+    name: str,
+    parts: Parts,
+) -> None:
+    """Guard type, dispatch keys, dtype, device, requires_grad, sizes and strides (None: any)."""
+    keys = torch._C._dispatch_keys(tensor)
+    manager.add_tensor_match_guard(tensor, list(sizes), list(strides), name, parts, None, type(tensor), keys)
+
+
+def global_state(manager: Manager, parts: Parts) -> None:
+    """Guard grad mode, autocast, default dtype, determinism, threads and active function modes: as they are now."""
+    manager.add_global_state_guard(_C.GlobalStateGuard(), parts, None)
+    count = torch._C._len_torch_function_stack()
+    modes = [torch._C._get_function_stack_at(position) for position in range(count)]
+    manager.add_torch_function_mode_stack_guard(modes, parts, None)
+    if modes:  # the stack is compared by type: two default devices are told apart by their own guard
+        manager.add_default_device_guard(parts, None)
+
+
+def same_object(first: Manager, second: Manager, parts: Parts) -> None:
+    """Guard that two managers see one object."""
+    _C.install_object_aliasing_guard(first, second, parts, None)
+
+
+def different_tensors(managers: list[Manager], names: list[str], parts: Parts) -> None:
+    """Guard that no two managers see the same tensor."""
+    _C.install_no_tensor_aliasing_guard(managers, names, parts, None)
