@@ -169,6 +169,30 @@ class UnknownBreakType(ArmatureError):
     hint = "Return it from armature_break_types, or install the plugin that does: pip install {distribution}."
 
 
+class UnknownName(ArmatureError):
+    """A dotted name that leads to nothing."""
+
+    code = "A203"
+    text = "{name!r} is not the name of anything that can be imported here"
+    hint = "Write the full name, as in torch.nn.functional.gelu or torch.Tensor#add, and check that it is installed."
+
+
+class PathTaken(ArmatureError):
+    """A file or folder that was to be made is there already."""
+
+    code = "A204"
+    text = "{path} exists already"
+    hint = "Choose another name, or another place with --path."
+
+
+class BadPluginName(ArmatureError):
+    """A name for a new plugin that can't be that of a package."""
+
+    code = "A205"
+    text = "{name!r} can't be the name of a plugin"
+    hint = "Use letters, digits, - and _, and begin with a letter: armature plugins new {suggestion}."
+
+
 class BadSetting(ArmatureError):
     """A setting has a value that it can't have."""
 

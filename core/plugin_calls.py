@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import attrs
+from packaging.utils import canonicalize_name
 
 from armature.errors import HookFailed, InvalidRow, PluginError
 from armature.rules import RuleOrigin
@@ -32,6 +33,11 @@ class Plugin:
     def title(self) -> str:
         """How provenance names it: the distribution where there is one, else the name it was registered by."""
         return self.name if self.distribution == UNKNOWN else self.distribution
+
+    def called(self, names: Iterable[str]) -> bool:
+        """Whether one of the names is its own or its distribution's."""
+        own = {canonicalize_name(self.name), canonicalize_name(self.distribution)}
+        return any(canonicalize_name(name) in own for name in names)
 
     @property
     def facts(self) -> dict[str, str]:

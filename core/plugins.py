@@ -20,6 +20,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from armature import config, hookspecs
+from armature.config import Config
 from armature.errors import DuplicatePlugin, PluginError, PluginImportFailed, PluginVersionMismatch, UnknownPlugin
 from armature.hook_check import as_plugin, hook_specs, sound_hooks
 from armature.plugin_calls import UNKNOWN, Implementation, Plugin, Problem
@@ -43,11 +44,6 @@ class Candidate:
     def plugin(self) -> Plugin:
         """What is known of it before it is imported."""
         return Plugin(self.entry.name, self.distribution, self.version)
-
-    def called(self, names: frozenset[str]) -> bool:
-        """Whether one of the names is its own or its distribution's."""
-        wanted = {canonicalize_name(name) for name in names}
-        return bool(wanted & {canonicalize_name(self.entry.name), canonicalize_name(self.distribution)})
 
 
 def installed() -> list[Candidate]:
@@ -132,14 +128,16 @@ class PluginManager:
     def disabled(self) -> tuple[Plugin, ...]:
         """Installed plugins that the settings leave out; they are not imported."""
         names = config.current().disabled_plugins
-        return tuple(candidate.plugin for candidate in self._found() if candidate.called(names))
+        return tuple(candidate.plugin for candidate in self._found() if candidate.plugin.called(names))
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         """Everything that is wrong with the plugins. Looking raises nothing, in strict mode either."""
         self._built()
         loading = [error for errors in self._faults.values() for error in errors]
-        return tuple(Problem.of(error) for error in (*loading, *self._row_faults, *self._late_faults.values()))
+        found = [Problem.of(error) for error in (*loading, *self._row_faults, *self._late_faults.values())]
+        disabled = config.current().disabled_plugins
+        return tuple(p for p in found if not Plugin(p.plugin, p.distribution, p.version).called(disabled))
 
     def tables(self) -> Tables:
         """The rows of all plugins: built once, and again when a plugin or a setting about plugins changed.
@@ -182,20 +180,32 @@ class PluginManager:
         finally:
             self.unregister(name)
 
+    def record(self, error: PluginError) -> None:
+        """Keep a fault that came to light in a plugin's answer: the first of each plugin and hook."""
+        self._late_faults.setdefault((str(error.facts["plugin"]), str(error.facts["hook"])), error)
+
     def implementations(self, hook: str) -> tuple[Implementation, ...]:
         """The implementations of a hook by plugins that are at work, the first to ask first."""
-        order = config.current().plugin_order
-        ranks = {name: len(order) - position for position, name in enumerate(order)}
-        disabled = config.current().disabled_plugins
+        settings = config.current()
+        with self._lock:
+            self._load(settings.disabled_plugins)
         found = []
         for impl in getattr(self._pluggy.hook, hook).get_hookimpls():
             plugin = self._loaded[impl.plugin_name]
-            if not {plugin.name, plugin.distribution} & disabled:
-                rank = max(ranks.get(plugin.name, 0), ranks.get(plugin.distribution, 0))
+            if not plugin.called(settings.disabled_plugins):
+                rank = self._rank(plugin, settings)
                 made = Implementation(plugin, hook, impl.function, tuple(impl.argnames), rank)
                 # tryfirst and trylast are pluggy's own words for "before and after all that do not say so".
-                found.append((impl.trylast - impl.tryfirst, -rank, -plugin.priority, plugin.name, made))
+                found.append((impl.trylast - impl.tryfirst, self._place(plugin, settings), made))
         return tuple(row[-1] for row in sorted(found, key=lambda row: row[:-1]))
+
+    @staticmethod
+    def _rank(plugin: Plugin, settings: Config) -> int:
+        order = settings.plugin_order
+        return next((len(order) - at for at, name in enumerate(order) if plugin.called([name])), 0)
+
+    def _place(self, plugin: Plugin, settings: Config) -> tuple[int, int, str]:
+        return (-self._rank(plugin, settings), -plugin.priority, plugin.name)
 
     def _found(self) -> tuple[Candidate, ...]:
         if self._candidates is None:
@@ -205,25 +215,22 @@ class PluginManager:
     def _built(self) -> Tables:
         with self._lock:
             settings = config.current()
-            self._load(settings.disabled_plugins)
             wanted = (self._revision, settings.disabled_plugins, settings.plugin_order)
             if self._tables is None or self._built_for != wanted:
+                hooks = {name: self.implementations(name) for name in hook_specs()}
+                active = [plugin for plugin in self._loaded.values() if not plugin.called(settings.disabled_plugins)]
+                active.sort(key=lambda plugin: self._place(plugin, settings))
                 self._epoch += 1
                 self._row_faults = []
-                hooks = {name: self.implementations(name) for name in hook_specs()}
-                active = {impl.plugin.name: impl.plugin for impls in hooks.values() for impl in impls}
-                idle = [p for p in self._loaded.values() if not p.hooks and not {p.name, p.distribution} & wanted[1]]
-                self._tables = build(
-                    self._epoch, [*active.values(), *idle], hooks, self._row_faults.append, self._report_late
-                )
-                self._built_for = wanted
+                self._tables = build(self._epoch, active, hooks, self._row_faults.append, self._report_late)
+                self._built_for = (self._revision, *wanted[1:])  # loading above may have been the first
             return self._tables
 
     def _load(self, disabled: frozenset[str]) -> None:
         for candidate in self._found():
             plugin = candidate.plugin
             tried = self._loaded.get(plugin.name, None) or self._faults.get(plugin.name)
-            if not candidate.called(disabled) and not tried:
+            if not plugin.called(disabled) and not tried:
                 self._guarded(plugin, partial(self._import, candidate))
                 self._revision += 1
             elif isinstance(tried, Plugin) and tried.distribution != plugin.distribution:
@@ -254,8 +261,7 @@ class PluginManager:
             self._faults.setdefault(plugin.name, []).append(error)
 
     def _report_late(self, error: PluginError) -> None:
-        key = (str(error.facts["plugin"]), str(error.facts["hook"]))
-        self._late_faults.setdefault(key, error)
+        self.record(error)
         if config.current().strict:
             raise error
 

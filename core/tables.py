@@ -105,8 +105,8 @@ def identity_or_text(subject: object) -> Hashable:
 class Tables:
     """A snapshot of what all plugins know. Made by the plugin manager; `epoch` grows with each new snapshot.
 
-    rules: every rule with its origin, those of the plugins that go first coming first. rule_book: answers from them,
-    and keeps its answers as long as the snapshot lives.
+    rules: every rule with its origin, those of the plugins that go first coming first. rule_book: answers from
+    them, and keeps its answers as long as the snapshot lives.
     """
 
     epoch: int

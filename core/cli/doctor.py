@@ -1,0 +1,251 @@
+"""`armature doctor`: what this machine has, what is missing, and the command that installs it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from enum import Enum
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, Any
+
+import attrs
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from armature import config, plugins
+from armature.cli.cache import readable
+from armature.cli.terminal import console, print_data
+from armature.config import Config
+from armature.run.cache import Cache
+from armature.tables import Tables
+from armature.torch_abi import versions
+
+INSTALLERS = {
+    "apt-get": "sudo apt-get install -y g++ python3-dev",
+    "dnf": "sudo dnf install -y gcc-c++ python3-devel",
+    "apk": "sudo apk add g++ python3-dev",
+    "pacman": "sudo pacman -S gcc",
+    "zypper": "sudo zypper install -y gcc-c++ python3-devel",
+    "conda": "conda install -c conda-forge cxx-compiler",
+}
+STYLES = {"ok": "green", "absent": "yellow", "missing": "red"}
+# What the extras of the core install, with what armature cannot do without it.
+PARTS = {
+    "armature-builtin-rules": "functions are traced by default rules only, and graph breaks have no names",
+    "armature-torch-handlers": "torch functions whose result is no tensor break the graph",
+    "armature-aten-lowerings": "no operator is fused",
+    "armature-cpu-cpp": "nothing is compiled for the CPU",
+    "armature-gpu-triton": "nothing is compiled for a GPU",
+}
+NEEDED = ("armature-builtin-rules", "armature-torch-handlers", "armature-aten-lowerings")
+
+
+class State(Enum):
+    """How a check went. ABSENT: not here, and armature does well without it."""
+
+    OK = "ok"
+    ABSENT = "absent"
+    MISSING = "missing"
+
+
+@attrs.frozen
+class Check:
+    """One thing that was looked at: what was found, and how to get it when it is not there."""
+
+    name: str
+    state: State
+    found: str
+    fix: str = ""
+
+
+def check_python() -> Iterator[Check]:
+    """The Python that runs this, and its headers, which kernels are built with."""
+    seen = versions.found()
+    state = State.OK if seen.python_supported else State.MISSING
+    fix = "" if seen.python_supported else "install Python 3.11, 3.12 or 3.13"
+    yield Check("Python", state, f"{platform.python_version()} at {sys.executable}", fix)
+    header = Path(sysconfig.get_paths()["include"], "Python.h")
+    state = State.OK if header.exists() else State.MISSING
+    yield Check("Python headers", state, str(header) if header.exists() else "no Python.h", install_compiler(state))
+
+
+def check_torch() -> Iterator[Check]:
+    """The torch that is installed."""
+    fits = versions.found().torch_supported
+    low, high = versions.TORCH_RANGE
+    fix = "" if fits else f"pip install 'torch>={low},<{high.removesuffix('.dev0')}'"
+    yield Check("torch", State.OK if fits else State.MISSING, torch.__version__, fix)
+
+
+def install_compiler(state: State) -> str:
+    """The command that installs a C++ compiler and headers here, "" when nothing is missing."""
+    if state is State.OK:
+        return ""
+    if sys.platform == "darwin":
+        return "xcode-select --install"
+    return next((command for tool, command in INSTALLERS.items() if shutil.which(tool)), "install g++ or clang++")
+
+
+def output_of(command: list[str]) -> str:
+    """The first line a command prints, "" when it fails or is not there."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    lines = done.stdout.splitlines()
+    return lines[0].strip() if done.returncode == 0 and lines else ""
+
+
+def check_compiler(settings: Config) -> Iterator[Check]:
+    """The C++ compiler of the settings."""
+    path = shutil.which(settings.cpp_compiler)
+    line = output_of([path, "--version"]) if path else ""
+    state = State.OK if line else State.MISSING
+    found = f"{path}: {line}" if line else f"{settings.cpp_compiler} does not run"
+    yield Check("C++ compiler", state, found, install_compiler(state))
+
+
+def check_gpu() -> Iterator[Check]:
+    """CUDA devices, and Triton when there are some."""
+    if not torch.cuda.is_available():
+        build = torch.version.cuda or "none"
+        yield Check("GPU", State.ABSENT, f"no CUDA device (torch is built for CUDA: {build})")
+    for index in range(torch.cuda.device_count()):
+        major, minor = torch.cuda.get_device_capability(index)
+        yield Check(f"GPU {index}", State.OK, f"{torch.cuda.get_device_name(index)}, sm_{major}{minor}")
+    if importlib.util.find_spec("triton"):
+        yield Check("Triton", State.OK, metadata.version("triton"))
+    else:
+        state = State.MISSING if torch.cuda.is_available() else State.ABSENT
+        yield Check("Triton", state, "not installed", "pip install triton" if state is State.MISSING else "")
+
+
+def check_plugins(tables: Tables) -> Iterator[Check]:
+    """The distributions that armature is made of; others are listed by `armature plugins`."""
+    here = {plugin.distribution: plugin.version for plugin in tables.plugins}
+    devices = {"armature-cpu-cpp"} if not torch.cuda.is_available() else {"armature-cpu-cpp", "armature-gpu-triton"}
+    for name, without in PARTS.items():
+        if name in here:
+            yield Check(name, State.OK, here[name])
+        else:
+            state = State.MISSING if name in NEEDED or name in devices else State.ABSENT
+            fix = f"pip install {name}" if state is State.MISSING else ""
+            yield Check(name, state, f"not at work: {without}", fix)
+    problems = plugins.manager().problems
+    if problems:
+        yield Check("plugin problems", State.MISSING, f"{len(problems)}", "armature plugins doctor")
+
+
+def check_backends(tables: Tables) -> Iterator[Check]:
+    """Whether the back ends of the devices that are here can work."""
+    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    for device in devices:
+        backend = tables.device_backend(device)
+        if backend is not None:
+            missing = backend.missing()
+            yield Check(f"back end of {device}", State.MISSING if missing else State.OK, missing or backend.name)
+
+
+def check_cache(settings: Config) -> Iterator[Check]:
+    """Where built kernels are kept, and whether one can write there."""
+    cache = Cache(settings.cache_dir)
+    there = settings.cache_dir
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if os.access(there, os.W_OK):
+        yield Check("cache", State.OK, f"{cache.folder}, {readable(cache.size())} in {len(cache.files())} files")
+    else:
+        yield Check("cache", State.MISSING, f"{cache.folder} can't be written", "export ARMATURE_CACHE_DIR=/a/folder")
+
+
+def guarded(name: str, check: Callable[[], Iterator[Check]]) -> Iterator[Check]:
+    """The checks of one kind; a doctor who falls ill says so and goes on with the next."""
+    try:
+        yield from check()
+    except Exception as error:
+        yield Check(name, State.MISSING, f"{type(error).__name__}: {error}", "report this with the output above")
+
+
+def examine() -> list[Check]:
+    """Look at everything."""
+    settings = config.current()
+    with config.patch(strict=False):
+        tables = plugins.manager().tables()
+    kinds: dict[str, Callable[[], Iterator[Check]]] = {
+        "Python": check_python,
+        "torch": check_torch,
+        "C++ compiler": lambda: check_compiler(settings),
+        "GPU": check_gpu,
+        "plugins": lambda: check_plugins(tables),
+        "back ends": lambda: check_backends(tables),
+        "cache": lambda: check_cache(settings),
+    }
+    return [found for name, check in kinds.items() for found in guarded(name, check)]
+
+
+def as_text(value: object) -> str:
+    """A setting's value as its variable would be written."""
+    if isinstance(value, (frozenset, tuple)):
+        return " ".join(sorted(value) if isinstance(value, frozenset) else value)
+    return str(value)
+
+
+def settings_data() -> list[dict[str, Any]]:
+    """All settings: name, variable, value, whether it differs from the default, and what it does."""
+    current, default = config.current(), Config()
+    rows = []
+    for field in attrs.fields(Config):
+        value = getattr(current, field.name)
+        facts = {"name": field.name, "variable": field.metadata["env"], "help": field.metadata["help"]}
+        rows.append(facts | {"value": as_text(value), "changed": value != getattr(default, field.name)})
+    return rows
+
+
+def print_checks(out: Console, checks: list[Check]) -> None:
+    """Print the checks as a table, then the commands that install what is missing."""
+    table = Table("", "state", "found", box=None, pad_edge=False, header_style="bold")
+    for check in checks:
+        style = STYLES[check.state.value]
+        table.add_row(check.name, f"[{style}]{check.state.value}[/{style}]", check.found)
+    out.print(table)
+    fixes = [check for check in checks if check.fix]
+    if fixes:
+        out.print("\nto do:", style="bold")
+        for check in fixes:
+            out.print(f"  {check.name}: {check.fix}", markup=False, soft_wrap=True)
+
+
+def print_settings(out: Console) -> None:
+    """Print all settings; those that were changed are marked."""
+    table = Table("setting", "variable", "value", "", box=None, pad_edge=False, header_style="bold")
+    for row in settings_data():
+        table.add_row(row["name"], row["variable"], row["value"] + (" *" if row["changed"] else ""), row["help"])
+    out.print()
+    out.print(table)
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="print it as data")] = False) -> None:
+    """Say what is here, what is missing, and how to install it. Status 1 when something is missing."""
+    checks = examine()
+    if as_json:
+        data = [attrs.asdict(check) | {"state": check.state.value} for check in checks]
+        print_data({"checks": data, "settings": settings_data()})
+    else:
+        print_checks(console(), checks)
+        print_settings(console())
+    if any(check.state is State.MISSING for check in checks):
+        raise typer.Exit(1)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("doctor")(doctor)

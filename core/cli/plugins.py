@@ -1,0 +1,215 @@
+"""`armature plugins`: what is installed and what each gives, what is wrong with it, and how to begin one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import attrs
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from armature import config, plugins
+from armature.cli.scaffold import scaffold
+from armature.cli.terminal import console, print_data
+from armature.errors import DuplicateRow
+from armature.plugin_calls import Plugin, Problem
+from armature.plugins import PluginManager
+from armature.registry import Contest
+from armature.rules import Missing
+from armature.tables import Tables
+
+NONE = """none. Without plugins armature knows nothing of torch or of devices, and runs everything eagerly.
+Install them: pip install 'torch-armature[cpu]', or [gpu], or [all]"""
+ANSWERS = frozenset(
+    {"armature_decide", "armature_graph_break", "armature_device_backend", "armature_compile_event", "armature_cli"}
+)
+
+
+@attrs.frozen
+class Health:
+    """What `doctor` found. `ok` when nothing is broken and nothing is undecided; overrides are meant."""
+
+    broken: tuple[Problem, ...]
+    conflicts: tuple[Problem, ...]
+    overrides: tuple[Contest[Any], ...]
+    missing: tuple[Missing, ...]
+    disabled: tuple[Plugin, ...]
+    unknown_names: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is nothing to mend."""
+        return not (self.broken or self.conflicts or self.unknown_names)
+
+
+def lenient_tables(manager: PluginManager) -> Tables:
+    """The tables without what is broken, in strict mode too: these commands are there to tell what is."""
+    with config.patch(strict=False):
+        return manager.tables()
+
+
+def gives(tables: Tables, plugin: Plugin) -> str:
+    """What a plugin gives, in a few words: its rows by table, and the hooks that give no rows."""
+    counted = [f"{count} {name.replace('_', ' ')}" for name, count in tables.counts(plugin).items()]
+    others = [hook.removeprefix("armature_").replace("_", " ") for hook in plugin.hooks if hook in ANSWERS]
+    return ", ".join([*counted, *others]) or "nothing"
+
+
+def as_data(tables: Tables, plugin: Plugin) -> Mapping[str, object]:
+    """A plugin for `--json`."""
+    return attrs.asdict(plugin) | {"hooks": list(plugin.hooks), "rows": dict(tables.counts(plugin))}
+
+
+def show_plugins(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="print it as data")] = False,
+) -> None:
+    """List the plugins, their versions, and what each gives."""
+    if context.invoked_subcommand:
+        return
+    manager = plugins.manager()
+    tables = lenient_tables(manager)
+    found = sorted(tables.plugins, key=lambda plugin: plugin.name)
+    if as_json:
+        print_data([as_data(tables, plugin) for plugin in found])
+        return
+    out = console()
+    if not found:
+        out.print(NONE, markup=False, soft_wrap=True)
+    else:
+        out.print(table_of(tables, found))
+    print_notes(out, manager)
+
+
+def table_of(tables: Tables, found: list[Plugin]) -> Table:
+    """The plugins as a table."""
+    table = Table("plugin", "distribution", "version", "gives", "hooks", box=None, pad_edge=False, header_style="bold")
+    for plugin in found:
+        hooks = " ".join(hook.removeprefix("armature_") for hook in plugin.hooks)
+        table.add_row(plugin.name, plugin.distribution, plugin.version, gives(tables, plugin), hooks)
+    return table
+
+
+def print_notes(out: Console, manager: PluginManager) -> None:
+    """What the table does not show: plugins left out, and that something is wrong."""
+    if manager.disabled:
+        out.print(f"disabled: {', '.join(plugin.name for plugin in manager.disabled)}", markup=False)
+    if count := len(manager.problems):
+        things = "1 problem" if count == 1 else f"{count} problems"
+        out.print(f"{things}: `armature plugins doctor` says what and why", style="yellow", markup=False)
+
+
+def examine(manager: PluginManager) -> Health:
+    """Look for everything that is wrong with the plugins, or worth knowing."""
+    tables = lenient_tables(manager)
+    settings = config.current()
+    problems = manager.problems
+    broken = (Plugin(p.plugin, p.distribution, p.version) for p in problems)
+    known = [*tables.plugins, *manager.disabled, *broken]
+    named = [*settings.disabled_plugins, *settings.plugin_order]
+    return Health(
+        broken=tuple(p for p in problems if not isinstance(p.error, DuplicateRow)),
+        conflicts=tuple(p for p in problems if isinstance(p.error, DuplicateRow)),
+        overrides=tuple(contest for contest in tables.contests() if not contest.tie),
+        missing=tables.rule_book.missing(),
+        disabled=manager.disabled,
+        unknown_names=tuple(sorted({name for name in named if not any(plugin.called([name]) for plugin in known)})),
+    )
+
+
+def override_line(contest: Contest[Any]) -> str:
+    """A contest as one line."""
+    losers = ", ".join(row.place for row in contest.losers)
+    return f"{contest.table} of {contest.key}: {contest.winner.place} wins over {losers}"
+
+
+def sections(health: Health) -> Mapping[str, list[str]]:
+    """The findings as captions and lines."""
+    return {
+        "broken": [str(problem.error) for problem in health.broken],
+        "conflicts": [str(problem.error) for problem in health.conflicts],
+        "settings that name no plugin": [
+            f"{name}: in disabled_plugins or plugin_order" for name in health.unknown_names
+        ],
+        "overrides": [override_line(contest) for contest in health.overrides],
+        "rules that match nothing here": [f"{m.why} ({m.origin.plugin})" for m in health.missing],
+        "disabled": [f"{plugin.name} ({plugin.distribution} {plugin.version})" for plugin in health.disabled],
+    }
+
+
+def health_data(health: Health) -> Mapping[str, object]:
+    """The findings for `--json`."""
+
+    def problem(p: Problem) -> Mapping[str, str]:
+        facts = {"plugin": p.plugin, "distribution": p.distribution, "version": p.version, "hook": p.hook}
+        return facts | {"code": p.code, "message": str(p.error)}
+
+    return {
+        "ok": health.ok,
+        "broken": [problem(p) for p in health.broken],
+        "conflicts": [problem(p) for p in health.conflicts],
+        "overrides": [override_line(contest) for contest in health.overrides],
+        "unmatched_rules": [m.why for m in health.missing],
+        "disabled": [plugin.name for plugin in health.disabled],
+        "unknown_names": list(health.unknown_names),
+    }
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="print it as data")] = False,
+    limit: Annotated[int, typer.Option(help="lines of each kind, 0 for all")] = 10,
+) -> None:
+    """Say what is broken, in conflict or overridden. Status 1 when there is something to mend."""
+    health = examine(plugins.manager())
+    if as_json:
+        print_data(health_data(health))
+    else:
+        print_health(console(), health, limit)
+    if not health.ok:
+        raise typer.Exit(1)
+
+
+def print_health(out: Console, health: Health, limit: int) -> None:
+    """Print the findings, section by section."""
+    for caption, lines in sections(health).items():
+        if not lines:
+            continue
+        out.print(Text(f"{caption} ({len(lines)})", style="bold"))
+        shown = lines[:limit] if limit else lines
+        for line in shown:
+            out.print(f"  {line}", markup=False, soft_wrap=True)
+        if len(shown) < len(lines):
+            out.print(f"  and {len(lines) - len(shown)} more: --limit 0 shows all", markup=False)
+    if health.ok:
+        out.print("all plugins are well", style="green")
+    else:
+        out.print("something is to be mended", style="red")
+
+
+def new(
+    name: Annotated[str, typer.Argument(help="what the plugin serves, as in `mylib`; it becomes armature-mylib")],
+    path: Annotated[Path, typer.Option(help="folder to make it in")] = Path("."),
+) -> None:
+    """Make a plugin distribution with hooks to fill in and tests that pass."""
+    made = scaffold(name, path)
+    out = console()
+    out.print(f"made {made.folder}:", markup=False, soft_wrap=True)
+    for file in made.files:
+        out.print(f"  {file}", markup=False, soft_wrap=True)
+    out.print("next:")
+    out.print(f"  pip install -e {made.folder}", markup=False, soft_wrap=True)
+    out.print(f"  pytest {made.folder}", markup=False, soft_wrap=True)
+    out.print("  armature plugins")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(help="Plugins: the list, `doctor`, and `new` to begin one.")
+    group.callback(invoke_without_command=True)(show_plugins)
+    group.command("doctor")(doctor)
+    group.command("new")(new)
+    app.add_typer(group, name="plugins")
