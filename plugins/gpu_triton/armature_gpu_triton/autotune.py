@@ -1,0 +1,103 @@
+"""Tile sizes by rule: a small table, no measuring. The same kernel gets the same tiles on every machine."""
+
+from __future__ import annotations
+
+import attrs
+
+PERSISTENT = 4096  # longest row that one program holds in registers when it reads its data once
+PERSISTENT_REREAD = 16384  # the same where a loop would read it again in each pass
+PROGRAMS = 1024  # programs wanted at least: several for each of a big GPU's 132 multiprocessors
+TILE = 2048  # elements of a reduction's tile
+SPLIT_ABOVE = 16384  # rows shorter than this are never cut
+CHUNK = 4096  # shortest piece of a cut row
+MAX_SPLIT = 512
+WIDEST = 1 << 17  # most elements of a tile that only the interpreter runs
+
+
+@attrs.frozen
+class Shape:
+    """What the choice depends on. x, r: points of the outer and inner loop (hints where symbolic); r is 0 for none.
+
+    static: both are numbers. rereads: passes that walk the inner loop. along_r: memory is contiguous in the inner loop.
+    bytes: of the widest element.
+    """
+
+    x: int
+    r: int
+    static: bool
+    passes: int
+    along_r: bool
+    bytes: int
+
+
+@attrs.frozen
+class Config:
+    """Tile sizes and resources of a program. rblock is 0 for a pointwise kernel; persistent: one tile holds a row."""
+
+    xblock: int
+    rblock: int
+    num_warps: int
+    num_stages: int = 2
+    persistent: bool = False
+
+
+def power(value: int) -> int:
+    """The smallest power of two that is not below the value, 1 at least."""
+    return 1 << max(value - 1, 0).bit_length()
+
+
+def clamp(value: int, low: int, high: int) -> int:
+    """The value, at least `low` and at most `high`."""
+    return max(low, min(value, high))
+
+
+def choose(shape: Shape) -> Config:
+    """The tiles for a kernel."""
+    if not shape.r:
+        return pointwise(shape)
+    limit = PERSISTENT_REREAD if shape.passes > 1 else PERSISTENT
+    if shape.static and shape.along_r and shape.r <= limit:
+        return persistent(shape)
+    return looped(shape)
+
+
+def pointwise(shape: Shape) -> Config:
+    """16 bytes a thread and access where the grid stays large enough."""
+    xblock = 1024 if shape.bytes <= 4 else 512
+    while xblock > 128 and shape.x < xblock * PROGRAMS // 4:
+        xblock //= 2
+    return Config(clamp(power(shape.x), 1, xblock), 0, num_warps=4 if xblock >= 512 else max(xblock // 128, 1))
+
+
+def persistent(shape: Shape) -> Config:
+    """Whole rows in registers."""
+    rblock = power(shape.r)
+    xblock = clamp(TILE // rblock, 1, power(shape.x))
+    while xblock > 1 and shape.x < xblock * PROGRAMS // 2:
+        xblock //= 2
+    return Config(xblock, rblock, num_warps=warps(xblock * rblock), persistent=True)
+
+
+def looped(shape: Shape) -> Config:
+    """A loop over pieces of the row: long in the direction in which memory is contiguous."""
+    if shape.along_r:
+        rblock = clamp(power(shape.r), 1, TILE)
+        xblock = clamp(TILE // rblock, 1, power(shape.x))
+    else:
+        xblock = clamp(power(shape.x), 1, 64)
+        rblock = clamp(TILE // xblock, 1, clamp(power(shape.r), 1, 64))
+    return Config(xblock, rblock, num_warps=warps(xblock * rblock))
+
+
+def warps(elements: int) -> int:
+    """8 elements a thread, 1 to 16 warps."""
+    return clamp(power(elements // 256), 1, 16)
+
+
+def pieces(shape: Shape) -> int:
+    """Into how many pieces each row is cut, so that short `x` still fills the GPU; 1 for none."""
+    if not shape.static or shape.r < SPLIT_ABOVE:
+        return 1
+    programs = -(-shape.x // (1 if shape.along_r else 64))
+    wanted = PROGRAMS // max(programs, 1)
+    return clamp(min(wanted, shape.r // CHUNK), 1, MAX_SPLIT)

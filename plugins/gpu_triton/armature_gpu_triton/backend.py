@@ -1,0 +1,169 @@
+"""The device back end: kernels to Triton functions, to cubins, to callables."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import torch
+
+from armature.codegen.backend import Features
+from armature.codegen.data import KernelSource
+from armature.schedule.data import Kernel, KernelPlan
+from armature.torch_abi.streams import raw_stream_getter
+from armature_gpu_triton import launch
+from armature_gpu_triton.binary import Binary
+from armature_gpu_triton.features import FEATURES
+from armature_gpu_triton.kernel import BACKEND, print_kernels
+from armature_gpu_triton.printer import HEADER
+from armature_gpu_triton.spec import GroupSpec, KernelSpec
+
+if TYPE_CHECKING:
+    from armature.context import CompileContext
+
+OLDEST = (3, 4)
+TEXTS = ("helpers.py",)  # what besides a kernel's own text decides its cubin
+
+
+def asked_to_interpret() -> bool:
+    """Triton's own switch."""
+    return os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "yes")
+
+
+def triton_version() -> tuple[int, ...] | None:
+    """Version of the installed Triton; None for none. Does not import it."""
+    if importlib.util.find_spec("triton") is None:
+        return None
+    return tuple(int(n) for n in metadata.version("triton").split("+")[0].split(".")[:2] if n.isdigit())
+
+
+@attrs.frozen(eq=False)
+class TritonBackend:
+    """Triton kernels for CUDA devices.
+
+    interpret: run kernels in Triton's interpreter, on CPU tensors; by default as TRITON_INTERPRET says.
+    """
+
+    interpret: bool = attrs.field(factory=asked_to_interpret)
+    device_types: frozenset[str] = frozenset(("cuda",))
+    name: str = BACKEND
+    features: Features = FEATURES
+
+    def missing(self) -> str | None:
+        """What lacks, and what to do about it."""
+        version = triton_version()
+        if version is None:
+            return "Triton is not installed: pip install 'triton>=3.4'"
+        if version < OLDEST:
+            return f"Triton {'.'.join(map(str, version))} is too old: pip install -U 'triton>=3.4'"
+        if self.interpret:
+            return None
+        if torch.version.hip is not None:
+            return "this torch is built for ROCm, and the back end makes code for CUDA: install a CUDA build of torch"
+        if torch.version.cuda is None:
+            return "this torch is built without CUDA: pip install torch from https://download.pytorch.org/whl/cu130"
+        if not torch.cuda.is_available():
+            return "no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES"
+        return None if launch.compiler() else f"no C compiler for the launcher. {launch.FIX}"
+
+    def generate(self, kernels: Sequence[Kernel], plan: KernelPlan, ctx: CompileContext) -> KernelSource:
+        """Print all kernels of one graph as a Python module of Triton functions."""
+        return print_kernels(kernels, plan.buffers, (f"triton={metadata.version('triton')}",))
+
+    def build(self, source: KernelSource, ctx: CompileContext) -> Mapping[str, Callable[..., None]]:
+        """A callable per kernel. Errors: BackendError with the compiler's message."""
+        groups: tuple[GroupSpec, ...] = tuple(source.meta["groups"])  # type: ignore[arg-type]
+        build = _Build(source, ctx)
+        specs = [part.spec for part in launch.parts_of(groups)]
+        if self.interpret:
+            return launch.join(groups, build.interpreted(specs), torch.device("cpu"))
+        index = next((g.device for g in groups if g.device is not None), None)
+        device = torch.cuda.current_device() if index is None else index
+        return launch.join(groups, build.bound(specs, device), torch.device("cuda", device))
+
+
+@attrs.frozen(eq=False)
+class _Build:
+    """Building one source."""
+
+    source: KernelSource
+    ctx: CompileContext
+
+    @property
+    def toolchain(self) -> Any:
+        """Imported when something has to be compiled: Triton takes most of a second to import."""
+        return importlib.import_module("armature_gpu_triton.toolchain")
+
+    def functions(self) -> Mapping[str, Any]:
+        """The generated module, run from a file of the cache: Triton, tracebacks and profilers read its lines there."""
+
+        def write(path: Path) -> None:
+            path.write_text(self.source.text)
+
+        path = self.ctx.cache.get_or_build((self.source.text,), ".py", write)
+        found: Mapping[str, Any] = self.toolchain.functions_of(self.source.text, path)
+        return found
+
+    def interpreted(self, specs: Sequence[KernelSpec]) -> dict[str, launch.Launch]:
+        """Callables that run in the interpreter."""
+        if not specs:
+            return {}
+        functions = self.functions()
+        return {s.name: launch.interpreted_launch(self.toolchain.interpret(functions[s.name]), s) for s in specs}
+
+    def key(self, spec: KernelSpec, capability: int) -> tuple[str, ...]:
+        texts: Mapping[str, str] = self.source.meta["texts"]  # type: ignore[assignment]
+        folder = Path(__file__).parent
+        plain = attrs.evolve(spec, device=None, grid=(0, 0, 0))
+        return (
+            HEADER,
+            texts[spec.name],
+            repr(plain),
+            f"sm_{capability}",
+            *self.source.flags,
+            *((folder / name).read_text() for name in TEXTS),
+        )
+
+    def binary(self, spec: KernelSpec, capability: int, functions: Mapping[str, Any] | None = None) -> Binary:
+        """The cubin, from the cache or compiled now."""
+
+        def write(path: Path) -> None:
+            found = self.functions() if functions is None else functions
+            self.toolchain.compile_function(found[spec.name], spec, capability).write(path)
+
+        return Binary.read(self.ctx.cache.get_or_build(self.key(spec, capability), ".cubin", write))
+
+    def binaries(self, specs: Sequence[KernelSpec], capability: int) -> list[Binary]:
+        """All cubins; what is not in the cache is compiled side by side (ptxas and LLVM run outside the interpreter's lock)."""
+        missing = [s for s in specs if not self.ctx.cache.path(self.key(s, capability), ".cubin").exists()]
+        functions = self.functions() if missing else None
+        if len(missing) > 1:
+            # Not ctx.workers: this may itself run on one of its threads, and would wait for a thread for ever.
+            with ThreadPoolExecutor(max(1, self.ctx.workers.threads)) as pool:
+                list(pool.map(lambda s: self.binary(s, capability, functions), missing))
+        return [self.binary(s, capability, functions) for s in specs]
+
+    def bound(self, specs: Sequence[KernelSpec], device: int) -> dict[str, launch.Launch]:
+        """Callables that launch on a GPU."""
+        if not specs:
+            return {}
+        major, minor = torch.cuda.get_device_capability(device)
+        capability = major * 10 + minor
+        module, stream = launch.native(self.ctx), raw_stream_getter()
+        found: dict[str, launch.Launch] = {}
+
+        def variant(spec: KernelSpec) -> launch.Launch:
+            plain = spec.unaligned()
+            return launch.bind(module, plain, self.binary(plain, capability), device, stream, None)
+
+        for spec, binary in zip(specs, self.binaries(specs, capability), strict=True):
+            lazy = launch.Lazy(lambda spec=spec: variant(spec))
+            found[spec.name] = launch.bind(module, spec, binary, device, stream, lazy)
+        return found

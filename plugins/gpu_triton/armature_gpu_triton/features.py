@@ -1,0 +1,18 @@
+"""What this back end can do."""
+
+from __future__ import annotations
+
+import torch
+
+from armature.codegen.backend import Features
+from armature.lower.ops import OPS, REDUCTIONS
+from armature_gpu_triton.ops import FORMS, TYPES
+
+FEATURES = Features(
+    ops=frozenset(OPS) & frozenset(FORMS),
+    reductions=frozenset(REDUCTIONS),
+    dtypes=frozenset(TYPES),
+    atomic_add=frozenset((torch.float16, torch.float32, torch.float64, torch.int32, torch.int64)),
+    check_index=True,
+    symbolic_sizes=True,
+)

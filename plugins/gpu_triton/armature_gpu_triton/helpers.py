@@ -1,0 +1,263 @@
+"""Device functions that generated kernels call: what the Triton language has no operation for, with ATen's semantics.
+
+`interpreted.py` has the same names for the interpreter, a test holds the two lists equal. Values are blocks of any rank.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+ALL = tl.constexpr(tl.PropagateNan.ALL)
+BITS = tl.constexpr(63)
+
+
+@triton.jit
+def to_bfloat16(x):
+    """Round to nearest even."""
+    return x.to(tl.bfloat16)
+
+
+@triton.jit
+def from_bfloat16(x):
+    """Widen to float32, exact."""
+    return x.to(tl.float32)
+
+
+@triton.jit
+def maximum(a, b):
+    """The larger; NaN where either is NaN."""
+    return tl.maximum(a, b, propagate_nan=ALL)
+
+
+@triton.jit
+def minimum(a, b):
+    """The smaller; NaN where either is NaN."""
+    return tl.minimum(a, b, propagate_nan=ALL)
+
+
+@triton.jit
+def fmax(a, b):
+    """The larger; NaN only where both are NaN."""
+    return tl.maximum(a, b)
+
+
+@triton.jit
+def fmin(a, b):
+    """The smaller; NaN only where both are NaN."""
+    return tl.minimum(a, b)
+
+
+@triton.jit
+def sign(x):
+    """-1, 0 or 1 in the type of `x`; 0 for NaN."""
+    return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
+
+
+@triton.jit
+def floordiv_int(a, b):
+    """Quotient of signed integers, rounded towards minus infinity."""
+    quotient = a // b
+    return tl.where((a % b != 0) & ((a < 0) != (b < 0)), quotient - 1, quotient)
+
+
+@triton.jit
+def mod_int(a, b):
+    """Remainder of signed integers with the sign of `b`."""
+    remainder = a % b
+    return tl.where((remainder != 0) & ((remainder < 0) != (b < 0)), remainder + b, remainder)
+
+
+@triton.jit
+def floordiv_float(a, b):
+    """Quotient rounded towards minus infinity, computed from the exact remainder as ATen does."""
+    remainder = libdevice.fmod(a, b)
+    quotient = (a - remainder) / b
+    quotient = tl.where((remainder != 0) & ((b < 0) != (remainder < 0)), quotient - 1.0, quotient)
+    whole = tl.floor(quotient)
+    whole = tl.where(quotient - whole > 0.5, whole + 1.0, whole)
+    whole = tl.where(quotient == 0.0, libdevice.copysign(quotient, a / b), whole)
+    return tl.where(b == 0.0, a / b, whole)
+
+
+@triton.jit
+def mod_float(a, b):
+    """Remainder with the sign of `b`."""
+    remainder = libdevice.fmod(a, b)
+    return tl.where((remainder != 0) & ((b < 0) != (remainder < 0)), remainder + b, remainder)
+
+
+@triton.jit
+def pow_int(base, exponent):
+    """Integer power by squaring, wrapping; a negative exponent gives 0, or the power of a base of 1 or -1."""
+    result = tl.full(base.shape, 1, base.dtype) + tl.zeros_like(exponent)
+    factor = base + tl.zeros_like(exponent)
+    left = exponent + tl.zeros_like(base)
+    for _ in range(BITS):
+        result = tl.where((left & 1) != 0, result * factor, result)
+        factor = factor * factor
+        left = tl.where(left > 0, left >> 1, 0)
+    odd = (exponent & 1) != 0
+    inverse = tl.where(base == 1, 1, tl.where(base == -1, tl.where(odd, -1, 1), 0)).to(result.dtype)
+    return tl.where(exponent < 0, inverse, result)
+
+
+@triton.jit
+def shift_left(a, b, width: tl.constexpr):
+    """`a << b`; 0 where `b` is negative or not below `width`."""
+    inside = (b >= 0) & (b < width)
+    return tl.where(inside, a << tl.where(inside, b, 0), 0)
+
+
+@triton.jit
+def shift_right(a, b, width: tl.constexpr):
+    """`a >> b`, arithmetic; by all but the sign bit where `b` is negative or not below `width`."""
+    inside = (b >= 0) & (b < width)
+    return a >> tl.where(inside, b, width - 1)
+
+
+@triton.jit
+def sigmoid(x):
+    """1 / (1 + exp(-x)) of float32."""
+    return tl.div_rn(tl.full(x.shape, 1.0, tl.float32), 1.0 + tl.exp(-x))
+
+
+@triton.jit
+def reciprocal(x):
+    """1 / x of float32, correctly rounded."""
+    return tl.div_rn(tl.full(x.shape, 1.0, tl.float32), x)
+
+
+@triton.jit
+def nonzero(x):
+    """`x != 0` as a bool; NaN counts as true."""
+    return x != 0
+
+
+@triton.jit
+def check_index(index, size, mask):
+    """`index`, counted from the end when negative. Where `mask` holds it must be in -size..size-1, else the kernel traps."""
+    tl.device_assert((index >= -size) & (index < size), "index out of range", mask=mask)
+    return tl.where(index < 0, index + size, index)
+
+
+@triton.jit
+def _add(a, b):
+    return a + b
+
+
+@triton.jit
+def _mul(a, b):
+    return a * b
+
+
+@triton.jit
+def _maximum(a, b):
+    return tl.maximum(a, b, propagate_nan=ALL)
+
+
+@triton.jit
+def _minimum(a, b):
+    return tl.minimum(a, b, propagate_nan=ALL)
+
+
+@triton.jit
+def _or(a, b):
+    return a | b
+
+
+@triton.jit
+def _and(a, b):
+    return a & b
+
+
+@triton.jit
+def _xor(a, b):
+    return a ^ b
+
+
+@triton.jit
+def reduce_sum(x):
+    """Sum over the last axis, which stays with extent 1; likewise the others."""
+    return tl.reduce(x, 1, _add, keep_dims=True)
+
+
+@triton.jit
+def reduce_prod(x):
+    """Product over the last axis."""
+    return tl.reduce(x, 1, _mul, keep_dims=True)
+
+
+@triton.jit
+def reduce_max(x):
+    """Largest over the last axis; NaN where there is one."""
+    return tl.reduce(x, 1, _maximum, keep_dims=True)
+
+
+@triton.jit
+def reduce_min(x):
+    """Smallest over the last axis; NaN where there is one."""
+    return tl.reduce(x, 1, _minimum, keep_dims=True)
+
+
+@triton.jit
+def reduce_any(x):
+    """Logical or over the last axis."""
+    return tl.reduce(x.to(tl.int32), 1, _or, keep_dims=True) != 0
+
+
+@triton.jit
+def reduce_all(x):
+    """Logical and over the last axis."""
+    return tl.reduce(x.to(tl.int32), 1, _and, keep_dims=True) != 0
+
+
+@triton.jit
+def reduce_xor(x):
+    """Bitwise exclusive or over the last axis."""
+    return tl.reduce(x, 1, _xor, keep_dims=True)
+
+
+@triton.jit
+def before_max(a, i, b, j):
+    """True where (a, i) comes before (b, j) for argmax: NaN first, then the larger, then the smaller position."""
+    a_nan = a != a
+    b_nan = b != b
+    equal = (a == b) | (a_nan & b_nan)
+    return tl.where(equal, i < j, a_nan | ((a > b) & (b == b)))
+
+
+@triton.jit
+def before_min(a, i, b, j):
+    """True where (a, i) comes before (b, j) for argmin."""
+    a_nan = a != a
+    b_nan = b != b
+    equal = (a == b) | (a_nan & b_nan)
+    return tl.where(equal, i < j, a_nan | ((a < b) & (b == b)))
+
+
+@triton.jit
+def _argmax(a, i, b, j):
+    first = before_max(a, i, b, j)
+    return tl.where(first, a, b), tl.where(first, i, j)
+
+
+@triton.jit
+def _argmin(a, i, b, j):
+    first = before_min(a, i, b, j)
+    return tl.where(first, a, b), tl.where(first, i, j)
+
+
+@triton.jit
+def reduce_argmax(x, position):
+    """Position of the largest value over the last axis, the smallest position of equals; NaN before all."""
+    _, found = tl.reduce((x, position), 1, _argmax, keep_dims=True)
+    return found
+
+
+@triton.jit
+def reduce_argmin(x, position):
+    """Position of the smallest value over the last axis, the smallest position of equals; NaN before all."""
+    _, found = tl.reduce((x, position), 1, _argmin, keep_dims=True)
+    return found

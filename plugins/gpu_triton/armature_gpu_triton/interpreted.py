@@ -1,0 +1,186 @@
+"""The device functions of `helpers` and `libdevice` for Triton's interpreter: the same names, computed by torch.
+
+The interpreter holds a block as a NumPy array (bfloat16 as its bits in uint16), has no libdevice, and runs any reduction
+that it does not know element by element; and it drops NaN in the maximum that it does know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import torch
+import triton.language as tl
+from triton.runtime.interpreter import TensorHandle
+
+Block = Any  # tl.tensor: Triton ships no types
+
+DTYPES = {
+    tl.int1: torch.bool,
+    tl.int8: torch.int8,
+    tl.int16: torch.int16,
+    tl.int32: torch.int32,
+    tl.int64: torch.int64,
+    tl.uint8: torch.uint8,
+    tl.uint16: torch.uint16,
+    tl.uint32: torch.uint32,
+    tl.uint64: torch.uint64,
+    tl.float16: torch.float16,
+    tl.float32: torch.float32,
+    tl.float64: torch.float64,
+}
+TYPES = {torch_type: triton_type for triton_type, torch_type in DTYPES.items()}
+
+
+def read(block: Block) -> torch.Tensor:
+    """The block as a tensor; a Python number as a tensor of no dimension."""
+    if not isinstance(block, tl.tensor):
+        return torch.tensor(block.value if isinstance(block, tl.constexpr) else block)
+    return torch.from_numpy(numpy.array(block.handle.data)).reshape(tuple(int(s) for s in block.shape))
+
+
+def block_of(value: torch.Tensor, dtype: Any = None) -> Block:
+    """A tensor as a block of Triton's `dtype` (the tensor's own unless given)."""
+    kind = dtype or TYPES[value.dtype]
+    data = value.contiguous().numpy()
+    shape = list(value.shape)
+    return tl.tensor(TensorHandle(data if shape else data.reshape(1), kind), tl.block_type(kind, shape) if shape else kind)
+
+
+def elementwise(function: Callable[..., torch.Tensor]) -> Callable[..., Block]:
+    """A torch function over blocks of one dtype; the result has the dtype of the first block."""
+
+    def apply(*blocks: Block) -> Block:
+        first = next(b for b in blocks if isinstance(b, tl.tensor))
+        dtype = DTYPES[first.dtype]
+        values = [read(b) if isinstance(b, tl.tensor) else read(b).to(dtype) for b in blocks]
+        return block_of(function(*values).to(dtype))
+
+    return apply
+
+
+def count(start: int, stop: Block, step: int) -> range:
+    """Python's range; its end may be a symbolic size."""
+    return range(start, int(read(stop).reshape(-1)[0]), step)
+
+
+def to_bfloat16(x: Block) -> Block:
+    """Round to nearest even; the bits stand in uint16."""
+    bits = read(x).to(torch.bfloat16).view(torch.uint16)
+    return block_of(bits, tl.bfloat16)
+
+
+def from_bfloat16(x: Block) -> Block:
+    """Widen to float32, exact."""
+    return block_of(read(x).view(torch.bfloat16).float())
+
+
+def nonzero(x: Block) -> Block:
+    """`x != 0` as a bool; NaN counts as true."""
+    return block_of(read(x) != 0)
+
+
+def check_index(index: Block, size: Block, mask: Block) -> Block:
+    """`index`, counted from the end when negative. Errors: IndexError where `mask` holds and it is out of range."""
+    i, n = read(index), read(size)
+    bad = ((i < -n) | (i >= n)) & read(mask)
+    if bool(bad.any()):
+        wrong = i.broadcast_to(bad.shape)[bad][0]
+        raise IndexError(f"index {int(wrong)} is out of range for a size of {int(n.reshape(-1)[0])}")
+    return block_of(torch.where(i < 0, i + n, i).to(i.dtype))
+
+
+def shift_left(a: Block, b: Block, width: int) -> Block:
+    """`a << b`; 0 where `b` is negative or not below `width`."""
+    return elementwise(torch.bitwise_left_shift)(a, b)
+
+
+def shift_right(a: Block, b: Block, width: int) -> Block:
+    """`a >> b`, arithmetic; by all but the sign bit where `b` is negative or not below `width`."""
+    return elementwise(torch.bitwise_right_shift)(a, b)
+
+
+def _xor_all(x: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(numpy.bitwise_xor.reduce(x.numpy(), axis=1, keepdims=True))
+
+
+def reduction(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Block], Block]:
+    """A reduction over the last axis of a block of two dimensions, which stays with extent 1."""
+    return lambda x: block_of(function(read(x)).to(DTYPES[x.dtype]))
+
+
+def arg_reduction(largest: bool) -> Callable[[Block, Block], Block]:
+    """Position of the largest (smallest) value; NaN first, then the smallest position."""
+
+    def apply(x: Block, position: Block) -> Block:
+        values, positions = torch.broadcast_tensors(read(x), read(position))
+        best = values.amax(1, keepdim=True) if largest else values.amin(1, keepdim=True)
+        hit = (values == best) | (values.isnan() & best.isnan())
+        worst = torch.iinfo(positions.dtype).max
+        return block_of(torch.where(hit, positions, worst).amin(1, keepdim=True))
+
+    return apply
+
+
+def _before(larger: Callable[..., torch.Tensor]) -> Callable[..., Block]:
+    def apply(a: Block, i: Block, b: Block, j: Block) -> Block:
+        av, iv, bv, jv = read(a), read(i), read(b), read(j)
+        nan_a, nan_b = av != av, bv != bv
+        equal = (av == bv) | (nan_a & nan_b)
+        return block_of(torch.where(equal, iv < jv, nan_a | larger(av, bv)))
+
+    return apply
+
+
+before_max = _before(torch.gt)
+before_min = _before(torch.lt)
+reduce_sum = reduction(lambda x: x.sum(1, keepdim=True))
+reduce_prod = reduction(lambda x: x.prod(1, keepdim=True))
+reduce_max = reduction(lambda x: x.amax(1, keepdim=True))
+reduce_min = reduction(lambda x: x.amin(1, keepdim=True))
+reduce_any = reduction(lambda x: x.bool().any(1, keepdim=True))
+reduce_all = reduction(lambda x: x.bool().all(1, keepdim=True))
+reduce_xor = reduction(_xor_all)
+reduce_argmax = arg_reduction(largest=True)
+reduce_argmin = arg_reduction(largest=False)
+
+maximum = elementwise(torch.maximum)
+minimum = elementwise(torch.minimum)
+fmax = elementwise(torch.fmax)
+fmin = elementwise(torch.fmin)
+sigmoid = elementwise(torch.sigmoid)
+reciprocal = elementwise(torch.reciprocal)
+sign = elementwise(torch.sign)
+floordiv_int = elementwise(lambda a, b: torch.div(a, torch.where(b == 0, 1, b), rounding_mode="floor"))
+mod_int = elementwise(lambda a, b: torch.remainder(a, torch.where(b == 0, 1, b)))
+floordiv_float = elementwise(lambda a, b: torch.div(a, b, rounding_mode="floor"))
+mod_float = elementwise(torch.remainder)
+pow_int = elementwise(torch.pow)
+
+# libdevice
+acos = elementwise(torch.acos)
+acosh = elementwise(torch.acosh)
+asin = elementwise(torch.asin)
+asinh = elementwise(torch.asinh)
+atan = elementwise(torch.atan)
+atan2 = elementwise(torch.atan2)
+atanh = elementwise(torch.atanh)
+copysign = elementwise(torch.copysign)
+cosh = elementwise(torch.cosh)
+erf = elementwise(torch.erf)
+erfc = elementwise(torch.erfc)
+erfinv = elementwise(torch.erfinv)
+expm1 = elementwise(torch.expm1)
+fmod = elementwise(torch.fmod)
+hypot = elementwise(torch.hypot)
+lgamma = elementwise(torch.lgamma)
+log10 = elementwise(torch.log10)
+log1p = elementwise(torch.log1p)
+nextafter = elementwise(torch.nextafter)
+pow = elementwise(torch.pow)
+rint = elementwise(torch.round)
+sinh = elementwise(torch.sinh)
+tan = elementwise(torch.tan)
+tanh = elementwise(torch.tanh)
+trunc = elementwise(torch.trunc)

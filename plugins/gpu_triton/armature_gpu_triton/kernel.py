@@ -1,0 +1,105 @@
+"""From kernels of the plan to one source: cut, flatten, choose tiles, print; and note what building needs to know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from armature.codegen.data import KernelSource
+from armature.codegen.printer import PYTHON_INDEX
+from armature.lower.data import Buffer, Op
+from armature.lower.index import add, floordiv
+from armature.schedule.data import Kernel
+from armature_gpu_triton.loops import Tile, nodes_of, tile
+from armature_gpu_triton.ops import POINTERS
+from armature_gpu_triton.printer import KernelPrinter, print_module
+from armature_gpu_triton.spec import GroupSpec, KernelSpec, Part
+from armature_gpu_triton.split import Group, split
+
+BACKEND = "gpu_triton"
+
+
+def grid_of(part: Tile) -> tuple[int, int, int] | str:
+    """How many programs cover the outer loop; where that depends on sizes, a lambda over the kernel's arguments."""
+    programs = floordiv(add(part.x.extent, part.config.xblock - 1), part.config.xblock)
+    if isinstance(programs, int):
+        return (programs, 1, 1)
+    kernel = part.kernel
+    pointers = len(kernel.reads) + len(kernel.writes)
+    names = [*(f"_{n}" for n in range(pointers)), *(s.name for s in kernel.sizes)]
+    return f"lambda {', '.join(names)}: ({PYTHON_INDEX.print(programs)}, 1, 1)"
+
+
+def spec_of(part: Tile, buffers: Mapping[str, Buffer]) -> KernelSpec:
+    """What building the tile's function needs."""
+    kernel = part.kernel
+    names = (*kernel.reads, *kernel.writes)
+    constants = {"XBLOCK": part.config.xblock} | ({"RBLOCK": part.config.rblock} if part.r is not None else {})
+    return KernelSpec(
+        name=kernel.name,
+        signature=(*(POINTERS[buffers[n].dtype] for n in names), *("i64" for _ in kernel.sizes)),
+        aligned=tuple(range(len(names))),
+        constants=tuple(constants.items()),
+        grid=grid_of(part),
+        num_warps=part.config.num_warps,
+        num_stages=part.config.num_stages,
+        device=kernel.device.index,
+        asserts=any(isinstance(n, Op) and n.op == "check_index" for n in nodes_of(kernel)),
+    )
+
+
+def elements(buffer: Buffer) -> int:
+    """Elements of a workspace, whose shape is static."""
+    total = 1
+    for size in buffer.shape:
+        if not isinstance(size, int):
+            raise TypeError(f"a workspace of symbolic size: {buffer.name}")
+        total *= size
+    return total
+
+
+def group_spec(kernel: Kernel, group: Group, specs: Sequence[KernelSpec]) -> GroupSpec:
+    """How the parts of a group take their arguments from those of the whole."""
+    positions: dict[str, int | str] = {n: at for at, n in enumerate(kernel.arguments)}
+    positions.update((name, name) for name in group.workspaces)
+    parts = tuple(
+        Part(spec, tuple(positions[n] for n in part.arguments)) for part, spec in zip(group.kernels, specs, strict=True)
+    )
+    sizes = tuple((n, elements(b), b.dtype) for n, b in group.workspaces.items())
+    return GroupSpec(kernel.name, parts, sizes, kernel.device.index)
+
+
+def print_group(group: Group, buffers: Mapping[str, Buffer]) -> tuple[list[str], list[KernelSpec]]:
+    """Texts and specs of a group's kernels."""
+    every = {**buffers, **group.workspaces}
+    texts: list[str] = []
+    specs: list[KernelSpec] = []
+    for kernel in group.kernels:
+        part = tile(kernel, every)
+        texts.append(KernelPrinter(part, every).print())
+        specs.append(spec_of(part, every))
+    return texts, specs
+
+
+def print_kernels(kernels: Sequence[Kernel], buffers: Mapping[str, Buffer], flags: tuple[str, ...]) -> KernelSource:
+    """All kernels of one graph as one source, with a GroupSpec per kernel in `meta["groups"]`."""
+    texts: list[str] = []
+    groups: list[GroupSpec] = []
+    for kernel in kernels:
+        group = split(kernel, buffers)
+        more, specs = print_group(group, buffers)
+        texts += more
+        groups.append(group_spec(kernel, group, specs))
+    return KernelSource(
+        backend=BACKEND,
+        language="python",
+        text=print_module(texts),
+        kernels={k.name: k.arguments for k in kernels},
+        flags=flags,
+        meta={"groups": tuple(groups), "texts": {s.spec.name: t for s, t in _named(groups, texts)}},
+    )
+
+
+def _named(groups: Sequence[GroupSpec], texts: Sequence[str]) -> list[tuple[Part, str]]:
+    return list(zip([part for group in groups for part in group.parts], texts, strict=True))
+
+

@@ -1,0 +1,151 @@
+"""Callables for built kernels: on a GPU through the launcher in `native/launcher.c`, else in Triton's interpreter.
+
+All that does not change from call to call is bound here, once. A kernel of the plan that became one function is that
+function's launcher itself, with no Python between.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from armature.plugin_api import BackendError
+from armature_gpu_triton.binary import Binary
+from armature_gpu_triton.spec import GroupSpec, KernelSpec, Part
+
+if TYPE_CHECKING:
+    from armature.context import CompileContext
+
+Launch = Callable[..., None]
+SOURCE = Path(__file__).parent / "native" / "launcher.c"
+NAME = "armature_launcher"
+DRIVER = "libcuda.so.1"
+COMPILERS = ("cc", "gcc", "clang")
+FIX = "Install a C compiler and Python's headers (apt-get install gcc python3-dev), or set CC."
+
+
+def compiler() -> str | None:
+    """The C compiler: $CC, or the first of cc, gcc and clang that is there."""
+    named = os.environ.get("CC")
+    return named if named else next((c for c in COMPILERS if shutil.which(c)), None)
+
+
+def build_native(path: Path) -> None:
+    """Compile the launcher to an extension module. Errors: BackendError with the compiler's message."""
+    tool = compiler()
+    include = sysconfig.get_path("include")
+    if tool is None or not Path(include, "Python.h").exists():
+        raise BackendError(backend="triton", what="its launcher", message="no C compiler or no Python.h", fix=FIX)
+    command = [*tool.split(), "-O2", "-shared", "-fPIC", f"-I{include}", str(SOURCE), "-o", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BackendError(backend="triton", what="its launcher", message=done.stderr[-2000:], fix=FIX)
+
+
+@cache
+def load_native(path: Path, driver: str) -> Any:
+    """The extension module at `path`, with the driver's entries bound."""
+    loader = importlib.machinery.ExtensionFileLoader(NAME, str(path))
+    spec = importlib.util.spec_from_file_location(NAME, path, loader=loader)
+    if spec is None:
+        raise ImportError(f"not an extension module: {path}")
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    module.open(driver)
+    return module
+
+
+def native(ctx: CompileContext, driver: str = DRIVER) -> Any:
+    """The launcher's module, built on first use."""
+    key = (SOURCE.read_text(), sysconfig.get_config_var("SOABI") or "", compiler() or "")
+    return load_native(ctx.cache.get_or_build(key, ".so", build_native), driver)
+
+
+def kinds_of(spec: KernelSpec) -> str:
+    """A letter per argument, as the launcher reads them."""
+    letters = {"i32": "i", "i64": "l"}
+    return "".join(letters.get(t, "a" if at in spec.aligned else "p") for at, t in enumerate(spec.signature))
+
+
+def bind(
+    module: Any, spec: KernelSpec, binary: Binary, device: int, stream: Callable[[int], int], unaligned: Launch | None
+) -> Launch:
+    """Load a cubin on a device and bind all that a launch needs."""
+    static = isinstance(spec.grid, tuple)
+    launch: Launch = module.Kernel(
+        function=module.load(binary.cubin, binary.name, binary.shared, device),
+        device=device,
+        grid=spec.grid if static else (0, 0, 0),
+        block=binary.block,
+        shared=binary.shared,
+        kinds=kinds_of(spec),
+        stream=stream,
+        grid_of=None if static else eval(str(spec.grid)),
+        unaligned=unaligned,
+    )
+    return launch
+
+
+def interpreted_launch(function: Any, spec: KernelSpec) -> Launch:
+    """Run the function in Triton's interpreter. Errors: IndexError where a checked index is out of range."""
+    grid_of = spec.grid if isinstance(spec.grid, tuple) else eval(spec.grid)
+    constants = dict(spec.constants)
+
+    def launch(*args: object) -> None:
+        grid = grid_of if isinstance(grid_of, tuple) else grid_of(*args)
+        try:
+            function[grid](*args, **constants)
+        except Exception as error:
+            if isinstance(error.__cause__, IndexError):
+                raise error.__cause__ from None
+            raise
+
+    return launch
+
+
+def in_order(group: GroupSpec, launches: Sequence[Launch], device: torch.device) -> Launch:
+    """One callable for all parts of a group; it makes the workspaces, which the allocator takes back after the call."""
+    if len(launches) == 1 and not group.workspaces:
+        return launches[0]
+    steps = [(launch, part.arguments) for launch, part in zip(launches, group.parts, strict=True)]
+    workspaces = [(name, size, dtype) for name, size, dtype in group.workspaces]
+
+    def launch(*args: object) -> None:
+        made = {name: torch.empty(size, dtype=dtype, device=device) for name, size, dtype in workspaces}
+        for step, positions in steps:
+            step(*[args[p] if isinstance(p, int) else made[p] for p in positions])
+
+    return launch
+
+
+class Lazy:
+    """The variant of a kernel for pointers that are not aligned: built when one is first met."""
+
+    def __init__(self, build: Callable[[], Launch]) -> None:
+        self.build = build
+        self.launch: Launch | None = None
+
+    def __call__(self, *args: object) -> None:
+        if self.launch is None:
+            self.launch = self.build()
+        self.launch(*args)
+
+
+def parts_of(groups: Sequence[GroupSpec]) -> list[Part]:
+    """All parts of all groups, in order."""
+    return [part for group in groups for part in group.parts]
+
+
+def join(groups: Sequence[GroupSpec], launches: Mapping[str, Launch], device: torch.device) -> dict[str, Launch]:
+    """A callable per kernel of the plan from a callable per function."""
+    return {g.name: in_order(g, [launches[p.spec.name] for p in g.parts], device) for g in groups}

@@ -1,0 +1,139 @@
+"""Loop nests as tiles: all outer variables become one, `x`, all inner ones `r`; a program computes a block of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+
+from armature.codegen.printer import position
+from armature.lower.data import Buffer, Load, Node, Store
+from armature.lower.index import Index, Var, bounds, delinear, hint, numel, stride_of
+from armature.schedule.data import Kernel, Pass
+from armature.schedule.walk import operands, postorder, rebuild, rename_node, rename_store, store_roots
+from armature_gpu_triton import autotune
+
+INT32_MAX = 2**31 - 1
+
+
+@attrs.frozen(eq=False)
+class Tile:
+    """A kernel over `x` (and `r`), with its tile sizes.
+
+    x_masked, r_masked: the last block may reach past the end. wide: offsets need 64 bits.
+    """
+
+    kernel: Kernel
+    x: Var
+    r: Var | None
+    config: autotune.Config
+    x_masked: bool
+    r_masked: bool
+    wide: bool
+
+
+def stores_of(kernel: Kernel) -> Iterator[Store]:
+    """All stores of all passes."""
+    for item in kernel.passes:
+        yield from item.inner_stores
+        yield from item.outer_stores
+
+
+def nodes_of(kernel: Kernel) -> list[Node]:
+    """All nodes, operands before users."""
+    roots: list[Node] = [r for item in kernel.passes for r in item.reductions]
+    for store in stores_of(kernel):
+        roots += store_roots(store)
+    return postorder(roots, operands)
+
+
+def accesses(kernel: Kernel) -> list[Load | Store]:
+    """All loads and stores."""
+    return [*(n for n in nodes_of(kernel) if isinstance(n, Load)), *stores_of(kernel)]
+
+
+def replace(kernel: Kernel, changes: Mapping[Var, Index], outer: Sequence[Var], inner: Sequence[Var]) -> Kernel:
+    """The kernel over other variables: each old one is given as an index over the new ones."""
+    new = rebuild(nodes_of(kernel), lambda node: rename_node(node, changes))
+    passes = []
+    for item in kernel.passes:
+        passes.append(
+            Pass(
+                reductions=tuple(new[r] for r in item.reductions),  # type: ignore[misc]  # a Reduce stays one
+                inner_stores=tuple(rename_store(s, changes, new) for s in item.inner_stores),
+                outer_stores=tuple(rename_store(s, changes, new) for s in item.outer_stores),
+            )
+        )
+    return attrs.evolve(kernel, outer=tuple(outer), inner=tuple(inner), passes=tuple(passes))
+
+
+def unit_strides(kernel: Kernel, buffers: Mapping[str, Buffer], var: Var) -> int:
+    """How many accesses are contiguous in the variable."""
+    return sum(stride_of(position(a, buffers), var) == 1 for a in accesses(kernel) if not a.indirect)
+
+
+def ordered(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Var, ...]:
+    """The outer variables, the one last in which most accesses are contiguous."""
+    counts = {v: unit_strides(kernel, buffers, v) for v in kernel.outer if v.extent != 1}
+    if not counts:
+        return kernel.outer
+    best = max(counts, key=lambda v: (counts[v], kernel.outer.index(v)))
+    if counts[best] == counts.get(kernel.outer[-1], 0):
+        return kernel.outer
+    return (*(v for v in kernel.outer if v is not best), best)
+
+
+def flatten(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Kernel:
+    """The same kernel over one outer variable `x` and, where it has inner ones, one inner variable `r`."""
+    outer = ordered(kernel, buffers)
+    x = Var("x", numel(v.extent for v in outer))
+    changes: dict[Var, Index] = dict(zip(outer, delinear(x, [v.extent for v in outer]), strict=True))
+    if not kernel.inner:
+        return replace(kernel, changes, (x,), ())
+    r = Var("r", numel(v.extent for v in kernel.inner))
+    changes.update(zip(kernel.inner, delinear(r, [v.extent for v in kernel.inner]), strict=True))
+    return replace(kernel, changes, (x,), (r,))
+
+
+def shape_of(kernel: Kernel, buffers: Mapping[str, Buffer]) -> autotune.Shape:
+    """What the choice of tiles needs to know of a kernel (not yet flattened)."""
+    x, r = numel(v.extent for v in kernel.outer), numel(v.extent for v in kernel.inner)
+    walks = sum(bool(item.reductions or item.inner_stores) for item in kernel.passes)
+    along_r = along_x = 0
+    if kernel.inner:
+        inner = [v for v in kernel.inner if v.extent != 1] or list(kernel.inner)
+        along_r = unit_strides(kernel, buffers, inner[-1])
+        along_x = max((unit_strides(kernel, buffers, v) for v in kernel.outer), default=0)
+    names = (*kernel.reads, *kernel.writes)
+    return autotune.Shape(
+        x=hint(x),
+        r=max(hint(r), 1) if kernel.inner else 0,
+        static=isinstance(x, int) and isinstance(r, int),
+        passes=walks,
+        along_r=along_r >= along_x,
+        bytes=max((buffers[n].dtype.itemsize for n in names), default=4),
+    )
+
+
+def is_wide(kernel: Kernel, buffers: Mapping[str, Buffer], slack: int) -> bool:
+    """True where an offset, or a position in the loop rounded up to whole blocks, may not fit in 32 bits."""
+    ends = [bounds(position(a, buffers))[1] for a in accesses(kernel) if not a.indirect]
+    ends += [bounds(numel(buffers[a.buffer].shape))[1] for a in accesses(kernel) if a.indirect]
+    ends += [bounds(v.extent)[1] for v in (*kernel.outer, *kernel.inner)]
+    return any(end is None or end + slack > INT32_MAX for end in ends)
+
+
+def tile(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Tile:
+    """Flatten a kernel and choose its tiles."""
+    config = autotune.choose(shape_of(kernel, buffers))
+    flat = flatten(kernel, buffers)
+    x, r = flat.outer[0], flat.inner[0] if flat.inner else None
+    return Tile(
+        kernel=flat,
+        x=x,
+        r=r,
+        config=config,
+        x_masked=not isinstance(x.extent, int) or x.extent % config.xblock != 0,
+        r_masked=r is not None and (not isinstance(r.extent, int) or r.extent % config.rblock != 0 or r.extent == 0),
+        wide=is_wide(flat, buffers, max(config.xblock, config.rblock)),
+    )

@@ -1,0 +1,184 @@
+"""The operations of the loop IR as Triton expressions: one row each.
+
+A form takes the printed operands. Operands and result have the types of the IR's dtypes, but that halves are widened to
+float32 before and rounded after every operation (`printer`); so a form sees float32, float64, integers and bools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+import torch
+
+from armature.codegen.printer import OpForm
+from armature.lower.data import Op
+
+HALVES = frozenset((torch.float16, torch.bfloat16))
+UNSIGNED = frozenset((torch.uint8,))
+
+TYPES: Mapping[torch.dtype, str] = MappingProxyType(
+    {
+        torch.bool: "tl.int1",
+        torch.uint8: "tl.uint8",
+        torch.int8: "tl.int8",
+        torch.int16: "tl.int16",
+        torch.int32: "tl.int32",
+        torch.int64: "tl.int64",
+        torch.float16: "tl.float16",
+        torch.bfloat16: "tl.bfloat16",
+        torch.float32: "tl.float32",
+        torch.float64: "tl.float64",
+    }
+)
+# How a pointer to the dtype is written in a kernel's signature; bools stand in memory as bytes of 0 and 1.
+POINTERS: Mapping[torch.dtype, str] = MappingProxyType(
+    {
+        torch.bool: "*i1",
+        torch.uint8: "*u8",
+        torch.int8: "*i8",
+        torch.int16: "*i16",
+        torch.int32: "*i32",
+        torch.int64: "*i64",
+        torch.float16: "*fp16",
+        torch.bfloat16: "*bf16",
+        torch.float32: "*fp32",
+        torch.float64: "*fp64",
+    }
+)
+BITS: Mapping[torch.dtype, str] = MappingProxyType({torch.float32: "tl.int32", torch.float64: "tl.int64"})
+
+
+def kind(dtype: torch.dtype) -> str:
+    """bool, uint, int or float."""
+    if dtype == torch.bool:
+        return "bool"
+    if dtype.is_floating_point:
+        return "float"
+    return "uint" if dtype in UNSIGNED else "int"
+
+
+def by_kind(**forms: str) -> Callable[[Op, Sequence[str]], str]:
+    """A form per kind of the first operand; a row may be given for `float32` and `float64` apart, `int` covers uint."""
+
+    def form(node: Op, operands: Sequence[str]) -> str:
+        dtype = node.args[0].dtype
+        names = [kind(dtype)]
+        if names[0] == "float":
+            names.insert(0, "float64" if dtype == torch.float64 else "float32")
+        if names[0] == "uint":
+            names.append("int")
+        return next(forms[n] for n in names if n in forms).format(*operands)
+
+    return form
+
+
+def cast_text(value: str, source: torch.dtype, target: torch.dtype) -> str:
+    """Conversion as ATen makes it: floats to integers truncate, to bool means `!= 0`, to halves round to even."""
+    if source == target:
+        return value
+    if target == torch.bool:
+        return f"helpers.nonzero({widen(value, source)})"
+    if source == torch.bfloat16:
+        return cast_text(f"helpers.from_bfloat16({value})", torch.float32, target)
+    if target == torch.bfloat16:
+        single = value if source == torch.float32 else f"{value}.to(tl.float32)"
+        return f"helpers.to_bfloat16({single})"
+    return f"{value}.to({TYPES[target]})"
+
+
+def widen(value: str, dtype: torch.dtype) -> str:
+    """A half as float32; anything else as it is."""
+    return cast_text(value, dtype, torch.float32) if dtype in HALVES else value
+
+
+def _cast(node: Op, operands: Sequence[str]) -> str:
+    return cast_text(operands[0], node.args[0].dtype, node.dtype)
+
+
+def _bitcast(node: Op, operands: Sequence[str]) -> str:
+    return f"{operands[0]}.to({TYPES[node.dtype]}, bitcast=True)"
+
+
+def _signbit(node: Op, operands: Sequence[str]) -> str:
+    dtype = node.args[0].dtype
+    if kind(dtype) != "float":
+        return f"({operands[0]} < 0)"
+    return f"({operands[0]}.to({BITS.get(dtype, 'tl.int32')}, bitcast=True) < 0)"
+
+
+def _shift(name: str) -> Callable[[Op, Sequence[str]], str]:
+    def form(node: Op, operands: Sequence[str]) -> str:
+        return f"helpers.{name}({operands[0]}, {operands[1]}, {node.dtype.itemsize * 8})"
+
+    return form
+
+
+# Operations that are written between their operands: there a literal takes the type of the other operand.
+INFIX: Mapping[str, str] = MappingProxyType(
+    {
+        "add": "+", "sub": "-", "mul": "*", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+        "bit_and": "&", "bit_or": "|", "bit_xor": "^", "logical_and": "&", "logical_or": "|", "logical_xor": "^",
+    }
+)  # fmt: skip
+
+LIBDEVICE = (
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "copysign", "cosh", "erfc", "erfinv", "expm1",
+    "hypot", "lgamma", "log10", "log1p", "nextafter", "sinh", "tan", "tanh", "erf",
+)  # fmt: skip
+
+
+def _libdevice(name: str) -> str:
+    two = name in ("atan2", "copysign", "hypot", "nextafter")
+    return f"libdevice.{name}({{0}}, {{1}})" if two else f"libdevice.{name}({{0}})"
+
+
+FORMS: Mapping[str, OpForm] = MappingProxyType(
+    {
+        **{name: f"{{0}} {sign} {{1}}" for name, sign in INFIX.items()},
+        **{name: _libdevice(name) for name in LIBDEVICE},
+        "neg": "-{0}",
+        "abs": by_kind(float="tl.abs({0})", int="tl.abs({0})", uint="{0}", bool="{0}"),
+        "sign": by_kind(float="helpers.sign({0})", int="helpers.sign({0})", uint="({0} > 0).to({0}.dtype)", bool="{0}"),
+        "div": by_kind(float64="{0} / {1}", float32="tl.div_rn({0}, {1})"),
+        "floordiv": by_kind(
+            float="helpers.floordiv_float({0}, {1})", int="helpers.floordiv_int({0}, {1})", uint="{0} // {1}"
+        ),
+        "truncdiv": by_kind(
+            float64="libdevice.trunc({0} / {1})", float32="libdevice.trunc(tl.div_rn({0}, {1}))", int="{0} // {1}"
+        ),
+        "mod": by_kind(float="helpers.mod_float({0}, {1})", int="helpers.mod_int({0}, {1})", uint="{0} % {1}"),
+        "fmod": by_kind(float="libdevice.fmod({0}, {1})", int="{0} % {1}"),
+        "pow": by_kind(float="libdevice.pow({0}, {1})", int="helpers.pow_int({0}, {1})"),
+        "fma": by_kind(float="tl.fma({0}, {1}, {2})", int="{0} * {1} + {2}"),
+        "maximum": by_kind(float="helpers.maximum({0}, {1})", int="tl.maximum({0}, {1})", bool="{0} | {1}"),
+        "minimum": by_kind(float="helpers.minimum({0}, {1})", int="tl.minimum({0}, {1})", bool="{0} & {1}"),
+        "fmax": by_kind(float="helpers.fmax({0}, {1})", int="tl.maximum({0}, {1})", bool="{0} | {1}"),
+        "fmin": by_kind(float="helpers.fmin({0}, {1})", int="tl.minimum({0}, {1})", bool="{0} & {1}"),
+        "floor": by_kind(float="tl.floor({0})", int="{0}", bool="{0}"),
+        "ceil": by_kind(float="tl.ceil({0})", int="{0}", bool="{0}"),
+        "trunc": by_kind(float="libdevice.trunc({0})", int="{0}", bool="{0}"),
+        "round": by_kind(float="libdevice.rint({0})", int="{0}", bool="{0}"),
+        "isnan": by_kind(float="{0} != {0}", int="{0} != {0}", bool="{0} != {0}"),
+        "isinf": by_kind(float='tl.abs({0}) == float("inf")', int="{0} != {0}", bool="{0} != {0}"),
+        "signbit": _signbit,
+        "logical_not": "~{0}",
+        "bit_not": by_kind(uint="{0} ^ 255", int="~{0}", bool="~{0}"),
+        "shift_left": _shift("shift_left"),
+        "shift_right": _shift("shift_right"),
+        "where": "tl.where({0}, {1}, {2})",
+        "cast": _cast,
+        "bitcast": _bitcast,
+        "sqrt": by_kind(float64="tl.sqrt({0})", float32="tl.sqrt_rn({0})"),
+        "rsqrt": "tl.rsqrt({0})",
+        "reciprocal": by_kind(float64="1.0 / {0}", float32="helpers.reciprocal({0})"),
+        "exp": "tl.exp({0})",
+        "exp2": "tl.exp2({0})",
+        "log": "tl.log({0})",
+        "log2": "tl.log2({0})",
+        "sigmoid": by_kind(float64="1.0 / (1.0 + tl.exp(-{0}))", float32="helpers.sigmoid({0})"),
+        "sin": "tl.sin({0})",
+        "cos": "tl.cos({0})",
+        "check_index": "helpers.check_index({0}, {1}, {mask})",
+    }
+)

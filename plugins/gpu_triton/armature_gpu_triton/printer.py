@@ -1,0 +1,367 @@
+"""Prints a tile as a Triton function: the only place that makes the text of a kernel.
+
+Blocks have one dimension in a pointwise kernel, `[XBLOCK]`, and two in a kernel with reductions: values of the outer
+loop are `[XBLOCK, 1]`, values of the inner one `[1, RBLOCK]` or both.
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+import torch
+
+from armature.codegen.nodes import Accumulate, Guarded, KernelBody, Let, PassBody, Statement, origin_of, walk_kernel
+from armature.codegen.origins import heading, place
+from armature.codegen.printer import IndexPrinter, Lines, position, print_op
+from armature.lower.data import Buffer, Const, IndexValue, Load, Node, Op, Reduce, Store
+from armature.lower.index import Index, Var, sizes, variables
+from armature_gpu_triton import reduce
+from armature_gpu_triton.loops import Tile
+from armature_gpu_triton.ops import FORMS, HALVES, INFIX, TYPES, cast_text, widen
+
+HEADER = """import triton
+import triton.language as tl
+from armature_gpu_triton import helpers
+from triton.language.extra import libdevice
+"""
+TAKEN = re.compile(r"(tmp|red)\d+(_\w+)?|x|r|x_in|r_in|r_start|tl|triton|helpers|libdevice|float|range|XBLOCK|RBLOCK")
+INDEX = IndexPrinter(
+    floordiv="({0} // {1})",
+    mod="({0} % {1})",
+    signed_floordiv="helpers.floordiv_int({0}, {1})",
+    signed_mod="helpers.mod_int({0}, {1})",
+)
+
+
+def argument_name(name: str) -> str:
+    """The buffer's or size's own name, with a letter before it where a kernel uses that name itself."""
+    clean = re.sub(r"\W", "_", name)
+    clash = TAKEN.fullmatch(clean) or keyword.iskeyword(clean) or not clean.isidentifier()
+    return f"b_{clean}" if clash else clean
+
+
+def literal(value: bool | int | float) -> str:
+    """The number as Triton reads it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    return repr(value)
+
+
+@attrs.frozen
+class Guard:
+    """A condition under which loads are made, and the loop variables that it changes with."""
+
+    name: str
+    depends: frozenset[Var]
+
+
+class KernelPrinter:
+    """Prints one tile."""
+
+    def __init__(self, tile: Tile, buffers: Mapping[str, Buffer]) -> None:
+        self.tile = tile
+        self.buffers = buffers
+        self.body: KernelBody = walk_kernel(tile.kernel)
+        self.kernel = self.body.kernel
+        self.lines = Lines()
+        self.arguments = {n: argument_name(n) for n in self.kernel.arguments}
+        self.index = attrs.evolve(INDEX, names={s: self.arguments[s.name] for s in self.kernel.sizes})
+        self.guards: list[Guard] = []
+        self.known: set[str] = set()  # names that a persistent kernel has computed for good
+        self.fresh = self.rereads()
+        self.inner_stores: tuple[Store, ...] = ()
+
+    # ------------------------------------------------------------------------------------------------ small pieces
+
+    def shape(self) -> str:
+        """A block of one element, with the kernel's number of dimensions."""
+        return "[1]" if self.tile.r is None else "[1, 1]"
+
+    def rereads(self) -> frozenset[Node]:
+        """Nodes that depend on a buffer which the kernel also writes: computed anew in each pass."""
+        found: set[Node] = set()
+        for node in self.body.depends:  # operands come first
+            if isinstance(node, Reduce):
+                continue
+            reads = isinstance(node, Load) and node.buffer in self.kernel.writes
+            children: Iterable[Node] = ()
+            if isinstance(node, Op):
+                children = node.args
+            elif isinstance(node, Load):
+                children = (value for _, value in node.indirect)
+            elif not isinstance(node, (Const, IndexValue)):
+                children = (node.cond, node.value)
+            if reads or any(child in found for child in children):
+                found.add(node)
+        return frozenset(found)
+
+    def constant(self, value: bool | int | float, dtype: torch.dtype) -> str:
+        """A literal with a type of its own."""
+        if dtype in HALVES:
+            rounded = torch.tensor(value, dtype=dtype).item()
+            return cast_text(self.constant(rounded, torch.float32), torch.float32, dtype)
+        if dtype.is_floating_point:
+            value = float(value)
+        elif dtype == torch.bool:
+            value = bool(value)
+        else:
+            value = int(value)
+        return f"tl.full({self.shape()}, {literal(value)}, {TYPES[dtype]})"
+
+    def value(self, node: Node) -> str:
+        """The text of a node that stands as an operand."""
+        return self.constant(node.value, node.dtype) if isinstance(node, Const) else self.body.names[node]
+
+    def wide(self, node: Node) -> str:
+        """The same, halves widened to float32."""
+        if isinstance(node, Const) and node.dtype in HALVES:
+            return self.constant(torch.tensor(node.value, dtype=node.dtype).item(), torch.float32)
+        return widen(self.value(node), node.dtype)
+
+    def conditions(self, depends: frozenset[Var]) -> tuple[str, frozenset[Var]]:
+        """The mask of an access that changes with `depends` ("" for none), and what the mask changes with."""
+        names: list[str] = []
+        over: set[Var] = set()
+        if self.tile.x in depends and self.tile.x_masked:
+            names.append("x_in")
+            over.add(self.tile.x)
+        if self.tile.r in depends and self.tile.r_masked and self.tile.r is not None:
+            names.append("r_in")
+            over.add(self.tile.r)
+        for guard in self.guards:
+            names.append(guard.name)
+            over |= guard.depends
+        return " & ".join(names), frozenset(over)
+
+    def offset(self, access: Load | Store, needed: frozenset[Var]) -> str:
+        """Offset in elements, a block over all of `needed`."""
+        where = position(access, self.buffers)
+        bound = {var: self.value(node) for var, node in access.indirect}
+        text = attrs.evolve(self.index, names={**self.index.names, **bound}).print(where)
+        own = variables(where)
+        for var, node in access.indirect:
+            if var in own and not isinstance(node, Const):
+                own |= self.body.depends[node]
+        missing = sorted(v.name for v in needed - own)
+        return " + ".join([text, *(f"{name} * 0" for name in missing)])
+
+    # -------------------------------------------------------------------------------------------------- statements
+
+    def load(self, node: Load) -> str:
+        mask, over = self.conditions(self.body.depends[node])
+        offset = self.offset(node, over | self.body.depends[node])
+        return f"tl.load({self.arguments[node.buffer]} + {offset}{', ' + mask if mask else ''})"
+
+    def index_value(self, node: IndexValue) -> str:
+        if not variables(node.index) and not sizes(node.index):
+            return self.constant(self.number(node.index), node.dtype)
+        text = self.index.print(node.index)
+        if not text.startswith("("):
+            text = f"({text})"
+        if node.dtype in HALVES:
+            return cast_text(f"{text}.to(tl.float32)", torch.float32, node.dtype)
+        return f"({text} != 0)" if node.dtype == torch.bool else f"{text}.to({TYPES[node.dtype]})"
+
+    def number(self, index: Index) -> int:
+        if not isinstance(index, int):
+            raise TypeError(f"not a number: {index}")
+        return index
+
+    def operation(self, node: Op) -> str:
+        if node.op == "check_index":
+            mask, _ = self.conditions(self.body.depends[node])
+            inside = mask or self.constant(True, torch.bool)
+            return f"helpers.check_index({self.value(node.args[0])}, {self.value(node.args[1])}, {inside})"
+        if node.op in ("cast", "bitcast"):
+            return print_op(FORMS, node, [self.value(a) for a in node.args])
+        widened = node
+        if any(a.dtype in HALVES for a in node.args):
+            args = tuple(attrs.evolve(a, dtype=torch.float32) if a.dtype in HALVES else a for a in node.args)
+            widened = attrs.evolve(node, args=args)
+        operands = [self.wide(a) for a in node.args]
+        constants = [isinstance(a, Const) for a in node.args]
+        if node.op in INFIX and sum(constants) == 1:
+            at = constants.index(True)
+            const = node.args[at]
+            if isinstance(const, Const) and const.dtype != torch.bool:
+                number = float(const.value) if const.dtype.is_floating_point else int(const.value)
+                operands[at] = literal(number) if number >= 0 else f"({literal(number)})"
+        text = print_op(FORMS, widened, operands)
+        return cast_text(f"({text})", torch.float32, node.dtype) if node.dtype in HALVES else text
+
+    def let(self, node: Node) -> str:
+        if isinstance(node, Load):
+            return self.load(node)
+        if isinstance(node, IndexValue):
+            return self.index_value(node)
+        if isinstance(node, Op):
+            return self.operation(node)
+        raise TypeError(f"no statement of its own: {type(node).__name__}")
+
+    def guarded(self, item: Guarded, persistent: bool) -> None:
+        cond = self.value(item.node.cond)
+        if isinstance(item.node.cond, Const):
+            over: frozenset[Var] = frozenset()
+        else:
+            over = self.body.depends[item.node.cond]
+        self.guards.append(Guard(cond, over))
+        self.statements(item.body, persistent=False)
+        self.guards.pop()
+        value, other = self.value(item.node.value), self.constant(item.node.other.value, item.node.dtype)
+        self.lines.add(f"{item.name} = tl.where({cond}, {value}, {other})")
+
+    def write(self, store: Store) -> None:
+        inner = self.tile.r is not None and store in self.inner_stores
+        needed = frozenset((self.tile.x, self.tile.r)) if inner and self.tile.r else frozenset((self.tile.x,))
+        mask, _ = self.conditions(needed)
+        target = f"{self.arguments[store.buffer]} + {self.offset(store, needed)}"
+        value = cast_text(self.value(store.value), store.value.dtype, self.buffers[store.buffer].dtype)
+        end = f", {mask}" if mask else ""
+        if store.atomic:
+            self.lines.add(f'tl.atomic_add({target}, {value}{end}, sem="relaxed")')
+        else:
+            self.lines.add(f"tl.store({target}, {value}{end})")
+
+    def statements(self, items: Iterable[Statement], persistent: bool) -> None:
+        """Print statements; a persistent kernel skips what an earlier pass has computed already."""
+        for item in items:
+            if isinstance(item, (Let, Guarded)):
+                if item.name in self.known:
+                    continue
+                if isinstance(item, Guarded):
+                    self.guarded(item, persistent)
+                else:
+                    self.lines.add(f"{item.name} = {self.let(item.node)}", place(origin_of(item)))
+                if persistent and not self.guards and item.node not in self.fresh:
+                    self.known.add(item.name)
+            elif isinstance(item, Accumulate):
+                self.accumulate(item, persistent)
+            else:
+                self.write(item.store)
+
+    # -------------------------------------------------------------------------------------------------- reductions
+
+    def running(self, item: Accumulate) -> tuple[str, torch.dtype]:
+        """The reduction's value over a whole block, and the dtype in which it is held."""
+        node = item.node
+        source = node.value.dtype
+        held = reduce.held_dtype(source if node.op in reduce.POSITIONS else node.dtype)
+        text = cast_text(self.wide(node.value), reduce.held_dtype(source), held)
+        if held == torch.bool and node.op in reduce.POSITIONS:
+            text, held = f"{text}.to(tl.int32)", torch.int32
+        depends = frozenset() if isinstance(node.value, Const) else self.body.depends[node.value]
+        if not {self.tile.x, self.tile.r} <= depends:
+            text = f"tl.broadcast_to({text}, [XBLOCK, RBLOCK])"
+        return text, held
+
+    def position_type(self) -> str:
+        return "tl.int64" if self.tile.wide else "tl.int32"
+
+    def accumulate(self, item: Accumulate, persistent: bool) -> None:
+        text, held = self.running(item)
+        op, start = item.node.op, reduce.identity(item.node.op, held)
+        note = place(item.node.origin)
+        if persistent:
+            if self.tile.r_masked:
+                text = f"tl.where(r_in, {text}, tl.full([1, 1], {start}, {TYPES[held]}))"
+            if op in reduce.POSITIONS:
+                last = reduce.LAST_POSITION[self.position_type()]
+                at = f"tl.where(r_in, r, {last})" if self.tile.r_masked else "r"
+                position = f"tl.broadcast_to({at}, [XBLOCK, RBLOCK])"
+                self.lines.add(f"{item.name} = helpers.reduce_{op}({text}, {position}).to(tl.int64)", note)
+            else:
+                done = reduce.finish(op, held, text)
+                self.lines.add(f"{item.name} = {cast_text(done, held, item.node.dtype)}", note)
+            return
+        running = f"{item.name}_all"
+        if op in reduce.POSITIONS:
+            self.lines.add(f"{item.name}_new = {text}")
+            before = f"helpers.before_{op.removeprefix('arg')}({item.name}_new, r, {running}, {running}_at)"
+            self.lines.add(f"{item.name}_take = {before}{' & r_in' if self.tile.r_masked else ''}")
+            self.lines.add(f"{running} = tl.where({item.name}_take, {item.name}_new, {running})", note)
+            self.lines.add(f"{running}_at = tl.where({item.name}_take, r, {running}_at)")
+            return
+        both = reduce.combine(op, held, running, text)
+        self.lines.add(f"{running} = {f'tl.where(r_in, {both}, {running})' if self.tile.r_masked else both}", note)
+
+    def start(self, item: Accumulate) -> None:
+        """Before the loop: the running block."""
+        held = self.running(item)[1]
+        first = reduce.identity(item.node.op, held)
+        self.lines.add(f"{item.name}_all = tl.full([XBLOCK, RBLOCK], {first}, {TYPES[held]})")
+        if item.node.op in reduce.POSITIONS:
+            last = reduce.LAST_POSITION[self.position_type()]
+            self.lines.add(f"{item.name}_all_at = tl.full([XBLOCK, RBLOCK], {last}, {self.position_type()})")
+
+    def finish(self, item: Accumulate) -> None:
+        """After the loop: one value a row."""
+        op, name, held = item.node.op, item.name, self.running(item)[1]
+        note = place(item.node.origin)
+        if op in reduce.POSITIONS:
+            self.lines.add(f"{name} = helpers.reduce_{op}({name}_all, {name}_all_at).to(tl.int64)", note)
+            return
+        done = reduce.finish(op, held, f"{name}_all")
+        self.lines.add(f"{name} = {cast_text(done, held, item.node.dtype)}", note)
+
+    # ---------------------------------------------------------------------------------------------------- the whole
+
+    def inner_loop(self, item: PassBody) -> None:
+        if self.tile.r is None or not item.inside:
+            return
+        if self.tile.config.persistent:
+            self.statements(item.inside, persistent=True)
+            return
+        for accumulate in item.reductions:
+            self.start(accumulate)
+        end = self.index.print(self.tile.r.extent)
+        wide = ".to(tl.int64)" if self.tile.wide else ""
+        with self.lines.indented(f"for r_start in range(0, {end}, RBLOCK):"):
+            self.lines.add(f"r = r_start + tl.arange(0, RBLOCK)[None, :]{wide}")
+            if self.tile.r_masked:
+                self.lines.add(f"r_in = r < {end}")
+            self.statements(item.inside, persistent=False)
+        for accumulate in item.reductions:
+            self.finish(accumulate)
+
+    def prologue(self) -> None:
+        """The block of positions that a program works on."""
+        wide = ".to(tl.int64)" if self.tile.wide else ""
+        column = "[:, None]" if self.tile.r is not None else ""
+        self.lines.add(f"x = tl.program_id(0){wide} * XBLOCK + tl.arange(0, XBLOCK){column}")
+        if self.tile.x_masked:
+            self.lines.add(f"x_in = x < {self.index.print(self.tile.x.extent)}")
+        if self.tile.r is not None and self.tile.config.persistent:
+            self.lines.add(f"r = tl.arange(0, RBLOCK)[None, :]{wide}")
+            if self.tile.r_masked:
+                self.lines.add(f"r_in = r < {self.index.print(self.tile.r.extent)}")
+
+    def print(self) -> str:
+        """The text of the function, with comments that lead to the user's lines."""
+        origins = heading(self.kernel.origins)
+        self.lines.add(f"# kernel {self.kernel.name}")
+        for line in origins:
+            self.lines.add(f"#   {line}")
+        tiles = ["XBLOCK: tl.constexpr"] + (["RBLOCK: tl.constexpr"] if self.tile.r is not None else [])
+        parameters = ", ".join([*self.arguments.values(), *tiles])
+        self.lines.add("@triton.jit")
+        with self.lines.indented(f"def {self.kernel.name}({parameters}):"):
+            self.prologue()
+            written: set[str] = set()
+            for source, item in zip(self.kernel.passes, self.body.passes, strict=True):
+                self.inner_stores = source.inner_stores
+                if written & {n.buffer for n in self.fresh if isinstance(n, Load)}:
+                    self.lines.add("tl.debug_barrier()")
+                self.statements(item.before, persistent=True)
+                self.inner_loop(item)
+                self.statements(item.after, persistent=True)
+                written |= {s.buffer for s in (*source.inner_stores, *source.outer_stores)}
+        return str(self.lines)
+
+
+def print_module(kernels: Sequence[str]) -> str:
+    """All kernels of one graph as a Python module."""
+    return "\n\n".join([HEADER, *(k.rstrip("\n") for k in kernels)]) + "\n"

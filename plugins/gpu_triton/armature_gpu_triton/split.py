@@ -1,0 +1,149 @@
+"""Long rows on few programs: a kernel whose passes would each run on a handful of multiprocessors becomes several.
+
+Each reducing pass turns into a kernel that reduces pieces of the row side by side, and one that joins the pieces; results
+that later passes need stand in workspaces. All of it is written in the loop IR, so nothing else has to know of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+import torch
+
+from armature.lower.data import Buffer, Const, IndexValue, Load, Masked, Node, Op, Reduce, Store
+from armature.lower.index import Index, Var, add, contiguous_strides, delinear, mul, numel
+from armature.schedule.data import Kernel, Pass
+from armature.schedule.walk import operands, postorder, rename_node, rename_store, store_roots, with_operands
+from armature_gpu_triton import autotune
+from armature_gpu_triton.loops import accesses, shape_of, stores_of
+from armature_gpu_triton.ops import kind
+from armature_gpu_triton.reduce import POSITIONS
+
+
+@attrs.frozen(eq=False)
+class Group:
+    """Kernels that together do what one kernel of the plan does, and the buffers that only they use."""
+
+    kernels: tuple[Kernel, ...]
+    workspaces: Mapping[str, Buffer]
+
+
+def neutral(op: str, dtype: torch.dtype) -> bool | int | float:
+    """The value that changes nothing when combined."""
+    if op in ("sum", "xor", "any"):
+        return False if dtype == torch.bool else 0
+    if op in ("prod", "all"):
+        return True if dtype == torch.bool else 1
+    largest = op == "max"
+    if kind(dtype) == "float":
+        return float("-inf") if largest else float("inf")
+    if dtype == torch.bool:
+        return not largest
+    info = torch.iinfo(dtype)
+    return info.min if largest else info.max
+
+
+def split(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Group:
+    """The kernel as it is, or cut where its rows are long and few."""
+    whole = Group((kernel,), {})
+    if not kernel.inner or kernel.sizes:
+        return whole
+    pieces = autotune.pieces(shape_of(kernel, buffers))
+    reductions = [r for item in kernel.passes for r in item.reductions]
+    if pieces < 2 or any(r.op in POSITIONS for r in reductions):
+        return whole
+    loaded = {a.buffer for a in accesses(kernel) if isinstance(a, Load)}
+    if any(s.atomic or s.buffer in loaded for s in stores_of(kernel)):
+        return whole  # what is read may have changed between two of the kernels
+    return _Splitter(kernel, pieces).run()
+
+
+class _Splitter:
+    def __init__(self, kernel: Kernel, pieces: int) -> None:
+        self.kernel = kernel
+        points = numel(v.extent for v in kernel.inner)
+        if not isinstance(points, int):
+            raise TypeError("a symbolic loop is not split")
+        self.points = points
+        self.chunk = -(-points // pieces)
+        self.piece = Var("split_piece", -(-points // self.chunk))
+        self.within = Var("split_within", self.chunk)
+        self.place = add(mul(self.piece, self.chunk), self.within)
+        self.changes = dict(zip(kernel.inner, delinear(self.place, [v.extent for v in kernel.inner]), strict=True))
+        self.workspaces: dict[str, Buffer] = {}
+        self.results: dict[Node, Load] = {}  # reductions of earlier passes, as loads
+        self.kernels: list[Kernel] = []
+
+    def workspace(self, dtype: torch.dtype, over: Iterable[Var]) -> str:
+        name = f"{self.kernel.name}_work{len(self.workspaces)}"
+        shape = tuple(v.extent for v in over)
+        self.workspaces[name] = Buffer(name, dtype, self.kernel.device, shape, contiguous_strides(shape))
+        return name
+
+    def renamed(self, roots: Iterable[Node], changes: Mapping[Var, Index], known: Mapping[Node, Node]) -> dict[Node, Node]:
+        """Nodes with variables replaced; those of `known` become what it says."""
+        new: dict[Node, Node] = dict(known)
+        for node in postorder(roots, operands, known):
+            new[node] = rename_node(with_operands(node, new), changes)
+        return new
+
+    def emit(self, outer: tuple[Var, ...], inner: tuple[Var, ...], item: Pass) -> None:
+        reads: dict[str, None] = {}
+        writes = dict.fromkeys(s.buffer for s in (*item.inner_stores, *item.outer_stores))
+        part = attrs.evolve(
+            self.kernel, name=f"{self.kernel.name}_part{len(self.kernels)}", outer=outer, inner=inner, passes=(item,)
+        )
+        for access in accesses(part):
+            if isinstance(access, Load):
+                reads[access.buffer] = None
+        self.kernels.append(attrs.evolve(part, reads=tuple(reads), writes=tuple(writes)))
+
+    def pieces_of(self, item: Pass) -> dict[Node, Reduce]:
+        """Reduce pieces, and give the reductions that join them."""
+        new = self.renamed([r.value for r in item.reductions], self.changes, self.results)
+        rest = Var("split_rest", self.piece.extent)
+        parts: list[Reduce] = []
+        stores: list[Store] = []
+        joined: dict[Node, Reduce] = {}
+        for old in item.reductions:
+            value = new[old.value]
+            if self.points % self.chunk:
+                ends = Const(self.points, torch.int64)
+                inside = Op("lt", (IndexValue(self.place, torch.int64), ends), torch.bool)
+                value = Masked(inside, value, Const(neutral(old.op, value.dtype), value.dtype), value.dtype)
+            part = Reduce(old.op, value, (self.within,), old.dtype, old.origin)
+            name = self.workspace(old.dtype, (*self.kernel.outer, self.piece))
+            parts.append(part)
+            stores.append(Store(name, (*self.kernel.outer, self.piece), part))
+            load = Load(name, (*self.kernel.outer, rest), old.dtype)
+            joined[old] = Reduce(old.op, load, (rest,), old.dtype, old.origin)
+        self.emit((*self.kernel.outer, self.piece), (self.within,), Pass(tuple(parts), (), tuple(stores)))
+        return joined
+
+    def join(self, item: Pass, joined: Mapping[Node, Reduce]) -> None:
+        """Join the pieces, make the outer stores, and keep the results for what follows."""
+        rest = next(iter(joined.values())).over
+        roots = [root for s in item.outer_stores for root in store_roots(s)]
+        new = self.renamed(roots, {}, {**self.results, **joined})
+        stores = [rename_store(s, {}, new) for s in item.outer_stores]
+        for old, total in joined.items():
+            name = self.workspace(total.dtype, self.kernel.outer)
+            stores.append(Store(name, self.kernel.outer, total))
+            self.results[old] = Load(name, self.kernel.outer, total.dtype)
+        self.emit(self.kernel.outer, rest, Pass(tuple(joined.values()), (), tuple(stores)))
+
+    def pointwise(self, stores: tuple[Store, ...], outer: tuple[Var, ...]) -> None:
+        roots = [root for s in stores for root in store_roots(s)]
+        new = self.renamed(roots, {}, self.results)
+        self.emit(outer, (), Pass((), (), tuple(rename_store(s, {}, new) for s in stores)))
+
+    def run(self) -> Group:
+        for item in self.kernel.passes:
+            if item.inner_stores:
+                self.pointwise(item.inner_stores, (*self.kernel.outer, *self.kernel.inner))
+            if item.reductions:
+                self.join(item, self.pieces_of(item))
+            elif item.outer_stores:
+                self.pointwise(item.outer_stores, self.kernel.outer)
+        return Group(tuple(self.kernels), self.workspaces)

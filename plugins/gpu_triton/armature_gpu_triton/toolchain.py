@@ -1,0 +1,83 @@
+"""From the text of a kernel to a cubin, ahead of time: no GPU and no CUDA toolkit is needed for it.
+
+The only module that knows how Triton's compiler is called; Triton 3.4 to 3.7 take the same arguments. What comes out is
+kept as one file per kernel (`binary`), so that a later process never imports Triton.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from pathlib import Path
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.interpreter import InterpretedFunction
+from triton.runtime.jit import JITFunction
+
+from armature.plugin_api import BackendError
+from armature_gpu_triton import interpreted
+from armature_gpu_triton.binary import Binary
+from armature_gpu_triton.spec import KernelSpec
+
+WARP = 32
+ALIGNED = (("tt.divisibility", 16),)
+
+
+def functions_of(text: str, path: Path) -> Mapping[str, object]:
+    """Run a generated module that stands at `path` (Triton reads its source from there)."""
+    namespace: dict[str, object] = {"__name__": f"armature_generated.{path.stem}", "__file__": str(path)}
+    exec(compile(text, str(path), "exec"), namespace)
+    return namespace
+
+
+def python_function(function: object) -> types.FunctionType:
+    """The plain function below `@triton.jit`."""
+    plain = getattr(function, "fn", None)
+    if not isinstance(plain, types.FunctionType):
+        raise TypeError(f"not a Triton function: {function!r}")
+    return plain
+
+
+def compile_function(function: object, spec: KernelSpec, capability: int) -> Binary:
+    """Compile for compute capability `capability` (80, 90). Errors: BackendError with the compiler's message."""
+    kernel = JITFunction(python_function(function))
+    names = kernel.arg_names
+    runtime = names[: len(spec.signature)]
+    signature = dict(zip(runtime, spec.signature, strict=True)) | {n: "constexpr" for n, _ in spec.constants}
+    constants = {(names.index(n),): value for n, value in spec.constants}
+    alignment = {(i,): [list(row) for row in ALIGNED] for i in spec.aligned}
+    options: dict[str, object] = {
+        "num_warps": spec.num_warps,
+        "num_stages": spec.num_stages,
+        "debug": spec.asserts,
+        "sanitize_overflow": False,
+    }
+    try:
+        source = ASTSource(kernel, signature, constants, alignment)
+        built = triton.compile(source, target=GPUTarget("cuda", capability, WARP), options=options)
+    except Exception as error:
+        raise BackendError(
+            backend="triton",
+            what=spec.name,
+            message=f"{type(error).__name__}: {error}",
+            fix="Report it with the kernel's text (armature code SCRIPT --stage kernels).",
+        ) from error
+    facts = built.metadata
+    return Binary(facts.name, built.asm["cubin"], facts.shared, facts.num_warps * WARP)
+
+
+def interpret(function: object) -> InterpretedFunction[object]:
+    """The kernel as Triton's interpreter runs it, on CPU tensors; device functions come from `interpreted`."""
+    plain = python_function(function)
+    swapped = types.FunctionType(
+        plain.__code__,
+        plain.__globals__ | {"helpers": interpreted, "libdevice": interpreted, "range": interpreted.count},
+        plain.__name__,
+        plain.__defaults__,
+        plain.__closure__,
+    )
+    swapped.__annotations__ = plain.__annotations__
+    swapped.__module__ = plain.__module__
+    return InterpretedFunction(swapped)
