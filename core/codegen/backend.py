@@ -21,7 +21,8 @@ class Features:
 
     ops: operations of `armature.lower.ops.OPS` that it prints; an operator that needs another one stays an ATen call.
     reductions: keys of REDUCTIONS. dtypes: dtypes that kernels may load, store and compute with.
-    atomic_add: dtypes of atomic stores. max_inner_stages: most passes over the inner loop in one kernel.
+    atomic_add: dtypes of atomic stores. max_passes: most passes over the inner loop in one kernel.
+    parallel: independent outer points below which a large kernel leaves most of the device idle.
     """
 
     ops: frozenset[str]
@@ -31,6 +32,7 @@ class Features:
     check_index: bool = True
     symbolic_sizes: bool = True
     max_passes: int = 8
+    parallel: int = 4
 
 
 class DeviceBackend(Protocol):

@@ -1,0 +1,90 @@
+"""The order of a kernel's loops, and which neighbours become one: long inner loops over memory without gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from armature.lower.data import Buffer, IndexValue, Load, Node, Reduce, Store
+from armature.lower.index import Index, Var, floordiv, hint, linear, mod, mul, stride_of, variables
+
+
+def addresses(nodes: Iterable[Node], stores: Iterable[Store], buffers: Mapping[str, Buffer]) -> list[Index]:
+    """Positions in memory that the kernel touches: stores first, then loads, then index expressions used as values."""
+    found: dict[Index, None] = {}
+    accesses: list[Load | Store] = [*stores]
+    nodes = list(nodes)
+    accesses += [n for n in nodes if isinstance(n, Load)]
+    for access in accesses:
+        found[linear(access.index, buffers[access.buffer].strides)] = None
+    for node in nodes:
+        if isinstance(node, IndexValue):
+            found[node.index] = None
+    return list(found)
+
+
+def arrange(variables_: Sequence[Var], places: Sequence[Index]) -> tuple[Var, ...]:
+    """The variables from the one that strides farthest to the one that strides least; ties keep their order."""
+    steps = {v: [stride_of(p, v) for p in places] for v in variables_}
+    rank = {v: k for k, v in enumerate(variables_)}
+
+    def compare(a: Var, b: Var) -> int:
+        for left, right in zip(steps[a], steps[b], strict=True):
+            if left is None or right is None or left == 0 or right == 0:
+                continue
+            wide, narrow = abs(hint(left)), abs(hint(right))
+            if wide != narrow:
+                return -1 if wide > narrow else 1
+        return rank[a] - rank[b]
+
+    # A comparison by several memories need not be transitive: insertion keeps the result sensible and deterministic.
+    line: list[Var] = []
+    for var in variables_:
+        place = len(line)
+        while place > 0 and compare(var, line[place - 1]) < 0:
+            place -= 1
+        line.insert(place, var)
+    return tuple(line)
+
+
+def merge(line: Sequence[Var], places: Sequence[Index]) -> tuple[tuple[Var, ...], dict[Var, Index]]:
+    """Neighbours made one where every access allows it. Returns the new variables and what the old ones become."""
+    changes: dict[Var, Index] = {}
+    runs: list[list[Var]] = []
+    for var in line:
+        if runs and _joins(runs[-1][-1], var, places):
+            runs[-1].append(var)
+        else:
+            runs.append([var])
+    out: list[Var] = []
+    for run in runs:
+        if len(run) == 1:
+            out.append(run[0])
+            continue
+        extent: Index = 1
+        for var in run:
+            extent = mul(extent, var.extent)
+        whole = Var(run[-1].name, extent)
+        out.append(whole)
+        step: Index = 1
+        for var in reversed(run):
+            changes[var] = floordiv(whole, step) if var is run[0] else mod(floordiv(whole, step), var.extent)
+            step = mul(step, var.extent)
+    return tuple(out), changes
+
+
+def _joins(outer: Var, inner: Var, places: Sequence[Index]) -> bool:
+    if not isinstance(inner.extent, int) or not isinstance(outer.extent, int):
+        return False
+    for place in places:
+        used = variables(place)
+        if outer not in used and inner not in used:
+            continue
+        big, small = stride_of(place, outer), stride_of(place, inner)
+        if big is None or small is None or big != mul(small, inner.extent):
+            return False
+    return True
+
+
+def gives_position(nodes: Iterable[Node]) -> bool:
+    """True when a reduction depends on the order of its variables."""
+    return any(isinstance(n, Reduce) and n.op.startswith("arg") for n in nodes)

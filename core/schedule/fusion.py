@@ -1,0 +1,253 @@
+"""Which loops become one kernel: greedy, largest saving first, and only where the result computes the same.
+
+Every item starts as a group of its own. Going through the items in order, each group is joined with those that touch
+the same buffers over the same points. A join keeps: each value is read where it was written, nothing that is
+overwritten is read too late, no cycle through other groups, and the kernel stays within what the back end can do.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from armature.errors import InvariantError
+from armature.lower.data import Buffer, ExternCall, Reduce
+from armature.lower.index import Index, Var, contiguous_strides, linear, substitute, variables
+from armature.schedule.align import Alignment, align
+from armature.schedule.dependencies import Dependencies, Unit
+from armature.schedule.group import (
+    Group,
+    Member,
+    Places,
+    Where,
+    add_levels,
+    at_inner,
+    group_of_extern,
+    group_of_item,
+)  # fmt: skip
+from armature.schedule.order import Order
+from armature.schedule.score import MOST_BUFFERS, SMALL_KERNEL, bytes_of, points
+
+if TYPE_CHECKING:
+    from armature.codegen.backend import Features
+    from armature.context import CompileContext
+
+_NEIGHBOURS = 8  # groups looked at per buffer: those that touched it last
+_ROUNDS = 2  # a join can make another one possible that was looked at before
+
+
+@attrs.define(eq=False)
+class Fusion:
+    """The state of one fusion. groups: per unit, the group that it started as."""
+
+    deps: Dependencies
+    buffers: Mapping[str, Buffer]
+    ctx: CompileContext
+    order: Order[Group]
+    groups: Sequence[Group]
+    touching: dict[str, list[Group]] = attrs.field(factory=dict)
+    bytes: dict[str, int] = attrs.field(factory=dict)
+
+    def neighbours(self, group: Group, names: Iterable[str]) -> list[Group]:
+        """Groups that touch these buffers too, the one that shares most bytes first."""
+        shared: dict[Group, int] = {}
+        for name in names:
+            found = list(dict.fromkeys(self.order.find(g) for g in self.touching.get(name, ())))
+            self.touching[name] = found
+            nearest = found[-_NEIGHBOURS:]
+            nearest += [g for g in found[:-_NEIGHBOURS] if name in g.stores]
+            for other in nearest:
+                if other is not group and not other.solo:
+                    handed = name in other.stores or name in group.stores
+                    shared[other] = shared.get(other, 0) + self.bytes_of(name) * (2 if handed else 1)
+        return sorted(shared, key=lambda g: (-shared[g], -self.order.place[g]))
+
+    def bytes_of(self, name: str) -> int:
+        if name not in self.bytes:
+            self.bytes[name] = bytes_of(self.buffers[name])
+        return self.bytes[name]
+
+    def visit(self, group: Group, names: Sequence[str]) -> None:
+        """Join the group with those that touch the named buffers, for as long as one fits."""
+        if group.solo:
+            return
+        refused: set[Group] = set()
+        while True:
+            for other in self.neighbours(group, names):
+                if other in refused:
+                    continue
+                joined = self.try_join(group, other)
+                if joined is not None:
+                    group = joined
+                    break
+                refused.add(other)
+            else:
+                return
+
+    def try_join(self, one: Group, other: Group) -> Group | None:
+        """The joined group, or None when the two can't or should not be one kernel."""
+        keep, gone = (one, other) if len(one.members) >= len(other.members) else (other, one)
+        if keep.members[0].item.device != gone.members[0].item.device:
+            return None
+        if keep.weight + gone.weight > self.ctx.config.max_kernel_nodes:
+            return None
+        if len(keep.loads) + len(keep.stores) + len(gone.loads) + len(gone.stores) > MOST_BUFFERS:
+            return None
+        if not self.worth(keep, gone) or not self.order.can_join(keep, gone):
+            return None
+        found = self.alignment(keep, gone)
+        if found is None or not self.fits(keep, gone, found):
+            return None
+        handed = [n for n in gone.stores if n in keep.loads] + [n for n in keep.stores if n in gone.loads]
+        on_top = adds_on_top(keep, gone)
+        keep.change(found.outer, found.inner, found.left)
+        gone.change(found.outer, found.inner, found.right)
+        keep.absorb(gone)
+        if on_top:
+            keep.passes = add_levels(gone.members, keep.known, keep.passes)
+        elif found.inner:
+            keep.known = {}
+            keep.passes = add_levels(keep.members, keep.known, 1)
+        self.order.join(keep, gone, keep)
+        for name in handed:
+            if not self.kept(name, keep):
+                keep.forget(name)
+        return keep
+
+    def kept(self, name: str, *groups: Group) -> bool:
+        """Whether the buffer is needed outside of these groups."""
+        if name in self.deps.wanted or name in self.deps.changed:
+            return True
+        return any(self.order.find(self.groups[k]) not in groups for k in self.deps.readers.get(name, ()))
+
+    def worth(self, one: Group, other: Group) -> bool:
+        """False for kernels that have next to nothing in common."""
+        small, large = sorted((one, other), key=lambda g: len(g.loads) + len(g.stores))
+        if any(n in large.loads for n in small.stores) or any(n in large.stores for n in small.loads):
+            return True
+        common = sum(self.bytes_of(n) for n in small.loads if n in large.loads)
+        least = min(sum(self.bytes_of(n) for n in (*g.loads, *g.stores)) for g in (one, other))
+        return common * 8 >= least
+
+    def alignment(self, one: Group, other: Group) -> Alignment | None:
+        """How the two nests run over the same points, such that each value is read where it was written."""
+        links = [n for n in (*other.loads, *other.stores) if n in one.stores]
+        links += [n for n in other.stores if n in one.loads]
+        links += [n for n in other.loads if n in one.loads]
+        links.sort(key=lambda n: -len(self.buffers[n].shape))
+        for name in list(dict.fromkeys(links))[:4]:
+            left = next(iter(one.stores.get(name) or one.loads[name]))
+            right = next(iter(other.stores.get(name) or other.loads[name]))
+            found = align(one.nest, other.nest, left, right, self.buffers[name].shape)
+            if found is not None and self.same_places(one, other, found):
+                return found
+        return None
+
+    def same_places(self, one: Group, other: Group, found: Alignment) -> bool:
+        """Each buffer that one side stores and the other touches is touched at one and the same place by both."""
+        inner = frozenset(found.inner)
+        for name in dict.fromkeys((*other.stores, *other.loads)):
+            if name in one.stores and name in other.stores:
+                return False
+            if name not in one.stores and not (name in other.stores and name in one.loads):
+                continue
+            in_one = {**one.stores.get(name, {}), **one.loads.get(name, {})}
+            in_other = {**other.stores.get(name, {}), **other.loads.get(name, {})}
+            places = {*moved(in_one, found.left), *moved(in_other, found.right)}
+            if len(places) > 1:
+                return False
+            if name in self.deps.changed and any(variables(i) & inner for i in places.pop()):
+                return False  # overwritten in one pass, read in another
+        return True
+
+    def fits(self, keep: Group, gone: Group, found: Alignment) -> bool:
+        """Whether the kernel would keep within the back end's limits and keep the device busy."""
+        if not found.inner:
+            return True
+        features = self.features(keep.members[0].item.device.type)
+        deeper = frozenset(found.inner)
+        trial = [moved_member(m, found.right, deeper) for m in gone.members]
+        if adds_on_top(keep, gone):
+            passes = add_levels(trial, ChainMap({}, keep.known), keep.passes)
+        else:
+            trial += [moved_member(m, found.left, deeper) for m in keep.members]
+            trial.sort(key=lambda m: m.item.number)
+            passes = add_levels(trial, {}, 1)
+        if passes > features.max_passes:
+            return False
+        if keep.positions or gone.positions:
+            every = [moved_member(m, found.right, deeper) for m in gone.members]
+            every += [moved_member(m, found.left, deeper) for m in keep.members]
+            if not keeps_positions(every, found.inner):
+                return False
+        idle = points(found.outer) < features.parallel and points((*found.outer, *found.inner)) > SMALL_KERNEL
+        return not (idle and self.stores_inside(keep, gone, found))
+
+    def features(self, device_type: str) -> Features:
+        backend = self.ctx.tables.device_backend(device_type)
+        if backend is None:
+            raise InvariantError(what="a loop for a device without a back end", details=device_type)
+        return backend.features
+
+    def stores_inside(self, keep: Group, gone: Group, found: Alignment) -> bool:
+        """Whether the kernel would have to store at each inner point."""
+        deeper = frozenset(found.inner)
+        for group, changes in ((keep, found.left), (gone, found.right)):
+            for name, places in group.stores.items():
+                inside = any(variables(i) & deeper for place in moved(places, changes) for i in place)
+                if inside and self.kept(name, keep, gone):
+                    return True
+        return False
+
+
+def adds_on_top(keep: Group, gone: Group) -> bool:
+    """True when what is known of the passes of `keep` stays true with `gone` added."""
+    return bool(keep.inner) and keep.members[-1].item.number < gone.members[0].item.number
+
+
+def moved_member(member: Member, changes: Mapping[Var, Index], inner: frozenset[Var]) -> Member:
+    """The member as it would be in another nest."""
+    new = Member(member.item, {v: substitute(i, changes) for v, i in member.changes.items()})
+    new.at_inner = at_inner(new, inner)
+    return new
+
+
+def moved(places: Places, changes: Mapping[Var, Index]) -> Iterable[Where]:
+    """The places in the variables of another nest."""
+    if not changes:
+        return places
+    return [tuple(substitute(i, changes) for i in place) for place in places]
+
+
+def keeps_positions(members: Iterable[Member], inner: tuple[Var, ...]) -> bool:
+    """True unless a reduction that gives a position would run over its variables in another order than its own."""
+    whole = linear(inner, contiguous_strides([v.extent for v in inner]))
+    for member in members:
+        item = member.item
+        if any(isinstance(n, Reduce) and n.op.startswith("arg") for n in item.order):
+            own = linear(item.inner, contiguous_strides([v.extent for v in item.inner]))
+            if substitute(own, member.changes) != whole:
+                return False
+    return True
+
+
+def fuse(units: Sequence[Unit], deps: Dependencies, buffers: Mapping[str, Buffer], ctx: CompileContext) -> list[Group]:
+    """Groups in the order in which they run. `deps` was computed for `units`; numbers of items are their positions."""
+    groups = [group_of_extern(u) if isinstance(u, ExternCall) else group_of_item(u) for u in units]
+    if not ctx.config.fuse:
+        return groups
+    order = Order((g, frozenset(groups[n] for n in deps.before[k])) for k, g in enumerate(groups))
+    work = Fusion(deps, buffers, ctx, order, groups)
+    for group in groups:
+        names = tuple(dict.fromkeys((*group.loads, *group.stores)))
+        for name in names:
+            work.touching.setdefault(name, []).append(group)
+        work.visit(group, names)
+    for _ in range(_ROUNDS - 1):
+        for group in order.groups():
+            if order.find(group) is group:
+                work.visit(group, tuple(dict.fromkeys((*group.loads, *group.stores))))
+    return order.groups()

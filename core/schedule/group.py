@@ -1,0 +1,130 @@
+"""A group: items that become one kernel, with the loop nest they have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, MutableMapping
+
+import attrs
+
+from armature.lower.data import ExternCall, Load, Node, Reduce
+from armature.lower.index import Index, Var, substitute, variables
+from armature.schedule.normalise import Item
+from armature.schedule.score import size
+from armature.schedule.walk import operands
+
+Where = tuple[Index, ...]
+Places = dict[Where, None]  # a set in the order of insertion: the same in every process
+
+
+@attrs.define(eq=False)
+class Member:
+    """An item of a group, and what its variables are in the group's nest. `at_inner`: it stores at each inner point."""
+
+    item: Item
+    changes: dict[Var, Index]
+    at_inner: bool = False
+
+
+@attrs.define(eq=False)
+class Group:
+    """Items over one nest, in the order of their numbers.
+
+    stores, loads: where each buffer is touched, in the group's variables; a buffer that nobody outside needs is dropped
+    from both. known: passes after which the value of a stored buffer is known. passes: how many there are.
+    """
+
+    members: list[Member]
+    outer: tuple[Var, ...]
+    inner: tuple[Var, ...]
+    stores: dict[str, Places]
+    loads: dict[str, Places]
+    weight: int
+    solo: bool = False  # never joined: extern calls, scatters
+    positions: bool = False  # holds a reduction that gives a position
+    extern: ExternCall | None = None
+    known: dict[str, int] = attrs.field(factory=dict)
+    passes: int = 1
+
+    @property
+    def nest(self) -> tuple[tuple[Var, ...], tuple[Var, ...]]:
+        """(outer, inner)."""
+        return self.outer, self.inner
+
+    def change(self, outer: tuple[Var, ...], inner: tuple[Var, ...], changes: Mapping[Var, Index]) -> None:
+        """Write everything in the variables of another nest. Pointwise members become inner ones of a reduction."""
+        if changes:
+            for table in (self.stores, self.loads):
+                for name, places in table.items():
+                    table[name] = {tuple(substitute(i, changes) for i in place): None for place in places}
+            deeper = frozenset(inner)
+            for member in self.members:
+                member.changes = {v: substitute(i, changes) for v, i in member.changes.items()}
+                member.at_inner = at_inner(member, deeper)
+        self.outer, self.inner = outer, inner
+
+    def absorb(self, other: Group) -> None:
+        """Take the members of a group that is over the same nest."""
+        ordered = self.members[-1].item.number < other.members[0].item.number
+        self.members += other.members
+        if not ordered:
+            self.members.sort(key=lambda m: m.item.number)
+        for mine, theirs in ((self.stores, other.stores), (self.loads, other.loads)):
+            for name, places in theirs.items():
+                mine.setdefault(name, {}).update(places)
+        self.weight += other.weight
+        self.positions = self.positions or other.positions
+
+    def forget(self, name: str) -> None:
+        """Drop a buffer that only this group touches."""
+        self.stores.pop(name, None)
+        self.loads.pop(name, None)
+
+
+def at_inner(member: Member, inner: frozenset[Var]) -> bool:
+    """Whether a member stores at each inner point: a pointwise one that runs over inner variables."""
+    return not member.item.inner and any(not inner.isdisjoint(variables(i)) for i in member.changes.values())
+
+
+def group_of_item(item: Item) -> Group:
+    """A group of one."""
+    stores: dict[str, Places] = {}
+    loads: dict[str, Places] = {}
+    solo = not item.plain
+    for store in item.stores:
+        stores.setdefault(store.buffer, {})[store.index] = None
+        solo = solo or store.atomic or bool(store.indirect)
+    for load in item.loads:
+        loads.setdefault(load.buffer, {})[load.index] = None
+    changes: dict[Var, Index] = {v: v for v in (*item.outer, *item.inner)}
+    members = [Member(item, changes)]
+    positions = any(isinstance(n, Reduce) and n.op.startswith("arg") for n in item.order)
+    group = Group(members, item.outer, item.inner, stores, loads, size(item.order), solo, positions)
+    group.passes = add_levels(members, group.known, 1)
+    return group
+
+
+def group_of_extern(call: ExternCall) -> Group:
+    """A group that is one extern call."""
+    return Group([], (), (), {}, {}, 0, solo=True, extern=call)
+
+
+def add_levels(members: Iterable[Member], known: MutableMapping[str, int], passes: int) -> int:
+    """Add to `known`, per buffer that the members store, after how many passes its value is known.
+
+    Returns how many passes there are, `passes` at least.
+    """
+    for member in members:
+        level: dict[Node, int] = {}
+        for node in member.item.order:
+            found = max((level[child] for child in operands(node)), default=0)
+            if isinstance(node, Reduce):
+                found += 1
+                passes = max(passes, found)
+            if isinstance(node, Load):
+                found = max(found, known.get(node.buffer, 0))
+            level[node] = found
+        for store in member.item.stores:
+            known[store.buffer] = level[store.value]
+            if member.at_inner:
+                passes = max(passes, level[store.value] + 1)
+    return passes

@@ -1,0 +1,189 @@
+"""Copying a pointwise producer into its readers, at their coordinates, so that its buffer need not exist.
+
+This is for producers that can't simply share a loop with their readers (broadcast, sliced, gathered, padded), and for
+those that are cheaper to compute again than to load. What is copied is bounded, so a chain of operators that each use
+their input twice stays linear: an expression that grows is left to be stored, or shared within one kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from armature.lower.data import Buffer, ExternCall, IndexValue, Load, Masked, Node, Op, Reduce, Store
+from armature.lower.index import Index, Var, variables
+from armature.schedule.align import align
+from armature.schedule.dependencies import Dependencies, Unit
+from armature.schedule.normalise import Item
+from armature.schedule.score import CHEAP, FREE_WORK, INLINE_NODES, RECOMPUTE, cost, points, size
+from armature.schedule.walk import depends, postorder, rename_node, rename_store, with_operands
+
+
+@attrs.frozen(eq=False)
+class Producer:
+    """A pointwise item that is copied into its readers: element `index` of its buffer is `value`."""
+
+    item: Item
+    store: Store
+
+    def at(self, load: Load, bound: Mapping[Var, Node]) -> Node:
+        """The value that `load` reads; `bound` gives the values of the computed indices in it."""
+        changes: dict[Var, Index] = {
+            own: where for own, where in zip(self.store.index, load.index, strict=True) if isinstance(own, Var)
+        }
+        table: dict[Node, Node] = {}
+        for node in self.item.order:
+            table[node] = _bind(rename_node(with_operands(node, table), changes), bound)
+        return table[self.store.value]
+
+
+def _bind(node: Node, bound: Mapping[Var, Node]) -> Node:
+    if isinstance(node, Load):
+        known = {var for var, _ in node.indirect}
+        used = frozenset().union(*(variables(i) for i in node.index)) if node.index else frozenset()
+        more = tuple((var, value) for var, value in bound.items() if var in used and var not in known)
+        return attrs.evolve(node, indirect=(*node.indirect, *more)) if more else node
+    if isinstance(node, IndexValue) and isinstance(node.index, Var) and node.index in bound:
+        value = bound[node.index]
+        return value if value.dtype == node.dtype else Op("cast", (value,), node.dtype)
+    return node
+
+
+def inline(units: Sequence[Unit], deps: Dependencies, buffers: Mapping[str, Buffer], limit: int) -> list[Unit]:
+    """The units with producers copied into their readers. A producer that nobody reads any more is left out."""
+    work = _Inliner(units, deps, buffers, limit)
+    out: list[Unit] = []
+    for unit in units:
+        if isinstance(unit, Item):
+            unit = work.rewrite(unit)
+            producer = work.producer(unit)
+            if producer is not None:
+                work.producers[producer.store.buffer] = producer
+                continue
+        out.append(unit)
+    return out
+
+
+class _Inliner:
+    def __init__(self, units: Sequence[Unit], deps: Dependencies, buffers: Mapping[str, Buffer], limit: int) -> None:
+        self.units = units
+        self.deps = deps
+        self.buffers = buffers
+        self.limit = limit
+        self.producers: dict[str, Producer] = {}
+
+    def rewrite(self, item: Item) -> Item:
+        """The item with loads of inlined buffers replaced by what they hold; equal loads give one node."""
+        if not any(load.buffer in self.producers for load in item.loads):
+            return item
+        memo: dict[object, Node] = {}
+        table: dict[Node, Node] = {}
+        for old in item.order:
+            node = with_operands(old, table)
+            if isinstance(node, Load) and node.buffer in self.producers:
+                key = (node.buffer, node.index, tuple((v, id(n)) for v, n in node.indirect))
+                if key not in memo:
+                    memo[key] = self.producers[node.buffer].at(node, dict(node.indirect))
+                table[old] = memo[key]
+            else:
+                table[old] = node
+        origins = dict.fromkeys(
+            origin for load in item.loads if load.buffer in self.producers
+            for origin in self.producers[load.buffer].item.origins
+        )  # fmt: skip
+        new = item.with_stores(rename_store(s, {}, table) for s in item.stores)
+        return attrs.evolve(new, origins=tuple(dict.fromkeys((*origins, *item.origins))))
+
+    def producer(self, item: Item) -> Producer | None:
+        """The item as something to copy, None when it keeps its buffer."""
+        if not item.plain or item.inner or len(item.stores) != 1:
+            return None
+        store = item.stores[0]
+        if store.atomic or store.indirect or store.buffer in self.deps.changed or store.buffer in self.deps.wanted:
+            return None
+        if any(load.buffer in self.deps.changed for load in item.loads):
+            return None
+        readers = [self.units[number] for number in self.deps.readers.get(store.buffer, ())]
+        found = Producer(item, store)
+        if not readers:
+            return found  # dead
+        nodes = size(item.order)
+        if nodes > INLINE_NODES or any(isinstance(reader, ExternCall) for reader in readers):
+            return None
+        items = [reader for reader in readers if isinstance(reader, Item)]
+        if any(nodes + size(reader.order) > self.limit for reader in items):
+            return None
+        return found if self.pays(item, store, items) else None
+
+    def pays(self, item: Item, store: Store, readers: list[Item]) -> bool:
+        loads = [(r, load) for r in readers for load in r.loads if load.buffer == store.buffer]
+        if any(load.indirect for _, load in loads) and not _can_bind(item):
+            return False
+        price = cost(item.order)
+        if not item.loads:
+            return price <= CHEAP or self.work(item, store, readers) <= FREE_WORK
+        together = all(self.shares_loop(item, store, reader) for reader in readers)
+        if together and len(readers) == 1:
+            return False  # they run over the same points: fusion makes one loop of them
+        wide = sum(len(d) == len(item.outer) for n, d in depends(item.order).items() if isinstance(n, Load))
+        if wide <= 1 and price <= CHEAP and len(item.loads) <= 2 and self.not_wider(item, store):
+            return True
+        allowed = points(item.outer) * max(price, RECOMPUTE) if len(readers) == 1 else 0
+        return not together and self.work(item, store, readers) <= max(allowed, FREE_WORK)
+
+    def not_wider(self, item: Item, store: Store) -> bool:
+        """True when its sources are no more bytes to read than its result would be."""
+        have = self.buffers[store.buffer].dtype.itemsize
+        return all(self.buffers[load.buffer].dtype.itemsize <= max(have, 4) for load in item.loads)
+
+    def work(self, item: Item, store: Store, readers: list[Item]) -> int:
+        """Additions for computing the item wherever it is read, loops over what it does not change with taken out."""
+        price = cost(item.order)
+        total = 0
+        for reader in readers:
+            nest = (*reader.outer, *reader.inner)
+            for index in {load.index for load in reader.loads if load.buffer == store.buffer}:
+                used = frozenset().union(*(variables(i) for i in index)) if index else frozenset()
+                left = list(nest)
+                while left and left[-1] not in used:  # hoisted out of the innermost loops
+                    left.pop()
+                total += price * points(left)
+        return total
+
+    def shares_loop(self, item: Item, store: Store, reader: Item) -> bool:
+        if not reader.plain:
+            return False
+        indices = {load.index for load in reader.loads if load.buffer == store.buffer}
+        if len(indices) != 1 or any(load.indirect for load in reader.loads if load.buffer == store.buffer):
+            return False
+        shape = self.buffers[store.buffer].shape
+        if any(isinstance(n, Masked) for n in reader.order) and not _always_read(reader, store.buffer):
+            return False
+        found = align((item.outer, ()), (reader.outer, reader.inner), store.index, indices.pop(), shape)
+        return found is not None
+
+
+def renumbered(units: Sequence[Unit]) -> list[Unit]:
+    """The units with items numbered by their position."""
+    return [attrs.evolve(u, number=k) if isinstance(u, Item) else u for k, u in enumerate(units)]
+
+
+def _can_bind(item: Item) -> bool:
+    """Whether the item can be computed at a computed position: its index values must be plain variables."""
+    return all(isinstance(n.index, (int, Var)) for n in item.order if isinstance(n, IndexValue))
+
+
+def _always_read(reader: Item, buffer: str) -> bool:
+    """False when the buffer is read under a condition only."""
+    roots = [s.value for s in reader.stores]
+    free = postorder(roots, lambda n: (n.cond,) if isinstance(n, Masked) else _below(n))
+    return any(isinstance(n, Load) and n.buffer == buffer for n in free)
+
+
+def _below(node: Node) -> tuple[Node, ...]:
+    if isinstance(node, Op):
+        return node.args
+    if isinstance(node, Reduce):
+        return (node.value,)
+    return tuple(v for _, v in node.indirect) if isinstance(node, Load) else ()

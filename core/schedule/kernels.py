@@ -1,0 +1,138 @@
+"""A group of items as a kernel: values handed on as shared nodes, stores put into passes, loops in their final form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import attrs
+
+from armature.lower.data import Buffer, IndexValue, Load, Node, Reduce, Store
+from armature.lower.index import Size, Var, sizes
+from armature.schedule.axes import addresses, arrange, gives_position, merge
+from armature.schedule.data import Kernel, Pass
+from armature.schedule.group import Group
+from armature.schedule.names import kernel_name
+from armature.schedule.walk import (
+    operands,
+    postorder,
+    rebuild,
+    rename_node,
+    rename_store,
+    store_roots,
+    with_operands,
+)  # fmt: skip
+
+
+@attrs.frozen(eq=False)
+class Placed:
+    """A store and where it is made: `at_inner`, at every inner point; `last`, after everything else."""
+
+    store: Store
+    at_inner: bool
+    last: bool
+
+
+def build_kernel(
+    group: Group, number: int, buffers: Mapping[str, Buffer], kept: Callable[[str], bool], changed: frozenset[str]
+) -> Kernel:
+    """The kernel of a group. `kept` says which buffers are needed after it; stores to others vanish."""
+    placed = [p for p in _joined(group, changed) if kept(p.store.buffer)]
+    outer, inner, placed = _arranged(group, placed, buffers)
+    passes = _passes(placed, inner)
+    origins = tuple(dict.fromkeys(o for m in group.members for o in m.item.origins))
+    stores = [p.store for p in placed]
+    order = postorder(root for s in stores for root in store_roots(s))
+    writes = tuple(dict.fromkeys(s.buffer for s in stores))
+    reads = tuple(dict.fromkeys(n.buffer for n in order if isinstance(n, Load) and n.buffer not in writes))
+    device = group.members[0].item.device
+    used = _sizes(order, stores, (*outer, *inner), buffers)
+    return Kernel(kernel_name(origins, number), device, outer, inner, passes, reads, writes, used, origins)
+
+
+def _joined(group: Group, changed: frozenset[str]) -> list[Placed]:
+    """All stores of the members in the group's variables, with values handed from one member to the next."""
+    known: dict[str, Node] = {}
+    placed: list[Placed] = []
+    for member in group.members:
+        table: dict[Node, Node] = {}
+        for old in member.item.order:
+            node = with_operands(old, table)
+            if isinstance(node, Load) and node.buffer in known:
+                table[old] = known[node.buffer]
+            elif isinstance(node, Reduce):
+                table[old] = attrs.evolve(node, over=group.inner)
+            else:
+                table[old] = rename_node(node, member.changes)
+        for store in member.item.stores:
+            new = rename_store(store, member.changes, table)
+            placed.append(Placed(new, member.at_inner, store.buffer in changed))
+            if not store.atomic:
+                known[store.buffer] = new.value
+    return placed
+
+
+def _arranged(
+    group: Group, placed: list[Placed], buffers: Mapping[str, Buffer]
+) -> tuple[tuple[Var, ...], tuple[Var, ...], list[Placed]]:
+    """The stores over loops in their final order, neighbours joined."""
+    stores = [p.store for p in placed]
+    roots = [root for s in stores for root in store_roots(s)]
+    order = postorder(roots)
+    if not any(isinstance(n, Reduce) for n in order) and group.inner:
+        group = attrs.evolve(group, outer=(*group.outer, *group.inner), inner=())
+    places = addresses(order, stores, buffers)
+    inner = group.inner if gives_position(order) else arrange(group.inner, places)
+    outer, change_outer = merge(arrange(group.outer, places), places)
+    inner, change_inner = merge(inner, places)
+    changes = {**change_outer, **change_inner}
+
+    def change(node: Node) -> Node:
+        return attrs.evolve(node, over=inner) if isinstance(node, Reduce) else rename_node(node, changes)
+
+    table = rebuild(roots, change)
+    return outer, inner, [attrs.evolve(p, store=rename_store(p.store, changes, table)) for p in placed]
+
+
+def _passes(placed: list[Placed], inner: tuple[Var, ...]) -> tuple[Pass, ...]:
+    """Stores and reductions by pass: what a pass needs was reduced in an earlier one."""
+    stores = tuple(p.store for p in placed)
+    if not inner:
+        return (Pass((), (), stores),)
+    level: dict[Node, int] = {}
+    reductions: list[Reduce] = []
+    for node in postorder(root for s in stores for root in store_roots(s)):
+        level[node] = max((level[child] for child in operands(node)), default=0)
+        if isinstance(node, Reduce):
+            level[node] += 1
+            reductions.append(node)
+    when = {p: max(level[root] for root in store_roots(p.store)) for p in placed}
+    count = max([level[r] for r in reductions] + [when[p] + 1 for p in placed if p.at_inner])
+
+    def outer_pass(item: Placed) -> int:
+        return count if item.last else max(when[item], 1)
+
+    return tuple(
+        Pass(
+            tuple(r for r in reductions if level[r] == number),
+            tuple(p.store for p in placed if p.at_inner and when[p] + 1 == number),
+            tuple(p.store for p in placed if not p.at_inner and outer_pass(p) == number),
+        )
+        for number in range(1, count + 1)
+    )
+
+
+def _sizes(
+    order: Iterable[Node], stores: Iterable[Store], loops: Iterable[Var], buffers: Mapping[str, Buffer]
+) -> tuple[Size, ...]:
+    """Symbolic sizes that the kernel needs, by name."""
+    found: set[Size] = set()
+    for var in loops:
+        found |= sizes(var.extent)
+    accesses: list[Load | Store] = [n for n in order if isinstance(n, Load)]
+    for access in (*accesses, *stores):
+        for index in (*access.index, *buffers[access.buffer].strides):
+            found |= sizes(index)
+    for node in order:
+        if isinstance(node, IndexValue):
+            found |= sizes(node.index)
+    return tuple(sorted(found, key=lambda s: s.name))

@@ -1,0 +1,160 @@
+"""The life of each buffer: made before its first use, released after its last, its memory taken over where it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+import torch
+
+from armature.lower.data import Buffer, BufferKind, ExternCall, Load, LoopGraph, Node, Store, View
+from armature.lower.index import Index, add, mul, sub
+from armature.schedule.data import Allocate, Kernel, Launch, Pass, Release, Step
+from armature.schedule.dependencies import reads_of, writes_of
+from armature.schedule.walk import postorder, rebuild, rename_store, store_roots
+
+_NO_ALIAS = frozenset(("aten::_unsafe_view", "aten::lift_fresh"))  # may give their input in spite of their schema
+
+
+@attrs.frozen
+class Room:
+    """What memory must have in common to be taken over."""
+
+    device: torch.device
+    bytes: Index
+
+
+def room(buffer: Buffer) -> Room:
+    """Bytes that the buffer's elements span."""
+    span: Index = 1
+    for size, stride in zip(buffer.shape, buffer.strides, strict=True):
+        span = add(span, mul(sub(size, 1), stride))
+    return Room(buffer.device, mul(span, buffer.dtype.itemsize))
+
+
+def touched(step: Kernel | ExternCall) -> tuple[str, ...]:
+    """Buffers that the step reads or writes."""
+    if isinstance(step, Kernel):
+        return (*step.reads, *step.writes)
+    return tuple(dict.fromkeys((*reads_of(step), *writes_of(step))))
+
+
+def makes_memory(call: ExternCall) -> bool:
+    """True when the call's results are new memory, never its arguments or a part of them."""
+    schema = call.target._schema
+    return all(r.alias_info is None for r in schema.returns) and schema.name not in _NO_ALIAS
+
+
+@attrs.define(eq=False)
+class _Planner:
+    loops: LoopGraph
+    buffers: Mapping[str, Buffer]
+    last: Mapping[str, int]
+    returned: frozenset[str]
+    steps: list[Step] = attrs.field(factory=list)
+    free: dict[Room, list[str]] = attrs.field(factory=dict)
+    alive: set[str] = attrs.field(factory=set)
+    owned: set[str] = attrs.field(factory=set)  # memory that may be taken over
+
+    def kernel(self, kernel: Kernel, number: int) -> None:
+        made = [n for n in kernel.writes if n not in self.alive and self.is_own(n)]
+        ending = [n for n in kernel.reads if self.last[n] == number and n in self.owned]
+        for name in made:
+            self.alive.add(name)
+            self.owned.add(name)
+            held = next((n for n in ending if self.in_place(kernel, n, name)), None)
+            if held is not None:
+                ending.remove(held)
+                kernel = renamed(kernel, held, name)
+                self.steps.append(Allocate(name, held))
+                self.alive.discard(held)
+                continue
+            pool = self.free.get(room(self.buffers[name]))
+            self.steps.append(Allocate(name, pool.pop() if pool else None))
+        self.steps.append(Launch(kernel))
+
+    def extern(self, call: ExternCall) -> None:
+        self.steps.append(call)
+        fresh = makes_memory(call)
+        for name in call.outputs:
+            if name is not None:
+                self.alive.add(name)
+                if fresh:
+                    self.owned.add(name)
+
+    def is_own(self, name: str) -> bool:
+        return self.buffers[name].kind not in (BufferKind.INPUT, BufferKind.CONSTANT)
+
+    def release(self, names: Iterable[str], number: int) -> None:
+        for name in names:
+            if self.last[name] == number and name not in self.returned and name in self.alive:
+                self.alive.discard(name)
+                self.steps.append(Release(name))
+                if name in self.owned:
+                    self.free.setdefault(room(self.buffers[name]), []).append(name)
+
+    def in_place(self, kernel: Kernel, old: str, new: str) -> bool:
+        """Whether `new` may be computed in the memory of `old`: each element is read only where it is written."""
+        a, b = self.buffers[old], self.buffers[new]
+        if (a.dtype, a.device, a.shape, a.strides) != (b.dtype, b.device, b.shape, b.strides):
+            return False
+        if old in self.returned:
+            return False
+        stores = [(n, s) for n, p in enumerate(kernel.passes) for s in (*p.inner_stores, *p.outer_stores)]
+        mine = [(n, s) for n, s in stores if s.buffer == new]
+        if len(mine) != 1 or mine[0][1].atomic or mine[0][0] != len(kernel.passes) - 1:
+            return False
+        where = mine[0][1].index
+        loads = [n for n in _nodes(kernel) if isinstance(n, Load) and n.buffer == old]
+        return all(load.index == where and not load.indirect for load in loads)
+
+
+def _nodes(kernel: Kernel) -> list[Node]:
+    return postorder(root for s in _stores(kernel) for root in store_roots(s))
+
+
+def _stores(kernel: Kernel) -> list[Store]:
+    return [s for p in kernel.passes for s in (*p.inner_stores, *p.outer_stores)]
+
+
+def renamed(kernel: Kernel, old: str, new: str) -> Kernel:
+    """The kernel reading `new` where it read `old`: they are one memory now."""
+
+    def change(node: Node) -> Node:
+        return attrs.evolve(node, buffer=new) if isinstance(node, Load) and node.buffer == old else node
+
+    table = rebuild([root for s in _stores(kernel) for root in store_roots(s)], change)
+    passes = tuple(
+        Pass(
+            tuple(table[r] for r in p.reductions),  # type: ignore[misc]
+            tuple(rename_store(s, {}, table) for s in p.inner_stores),
+            tuple(rename_store(s, {}, table) for s in p.outer_stores),
+        )
+        for p in kernel.passes
+    )
+    return attrs.evolve(kernel, passes=passes, reads=tuple(r for r in kernel.reads if r != old))
+
+
+def plan_memory(
+    work: Sequence[Kernel | ExternCall], loops: LoopGraph, buffers: Mapping[str, Buffer]
+) -> tuple[Step, ...]:
+    """The steps with allocations and releases put in."""
+    last = {name: number for number, step in enumerate(work) for name in touched(step)}
+    returned = frozenset(v.buffer for v in loops.outputs if isinstance(v, View))
+    planner = _Planner(loops, buffers, last, returned)
+    planner.alive.update(loops.inputs)
+    # Inputs are released too (the caller may have dropped them), but their memory is not ours to take over.
+    unused = [name for name in loops.inputs if name not in last and name not in returned]
+    planner.steps += [Release(name) for name in unused if name in buffers]
+    made = {name for step in work for name in (step.writes if isinstance(step, Kernel) else step.outputs)}
+    # Loops without points were dropped; who returns or reads their buffers still needs them.
+    empty = [n for n in dict.fromkeys((*last, *sorted(returned))) if planner.is_own(n) and n not in made]
+    planner.steps += [Allocate(name) for name in empty]
+    planner.alive.update(empty)
+    for number, step in enumerate(work):
+        if isinstance(step, Kernel):
+            planner.kernel(step, number)
+        else:
+            planner.extern(step)
+        planner.release(touched(step), number)
+    return tuple(planner.steps)

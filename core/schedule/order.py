@@ -1,0 +1,83 @@
+"""The order in which groups run, kept valid while groups are joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+G = TypeVar("G")
+
+_FARTHEST = 400  # groups between two that are joined: keeps the cost of one join bounded
+
+
+class Order(Generic[G]):
+    """Groups in a line such that each stands after all that it needs. A join moves only what stands between the two."""
+
+    def __init__(self, groups: Iterable[tuple[G, frozenset[G]]]) -> None:
+        self.slots: list[G | None] = []
+        self.place: dict[G, int] = {}
+        self.needs: dict[G, set[G]] = {}
+        self.became: dict[G, G] = {}
+        for group, needs in groups:
+            self.place[group] = len(self.slots)
+            self.slots.append(group)
+            self.needs[group] = set(needs)
+
+    def find(self, group: G) -> G:
+        """The group that this one is part of now."""
+        root = group
+        while root in self.became:
+            root = self.became[root]
+        while group is not root:
+            self.became[group], group = root, self.became[group]
+        return root
+
+    def needed_by(self, group: G) -> set[G]:
+        """Groups that must run before, as they are now."""
+        found = {self.find(g) for g in self.needs[group]}
+        found.discard(group)
+        self.needs[group] = found
+        return found
+
+    def later(self, first: G, second: G) -> list[G] | None:
+        """What must move behind `second` when `first` joins it; None when something in between needs both orders."""
+        low, high = self.place[first], self.place[second]
+        if high - low > _FARTHEST:
+            return None
+        moved = {first}
+        line: list[G] = []
+        for slot in self.slots[low + 1 : high]:
+            if slot is not None and not moved.isdisjoint(self.needed_by(slot)):
+                moved.add(slot)
+                line.append(slot)
+        return None if any(g in moved for g in self.needed_by(second) if g is not first) else line
+
+    def can_join(self, one: G, other: G) -> bool:
+        """True when the two may become one group without a cycle."""
+        return self.later(*self._sorted(one, other)) is not None
+
+    def join(self, one: G, other: G, result: G) -> None:
+        """Make `result` (one of the two) stand for both. `can_join` must hold."""
+        first, second = self._sorted(one, other)
+        line = self.later(first, second)
+        if line is None:
+            raise ValueError("the groups need each other through a third")
+        low, high = self.place[first], self.place[second]
+        behind = set(line)
+        stay = [g for g in self.slots[low + 1 : high] if g is not None and g not in behind]
+        new: list[G | None] = [None] * (high - low - len(stay) - len(line))
+        new += [*stay, result, *line]
+        self.slots[low : high + 1] = new
+        for offset, slot in enumerate(new):
+            if slot is not None:
+                self.place[slot] = low + offset
+        gone = second if result is first else first
+        self.became[gone] = result
+        self.needs[result] = (self.needs[first] | self.needs[second]) - {first, second}
+
+    def _sorted(self, one: G, other: G) -> tuple[G, G]:
+        return (one, other) if self.place[one] < self.place[other] else (other, one)
+
+    def groups(self) -> list[G]:
+        """All groups in the order in which they run."""
+        return [g for g in self.slots if g is not None]

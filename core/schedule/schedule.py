@@ -1,0 +1,46 @@
+"""The scheduling stage: from loops, one per operator, to kernels and the order in which they run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from armature.lower.data import ExternCall, LoopGraph
+from armature.schedule.data import Kernel, KernelPlan
+from armature.schedule.dependencies import dependencies
+from armature.schedule.fusion import fuse
+from armature.schedule.inline import inline, renumbered
+from armature.schedule.kernels import build_kernel
+from armature.schedule.memory import plan_memory
+from armature.schedule.normalise import normalise
+
+if TYPE_CHECKING:
+    from armature.context import CompileContext
+
+
+def schedule(loops: LoopGraph, ctx: CompileContext) -> KernelPlan:
+    """Fuse, order and give memory. Time is close to linear in the number of nodes."""
+    start = normalise(loops)
+    units = list(start.nodes)
+    buffers = dict(start.buffers)
+    deps = dependencies(units, loops, buffers)
+    if ctx.config.fuse:
+        units = renumbered(inline(units, deps, buffers, ctx.config.max_kernel_nodes))
+        deps = dependencies(units, loops, buffers)
+    groups = fuse(units, deps, buffers, ctx)
+    owner = {member.item.number: group for group in groups for member in group.members}
+    work: list[Kernel | ExternCall] = []
+    number = 0
+    for group in groups:
+        if group.extern is not None:
+            work.append(group.extern)
+            continue
+
+        def kept(name: str, here: object = group) -> bool:
+            outside = (owner.get(number) is not here for number in deps.readers.get(name, ()))
+            return name in deps.wanted or name in deps.changed or any(outside)
+
+        if any(kept(name) for member in group.members for name in member.item.writes):
+            work.append(build_kernel(group, number, buffers, kept, deps.changed))
+            number += 1
+    steps = plan_memory(work, loops, buffers)
+    return KernelPlan(loops.name, loops.inputs, loops.constants, buffers, steps, loops.outputs, loops.sizes)
