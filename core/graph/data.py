@@ -14,6 +14,17 @@ if TYPE_CHECKING:
     from armature.context import CompileContext
 
 
+@attrs.frozen
+class Origin:
+    """The user's line and the ATen operator that a statement comes from."""
+
+    op: str  # "aten.add.Tensor"
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    text: str = ""  # the source line, stripped
+
+
 class GraphKind(Enum):
     """Which part of the program the graph is."""
 
@@ -25,7 +36,7 @@ class GraphKind(Enum):
 @attrs.frozen(eq=False)
 class AtenGraph:
     """A functional graph of ATen operators after decomposition. Each node has `meta["val"]` (fake tensor or SymInt), and
-    `meta["origin"]` (armature.lower.data.Origin: the user's line). Its only mutations are `aten.copy_` into inputs at its end.
+    `meta["origin"]` (`Origin`: the user's line). Its only mutations are `aten.copy_` into inputs at its end.
     """
 
     name: str
@@ -42,9 +53,7 @@ class Pass:
     """
 
     name: str
-    stage: str = attrs.field(
-        validator=attrs.validators.in_(("pre_grad", "joint", "post_grad", "loops", "kernels"))
-    )
+    stage: str = attrs.field(validator=attrs.validators.in_(("pre_grad", "joint", "post_grad", "loops", "kernels")))
     run: Callable[[object, CompileContext], object]
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()

@@ -15,18 +15,8 @@ from typing import TypeAlias
 import attrs
 import torch
 
+from armature.graph.data import Origin as Origin
 from armature.lower.index import Index, Size, Var
-
-
-@attrs.frozen
-class Origin:
-    """The user's line and the ATen operator that a statement comes from."""
-
-    op: str  # "aten.add.Tensor"
-    file: str = ""
-    line: int = 0
-    function: str = ""
-    text: str = ""  # the source line, stripped
 
 
 class BufferKind(Enum):

@@ -15,14 +15,13 @@ from torch import fx
 
 from armature.errors import ArmatureError, LoweringError, invariant
 from armature.graph.data import AtenGraph
-from armature.lower import layout
+from armature.lower import symints
 from armature.lower.builder import Builder
 from armature.lower.data import Buffer, BufferKind, LoopGraph, Origin, View
 from armature.lower.elements import NotSupported
 from armature.lower.extern import as_view, call_extern
 from armature.lower.index import Index, Size
 from armature.lower.values import Spec, TensorValue
-from armature.torch_abi import symints
 
 if TYPE_CHECKING:
     from armature.context import CompileContext
@@ -233,6 +232,3 @@ def _used_results(node: fx.Node, count: int) -> list[bool]:
 def _where(node: fx.Node) -> str:
     origin = node.meta.get("origin")
     return f"{origin.file}:{origin.line}" if origin and origin.file else ""
-
-
-__all__ = ["layout", "lower", "spec_of"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 import attrs
@@ -22,7 +22,7 @@ from torch.utils import _pytree as pytree
 from armature import config
 from armature.codegen.backend import Features
 from armature.context import CompileContext
-from armature.graph.data import AtenGraph, GraphKind, Lowering
+from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Pass
 from armature.lower.data import ExternCall, LoopGraph
 from armature.lower.lower import lower
 from armature.lower.ops import OPS, REDUCTIONS
@@ -52,6 +52,8 @@ class KitTables:
 
     rows: Iterable[Lowering]
     backend: Any = ReferenceBackend()
+    decompositions: Mapping[Any, Decomposition] = attrs.field(factory=dict)
+    all_passes: tuple[Pass, ...] = ()
     _chains: dict[object, list[Lowering]] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -63,14 +65,26 @@ class KitTables:
         """All lowerings of an operator, first choice first."""
         return tuple(self._chains.get(op, ()))
 
+    def passes(self, stage: str) -> tuple[Pass, ...]:
+        """The passes of a stage, as given."""
+        return tuple(p for p in self.all_passes if p.stage == stage)
+
+    def observe_compile(self, event: object) -> None:
+        """Nobody observes."""
+
     def device_backend(self, device_type: str) -> Any:
         """The reference back end for the CPU."""
         return self.backend if device_type in self.backend.device_types else None
 
 
-def context(rows: Iterable[Lowering], backend: Any = None) -> CompileContext:
-    """A context for the lowering stage alone."""
-    tables = KitTables(rows, backend or ReferenceBackend())
+def context(
+    rows: Iterable[Lowering],
+    backend: Any = None,
+    decompositions: Iterable[Decomposition] = (),
+    passes: Iterable[Pass] = (),
+) -> CompileContext:
+    """A context for the graph and lowering stages alone."""
+    tables = KitTables(rows, backend or ReferenceBackend(), {d.op: d for d in decompositions}, tuple(passes))
     return CompileContext(config.current(), cast(Any, tables), cast(Any, None), cast(Any, None), 0)
 
 

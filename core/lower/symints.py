@@ -1,4 +1,4 @@
-"""Seam to symbolic integers: from torch.SymInt to the index algebra of the loop IR."""
+"""Symbolic integers: from torch.SymInt to the index algebra of the loop IR."""
 
 from __future__ import annotations
 

@@ -1,0 +1,125 @@
+"""From a captured graph of torch functions to a compiled callable, by way of functional ATen graphs.
+
+Inference: one graph. Training: a forward and a backward graph behind an autograd function; the backward graph is compiled
+when it is first needed, and should that fail, it runs operator by operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import attrs
+import torch
+from torch import fx
+
+from armature.events import CompileEvent, EventKind
+from armature.graph import origins
+from armature.graph.data import AtenGraph, GraphKind
+from armature.graph.passes import run_passes
+from armature.graph.verify import verify
+from armature.torch_abi import aot
+from armature.trace.data import TracedFrame
+
+if TYPE_CHECKING:
+    from armature.context import CompileContext
+
+CompileAten = Callable[[AtenGraph, "CompileContext"], Any]
+
+
+def compile_graph(
+    traced: TracedFrame, ctx: CompileContext, compile_aten: CompileAten
+) -> Callable[..., tuple[Any, ...]]:
+    """The captured graph compiled: called flat with `traced.inputs`, returns a tuple.
+
+    `compile_aten` makes a functional graph into something with `call(list) -> tuple`, or is given back such a function.
+    """
+    if traced.graph is None:
+        raise ValueError("a frame without a graph has nothing to compile")
+    return _Compilation(traced, ctx, compile_aten).run()
+
+
+@attrs.frozen(eq=False)
+class _Compilation:
+    """One captured graph on its way."""
+
+    traced: TracedFrame
+    ctx: CompileContext
+    compile_aten: CompileAten
+
+    def run(self) -> Callable[..., tuple[Any, ...]]:
+        module = run_passes("pre_grad", cast(fx.GraphModule, self.traced.graph), self.ctx)
+        origins.mark(module)
+        fakes = [given.fake for given in self.traced.inputs]
+        table = {op: row.fn for op, row in self.ctx.tables.decompositions.items()}
+        compilers = aot.Compilers(self.forward, self.backward, self.inference, self.partition)
+        return aot.compile_functional(module, fakes, compilers, table)
+
+    def partition(self, joint: fx.GraphModule, inputs: Any, **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+        origins.restore(joint)
+        return aot.min_cut(run_passes("joint", joint, self.ctx), inputs, **options)
+
+    def forward(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
+        return self.compile(graph, GraphKind.FORWARD)
+
+    def inference(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
+        return self.compile(graph, GraphKind.INFERENCE)
+
+    def backward(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
+        return LazyBackward(lambda: self.compile(graph, GraphKind.BACKWARD), graph, self.ctx, self.traced.name)
+
+    def compile(self, graph: fx.GraphModule, kind: GraphKind) -> Callable[[list[Any]], Any]:
+        """One functional graph compiled."""
+        origins.restore(graph)
+        graph = run_passes("post_grad", graph, self.ctx)
+        places = [node for node in graph.graph.nodes if node.op == "placeholder"]
+        fixed = frozenset(k for k, given in enumerate(self.traced.inputs) if given.is_parameter)
+        aten = AtenGraph(
+            name=f"{_identifier(self.traced.name)}_{kind.value}",
+            kind=kind,
+            module=graph,
+            fake_inputs=tuple(node.meta.get("val") for node in places),
+            static_inputs=fixed if kind is not GraphKind.BACKWARD else frozenset(),
+        )
+        if self.ctx.config.strict:
+            verify(aten)
+        compiled = self.compile_aten(aten, self.ctx)
+        return compiled.call if hasattr(compiled, "call") else compiled  # type: ignore[no-any-return]
+
+
+def _identifier(name: str) -> str:
+    return "".join(c if c.isalnum() else "_" for c in name)
+
+
+class LazyBackward:
+    """Compiles the backward graph on its first call; falls back to running it operator by operator."""
+
+    def __init__(
+        self, build: Callable[[], Callable[[list[Any]], Any]], graph: fx.GraphModule, ctx: CompileContext, name: str
+    ) -> None:
+        self.build = build
+        self.graph = graph
+        self.ctx = ctx
+        self.name = name
+        self.compiled: Callable[[list[Any]], Any] | None = None
+
+    def __call__(self, args: list[Any]) -> Any:
+        if self.compiled is None:
+            self.compiled = self._build()
+        return self.compiled(args)
+
+    def _build(self) -> Callable[[list[Any]], Any]:
+        try:
+            with torch.enable_grad():
+                return self.build()
+        except Exception as error:
+            if self.ctx.config.strict:
+                raise
+            detail = f"backward: {type(error).__name__}: {error}"
+            self.ctx.emit(CompileEvent(EventKind.FALLBACK, self.ctx.compile_id, self.name, "", 0, detail))
+            return self._operator_by_operator
+
+    def _operator_by_operator(self, args: list[Any]) -> Any:
+        given = list(args)
+        args.clear()
+        return self.graph(*given)
