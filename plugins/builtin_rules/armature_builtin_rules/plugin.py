@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from armature.plugin_api import Rule, Subject, Verdict, hookimpl
+from armature.plugin_api import Polyfill, Rule, Subject, Verdict, hookimpl
 from armature_builtin_rules import derived, load
+from armature_builtin_rules.polyfills import functools, itertools, operator
 
 
 @hookimpl
@@ -18,3 +19,10 @@ def armature_rules() -> Iterable[Rule]:
 def armature_decide(subject: Subject) -> Verdict | None:
     """The computed sets: operators, tensor methods, builtins."""
     return derived.decide(subject)
+
+
+@hookimpl
+def armature_polyfills() -> Iterable[Polyfill]:
+    """Python stand-ins for C functions of the standard library."""
+    for module in (functools, itertools, operator):
+        yield from (Polyfill(original, stand_in) for original, stand_in in module.STAND_INS)

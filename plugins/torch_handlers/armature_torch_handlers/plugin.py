@@ -1,3 +1,27 @@
 """The plugin's hook implementations, and nothing else."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from armature.plugin_api import Handler, Polyfill, collect, hookimpl
+from armature_torch_handlers import checks, creation, graph_backends, modules, queries, stateful, tracing_state
+
+
+@hookimpl
+def armature_handlers() -> Iterable[Handler]:
+    """The handlers of all families."""
+    return collect(tracing_state, queries, checks, creation, stateful)
+
+
+@hookimpl
+def armature_polyfills() -> Iterable[Polyfill]:
+    """Methods of torch's modules in a form that traces."""
+    return modules.polyfills()
+
+
+@hookimpl
+def armature_graph_backends() -> Mapping[str, Callable[..., Any]]:
+    """Named back ends for `armature.compile(backend=...)`."""
+    return {"eager": graph_backends.eager}

@@ -1,0 +1,230 @@
+"""Stand-ins for the iterators of itertools: generators that give the same items in the same order, as lazily."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+
+def _second(_total: Any, item: Any) -> Any:
+    return _total + item
+
+
+def accumulate(
+    iterable: Iterable[Any], func: Callable[[Any, Any], Any] | None = None, *, initial: Any = None
+) -> Iterator[Any]:
+    """Running totals."""
+    combine = _second if func is None else func
+    items = iter(iterable)
+    total = initial
+    if initial is None:
+        try:
+            total = next(items)
+        except StopIteration:
+            return
+    yield total
+    for item in items:
+        total = combine(total, item)
+        yield total
+
+
+def chain(*iterables: Iterable[Any]) -> Iterator[Any]:
+    """All items of the first, then of the second, ..."""
+    for iterable in iterables:
+        yield from iterable
+
+
+def from_iterable(iterables: Iterable[Iterable[Any]], /) -> Iterator[Any]:
+    """`chain` over the iterables that an iterable gives."""
+    for iterable in iterables:
+        yield from iterable
+
+
+def combinations(iterable: Iterable[Any], r: int) -> Iterator[tuple[Any, ...]]:
+    """All choices of r items, in the order of their positions."""
+    pool = tuple(iterable)
+    size = len(pool)
+    if r < 0:
+        raise ValueError("r must be non-negative")
+    if r > size:
+        return
+    chosen = list(range(r))
+    yield tuple([pool[i] for i in chosen])
+    while True:
+        place = r - 1
+        while place >= 0 and chosen[place] == place + size - r:
+            place -= 1
+        if place < 0:
+            return
+        chosen[place] += 1
+        for later in range(place + 1, r):
+            chosen[later] = chosen[later - 1] + 1
+        yield tuple([pool[i] for i in chosen])
+
+
+def compress(data: Iterable[Any], selectors: Iterable[Any]) -> Iterator[Any]:
+    """The items whose selector is true."""
+    for item, selected in zip(data, selectors):
+        if selected:
+            yield item
+
+
+def count(start: Any = 0, step: Any = 1) -> Iterator[Any]:
+    """start, start + step, ..."""
+    while True:
+        yield start
+        start += step
+
+
+def cycle(iterable: Iterable[Any], /) -> Iterator[Any]:
+    """The items again and again."""
+    kept = []
+    for item in iterable:
+        kept.append(item)
+        yield item
+    while kept:
+        yield from kept
+
+
+def dropwhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> Iterator[Any]:
+    """From the first item on that fails the predicate."""
+    dropping = True
+    for item in iterable:
+        if dropping and predicate(item):
+            continue
+        dropping = False
+        yield item
+
+
+def filterfalse(function: Callable[[Any], Any] | None, iterable: Iterable[Any], /) -> Iterator[Any]:
+    """The items for which the function is false."""
+    for item in iterable:
+        if not (item if function is None else function(item)):
+            yield item
+
+
+def islice(iterable: Iterable[Any], *limits: int | None) -> Iterator[Any]:
+    """`iterable[start:stop:step]` of an iterator. The limits are checked at the call, as in C."""
+    start, stop, step = (0, limits[0], 1) if len(limits) == 1 else (*limits, 1)[:3]
+    start = 0 if start is None else start
+    step = 1 if step is None else step
+    if start < 0 or (stop is not None and stop < 0):
+        raise ValueError("Indices for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
+    if step < 1:
+        raise ValueError("Step for islice() must be a positive integer or None.")
+    return _sliced(iterable, start, stop, step)
+
+
+def _sliced(iterable: Iterable[Any], start: int, stop: int | None, step: int) -> Iterator[Any]:
+    wanted = start
+    if stop is not None and wanted >= stop and stop == 0:
+        return
+    items = iter(iterable)
+    position = 0
+    while stop is None or position < stop:
+        try:
+            item = next(items)
+        except StopIteration:
+            return
+        if position == wanted:
+            yield item
+            wanted += step
+        position += 1
+
+
+def pairwise(iterable: Iterable[Any], /) -> Iterator[tuple[Any, Any]]:
+    """Neighbours."""
+    items = iter(iterable)
+    try:
+        left = next(items)
+    except StopIteration:
+        return
+    for right in items:
+        yield left, right
+        left = right
+
+
+def permutations(iterable: Iterable[Any], r: int | None = None) -> Iterator[tuple[Any, ...]]:
+    """All orders of r items, in the order of their positions."""
+    pool = tuple(iterable)
+    size = len(pool) if r is None else r
+    if size < 0:
+        raise ValueError("r must be non-negative")
+    for positions in product(range(len(pool)), repeat=size):
+        if len(set(positions)) == size:
+            yield tuple([pool[i] for i in positions])
+
+
+def product(*iterables: Iterable[Any], repeat: int = 1) -> Iterator[tuple[Any, ...]]:
+    """All tuples with one item of each, the last turning fastest."""
+    if repeat < 0:
+        raise ValueError("repeat argument cannot be negative")
+    pools = [tuple(iterable) for iterable in iterables] * repeat
+    found: list[tuple[Any, ...]] = [()]
+    for pool in pools:
+        found = [(*head, item) for head in found for item in pool]
+    yield from found
+
+
+def repeat(object: Any, times: int | None = None) -> Iterator[Any]:
+    """The object, without end or so many times."""
+    if times is None:
+        while True:
+            yield object
+    for _ in range(times):
+        yield object
+
+
+def starmap(function: Callable[..., Any], iterable: Iterable[Iterable[Any]], /) -> Iterator[Any]:
+    """function(*item) of each item."""
+    for item in iterable:
+        yield function(*item)
+
+
+def takewhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> Iterator[Any]:
+    """Up to the first item that fails the predicate."""
+    for item in iterable:
+        if not predicate(item):
+            return
+        yield item
+
+
+def zip_longest(*iterables: Iterable[Any], fillvalue: Any = None) -> Iterator[tuple[Any, ...]]:
+    """Tuples until the longest ends."""
+    iterators = [iter(iterable) for iterable in iterables]
+    open_ones = [True] * len(iterators)
+    while iterators:
+        row = []
+        for place, iterator in enumerate(iterators):
+            item = fillvalue
+            if open_ones[place]:
+                try:
+                    item = next(iterator)
+                except StopIteration:
+                    open_ones[place] = False
+            row.append(item)
+        if True not in open_ones:
+            return
+        yield tuple(row)
+
+
+STAND_INS = (
+    (itertools.accumulate, accumulate),
+    (itertools.chain, chain),
+    (itertools.chain.from_iterable, from_iterable),
+    (itertools.combinations, combinations),
+    (itertools.compress, compress),
+    (itertools.count, count),
+    (itertools.cycle, cycle),
+    (itertools.dropwhile, dropwhile),
+    (itertools.filterfalse, filterfalse),
+    (itertools.islice, islice),
+    (itertools.pairwise, pairwise),
+    (itertools.permutations, permutations),
+    (itertools.product, product),
+    (itertools.repeat, repeat),
+    (itertools.starmap, starmap),
+    (itertools.takewhile, takewhile),
+    (itertools.zip_longest, zip_longest),
+)

@@ -1,0 +1,219 @@
+"""Stand-ins for the C functions of operator: each is the operator itself."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any
+
+
+def add(a: Any, b: Any, /) -> Any:
+    return a + b
+
+
+def and_(a: Any, b: Any, /) -> Any:
+    return a & b
+
+
+def contains(a: Any, b: Any, /) -> bool:
+    return b in a
+
+
+def countOf(a: Iterable[Any], b: Any, /) -> int:
+    found = 0
+    for item in a:
+        if item is b or item == b:
+            found += 1
+    return found
+
+
+def delitem(a: Any, b: Any, /) -> None:
+    del a[b]
+
+
+def eq(a: Any, b: Any, /) -> Any:
+    return a == b
+
+
+def floordiv(a: Any, b: Any, /) -> Any:
+    return a // b
+
+
+def ge(a: Any, b: Any, /) -> Any:
+    return a >= b
+
+
+def getitem(a: Any, b: Any, /) -> Any:
+    return a[b]
+
+
+def gt(a: Any, b: Any, /) -> Any:
+    return a > b
+
+
+def iadd(a: Any, b: Any, /) -> Any:
+    a += b
+    return a
+
+
+def iand(a: Any, b: Any, /) -> Any:
+    a &= b
+    return a
+
+
+def ifloordiv(a: Any, b: Any, /) -> Any:
+    a //= b
+    return a
+
+
+def ilshift(a: Any, b: Any, /) -> Any:
+    a <<= b
+    return a
+
+
+def imatmul(a: Any, b: Any, /) -> Any:
+    a @= b
+    return a
+
+
+def imod(a: Any, b: Any, /) -> Any:
+    a %= b
+    return a
+
+
+def imul(a: Any, b: Any, /) -> Any:
+    a *= b
+    return a
+
+
+def indexOf(a: Iterable[Any], b: Any, /) -> int:
+    for position, item in enumerate(a):
+        if item is b or item == b:
+            return position
+    raise ValueError("sequence.index(x): x not in sequence")
+
+
+def inv(a: Any, /) -> Any:
+    return ~a
+
+
+def ior(a: Any, b: Any, /) -> Any:
+    a |= b
+    return a
+
+
+def ipow(a: Any, b: Any, /) -> Any:
+    a **= b
+    return a
+
+
+def irshift(a: Any, b: Any, /) -> Any:
+    a >>= b
+    return a
+
+
+def is_(a: Any, b: Any, /) -> bool:
+    return a is b
+
+
+def is_not(a: Any, b: Any, /) -> bool:
+    return a is not b
+
+
+def isub(a: Any, b: Any, /) -> Any:
+    a -= b
+    return a
+
+
+def itruediv(a: Any, b: Any, /) -> Any:
+    a /= b
+    return a
+
+
+def ixor(a: Any, b: Any, /) -> Any:
+    a ^= b
+    return a
+
+
+def le(a: Any, b: Any, /) -> Any:
+    return a <= b
+
+
+def lshift(a: Any, b: Any, /) -> Any:
+    return a << b
+
+
+def lt(a: Any, b: Any, /) -> Any:
+    return a < b
+
+
+def matmul(a: Any, b: Any, /) -> Any:
+    return a @ b
+
+
+def mod(a: Any, b: Any, /) -> Any:
+    return a % b
+
+
+def mul(a: Any, b: Any, /) -> Any:
+    return a * b
+
+
+def ne(a: Any, b: Any, /) -> Any:
+    return a != b
+
+
+def neg(a: Any, /) -> Any:
+    return -a
+
+
+def not_(a: Any, /) -> bool:
+    return not a
+
+
+def or_(a: Any, b: Any, /) -> Any:
+    return a | b
+
+
+def pos(a: Any, /) -> Any:
+    return +a
+
+
+def pow_(a: Any, b: Any, /) -> Any:
+    return a**b
+
+
+def rshift(a: Any, b: Any, /) -> Any:
+    return a >> b
+
+
+def setitem(a: Any, b: Any, c: Any, /) -> None:
+    a[b] = c
+
+
+def sub(a: Any, b: Any, /) -> Any:
+    return a - b
+
+
+def truediv(a: Any, b: Any, /) -> Any:
+    return a / b
+
+
+def truth(a: Any, /) -> bool:
+    return bool(a)
+
+
+def xor(a: Any, b: Any, /) -> Any:
+    return a ^ b
+
+
+_BY_NAME: tuple[Callable[..., Any], ...] = (
+    add, and_, contains, countOf, delitem, eq, floordiv, ge, getitem, gt, iadd, iand, ifloordiv, ilshift, imatmul,
+    imod, imul, indexOf, inv, ior, ipow, irshift, is_, is_not, isub, itruediv, ixor, le, lshift, lt, matmul, mod,
+    mul, ne, neg, not_, or_, pos, rshift, setitem, sub, truediv, truth, xor,
+)  # fmt: skip
+STAND_INS = (
+    *((getattr(operator, function.__name__), function) for function in _BY_NAME),
+    (operator.pow, pow_),
+    (operator.invert, inv),
+)

@@ -1,0 +1,115 @@
+"""The stand-ins in plain Python: same items, same results, same exceptions as what they stand for."""
+
+from __future__ import annotations
+
+import inspect
+import itertools as it
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from armature_builtin_rules.polyfills import functools, itertools
+from armature_builtin_rules.polyfills import operator as operators
+
+PAIRS = {id(original): stand_in for original, stand_in in (*functools.STAND_INS, *itertools.STAND_INS)}
+CHAIN = it.chain.from_iterable
+
+
+def outcome(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    try:
+        return list(it.islice(fn(*args, **kwargs), 20))
+    except Exception as error:
+        return type(error)
+
+
+ITERATORS: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
+    (it.accumulate, ([1, 2, 3],), {}),
+    (it.accumulate, ([],), {}),
+    (it.accumulate, ([1, 2, 3], operator.mul), {"initial": 5}),
+    (it.accumulate, ([], None), {"initial": 5}),
+    (it.chain, ("ab", [1], ()), {}),
+    (it.chain, (), {}),
+    (it.combinations, ("abcd", 2), {}),
+    (it.combinations, ("abcd", 0), {}),
+    (it.combinations, ("ab", 3), {}),
+    (it.combinations, ("ab", -1), {}),
+    (it.compress, ("abcd", [1, 0, 1]), {}),
+    (it.count, (), {}),
+    (it.count, (5, -2), {}),
+    (it.cycle, ("abc",), {}),
+    (it.cycle, ("",), {}),
+    (it.dropwhile, (lambda x: x < 3, [1, 2, 3, 1]), {}),
+    (it.filterfalse, (None, [0, 1, ""]), {}),
+    (it.filterfalse, (lambda x: x > 1, [0, 1, 2]), {}),
+    (it.islice, ("abcdef", 3), {}),
+    (it.islice, ("abcdef", 1, None), {}),
+    (it.islice, ("abcdef", 1, 5, 2), {}),
+    (it.islice, ("abcdef", None, 5, None), {}),
+    (it.islice, ("abcdef", 4, 2), {}),
+    (it.islice, ("abcdef", -1), {}),
+    (it.islice, ("abcdef", 0, 3, 0), {}),
+    (it.pairwise, ("abcd",), {}),
+    (it.pairwise, ("",), {}),
+    (it.permutations, ("abc",), {}),
+    (it.permutations, ("abc", 2), {}),
+    (it.permutations, ("ab", 3), {}),
+    (it.product, ("ab", [1, 2]), {}),
+    (it.product, ("ab",), {"repeat": 2}),
+    (it.product, (), {}),
+    (it.product, ("ab", ""), {}),
+    (it.repeat, (7, 3), {}),
+    (it.repeat, (7,), {}),
+    (it.repeat, (7,), {"times": 0}),
+    (it.starmap, (pow, [(2, 3), (3, 2)]), {}),
+    (it.takewhile, (lambda x: x < 3, [1, 2, 3, 1]), {}),
+    (it.zip_longest, ("ab", [1, 2, 3]), {"fillvalue": 0}),
+    (it.zip_longest, (), {}),
+]
+
+
+@pytest.mark.parametrize(("original", "args", "kwargs"), ITERATORS, ids=lambda x: getattr(x, "__name__", ""))
+def test_iterators(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    assert outcome(PAIRS[id(original)], args, kwargs) == outcome(original, args, kwargs)
+
+
+def test_chain_from_iterable() -> None:
+    assert list(itertools.from_iterable(["ab", "c"])) == list(CHAIN(["ab", "c"]))
+
+
+def test_slices_leave_the_rest_in_the_iterator() -> None:
+    for slice_ in (it.islice, itertools.islice):
+        items = iter("abcdef")
+        assert list(slice_(items, 1, 3)) == ["b", "c"]
+        assert list(items) == ["d", "e", "f"]
+        empty = iter("abc")
+        assert list(slice_(empty, 0)) == []
+        assert list(empty) == ["a", "b", "c"]
+
+
+def test_reduce() -> None:
+    assert functools.reduce(operator.sub, [10, 1, 2]) == 7
+    assert functools.reduce(operator.sub, [], 3) == 3
+    with pytest.raises(TypeError, match="empty iterable"):
+        functools.reduce(operator.sub, [])
+
+
+@pytest.mark.parametrize(("original", "stand_in"), operators.STAND_INS, ids=lambda f: f.__name__)
+def test_operators(original: Any, stand_in: Any) -> None:
+    count = len(inspect.signature(stand_in).parameters)
+    samples: list[tuple[Any, ...]] = [(7, 2, 3), ([1, 2, 2], 2, 5), ([1], [2], 5), ({1: 2}, 1, 4)]
+    for args in (sample[:count] for sample in samples):
+        results = []
+        for fn in (original, stand_in):
+            own = [list(a) if isinstance(a, list) else dict(a) if isinstance(a, dict) else a for a in args]
+            try:
+                results.append((fn(*own), own))
+            except Exception as error:
+                results.append((type(error), own))
+        assert results[0] == results[1]
+
+
+def test_each_stand_in_is_for_one_original() -> None:
+    originals = [original for original, _ in (*functools.STAND_INS, *itertools.STAND_INS, *operators.STAND_INS)]
+    assert len({id(o) for o in originals}) == len(originals)

@@ -1,0 +1,72 @@
+"""Checks of values: folded where the condition is known, kept in the graph as an assertion where it is a tensor."""
+
+from __future__ import annotations
+
+import torch
+
+from armature.plugin_api import Call, Value, existing, handles
+
+ERRORS: dict[str, type[Exception]] = {
+    "_check": RuntimeError,
+    "_check_index": IndexError,
+    "_check_value": ValueError,
+    "_check_type": TypeError,
+    "_check_not_implemented": NotImplementedError,
+    "_check_tensor_all": RuntimeError,
+}
+UNSAID = "Expected cond to be True, but got False."
+
+
+@handles(*existing(*(f"torch.{name}" for name in ERRORS if name != "_check_tensor_all")))
+def check(call: Call, cond: Value, message: Value | None = None) -> Value | None:
+    """`torch._check(cond, message)`: nothing, or the error of its kind with what `message()` says."""
+    return known_condition(call, ERRORS[call.fn.__name__], cond, message)
+
+
+@handles(*existing("torch._check_with"))
+def check_with(call: Call, error_type: Value, cond: Value, message: Value | None = None) -> Value | None:
+    """The same, with the error's class given."""
+    kind = error_type.as_object()
+    if not isinstance(kind, type) or not issubclass(kind, Exception):
+        return None
+    return known_condition(call, kind, cond, message)
+
+
+def known_condition(call: Call, error: type[Exception], cond: Value, message: Value | None) -> Value | None:
+    """Fold a condition that tracing knows. A tensor here is an error in eager mode too; the interpreter says so."""
+    if not cond.is_constant:
+        return None
+    if cond.as_constant() is True:
+        return call.constant(None)
+    if message is None or (message.is_constant and message.as_constant() is None):
+        call.tracer.raise_error(error, UNSAID)
+    text = call.inline(message)
+    if not text.is_constant:
+        return None
+    call.tracer.raise_error(error, str(text.as_constant()))
+
+
+@handles(*existing("torch._check_is_size"))
+def check_is_size(call: Call, i: Value, message: Value | None = None, *, max: Value | None = None) -> Value | None:
+    """A size that tracing knows must not be negative."""
+    if not i.is_constant or (max is not None and not max.is_constant):
+        return None
+    size, limit = i.as_constant(), None if max is None else max.as_constant()
+    if not isinstance(size, int):
+        return None
+    holds = size >= 0 and (not isinstance(limit, int) or size <= limit)
+    return known_condition(call, RuntimeError, call.constant(holds), message)
+
+
+@handles(torch._assert)
+def assertion(call: Call, condition: Value, message: Value | None = None) -> Value | None:
+    """`torch._assert(condition, message)`: on a tensor it is checked when the graph runs."""
+    text = "" if message is None or not message.is_constant else str(message.as_constant())
+    if condition.is_tensor:
+        call.graph_call(torch.ops.aten._assert_async.msg, condition, call.constant(text))
+        return call.constant(None)
+    if not condition.is_constant:
+        return None
+    if not condition.as_constant():
+        call.tracer.raise_error(AssertionError, text)
+    return call.constant(None)

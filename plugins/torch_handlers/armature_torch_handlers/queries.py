@@ -1,0 +1,80 @@
+"""Questions about a tensor that do not depend on its numbers: answered from the fake tensor, no node in the graph."""
+
+from __future__ import annotations
+
+import torch
+
+from armature.plugin_api import Call, Value, existing, handles
+
+
+@handles(torch.is_tensor, torch.overrides.is_tensor_like)
+def is_tensor(call: Call, obj: Value) -> Value | None:
+    """Whether it is a tensor; other objects that behave like one are left to the interpreter."""
+    if obj.is_tensor:
+        return call.constant(True)
+    if call.fn is torch.is_tensor or not hasattr(obj.python_type(), "__torch_function__"):
+        return call.constant(False)
+    return None
+
+
+@handles(torch.numel)
+def numel(call: Call, input: Value) -> Value | None:
+    """The number of elements, where the shape is static."""
+    if not input.is_tensor or not input.has_static_shape:
+        return None
+    return call.constant(input.fake.numel())
+
+
+@handles(
+    *existing(
+        "torch.is_floating_point",
+        "torch.is_complex",
+        "torch.is_signed",
+        "torch.is_conj",
+        "torch.is_neg",
+        "torch.is_inference",
+        "torch.get_device",
+        "torch.is_distributed",
+    )
+)
+def static_fact(call: Call, input: Value) -> Value | None:
+    """A fact about dtype, device or flags."""
+    if not input.is_tensor:
+        return None
+    return call.constant(call.fn(input.fake))
+
+
+@handles(torch.is_same_size)
+def is_same_size(call: Call, input: Value, other: Value) -> Value | None:
+    """Whether two static shapes are equal."""
+    if not (input.is_tensor and other.is_tensor and input.has_static_shape and other.has_static_shape):
+        return None
+    return call.constant(input.fake.shape == other.fake.shape)
+
+
+@handles(torch.result_type)
+def result_type(call: Call, tensor1: Value, tensor2: Value) -> Value | None:
+    """The dtype of an operation on two tensors or numbers."""
+    known = [fake_or_constant(value) for value in (tensor1, tensor2)]
+    if any(item is None for item in known):
+        return None
+    return call.constant(torch.result_type(*known))
+
+
+def fake_or_constant(value: Value) -> object:
+    """The fake of a tensor, the number of a constant, None for anything else."""
+    if value.is_tensor:
+        return value.fake
+    return value.as_constant() if value.is_constant else None
+
+
+@handles(torch.is_nonzero, torch.equal, torch.allclose)
+def needs_the_numbers(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """A Python bool out of a tensor's numbers."""
+    call.graph_break("data-dependent-value", operation=f"torch.{call.fn.__name__}")
+
+
+@handles(torch.is_storage)
+def is_storage(call: Call, obj: Value) -> Value:
+    """Storages do not occur in a graph."""
+    return call.constant(issubclass(obj.python_type(), (torch.UntypedStorage, torch.TypedStorage)))

@@ -1,0 +1,75 @@
+"""Functions that change state of the process. Run while tracing, the change would come too early and only once."""
+
+from __future__ import annotations
+
+from armature.plugin_api import Call, Value, existing, handles
+
+SETTERS = (
+    "torch.set_default_dtype",
+    "torch.set_default_tensor_type",
+    "torch.set_default_device",
+    "torch.set_num_threads",
+    "torch.set_num_interop_threads",
+    "torch.set_deterministic_debug_mode",
+    "torch.set_float32_matmul_precision",
+    "torch.set_warn_always",
+    "torch.set_flush_denormal",
+    "torch.use_deterministic_algorithms",
+    "torch.set_anomaly_enabled",
+    "torch.autograd.set_detect_anomaly",
+    "torch._C._set_deterministic_algorithms",
+    "torch._C._set_default_dtype",
+    "torch._C._set_default_tensor_type",
+    "torch._C._set_warnAlways",
+    "torch._C._set_float32_matmul_precision",
+    "torch._C._set_cudnn_enabled",
+    "torch._C._set_cudnn_benchmark",
+    "torch._C._set_cudnn_deterministic",
+    "torch._C._set_cudnn_allow_tf32",
+    "torch._C._set_cublas_allow_tf32",
+    "torch._C._set_mkldnn_enabled",
+    "torch._C._set_math_sdp_enabled",
+    "torch._C._set_sdp_use_math",
+    "torch._C._set_sdp_use_flash",
+    "torch._C._set_sdp_use_mem_efficient",
+    "torch._C._set_sdp_use_cudnn",
+    "torch.backends.cuda.enable_flash_sdp",
+    "torch.backends.cuda.enable_math_sdp",
+    "torch.backends.cuda.enable_mem_efficient_sdp",
+    "torch.backends.cuda.enable_cudnn_sdp",
+    "torch.manual_seed",
+    "torch.seed",
+    "torch.initial_seed",
+    "torch.get_rng_state",
+    "torch.set_rng_state",
+    "torch.random.manual_seed",
+    "torch.random.seed",
+    "torch.random.initial_seed",
+    "torch.random.get_rng_state",
+    "torch.random.set_rng_state",
+    "torch.random.fork_rng",
+    "torch.cuda.manual_seed",
+    "torch.cuda.manual_seed_all",
+    "torch.cuda.set_device",
+    "torch.cuda.synchronize",
+    "torch.cuda.empty_cache",
+    "torch.cuda.memory.empty_cache",
+    "torch.cuda.memory.memory_allocated",
+    "torch.cuda.memory.memory_reserved",
+    "torch.cuda.memory.max_memory_allocated",
+    "torch.cuda.memory.memory_stats",
+    "torch.cuda.memory.reset_peak_memory_stats",
+    "torch.cpu.synchronize",
+    "torch.accelerator.synchronize",
+    "torch.mps.synchronize",
+    "torch.xpu.synchronize",
+    "torch.futures.wait_all",
+    "torch.futures.collect_all",
+    "torch._C._crash_if_csrc_asan",
+)
+
+
+@handles(*dict.fromkeys(existing(*SETTERS)))
+def changes_state(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """Break, so that it happens at its time."""
+    call.graph_break("global-state", operation=f"{call.fn.__module__ or 'torch'}.{call.fn.__name__}")

@@ -1,0 +1,100 @@
+"""Questions about what is going on: is something tracing, is grad mode on, which dtype is the default.
+
+They are answered while tracing. What can change between calls (grad mode, autocast, default dtype, determinism) is held
+by the guard on torch's global state that each compiled frame has.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from armature.plugin_api import Call, Value, existing, handles
+
+
+@handles(
+    *existing(
+        "torch._C._get_tracing_state",
+        "torch._C._is_tracing",
+        "torch._jit_internal.is_scripting",
+        "torch.fx._symbolic_trace.is_fx_symbolic_tracing",
+        "torch.fx._symbolic_trace.is_fx_tracing",
+        "torch.jit._trace.is_tracing",
+        "torch.nn.modules.activation._is_make_fx_tracing",
+        "torch.compiler.is_exporting",
+        "torch.onnx.is_in_onnx_export",
+    )
+)
+def not_traced_by_others(call: Call) -> Value:
+    """Other tracers are not at work: what they answer in eager mode."""
+    return call.constant(None if call.fn.__name__ == "_get_tracing_state" else False)
+
+
+@handles(*existing("torch.compiler.is_compiling", "torch.compiler.is_dynamo_compiling", "torch._utils.is_compiling"))
+def compiling(call: Call) -> Value:
+    """A program that asks wants to know that it is being compiled; by whom does not matter to it."""
+    return call.constant(True)
+
+
+@handles(
+    *existing(
+        "torch._C._has_torch_function",
+        "torch._C._has_torch_function_unary",
+        "torch._C._has_torch_function_variadic",
+    )
+)
+def has_torch_function(call: Call, *args: Value) -> Value | None:
+    """Plain tensors and parameters have none; what may have one is looked at by the interpreter."""
+    items = list(args)
+    if call.fn.__name__ == "_has_torch_function":
+        items = list(call.tracer.unpack(args[0]))
+    plain = all(not overrides(item.python_type()) for item in items)
+    return call.constant(False) if plain else None
+
+
+def overrides(kind: type) -> bool:
+    """Whether instances of the type take over torch functions."""
+    method = getattr(kind, "__torch_function__", None)
+    return method is not None and method is not NO_OVERRIDE and kind not in PLAIN
+
+
+NO_OVERRIDE = torch.nn.Parameter.__torch_function__
+PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+@handles(
+    *existing(
+        "torch.is_grad_enabled",
+        "torch.is_inference_mode_enabled",
+        "torch.is_anomaly_enabled",
+        "torch.is_anomaly_check_nan_enabled",
+        "torch.is_autocast_enabled",
+        "torch.is_autocast_cpu_enabled",
+        "torch.is_autocast_cache_enabled",
+        "torch.get_autocast_dtype",
+        "torch.get_autocast_gpu_dtype",
+        "torch.get_autocast_cpu_dtype",
+        "torch._C._is_any_autocast_enabled",
+        "torch._C._is_autocast_available",
+        "torch.get_default_dtype",
+        "torch.are_deterministic_algorithms_enabled",
+        "torch.is_deterministic_algorithms_warn_only_enabled",
+        "torch._C._get_deterministic_algorithms",
+        "torch._C._get_deterministic_algorithms_warn_only",
+        "torch.get_float32_matmul_precision",
+        "torch._C._is_torch_function_enabled",
+        "torch._C._is_torch_function_mode_enabled",
+        "torch._C._len_torch_function_stack",
+        "torch.get_num_threads",
+        "torch.get_num_interop_threads",
+        "torch._use_cudnn_rnn_flatten_weight",
+        "torch._C._is_fwd_grad_enabled",
+        "torch._C._is_multithreading_enabled",
+    )
+)
+def setting(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """Ask torch now: the interpreter keeps torch's own state as the traced program has it at this point."""
+    if not all(value.is_constant for value in (*args, *kwargs.values())):
+        return None
+    plain = [value.as_constant() for value in args]
+    named = {name: value.as_constant() for name, value in kwargs.items()}
+    return call.constant(call.fn(*plain, **named))
