@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from armature.plugin_api import Polyfill, Rule, Subject, Verdict, hookimpl
+from armature.plugin_api import BreakType, Polyfill, Rule, Subject, Verdict, hookimpl
 from armature_builtin_rules import derived, load
+from armature_builtin_rules.breaks import calls, data_dependent, mutation, objects
 from armature_builtin_rules.polyfills import functools, itertools, operator
 
 
@@ -26,3 +27,9 @@ def armature_polyfills() -> Iterable[Polyfill]:
     """Python stand-ins for C functions of the standard library."""
     for module in (functools, itertools, operator):
         yield from (Polyfill(original, stand_in) for original, stand_in in module.STAND_INS)
+
+
+@hookimpl
+def armature_break_types() -> Iterable[BreakType]:
+    """The catalogue of graph breaks that the interpreter raises."""
+    return (*data_dependent.ROWS, *calls.ROWS, *mutation.ROWS, *objects.ROWS)

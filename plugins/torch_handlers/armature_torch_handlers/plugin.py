@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from armature.plugin_api import Handler, Polyfill, collect, hookimpl
-from armature_torch_handlers import checks, creation, graph_backends, modules, queries, stateful, tracing_state
+from armature.plugin_api import BreakType, Handler, Polyfill, collect, hookimpl
+from armature_torch_handlers import breaks, checks, creation, graph_backends, modules, queries, stateful, tracing_state
 
 
 @hookimpl
@@ -25,3 +25,9 @@ def armature_polyfills() -> Iterable[Polyfill]:
 def armature_graph_backends() -> Mapping[str, Callable[..., Any]]:
     """Named back ends for `armature.compile(backend=...)`."""
     return {"eager": graph_backends.eager}
+
+
+@hookimpl
+def armature_break_types() -> Iterable[BreakType]:
+    """The graph breaks that the handlers raise."""
+    return breaks.ROWS

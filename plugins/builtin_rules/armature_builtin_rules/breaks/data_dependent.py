@@ -1,0 +1,27 @@
+"""Breaks because Python needs the numbers of a tensor, which do not exist while tracing."""
+
+from __future__ import annotations
+
+from armature.plugin_api import BreakType
+
+ROWS = (
+    BreakType(
+        "data-dependent-branch",
+        "Branch on the value of a tensor",
+        "`{test}` is known only after the tensor is computed, and the rest of the function depends on it.",
+        (
+            "torch.where(condition, a, b) computes both sides and keeps the choice in the graph.",
+            "If the condition does not change between calls, pass it as a Python bool.",
+            "Put the code around the branch in functions of its own: each is compiled.",
+        ),
+    ),
+    BreakType(
+        "data-dependent-value",
+        "Python needs the numbers of a tensor",
+        "{operation} gives a Python value that depends on what the tensor holds.",
+        (
+            "Keep the computation on tensors: a 0-d tensor works in most places where a number does.",
+            "Move the call out of the compiled function, for example to where the result is printed.",
+        ),
+    ),
+)

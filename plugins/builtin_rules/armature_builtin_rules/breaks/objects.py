@@ -1,0 +1,41 @@
+"""Breaks at objects of kinds that the interpreter does not follow."""
+
+from __future__ import annotations
+
+from armature.plugin_api import BreakType
+
+ROWS = (
+    BreakType(
+        "unsupported-attribute",
+        "Attribute that tracing cannot read",
+        "Reading `{name}` of {type} runs code that is not Python, or gives what tracing cannot follow.",
+        (
+            "Read it before the compiled function is called, and pass the value.",
+            "A plugin can teach the type to the tracer: hook armature_value_types.",
+        ),
+    ),
+    BreakType(
+        "unsupported-operation",
+        "Operation that tracing cannot follow",
+        "{operation} on {type} is not traced.",
+        (
+            "Do it outside the compiled function.",
+            "A plugin can teach the type to the tracer: hook armature_value_types.",
+        ),
+    ),
+    BreakType(
+        "unsupported-key",
+        "Key whose equality tracing cannot decide",
+        "{type} is used as the key of a dict or the member of a set.",
+        ("Use strings, numbers, or the objects' names as keys.",),
+    ),
+    BreakType(
+        "unsupported-argument",
+        "Argument that cannot stand in a graph",
+        "{type} is passed to a function that becomes a node of the graph, or that needs a constant here.",
+        (
+            "Pass tensors, numbers, strings, dtypes, devices, or lists, tuples and dicts of these.",
+            "Wrap the function in a Python function that takes the object apart.",
+        ),
+    ),
+)

@@ -1,0 +1,26 @@
+"""Graph breaks that this plugin's handlers raise."""
+
+from __future__ import annotations
+
+from armature.plugin_api import BreakType
+
+ROWS = (
+    BreakType(
+        "global-state",
+        "Change of torch's global state",
+        "{operation} changes or reads state of the whole process, which must happen at its time and each time.",
+        ("Call it outside the compiled function.",),
+    ),
+    BreakType(
+        "creates-leaf",
+        "New leaf of autograd inside the function",
+        "{operation} makes a tensor that gradients are collected in; one made in a graph would be an intermediate result.",
+        ("Make the parameter before the compiled function is called, in __init__ for a module.",),
+    ),
+    BreakType(
+        "foreign-memory",
+        "Tensor over memory of another library",
+        "{operation} makes a tensor over memory that torch does not own.",
+        ("Make the tensor before the compiled function is called, and pass it.",),
+    ),
+)
