@@ -45,7 +45,9 @@ def block_of(value: torch.Tensor, dtype: Any = None) -> Block:
     kind = dtype or TYPES[value.dtype]
     data = value.contiguous().numpy()
     shape = list(value.shape)
-    return tl.tensor(TensorHandle(data if shape else data.reshape(1), kind), tl.block_type(kind, shape) if shape else kind)
+    return tl.tensor(
+        TensorHandle(data if shape else data.reshape(1), kind), tl.block_type(kind, shape) if shape else kind
+    )
 
 
 def elementwise(function: Callable[..., torch.Tensor]) -> Callable[..., Block]:

@@ -101,5 +101,3 @@ def print_kernels(kernels: Sequence[Kernel], buffers: Mapping[str, Buffer], flag
 
 def _named(groups: Sequence[GroupSpec], texts: Sequence[str]) -> list[tuple[Part, str]]:
     return list(zip([part for group in groups for part in group.parts], texts, strict=True))
-
-

@@ -48,7 +48,7 @@ def literal(value: bool | int | float) -> str:
     """The number as Triton reads it."""
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
-    return repr(value)
+    return f"({value!r})" if repr(value).startswith("-") else repr(value)
 
 
 @attrs.frozen
@@ -111,6 +111,12 @@ class KernelPrinter:
         else:
             value = int(value)
         return f"tl.full({self.shape()}, {literal(value)}, {TYPES[dtype]})"
+
+    def bare(self, node: Const) -> str:
+        """A literal that takes the type of the operand beside it."""
+        if node.dtype in HALVES:
+            return literal(torch.tensor(node.value, dtype=node.dtype).item())
+        return literal(float(node.value) if node.dtype.is_floating_point else int(node.value))
 
     def value(self, node: Node) -> str:
         """The text of a node that stands as an operand."""
@@ -188,8 +194,7 @@ class KernelPrinter:
             at = constants.index(True)
             const = node.args[at]
             if isinstance(const, Const) and const.dtype != torch.bool:
-                number = float(const.value) if const.dtype.is_floating_point else int(const.value)
-                operands[at] = literal(number) if number >= 0 else f"({literal(number)})"
+                operands[at] = self.bare(const)
         text = print_op(FORMS, widened, operands)
         return cast_text(f"({text})", torch.float32, node.dtype) if node.dtype in HALVES else text
 

@@ -81,7 +81,9 @@ class _Splitter:
         self.workspaces[name] = Buffer(name, dtype, self.kernel.device, shape, contiguous_strides(shape))
         return name
 
-    def renamed(self, roots: Iterable[Node], changes: Mapping[Var, Index], known: Mapping[Node, Node]) -> dict[Node, Node]:
+    def renamed(
+        self, roots: Iterable[Node], changes: Mapping[Var, Index], known: Mapping[Node, Node]
+    ) -> dict[Node, Node]:
         """Nodes with variables replaced; those of `known` become what it says."""
         new: dict[Node, Node] = dict(known)
         for node in postorder(roots, operands, known):

@@ -1,0 +1,110 @@
+"""What the back end says of itself, and what building does with caches."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import attrs
+import pytest
+import torch
+
+from armature.context import CompileContext
+from armature.run.cache import Cache
+from armature.testing.backend_kit import CASES, kernel_of, plan_of, with_own_names
+from armature_gpu_triton import backend as backend_module
+from armature_gpu_triton import helpers, interpreted, plugin
+from armature_gpu_triton.backend import TritonBackend, _Build
+from armature_gpu_triton.features import FEATURES
+from armature_gpu_triton.launch import parts_of
+from armature_gpu_triton.ops import FORMS, LIBDEVICE
+
+
+def test_hook_answers_for_cuda_only() -> None:
+    assert isinstance(plugin.armature_device_backend("cuda"), TritonBackend)
+    assert plugin.armature_device_backend("cpu") is None
+
+
+def test_features_are_what_the_table_prints() -> None:
+    assert set(FORMS) >= FEATURES.ops
+    assert torch.complex64 not in FEATURES.dtypes and torch.bfloat16 in FEATURES.dtypes
+
+
+def test_interpreter_has_every_device_function() -> None:
+    names = {n for n in vars(helpers) if not n.startswith("_") and hasattr(getattr(helpers, n), "fn")}
+    assert names and names <= set(vars(interpreted))
+    called = {*LIBDEVICE, "fmod", "pow", "rint", "trunc"}
+    assert called <= set(vars(interpreted)) and all(hasattr(helpers.libdevice, n) for n in called)
+
+
+def test_every_device_function_says_what_it_does() -> None:
+    for name, value in vars(helpers).items():
+        if not name.startswith("_") and hasattr(value, "fn"):
+            assert inspect.getdoc(value.fn), name
+
+
+def test_missing_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend_module, "triton_version", lambda: None)
+    assert "pip install 'triton>=3.4'" in str(TritonBackend().missing())
+    monkeypatch.setattr(backend_module, "triton_version", lambda: (3, 1))
+    assert "too old" in str(TritonBackend().missing())
+
+
+def test_missing_device_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert "nvidia-smi" in str(TritonBackend(interpret=False).missing())
+    monkeypatch.setattr(torch.version, "cuda", None)
+    assert "without CUDA" in str(TritonBackend(interpret=False).missing())
+    assert TritonBackend(interpret=True).missing() is None
+
+
+def test_source_can_be_kept() -> None:
+    case = next(c for c in CASES if c.name == "layer_norm")
+    plan = plan_of([with_own_names(case.make(torch.device("cpu"), FEATURES))])
+    source = TritonBackend().generate(plan.kernels, plan, None)  # type: ignore[arg-type]
+    assert pickle.loads(pickle.dumps(source)) == source
+
+
+def test_built_kernels_are_found_without_triton(compile_context: CompileContext, tmp_path: Path) -> None:
+    """The second build of a source compiles nothing."""
+    case = next(c for c in CASES if c.name == "rows")
+    plan = plan_of([with_own_names(case.make(torch.device("cpu"), FEATURES))])
+    ctx = attrs.evolve(compile_context, cache=Cache(tmp_path), events=[])
+    source = TritonBackend().generate(plan.kernels, plan, ctx)
+    specs = [p.spec for p in parts_of(source.meta["groups"])]  # type: ignore[arg-type]
+    first = _Build(source, ctx).binaries(specs, 90)
+    misses = ctx.cache.misses
+    second = _Build(source, ctx).binaries(specs, 90)
+    assert first == second and ctx.cache.misses == misses > 0
+    _Build(source, ctx).binaries([specs[0].unaligned()], 90)
+    assert ctx.cache.misses == misses + 1
+
+
+def test_plugin_module_does_not_import_triton() -> None:
+    code = (
+        "import sys, armature_gpu_triton.plugin as p; p.armature_device_backend('cuda'); print('triton' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"import torch, sys; had = 'triton' in sys.modules; {code.replace('print(', 'print(not had and ')}"],
+        capture_output=True, text=True, check=True, env=dict(os.environ),
+    )  # fmt: skip
+    assert done.stdout.strip() == "False"
+
+
+def test_wide_tiles_are_interpreted_alike(compile_context: CompileContext) -> None:
+    """A kernel cut into pieces gives what torch gives."""
+    case = next(c for c in CASES if c.name == "loss_over_everything")
+    sketch = with_own_names(case.make(torch.device("cpu"), FEATURES))
+    plan = plan_of([sketch])
+    backend = TritonBackend(interpret=True)
+    launches = backend.build(backend.generate(plan.kernels, plan, compile_context), compile_context)
+    kernel = kernel_of(sketch)
+    memory = {n: m.clone() for n, m in sketch.memory.items()}
+    launches[kernel.name](*(memory[n] for n in kernel.arguments))
+    x, y = (memory[n] for n in kernel.reads)
+    torch.testing.assert_close(memory[kernel.writes[0]][0], (x - y).pow(2).mean())

@@ -1,0 +1,96 @@
+"""Real code generation without a GPU: kernels are compiled to machine code for sm_80 and sm_90."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import pytest
+import torch
+
+from armature.codegen.data import KernelSource
+from armature.context import CompileContext
+from armature.errors import BackendError
+from armature.testing.backend_kit import CASES, plan_of, with_own_names
+from armature.testing.kernel_cases import Case, Skip
+from armature_gpu_triton import launch, toolchain
+from armature_gpu_triton.backend import TritonBackend
+from armature_gpu_triton.binary import Binary
+
+CAPABILITIES = (80, 90)
+ELF = b"\x7fELF"
+# One of each kind: flat, strided, halves, integers, rows, columns, positions, passes, gathers, masks, atomics, symbolic.
+TYPICAL = frozenset(
+    (
+        "chain_of_a_matrix", "view_across_rows", "half_precision", "division_int64", "trigonometric_float64", "rows",
+        "columns_wide", "positions_in_columns", "softmax_one_long_row", "layer_norm", "store_seen_by_the_next_pass",
+        "embedding", "padding", "scatter_add_float32", "symbolic_softmax", "all_of_much",
+    )
+)  # fmt: skip
+
+
+def source_of(case: Case, ctx: CompileContext) -> KernelSource:
+    """The generated text of one case."""
+    backend = TritonBackend()
+    try:
+        sketch = with_own_names(case.make(torch.device("cuda"), backend.features))
+    except (Skip, AssertionError, RuntimeError):  # a device that is not there: the case fills its buffers
+        sketch = with_own_names(case.make(torch.device("cpu"), backend.features))
+    plan = plan_of([sketch])
+    return backend.generate(plan.kernels, plan, ctx)
+
+
+def compile_all(case: Case, capability: int, ctx: CompileContext, folder: Path) -> None:
+    source = source_of(case, ctx)
+    path = folder / f"{case.name}.py"
+    path.write_text(source.text)
+    functions = toolchain.functions_of(source.text, path)
+    for part in launch.parts_of(source.meta["groups"]):  # type: ignore[arg-type]
+        for spec in (part.spec, part.spec.unaligned()):
+            built = toolchain.compile_function(functions[spec.name], spec, capability)
+            assert built.cubin.startswith(ELF) and built.name == spec.name
+            assert built.block == spec.num_warps * 32 and built.shared <= 160 * 1024
+
+
+def rows(typical: bool) -> list[Case]:
+    return [c for c in CASES if (c.name in TYPICAL) == typical]
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+@pytest.mark.parametrize("case", rows(True), ids=lambda c: c.name)
+def test_typical_kernels_become_machine_code(
+    case: Case, capability: int, compile_context: CompileContext, tmp_path: Path
+) -> None:
+    compile_all(case, capability, compile_context, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("capability", CAPABILITIES)
+@pytest.mark.parametrize("case", rows(False), ids=lambda c: c.name)
+def test_every_other_kernel_becomes_machine_code(
+    case: Case, capability: int, compile_context: CompileContext, tmp_path: Path
+) -> None:
+    try:
+        compile_all(case, capability, compile_context, tmp_path)
+    except Skip:
+        pytest.skip("features do not cover it")
+
+
+def test_every_typical_case_exists() -> None:
+    assert {c.name for c in rows(True)} == TYPICAL
+
+
+def test_binary_survives_a_file(tmp_path: Path) -> None:
+    binary = Binary("add_0", b"\x7fELF\n{}\n\x00", 49152, 128)
+    binary.write(tmp_path / "add_0.cubin")
+    assert Binary.read(tmp_path / "add_0.cubin") == binary
+
+
+def test_compiler_error_names_the_kernel(tmp_path: Path, compile_context: CompileContext) -> None:
+    source = source_of(next(c for c in CASES if c.name == "rows"), compile_context)
+    path = tmp_path / "rows.py"
+    path.write_text(source.text)
+    function = toolchain.functions_of(source.text, path)["rows"]
+    spec = launch.parts_of(source.meta["groups"])[0].spec  # type: ignore[arg-type]
+    with pytest.raises(BackendError, match="triton could not build rows: "):
+        toolchain.compile_function(function, attrs.evolve(spec, constants=(("XBLOCK", 3), ("RBLOCK", 5))), 90)

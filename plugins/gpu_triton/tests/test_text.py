@@ -1,0 +1,144 @@
+"""The text of generated kernels: each test is about one property."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+import torch
+
+from armature.lower.data import Buffer, BufferKind, Const, IndexValue, Load, Op, Origin, Reduce, Store
+from armature.lower.index import Index, Size, Var, contiguous_strides
+from armature.schedule.data import Kernel, KernelPlan, Launch, Pass
+from armature_gpu_triton.backend import TritonBackend
+from armature_gpu_triton.loops import tile
+from armature_gpu_triton.printer import KernelPrinter, argument_name
+
+F32, BF16, I64 = torch.float32, torch.bfloat16, torch.int64
+DEVICE = torch.device("cuda", 0)
+ADD = Origin("aten.add.Tensor", "/home/me/model.py", 41, "forward", "y = x + bias")
+RELU = Origin("aten.relu.default", "/home/me/model.py", 42, "forward", "return torch.relu(y)")
+MEAN = Origin("aten.mean.dim", "/home/me/model.py", 7, "forward", "m = x.mean(-1)")
+I, J = Var("i", 64), Var("j", 100)
+
+
+def buffers(**shapes: tuple[Index, ...]) -> dict[str, Buffer]:
+    return {n: Buffer(n, F32, DEVICE, s, contiguous_strides(s), BufferKind.INPUT) for n, s in shapes.items()}
+
+
+def add_relu() -> Kernel:
+    total = Op("add", (Load("x", (I, J), F32), Load("bias", (J,), F32)), F32, ADD)
+    value = Op("maximum", (total, Const(0.0, F32)), F32, RELU)
+    item = Pass((), (), (Store("out", (I, J), value),))
+    return Kernel("add_relu_0", DEVICE, (I, J), (), (item,), ("x", "bias"), ("out",), (), (ADD, RELU))
+
+
+def row_mean(columns: Index = 100, sizes: tuple[Size, ...] = ()) -> Kernel:
+    j = Var("j", columns)
+    total = Reduce("sum", Load("x", (I, j), F32), (j,), F32, MEAN)
+    mean = Op("div", (total, IndexValue(columns, F32)), F32, MEAN)
+    item = Pass((total,), (), (Store("out", (I,), mean),))
+    return Kernel("mean_0", DEVICE, (I,), (j,), (item,), ("x",), ("out",), sizes, (MEAN,))
+
+
+def text_of(kernel: Kernel, **shapes: tuple[Index, ...]) -> str:
+    every = buffers(**shapes)
+    return KernelPrinter(tile(kernel, every), every).print()
+
+
+def test_pointwise_kernel_with_the_lines_it_comes_from() -> None:
+    text = text_of(add_relu(), x=(64, 100), bias=(100,), out=(64, 100))
+    assert (
+        text
+        == """\
+# kernel add_relu_0
+#   aten.add.Tensor    model.py:41  y = x + bias
+#   aten.relu.default    model.py:42  return torch.relu(y)
+@triton.jit
+def add_relu_0(x_, bias, out, XBLOCK: tl.constexpr):
+    x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
+    tmp0 = tl.load(x_ + x)
+    tmp1 = tl.load(bias + (x % 100))
+    tmp2 = tmp0 + tmp1                                                    # model.py:41  y = x + bias
+    tmp3 = helpers.maximum(tmp2, tl.full([1], 0.0, tl.float32))           # model.py:42  return torch.relu(y)
+    tl.store(out + x, tmp3)
+""".replace("x_", argument_name("x"))
+    )
+
+
+def test_short_rows_stay_in_registers() -> None:
+    text = text_of(row_mean(), x=(64, 100), out=(64,))
+    assert "for " not in text
+    assert "r_in = r < 100" in text
+    assert "red0 = helpers.reduce_sum(tl.where(r_in, tmp0, tl.full([1, 1], 0.0, tl.float32)))" in text
+
+
+def test_long_rows_are_walked_in_pieces() -> None:
+    text = text_of(row_mean(100_000), x=(64, 100_000), out=(64,))
+    assert "for r_start in range(0, 100000, RBLOCK):" in text
+    assert text.index("red0_all = tl.full(") < text.index("for r_start") < text.index("helpers.reduce_sum(red0_all)")
+
+
+def test_symbolic_sizes_are_arguments_and_indices_have_64_bits() -> None:
+    size = Size("s0", 100)
+    text = text_of(row_mean(size, (size,)), x=(64, size), out=(64,))
+    assert "out, s0, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr):" in text
+    assert "tl.program_id(0).to(tl.int64)" in text
+    assert "range(0, s0, RBLOCK)" in text
+
+
+def test_offsets_have_32_bits_until_they_no_longer_fit() -> None:
+    assert "int64" not in text_of(add_relu(), x=(64, 100), bias=(100,), out=(64, 100))
+    i = Var("i", 2**31)
+    item = Pass((), (), (Store("out", (i,), Load("x", (i,), F32)),))
+    big = Kernel("copy_0", DEVICE, (i,), (), (item,), ("x",), ("out",))
+    assert "tl.program_id(0).to(tl.int64)" in text_of(big, x=(2**31,), out=(2**31,))
+
+
+def test_halves_are_computed_in_float32() -> None:
+    shapes = buffers(x=(64,), out=(64,))
+    shapes = {n: Buffer(n, BF16, DEVICE, b.shape, b.strides, b.kind) for n, b in shapes.items()}
+    value = Op("mul", (Load("x", (I,), BF16), Const(0.1, BF16)), BF16)
+    item = Pass((), (), (Store("out", (I,), value),))
+    kernel = Kernel("mul_0", DEVICE, (I,), (), (item,), ("x",), ("out",))
+    text = KernelPrinter(tile(kernel, shapes), shapes).print()
+    rounded = torch.tensor(0.1, dtype=BF16).item()
+    assert f"helpers.to_bfloat16((helpers.from_bfloat16(tmp0) * {rounded}))" in text
+
+
+def test_few_long_rows_are_cut_into_pieces() -> None:
+    i, j = Var("i", 2), Var("j", 1_000_000)
+    total = Reduce("sum", Load("x", (i, j), F32), (j,), F32)
+    item = Pass((total,), (), (Store("out", (i,), total),))
+    kernel = Kernel("sum_0", DEVICE, (i,), (j,), (item,), ("x",), ("out",))
+    every = buffers(x=(2, 1_000_000), out=(2,))
+    plan = KernelPlan("g", (), {}, every, (Launch(kernel),), (), {})
+    source = TritonBackend().generate([kernel], plan, None)  # type: ignore[arg-type]
+    assert source.text.count("@triton.jit") == 2
+    assert "def sum_0_part0(" in source.text and "def sum_0_part1(" in source.text
+    assert source.kernels == {"sum_0": ("x", "out")}
+    (group,) = source.meta["groups"]  # type: ignore[misc, attr-defined]
+    pieces = group.workspaces[0][1] // 2
+    assert 64 <= pieces <= 512
+
+
+@pytest.mark.parametrize("name", ["x", "tmp3", "tl", "for", "red0_all", "s 0", "XBLOCK"])
+def test_buffer_names_never_clash(name: str) -> None:
+    assert argument_name(name).isidentifier() and argument_name(name) != name
+
+
+def test_module_holds_all_kernels_and_the_same_text_each_time() -> None:
+    rows = row_mean()
+    mean = attrs.evolve(
+        rows,
+        writes=("means",),
+        passes=(
+            attrs.evolve(rows.passes[0], outer_stores=(attrs.evolve(rows.passes[0].outer_stores[0], buffer="means"),)),
+        ),
+    )
+    kernels = [add_relu(), mean]
+    every = buffers(x=(64, 100), bias=(100,), out=(64, 100), means=(64,))
+    plan = KernelPlan("g", (), {}, every, tuple(Launch(k) for k in kernels), (), {})
+    first, second = (TritonBackend().generate(kernels, plan, None) for _ in range(2))  # type: ignore[arg-type]
+    assert first == second
+    assert first.language == "python" and compile(first.text, "generated", "exec")
+    assert set(first.kernels) == {"add_relu_0", "mean_0"}
