@@ -101,6 +101,8 @@ def place(origin: RuleOrigin) -> str:
 
 def resolve(name: str) -> object:
     """The object of a dotted name; modules it needs are imported. Raises UnknownName."""
+    if not all(part.isidentifier() for part in name.replace("#", ".").split(".")):
+        raise UnknownName(name=name)
     try:
         if not name.startswith(OPERATORS):
             return load_name(name)

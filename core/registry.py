@@ -32,6 +32,8 @@ def name_of(obj: object) -> str:
     """How a key is called in messages."""
     if isinstance(obj, str):
         return obj
+    if isinstance(obj, tuple):
+        return " ".join(name for part in obj if (name := name_of(part)))
     qualname = getattr(obj, "__qualname__", None) or getattr(obj, "__name__", None)
     if not isinstance(qualname, str):
         return repr(obj)

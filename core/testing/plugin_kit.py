@@ -112,11 +112,9 @@ def lacks_positions(function: Callable[..., object], count: int) -> bool:
 
 
 def faults_of_handler(row: Handler) -> Iterator[str]:
-    """A handler takes the call first, and handles something."""
+    """A handler takes the call first."""
     if lacks_positions(row.fn, 1):
         yield f"handler {name_of(row.fn)} does not take the call as its first argument"
-    if not row.targets:
-        yield f"handler {name_of(row.fn)} has no target"
 
 
 def faults_of_polyfill(row: Polyfill) -> Iterator[str]:

@@ -1,0 +1,199 @@
+"""Every hook of the contract is documented, typed, in the plugin guide, and called with what it promises."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import typer
+
+import armature.plugin_api
+from armature import hookspecs
+from armature.breaks.types import BreakEvent
+from armature.callables import Subject
+from armature.cli.app import add_plugin_commands
+from armature.events import CompileEvent, EventKind
+from armature.hook_check import hook_specs
+from armature.plugin_api import (
+    BreakType,
+    Decision,
+    Decomposition,
+    Handler,
+    Lowering,
+    Pass,
+    Polyfill,
+    Rule,
+    RuleOrigin,
+    ValueType,
+    Verdict,
+    hookimpl,
+)
+from armature.plugins import PluginManager
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "plugins.md"
+OP = torch.ops.aten.hardtanh.default
+EVENT = CompileEvent(EventKind.FINISH, 1, "f", "f.py", 3, seconds=0.5)
+BREAK = BreakType("mylib-io", "Reading a file", "`{call}` reads a file.", ("Read it before the call.",))
+BREAK_EVENT = BreakEvent(BREAK, {"call": "load()"}, ())
+SUBJECT = Subject(math.sqrt, "math", "sqrt")
+VERDICT = Verdict(Decision.IN_GRAPH, "computed", RuleOrigin("mine", __file__, 1))
+
+
+def stand_in(*args: Any) -> None:
+    return None
+
+
+class Everything:
+    """Implements every hook, and remembers what it was called with."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, Any] = {}
+        self.backend = SimpleNamespace(name="mine")
+
+    @hookimpl
+    def armature_rules(self) -> list[Rule]:
+        return [Rule("mylib", Decision.INLINE, "plain Python")]
+
+    @hookimpl
+    def armature_decide(self, subject: Subject) -> Verdict | None:
+        self.seen["armature_decide"] = subject
+        return VERDICT if subject.module == "math" else None
+
+    @hookimpl
+    def armature_handlers(self) -> list[Handler]:
+        return [Handler((torch.numel,), stand_in)]
+
+    @hookimpl
+    def armature_value_types(self) -> list[ValueType]:
+        return [ValueType(type(GUIDE), stand_in)]  # type: ignore[arg-type]
+
+    @hookimpl
+    def armature_polyfills(self) -> list[Polyfill]:
+        return [Polyfill(math.sqrt, stand_in)]
+
+    @hookimpl
+    def armature_break_types(self) -> list[BreakType]:
+        return [BREAK]
+
+    @hookimpl
+    def armature_graph_break(self, event: BreakEvent) -> None:
+        self.seen["armature_graph_break"] = event
+
+    @hookimpl
+    def armature_decompositions(self) -> list[Decomposition]:
+        return [Decomposition(OP, stand_in)]
+
+    @hookimpl
+    def armature_lowerings(self) -> list[Lowering]:
+        return [Lowering(OP, stand_in)]
+
+    @hookimpl
+    def armature_passes(self) -> list[Pass]:
+        return [Pass("mine", "joint", lambda program, ctx: program)]
+
+    @hookimpl
+    def armature_device_backend(self, device_type: str) -> Any:
+        self.seen["armature_device_backend"] = device_type
+        return self.backend
+
+    @hookimpl
+    def armature_graph_backends(self) -> dict[str, Any]:
+        return {"mine": stand_in}
+
+    @hookimpl
+    def armature_compile_event(self, event: CompileEvent) -> None:
+        self.seen["armature_compile_event"] = event
+
+    @hookimpl
+    def armature_cli(self, app: typer.Typer) -> None:
+        app.command("mine")(lambda: None)
+
+
+def commands(manager: PluginManager) -> list[str | None]:
+    app = typer.Typer()
+    add_plugin_commands(app, manager)
+    return [command.name for command in app.registered_commands]
+
+
+# What asks each hook, and what it must answer, given the manager and the plugin.
+CALLS: dict[str, Any] = {
+    "armature_rules": lambda m, p: [rule.target for rule, _ in m.tables().rules] == ["mylib"],
+    "armature_decide": lambda m, p: m.tables().decide(SUBJECT) is VERDICT and p.seen["armature_decide"] is SUBJECT,
+    "armature_handlers": lambda m, p: m.tables().handler(torch.numel).fn is stand_in,
+    "armature_value_types": lambda m, p: m.tables().value_type(GUIDE).build is stand_in,
+    "armature_polyfills": lambda m, p: m.tables().polyfill(math.sqrt).replacement is stand_in,
+    "armature_break_types": lambda m, p: m.tables().break_type("mylib-io") is BREAK,
+    "armature_graph_break": lambda m, p: m.tables().observe_break(BREAK_EVENT) or p.seen["armature_graph_break"],
+    "armature_decompositions": lambda m, p: m.tables().decompositions[OP].fn is stand_in,
+    "armature_lowerings": lambda m, p: m.tables().lowerings[OP].fn is stand_in,
+    "armature_passes": lambda m, p: [found.name for found in m.tables().passes("joint")] == ["mine"],
+    "armature_device_backend": lambda m, p: m.tables().device_backend("mydev") is p.backend,
+    "armature_graph_backends": lambda m, p: m.tables().graph_backends["mine"] is stand_in,
+    "armature_compile_event": lambda m, p: m.tables().observe_compile(EVENT) or p.seen["armature_compile_event"],
+    "armature_cli": lambda m, p: commands(m) == ["mine"],
+}
+HOOKS = sorted(hook_specs())
+
+
+def test_the_design_has_these_hooks() -> None:
+    assert len(HOOKS) == 14
+    assert CALLS.keys() == set(HOOKS)
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_hook_is_called_and_its_answer_used(hook: str, manager: PluginManager) -> None:
+    plugin = Everything()
+    manager.register(plugin, "mine")
+    assert hook in manager.plugins[0].hooks
+    assert CALLS[hook](manager, plugin)
+    assert manager.problems == ()
+
+
+def test_observers_get_the_event_itself(manager: PluginManager) -> None:
+    plugin = Everything()
+    manager.register(plugin, "mine")
+    manager.tables().observe_break(BREAK_EVENT)
+    manager.tables().observe_compile(EVENT)
+    assert plugin.seen == {"armature_graph_break": BREAK_EVENT, "armature_compile_event": EVENT}
+
+
+def test_no_answer_hook_is_asked_while_tables_are_built(manager: PluginManager) -> None:
+    plugin = Everything()
+    manager.register(plugin, "mine")
+    manager.tables()
+    assert plugin.seen == {}
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_hook_is_documented_with_an_example(hook: str) -> None:
+    text = inspect.getdoc(hook_specs()[hook]) or ""
+    first, _, rest = text.partition("\n")
+    assert first.endswith(".") or "." in first
+    assert "alled" in text or "Observe" in text, "says who calls it and when"
+    assert any(sign in rest for sign in "({["), "has an example"
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_hook_is_typed(hook: str) -> None:
+    signature = inspect.signature(hook_specs()[hook])
+    assert signature.return_annotation is not signature.empty
+    assert all(parameter.annotation is not signature.empty for parameter in signature.parameters.values())
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_hook_is_in_the_guide(hook: str) -> None:
+    parameters = ", ".join(inspect.signature(hook_specs()[hook]).parameters)
+    assert f"`{hook}({parameters})`" in GUIDE.read_text()
+
+
+def test_the_public_api_exports_what_the_contract_names() -> None:
+    named = {"Call", "Rule", "Verdict", "Decision", "BreakType", "BreakEvent", "Pass", "Lowering", "DeviceBackend"}
+    named |= {"CompileEvent", "API_VERSION", "hookimpl", "Handler", "Polyfill", "ValueType", "Decomposition", "Subject"}
+    assert named <= set(armature.plugin_api.__all__)
+    assert armature.plugin_api.API_VERSION == hookspecs.API_VERSION
+    assert all(hasattr(armature.plugin_api, name) for name in armature.plugin_api.__all__)
