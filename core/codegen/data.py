@@ -29,13 +29,14 @@ class Program:
     """Everything needed to make a compiled graph: the sources, and a wrapper `def call(args): ...` in Python.
 
     The wrapper takes one list (which it empties), allocates, launches and returns a tuple. Names that it uses from
-    outside are kernels (from `sources`), `constants`, and the helpers of `armature.codegen.wrapper`.
+    outside are kernels (from `sources`), `constants` and `bindings` (operators, allocators, dtypes).
     """
 
     name: str
     sources: tuple[KernelSource, ...]
     wrapper: str
     constants: Mapping[str, torch.Tensor]
+    bindings: Mapping[str, object]
     kernel_count: int
     fused_count: int  # ATen operators that ended in a kernel together with another one
     extern_count: int

@@ -85,13 +85,17 @@ def origin_of(statement: Statement) -> Origin | None:
 
 
 def share(kernel: Kernel) -> Kernel:
-    """The kernel with equal expressions made one node. Loads of a buffer that it also writes stay apart."""
+    """The kernel with equal expressions made one node.
+
+    Loads of a buffer that is stored before the last pass stay apart: they may see different values.
+    """
+    early = {s.buffer for p in kernel.passes[:-1] for s in (*p.inner_stores, *p.outer_stores)}
     table: dict[object, Node] = {}
     identity: dict[Node, Node] = {}
 
     def change(node: Node) -> Node:
         key: object = node
-        if not (isinstance(node, Load) and node.buffer in kernel.writes):
+        if not (isinstance(node, Load) and node.buffer in early):
             key = structure(node, identity)
         found = table.setdefault(key, node)
         identity[node] = identity[found] = found

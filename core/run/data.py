@@ -14,7 +14,11 @@ from armature.schedule.data import KernelPlan
 
 @attrs.frozen(eq=False)
 class CompiledGraph:
-    """A compiled ATen graph. `call(args: list) -> tuple` empties the list. The rest is what it was made from."""
+    """A compiled ATen graph. `call(args: list) -> tuple` empties the list.
+
+    `ready()` waits until its kernels are built and raises BackendError when one can't be; without it the first call
+    does. The rest is what it was made from.
+    """
 
     name: str
     call: Callable[[list[object]], tuple[object, ...]]
@@ -22,3 +26,4 @@ class CompiledGraph:
     loops: LoopGraph
     plan: KernelPlan
     program: Program
+    ready: Callable[[], None] = attrs.field(default=lambda: None, repr=False)

@@ -46,6 +46,7 @@ class Kernel:
     writes: tuple[str, ...]  # buffers stored to
     sizes: tuple[Size, ...] = ()  # symbolic sizes that the kernel takes as int64 arguments
     origins: tuple[Origin, ...] = ()
+    operators: int = 1  # how many loops of the loop graph it does the work of
 
     @property
     def arguments(self) -> tuple[str, ...]:

@@ -88,12 +88,12 @@ class _Inliner:
                 table[old] = memo[key]
             else:
                 table[old] = node
-        origins = dict.fromkeys(
-            origin for load in item.loads if load.buffer in self.producers
-            for origin in self.producers[load.buffer].item.origins
-        )  # fmt: skip
+        sources = [
+            self.producers[n].item for n in dict.fromkeys(load.buffer for load in item.loads) if n in self.producers
+        ]
+        origins = dict.fromkeys(o for source in (*sources, item) for o in source.origins)
         new = item.with_stores(rename_store(s, {}, table) for s in item.stores)
-        return attrs.evolve(new, origins=tuple(dict.fromkeys((*origins, *item.origins))))
+        return attrs.evolve(new, origins=tuple(origins), parts=item.parts.union(*(source.parts for source in sources)))
 
     def producer(self, item: Item) -> Producer | None:
         """The item as something to copy, None when it keeps its buffer."""

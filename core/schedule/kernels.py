@@ -46,7 +46,9 @@ def build_kernel(
     reads = tuple(dict.fromkeys(n.buffer for n in order if isinstance(n, Load) and n.buffer not in writes))
     device = group.members[0].item.device
     used = _sizes(order, stores, (*outer, *inner), buffers)
-    return Kernel(kernel_name(origins, number), device, outer, inner, passes, reads, writes, used, origins)
+    name = kernel_name(origins, number, buffers)
+    parts = {part for m in group.members for part in m.item.parts}
+    return Kernel(name, device, outer, inner, passes, reads, writes, used, origins, len(parts))
 
 
 def _joined(group: Group, changed: frozenset[str]) -> list[Placed]:

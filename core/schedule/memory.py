@@ -21,6 +21,7 @@ class Room:
     """What memory must have in common to be taken over."""
 
     device: torch.device
+    dtype: torch.dtype
     bytes: Index
 
 
@@ -29,7 +30,7 @@ def room(buffer: Buffer) -> Room:
     span: Index = 1
     for size, stride in zip(buffer.shape, buffer.strides, strict=True):
         span = add(span, mul(sub(size, 1), stride))
-    return Room(buffer.device, mul(span, buffer.dtype.itemsize))
+    return Room(buffer.device, buffer.dtype, mul(span, buffer.dtype.itemsize))
 
 
 def touched(step: Kernel | ExternCall) -> tuple[str, ...]:
@@ -69,9 +70,16 @@ class _Planner:
                 self.steps.append(Allocate(name, held))
                 self.alive.discard(held)
                 continue
-            pool = self.free.get(room(self.buffers[name]))
-            self.steps.append(Allocate(name, pool.pop() if pool else None))
+            self.steps.append(Allocate(name, self.taken_over(name)))
         self.steps.append(Launch(kernel))
+
+    def taken_over(self, name: str) -> str | None:
+        """A released buffer whose memory this one takes; one that is returned only from a buffer laid out like it."""
+        pool = self.free.get(room(self.buffers[name]), [])
+        for place in range(len(pool) - 1, -1, -1):
+            if name not in self.returned or same_layout(self.buffers[pool[place]], self.buffers[name]):
+                return pool.pop(place)
+        return None
 
     def extern(self, call: ExternCall) -> None:
         self.steps.append(call)
@@ -95,10 +103,7 @@ class _Planner:
 
     def in_place(self, kernel: Kernel, old: str, new: str) -> bool:
         """Whether `new` may be computed in the memory of `old`: each element is read only where it is written."""
-        a, b = self.buffers[old], self.buffers[new]
-        if (a.dtype, a.device, a.shape, a.strides) != (b.dtype, b.device, b.shape, b.strides):
-            return False
-        if old in self.returned:
+        if old in self.returned or not same_layout(self.buffers[old], self.buffers[new]):
             return False
         stores = [(n, s) for n, p in enumerate(kernel.passes) for s in (*p.inner_stores, *p.outer_stores)]
         mine = [(n, s) for n, s in stores if s.buffer == new]
@@ -107,6 +112,11 @@ class _Planner:
         where = mine[0][1].index
         loads = [n for n in _nodes(kernel) if isinstance(n, Load) and n.buffer == old]
         return all(load.index == where and not load.indirect for load in loads)
+
+
+def same_layout(one: Buffer, other: Buffer) -> bool:
+    """True when a tensor of one buffer can stand for the other as it is."""
+    return (one.dtype, one.device, one.shape, one.strides) == (other.dtype, other.device, other.shape, other.strides)
 
 
 def _nodes(kernel: Kernel) -> list[Node]:

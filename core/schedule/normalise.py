@@ -30,7 +30,8 @@ from armature.schedule.walk import depends, postorder, rename_node, rename_store
 class Item:
     """A normalised loop. `outer` is its space, `inner` the variables of all its reductions (() for a pointwise loop).
 
-    `number` is its place among the graph's nodes. `order` holds its nodes, operands before users.
+    `number` is its place among the graph's nodes. `order` holds its nodes, operands before users. `parts`: names of the
+    loops whose work it does.
     """
 
     number: int
@@ -42,6 +43,7 @@ class Item:
     origins: tuple[Origin, ...]
     plain: bool
     order: tuple[Node, ...]
+    parts: frozenset[str]
 
     @property
     def loads(self) -> tuple[Load, ...]:
@@ -108,7 +110,9 @@ class _Normaliser:
             left = ()
         device = self.buffers[stores[0].buffer].device
         space = tuple(_kept(outer.values()))
-        self.nodes.append(Item(number, loop.name, device, space, left, done, loop.origins, loop.plain, order))
+        self.nodes.append(
+            Item(number, loop.name, device, space, left, done, loop.origins, loop.plain, order, frozenset((loop.name,)))
+        )
 
     def split(self, loop: Loop) -> tuple[Store, ...]:
         """The loop's stores once reductions that do not fit the others have become loops of their own."""

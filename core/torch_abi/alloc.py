@@ -17,9 +17,7 @@ _C: Any = torch._C._dynamo.guards
 Allocator = Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], torch.Tensor]
 
 
-def _public(
-    device: torch.device, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype
-) -> torch.Tensor:
+def _public(device: torch.device, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     return torch.empty_strided(sizes, strides, dtype=dtype, device=device)
 
 
@@ -27,3 +25,14 @@ def empty_strided(device_type: str) -> Allocator:
     """The allocator for the current device of a type ("cpu", "cuda", ...)."""
     short: Allocator | None = getattr(_C, f"_empty_strided_{device_type}", None)
     return short if short is not None else partial(_public, torch.device(device_type))
+
+
+def _as_strided(base: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...], offset: int) -> torch.Tensor:
+    return base.detach().as_strided(sizes, strides, base.storage_offset() + offset)
+
+
+# `reinterpret(tensor, sizes, strides, offset)`: the same memory with another layout and no autograd history. `offset` is
+# counted in elements from the tensor's own first one.
+reinterpret: Callable[[torch.Tensor, tuple[int, ...], tuple[int, ...], int], torch.Tensor] = getattr(
+    _C, "_reinterpret_tensor", _as_strided
+)

@@ -1,0 +1,143 @@
+"""The host side of a compiled graph: a Python function that allocates, launches, calls operators and frees early."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+import torch
+
+from armature.codegen.externs import binding_name, binding_of
+from armature.codegen.origins import place
+from armature.codegen.printer import IndexPrinter, Lines
+from armature.lower.data import Argument, Buffer, ExternCall, Origin, View
+from armature.lower.index import FloorDiv, Index, Mod, Product, Size, Sum, Var
+from armature.schedule.data import Allocate, KernelPlan, Launch, Release, Step
+from armature.torch_abi.alloc import empty_strided, reinterpret
+
+_PRINTER = IndexPrinter(
+    floordiv="({0} // {1})", mod="({0} % {1})", signed_floordiv="({0} // {1})", signed_mod="({0} % {1})"
+)
+
+
+def _tuple(parts: Sequence[str]) -> str:
+    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+
+
+_INDEX = (Var, Size, Sum, Product, FloorDiv, Mod)
+
+
+@attrs.define(eq=False)
+class Wrapper:
+    """The wrapper's text while it grows, and the objects that it names."""
+
+    plan: KernelPlan
+    lines: Lines = attrs.field(factory=lambda: Lines(column=88))
+    bindings: dict[str, object] = attrs.field(factory=dict)
+    reused: frozenset[str] = frozenset()
+    ending: list[str] = attrs.field(factory=list)  # released, not deleted yet
+
+    def print(self) -> str:
+        """The whole function."""
+        plan = self.plan
+        self.reused = frozenset(s.reuse for s in plan.steps if isinstance(s, Allocate) and s.reuse is not None)
+        self.lines.add(f"# {plan.name}: {len(plan.kernels)} kernels")
+        with self.lines.indented("def call(args):"):
+            if plan.inputs:
+                self.lines.add(f"{_tuple(plan.inputs)} = args")
+            self.lines.add("args.clear()")
+            for size, (position, axis) in sorted(plan.sizes.items(), key=lambda item: item[0].name):
+                source = plan.inputs[position]
+                self.lines.add(f"{size.name} = {source}" if axis < 0 else f"{size.name} = {source}.size({axis})")
+            for step in plan.steps:
+                self.step(step)
+            self.lines.add(f"return {_tuple([self.argument(o) for o in plan.outputs])}")
+        return str(self.lines)
+
+    def step(self, step: Step) -> None:
+        """One step of the plan."""
+        if isinstance(step, Release):
+            if step.buffer not in self.reused:
+                self.ending.append(step.buffer)
+            return
+        if self.ending:
+            self.lines.add(f"del {', '.join(self.ending)}")
+            self.ending.clear()
+        if isinstance(step, Allocate):
+            self.allocate(step)
+        elif isinstance(step, Launch):
+            kernel = step.kernel
+            self.lines.add(f"{kernel.name}({', '.join(kernel.arguments)})", self.note(kernel.origins))
+        else:
+            self.extern(step)
+
+    def allocate(self, step: Allocate) -> None:
+        buffer = self.plan.buffers[step.buffer]
+        if step.reuse is None:
+            name = f"empty_strided_{buffer.device.type}"
+            self.bindings[name] = empty_strided(buffer.device.type)
+            shape, strides, dtype = self.tuple(buffer.shape), self.tuple(buffer.strides), self.dtype(buffer.dtype)
+            self.lines.add(f"{buffer.name} = {name}({shape}, {strides}, {dtype})")
+            return
+        old = self.plan.buffers[step.reuse]
+        if (old.shape, old.strides) == (buffer.shape, buffer.strides):
+            self.lines.add(f"{buffer.name} = {old.name}; del {old.name}")
+        else:
+            view = self.reinterpret(old.name, buffer.shape, buffer.strides, 0)
+            self.lines.add(f"{buffer.name} = {view}; del {old.name}")
+
+    def extern(self, call: ExternCall) -> None:
+        name = binding_name(call.target)
+        self.bindings[name] = binding_of(call.target)
+        given = [self.argument(a) for a in call.args]
+        given += [f"{k}={self.argument(a)}" for k, a in call.kwargs.items()]
+        text = f"{name}({', '.join(given)})"
+        outputs = [n or "_" for n in call.outputs]
+        if any(call.outputs):
+            single = len(outputs) == 1 and isinstance(call.target._schema.returns[0].type, torch.TensorType)
+            text = f"{outputs[0]} = {text}" if single else f"{_tuple(outputs)} = {text}"
+        self.lines.add(text, self.note(call.origins))
+
+    def note(self, origins: Iterable[Origin]) -> str:
+        """The user's first and last line of what the step does."""
+        places = list(dict.fromkeys(place(o) for o in origins if o.file))
+        return places[0] if len(places) == 1 else " .. ".join((places[0], places[-1])) if places else ""
+
+    def tuple(self, values: Sequence[Index]) -> str:
+        """A tuple of numbers."""
+        return _tuple([_PRINTER.print(v) for v in values])
+
+    def dtype(self, dtype: torch.dtype) -> str:
+        name = str(dtype).removeprefix("torch.")
+        self.bindings[name] = dtype
+        return name
+
+    def view(self, view: View) -> str:
+        """The buffer's own name, or a view of it."""
+        buffer: Buffer = self.plan.buffers[view.buffer]
+        same = view.shape == buffer.shape and view.offset == 0
+        if same and all(a == b or n == 1 for a, b, n in zip(view.strides, buffer.strides, view.shape, strict=True)):
+            return buffer.name
+        return self.reinterpret(buffer.name, view.shape, view.strides, view.offset)
+
+    def reinterpret(self, name: str, shape: Sequence[Index], strides: Sequence[Index], offset: Index) -> str:
+        self.bindings["reinterpret"] = reinterpret
+        return f"reinterpret({name}, {self.tuple(shape)}, {self.tuple(strides)}, {_PRINTER.print(offset)})"
+
+    def argument(self, value: Argument) -> str:
+        """An argument of an operator, or an output of the graph, as Python text."""
+        if isinstance(value, View):
+            return self.view(value)
+        if isinstance(value, tuple):
+            return f"[{', '.join(self.argument(v) for v in value)}]"
+        if isinstance(value, _INDEX):
+            return _PRINTER.print(value)
+        if isinstance(value, torch.dtype):
+            return self.dtype(value)
+        if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+            return f'float("{value}")'
+        if isinstance(value, (torch.device, torch.layout, torch.memory_format)):
+            name = "".join(c if c.isalnum() else "_" for c in f"{type(value).__name__}_{value}")
+            self.bindings[name] = value
+            return name
+        return repr(value)

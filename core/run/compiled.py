@@ -1,0 +1,84 @@
+"""Loading a program: kernels are built by the workers while tracing goes on, and bound when they are first called."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from armature.codegen.data import KernelSource, Program
+from armature.errors import InvariantError
+from armature.graph.data import AtenGraph
+from armature.lower.data import LoopGraph
+from armature.run.data import CompiledGraph
+from armature.schedule.data import KernelPlan
+
+if TYPE_CHECKING:
+    from armature.codegen.backend import DeviceBackend
+    from armature.context import CompileContext
+
+Kernels = Mapping[str, Callable[..., None]]
+
+
+@attrs.define(eq=False)
+class Binding:
+    """The kernels of one source on their way into the wrapper's globals.
+
+    Until they are built, each name holds a stand-in that waits, puts the real kernels in place and calls on; so a call
+    after that pays nothing for the wait.
+    """
+
+    source: KernelSource
+    names: dict[str, object]
+    future: Future[Kernels]
+
+    def stand_in(self, name: str) -> Callable[..., None]:
+        """What the wrapper calls in place of a kernel that may not be built yet."""
+
+        def call_when_built(*args: Any) -> None:
+            self.bind()[name](*args)
+
+        return call_when_built
+
+    def bind(self) -> Kernels:
+        """Wait for the kernels and put them in place. Errors: BackendError of the build."""
+        built = self.future.result()
+        missing = [name for name in self.source.kernels if name not in built]
+        if missing:
+            raise InvariantError(what="the back end built no such kernel", details=", ".join(missing))
+        self.names.update(built)
+        return built
+
+
+def backend_of(source: KernelSource, plan: KernelPlan, ctx: CompileContext) -> DeviceBackend:
+    """The back end that printed the source."""
+    for kernel in plan.kernels:
+        backend = ctx.tables.device_backend(kernel.device.type)
+        if backend is not None and backend.name == source.backend:
+            return backend
+    raise InvariantError(what="a source of an unknown back end", details=source.backend)
+
+
+def load(program: Program, aten: AtenGraph, loops: LoopGraph, plan: KernelPlan, ctx: CompileContext) -> CompiledGraph:
+    """The program as a callable. Kernels are still being built when this returns; `ready` waits for them."""
+    names: dict[str, object] = {**program.bindings, **program.constants}
+    bindings: list[Binding] = []
+    for source in program.sources:
+        backend = backend_of(source, plan, ctx)
+        binding = Binding(source, names, ctx.workers.submit(backend.build, source, ctx))
+        names.update((name, binding.stand_in(name)) for name in source.kernels)
+        bindings.append(binding)
+    filename = f"<armature {program.name} {ctx.compile_id}>"
+    # Tracebacks and debuggers find the wrapper's text here; no mtime: the entry is never checked against a file.
+    linecache.cache[filename] = (len(program.wrapper), None, program.wrapper.splitlines(keepends=True), filename)
+    exec(compile(program.wrapper, filename, "exec"), names)
+    call: Any = names["call"]
+
+    def ready() -> None:
+        for binding in bindings:
+            binding.bind()
+
+    return CompiledGraph(program.name, call, aten, loops, plan, program, ready)

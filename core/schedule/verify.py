@@ -1,0 +1,111 @@
+"""What must hold of a kernel plan; run in strict mode."""
+
+from __future__ import annotations
+
+from armature.errors import invariant
+from armature.lower.data import BufferKind, ExternCall, IndexValue, Load, Node, Reduce, Store, View
+from armature.lower.index import Var, sizes, variables
+from armature.schedule.data import Allocate, Kernel, KernelPlan, Launch, Release
+from armature.schedule.dependencies import reads_of
+from armature.schedule.walk import depends, operands, postorder, store_roots
+
+
+def verify(plan: KernelPlan) -> None:
+    """Raise InvariantError naming the kernel or buffer where the plan is not what `KernelPlan` promises."""
+    names = [kernel.name for kernel in plan.kernels]
+    invariant(len(names) == len(set(names)), "two kernels of one name", names=names)
+    for kernel in plan.kernels:
+        verify_kernel(kernel, plan)
+    _verify_lives(plan)
+
+
+def _verify_lives(plan: KernelPlan) -> None:
+    """Every buffer has memory when it is touched, and keeps it until nobody needs it."""
+    alive = {*plan.inputs, *plan.constants}
+    for step in plan.steps:
+        if isinstance(step, Allocate):
+            invariant(step.buffer not in alive, "a buffer is made twice", buffer=step.buffer)
+            alive.add(step.buffer)
+            alive.discard(step.reuse or "")
+        elif isinstance(step, Release):
+            invariant(step.buffer in alive, "a buffer is released that is not alive", buffer=step.buffer)
+            alive.discard(step.buffer)
+        elif isinstance(step, Launch):
+            for name in (*step.kernel.reads, *step.kernel.writes):
+                invariant(
+                    name in alive, "a kernel touches memory that is not there", kernel=step.kernel.name, buffer=name
+                )
+        elif isinstance(step, ExternCall):
+            for name in (*reads_of(step), *step.mutates):
+                invariant(name in alive, "an operator reads memory that is not there", call=step.name, buffer=name)
+            alive.update(name for name in step.outputs if name is not None)
+    for output in plan.outputs:
+        invariant(not isinstance(output, View) or output.buffer in alive, "an output has no memory", output=output)
+
+
+def verify_kernel(kernel: Kernel, plan: KernelPlan) -> None:
+    """Raise InvariantError where a kernel's passes, variables or argument lists do not agree."""
+    where = {"kernel": kernel.name}
+    loops = frozenset((*kernel.outer, *kernel.inner))
+    invariant(
+        len({v.name for v in loops}) == len(kernel.outer) + len(kernel.inner), "loop variables of one name", **where
+    )
+    invariant(bool(kernel.passes), "a kernel without passes", **where)
+    stores = [s for p in kernel.passes for s in (*p.inner_stores, *p.outer_stores)]
+    order = postorder(root for s in stores for root in store_roots(s))
+    loads = {n.buffer for n in order if isinstance(n, Load)}
+    written = {s.buffer for s in stores}
+    invariant(set(kernel.writes) == written, "writes differ from the stores", **where, writes=kernel.writes)
+    invariant(set(kernel.reads) == loads - written, "reads differ from the loads", **where, reads=kernel.reads)
+    for name in kernel.writes:
+        kind = plan.buffers[name].kind
+        invariant(kind is not BufferKind.CONSTANT, "a kernel writes a constant", **where, buffer=name)
+    free = depends(order)
+    for node in order:
+        invariant(free[node] <= loops, "a value uses a variable of no loop", **where, variables=free[node] - loops)
+        _verify_rank(node, kernel, plan)
+    for store in stores:
+        _verify_rank(store, kernel, plan)
+    _verify_passes(kernel, free)
+    used = frozenset().union(*(sizes(v.extent) for v in loops)) if loops else frozenset()
+    invariant(used <= frozenset(kernel.sizes), "a size that is no argument", **where, sizes=used)
+
+
+def _verify_rank(node: Node | Store, kernel: Kernel, plan: KernelPlan) -> None:
+    if isinstance(node, (Load, Store)):
+        buffer = plan.buffers[node.buffer]
+        invariant(
+            len(node.index) == len(buffer.shape), "as many coordinates as axes", kernel=kernel.name, buffer=node.buffer
+        )
+        dtype = node.dtype if isinstance(node, Load) else node.value.dtype
+        invariant(dtype == buffer.dtype, "other dtype than the buffer's", kernel=kernel.name, buffer=node.buffer)
+    elif isinstance(node, IndexValue):
+        used = sizes(node.index)
+        invariant(used <= frozenset(kernel.sizes), "a size that is no argument", kernel=kernel.name, sizes=used)
+
+
+def _verify_passes(kernel: Kernel, free: dict[Node, frozenset[Var]]) -> None:
+    inner = frozenset(kernel.inner)
+    done: set[Node] = set()
+    for item in kernel.passes:
+        for node in item.reductions:
+            invariant(node.over == kernel.inner, "a reduction over other variables", kernel=kernel.name, over=node.over)
+            _verify_known(operands(node), done, kernel)
+        for store in item.inner_stores:
+            _verify_known(store_roots(store), done, kernel)
+        done.update(item.reductions)
+        for store in item.outer_stores:
+            _verify_known(store_roots(store), done, kernel)
+            used = frozenset().union(*(variables(i) for i in store.index)) if store.index else frozenset()
+            for root in store_roots(store):
+                used |= free[root]
+            invariant(
+                not used & inner, "an outer store uses an inner variable", kernel=kernel.name, buffer=store.buffer
+            )
+
+
+def _verify_known(roots: tuple[Node, ...], done: set[Node], kernel: Kernel) -> None:
+    """Every reduction that the roots need was made in an earlier pass."""
+    for node in postorder(roots, lambda n: () if isinstance(n, Reduce) else operands(n)):
+        if isinstance(node, Reduce):
+            invariant(node in done, "a reduction is used before its pass has ended", kernel=kernel.name, op=node.op)

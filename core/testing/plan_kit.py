@@ -1,0 +1,120 @@
+"""Runs a KernelPlan with plain torch operations: what a plan means, with no back end, to compare schedules by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import torch
+from torch import Tensor
+
+from armature.lower.data import Argument, ExternCall, View
+from armature.lower.index import FloorDiv, Index, Mod, Product, Size, Sum, Var, substitute
+from armature.schedule.data import Allocate, KernelPlan, Launch, Release
+from armature.testing.kernel_reference import run_reference
+
+_INDEX = (Var, Size, Sum, Product, FloorDiv, Mod)
+
+
+def run_plan(plan: KernelPlan, args: Sequence[object]) -> tuple[object, ...]:
+    """The plan's outputs for the inputs; inputs that it mutates are changed.
+
+    Memory is given and taken exactly as the plan says, and what was released is overwritten, so that a wrong plan gives
+    wrong numbers. Errors: KeyError for memory that is not there.
+    """
+    return _Run(plan, list(args)).run()
+
+
+@attrs.define(eq=False)
+class _Run:
+    plan: KernelPlan
+    args: list[object]
+    memory: dict[str, Tensor] = attrs.field(factory=dict)
+    sizes: dict[Size, int] = attrs.field(factory=dict)
+
+    def run(self) -> tuple[object, ...]:
+        for name, value in zip(self.plan.inputs, self.args, strict=True):
+            if isinstance(value, Tensor):
+                self.memory[name] = value.detach()
+        for size, (position, axis) in self.plan.sizes.items():
+            source: Any = self.args[position]
+            self.sizes[size] = int(source if axis < 0 else source.shape[axis])
+        self.memory.update(self.plan.constants)
+        for step in self.plan.steps:
+            if isinstance(step, Allocate):
+                self.allocate(step)
+            elif isinstance(step, Release):
+                gone = self.memory.pop(step.buffer)
+                if step.buffer not in self.plan.inputs and not self.taken(step.buffer):
+                    gone.fill_(float("nan") if gone.dtype.is_floating_point else 1)
+                elif self.taken(step.buffer):
+                    self.memory[step.buffer] = gone
+            elif isinstance(step, Launch):
+                self.launch(step)
+            else:
+                self.extern(step)
+        return tuple(self.argument(o) for o in self.plan.outputs)
+
+    def taken(self, name: str) -> bool:
+        """Whether a later buffer takes over this one's memory."""
+        return any(isinstance(s, Allocate) and s.reuse == name for s in self.plan.steps)
+
+    def number(self, value: Index) -> int:
+        """Value of an index without loop variables."""
+        if isinstance(value, int):
+            return value
+        if isinstance(value, Size):
+            return self.sizes[value]
+        found = substitute(value, {})
+        if isinstance(found, Sum):
+            return found.const + sum(self.number(f) * c for f, c in found.terms)
+        if isinstance(found, Product):
+            out = 1
+            for factor in found.factors:
+                out *= self.number(factor)
+            return out
+        if isinstance(found, FloorDiv):
+            return self.number(found.num) // self.number(found.den)
+        if isinstance(found, Mod):
+            return self.number(found.num) % self.number(found.den)
+        raise ValueError(f"not a number: {value}")
+
+    def numbers(self, values: Sequence[Index]) -> tuple[int, ...]:
+        return tuple(self.number(v) for v in values)
+
+    def allocate(self, step: Allocate) -> None:
+        buffer = self.plan.buffers[step.buffer]
+        shape, strides = self.numbers(buffer.shape), self.numbers(buffer.strides)
+        if step.reuse is None:
+            made = torch.empty_strided(shape, strides, dtype=buffer.dtype, device=buffer.device)
+            self.memory[step.buffer] = made.fill_(float("nan") if made.dtype.is_floating_point else 1)
+        else:
+            old = self.memory.pop(step.reuse)
+            self.memory[step.buffer] = old.as_strided(shape, strides)
+
+    def launch(self, step: Launch) -> None:
+        flat: dict[str, Tensor] = {}
+        for name in (*step.kernel.reads, *step.kernel.writes):
+            tensor = self.memory[name]
+            span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+            flat[name] = tensor.as_strided((span,), (1,)) if tensor.numel() else tensor.reshape(-1)
+        run_reference(step.kernel, self.plan.buffers, flat, {s.name: n for s, n in self.sizes.items()})
+
+    def extern(self, call: ExternCall) -> None:
+        args = [self.argument(a) for a in call.args]
+        kwargs = {k: self.argument(a) for k, a in call.kwargs.items()}
+        found = call.target(*args, **kwargs)
+        results = found if isinstance(found, (tuple, list)) else (found,)
+        for name, result in zip(call.outputs, results, strict=True):
+            if name is not None:
+                self.memory[name] = result
+
+    def argument(self, value: Argument) -> Any:
+        if isinstance(value, View):
+            base = self.memory[value.buffer]
+            offset = base.storage_offset() + self.number(value.offset)
+            return base.as_strided(self.numbers(value.shape), self.numbers(value.strides), offset)
+        if isinstance(value, tuple):
+            return [self.argument(v) for v in value]
+        return self.number(value) if isinstance(value, _INDEX) else value
