@@ -1,0 +1,140 @@
+"""A handler author's tests: functions that call what the plugin handles, run compiled and in eager mode, and compared.
+
+    class TestHandlers(HandlerConformance):
+        plugin = armature_mylib.plugin
+        cases = (
+            Case("size", lambda x: x * mylib.size_of(x), lambda: (torch.ones(3),), absent=(mylib.size_of,)),
+            Case("reads a file", lambda x: x + mylib.load(), lambda: (torch.ones(3),), breaks="mylib-io"),
+        )
+
+For each case: the function is captured in one graph, gives what eager gives (values, dtypes, strides, exceptions), runs a
+second time without compiling again, and the graph has and lacks the calls named. Or it breaks with the id named, and still
+gives what eager gives. For the plugin: handlers have targets that are callable, and say what they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import attrs
+import pytest
+import torch
+from torch import fx
+
+from armature import api
+from armature.errors import Unsupported
+from armature.plugins import manager
+from armature.session import session
+from armature.testing.differential import difference
+from armature.trace.call import Handler
+
+
+@attrs.frozen(eq=False)
+class Case:
+    """`fn(*inputs())` under test. present, absent: functions, or names of methods, that the graph calls or must not call.
+
+    breaks: id of the graph break expected, "" for none. raises: the exception that eager mode raises too.
+    """
+
+    name: str
+    fn: Callable[..., Any]
+    inputs: Callable[[], tuple[Any, ...]]
+    present: tuple[Any, ...] = ()
+    absent: tuple[Any, ...] = ()
+    breaks: str = ""
+    raises: type[Exception] | None = None
+
+
+@attrs.define(eq=False)
+class Captured:
+    """A backend that keeps the graphs it is given and runs them as they are."""
+
+    graphs: list[fx.GraphModule] = attrs.field(factory=list)
+
+    def __call__(self, graph: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        self.graphs.append(graph)
+        return graph.forward
+
+    def calls(self) -> list[Any]:
+        """Targets of all calls."""
+        return [node.target for graph in self.graphs for node in graph.graph.nodes if node.op.startswith("call_")]
+
+
+def outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> object:
+    """What a call gives, or the exception's type and text."""
+    torch.manual_seed(0)
+    try:
+        return fn(*args)
+    except Unsupported:
+        raise
+    except Exception as error:
+        return type(error), str(error)
+
+
+def break_id(fn: Callable[..., Any], args: tuple[Any, ...]) -> str:
+    """The id of the graph break that capturing the function ends in; "" when there is none."""
+    before = len(session().compilations)
+    outcome(api.compile(fn, backend=Captured()), args)
+    records = list(session().compilations)[before:]
+    return next((event.type.id for record in records for event in record.breaks), "")
+
+
+class HandlerConformance:
+    """Subclass it, set `plugin` and `cases`."""
+
+    plugin: ClassVar[object]
+    cases: ClassVar[tuple[Case, ...]]
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """One test for each case."""
+        if "case" in metafunc.fixturenames:
+            cases = type(self).cases
+            metafunc.parametrize("case", cases, ids=[case.name for case in cases])
+
+    @pytest.fixture(autouse=True)
+    def registered(self) -> Iterator[None]:
+        """The plugin at work, also where it is not installed."""
+        plugin = type(self).plugin
+        name = getattr(plugin, "__name__", type(plugin).__name__)
+        if any(place in (name, getattr(plugin, "__file__", name)) for place in _places()):
+            yield
+            return
+        with manager().registered(plugin, name):
+            yield
+
+    def test_like_eager(self, case: Case) -> None:
+        captured = Captured()
+        compiled = api.compile(case.fn, backend=captured, fullgraph=not case.breaks)
+        eager = outcome(case.fn, case.inputs())
+        if case.raises is not None:
+            assert isinstance(eager, tuple)
+            assert eager[0] is case.raises
+        for _ in range(2):
+            difference_of_outcomes(eager, outcome(compiled, case.inputs()))
+        if not case.breaks:
+            assert len(captured.graphs) <= 1, "the second call compiled again"
+        calls = captured.calls()
+        assert [want for want in case.present if want not in calls] == []
+        assert [want for want in case.absent if want in calls] == []
+
+    def test_breaks(self, case: Case) -> None:
+        assert break_id(case.fn, case.inputs()) == case.breaks
+
+    def test_targets_are_callable_and_named(self) -> None:
+        hook = getattr(type(self).plugin, "armature_handlers", None)
+        rows = list(hook()) if hook is not None else []
+        assert all(isinstance(row, Handler) and row.targets and all(map(callable, row.targets)) for row in rows)
+        assert all(row.fn.__doc__ for row in rows), "a handler's docstring says what it answers"
+
+
+def difference_of_outcomes(eager: object, compiled: object) -> None:
+    """Raises Mismatch or AssertionError where two outcomes differ."""
+    if isinstance(eager, tuple) and eager and isinstance(eager[0], type):
+        assert compiled == eager
+    else:
+        assert difference(eager, compiled) < 1e-4
+
+
+def _places() -> list[str]:
+    return [place for plugin in manager().plugins for place in (plugin.name, plugin.place)]
