@@ -19,6 +19,7 @@ from armature.lower.index import Index, Var
 from armature.lower.registry import collect_lowerings, lowers
 from armature.lower.values import Spec, TensorValue
 from armature.rules import Decision, Rule, RuleOrigin, Subject, Verdict
+from armature.torch_abi.decomps import overload, torch_decompositions
 from armature.trace.call import Call, Handler, Polyfill, ValueType, collect, handles
 from armature.trace.values.base import Value
 
@@ -68,4 +69,6 @@ __all__ = [
     "invariant",
     "layout",
     "lowers",
+    "overload",
+    "torch_decompositions",
 ]

@@ -1,11 +1,45 @@
-"""Which operators torch's own decompositions replace: those that have no loops of their own here, and are made of ones that do."""
+"""Which operators others replace while the graph is traced, by torch's own decompositions.
+
+Those that have no loops of their own here and are made of operators that do. Not those for which a library has a better
+kernel than loops (matrix products, convolutions, attention), nor those that draw random numbers: these stay ATen calls.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from armature.plugin_api import Decomposition
+from armature.plugin_api import Decomposition, overload, torch_decompositions
+
+NAMES = (
+    # losses
+    "huber_loss", "huber_loss_backward", "smooth_l1_loss", "smooth_l1_loss_backward", "binary_cross_entropy",
+    "binary_cross_entropy_backward", "soft_margin_loss", "soft_margin_loss_backward", "_nll_loss",
+    "l1_loss", "margin_ranking_loss",
+    # activations
+    "glu", "glu_backward", "log_sigmoid_forward", "log_sigmoid_backward", "mish", "mish_backward", "prelu",
+    "_prelu_kernel", "_prelu_kernel_backward", "hardshrink", "softshrink", "softshrink_backward", "celu", "selu",
+    "rrelu_with_noise_functional", "logit", "logit_backward", "sinc", "xlogy.Tensor", "special_entr", "special_log_ndtr",
+    "heaviside", "logaddexp", "logaddexp2", "logsumexp", "nan_to_num", "deg2rad", "rad2deg", "frac", "trace",
+    # norms and reductions
+    "native_group_norm_backward", "_fused_rms_norm", "_fused_rms_norm_backward", "rms_norm", "linalg_vector_norm",
+    "norm.Scalar", "norm.ScalarOpt_dim", "aminmax", "nansum", "count_nonzero", "dist", "std_mean.correction",
+    "_batch_norm_with_update_functional", "_batch_norm_no_update", "batch_norm_backward",
+    # shapes
+    "unsqueeze_copy", "narrow_copy", "slice_backward", "select_backward", "diagonal_backward", "unfold_backward",
+    "as_strided_scatter", "diagonal_scatter", "unsafe_chunk", "unsafe_split.Tensor", "unsafe_split_with_sizes",
+    "rot90", "tile", "block_diag", "channel_shuffle", "pixel_shuffle", "pixel_unshuffle", "meshgrid", "take",
+    "index_add", "index_copy", "index_fill.int_Scalar", "masked_scatter", "linspace", "logspace",
+    "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d",
+    "replication_pad3d", "zero", "tril_indices", "triu_indices",
+    # sampling
+    "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_bilinear2d", "grid_sampler_2d",
+    "im2col", "col2im",
+    # products that are no library calls
+    "addr", "outer",
+)  # fmt: skip
 
 
 def rows() -> Iterable[Decomposition]:
-    return ()
+    """A row for each operator of the list that this torch has and can decompose."""
+    wanted = dict.fromkeys(found for name in NAMES if (found := overload(name)))
+    return [Decomposition(op, fn) for op, fn in torch_decompositions(wanted).items()]
