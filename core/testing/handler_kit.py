@@ -7,9 +7,9 @@
             Case("reads a file", lambda x: x + mylib.load(), lambda: (torch.ones(3),), breaks="mylib-io"),
         )
 
-For each case: the function is captured in one graph, gives what eager gives (values, dtypes, strides, exceptions), runs a
-second time without compiling again, and the graph has and lacks the calls named. Or it breaks with the id named, and still
-gives what eager gives. For the plugin: handlers have targets that are callable, and say what they do.
+For each case: the function is captured in one graph, gives what eager gives (values, dtypes, strides, exceptions), runs
+a second time without compiling again, and the graph has and lacks the calls named. Or it breaks with the id named, and
+still gives what eager gives. For the plugin: handlers have targets that are callable, and say what they do.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from armature.trace.call import Handler
 
 @attrs.frozen(eq=False)
 class Case:
-    """`fn(*inputs())` under test. present, absent: functions, or names of methods, that the graph calls or must not call.
+    """`fn(*inputs())` under test. present, absent: functions or names of methods that the graph calls or must not.
 
     breaks: id of the graph break expected, "" for none. raises: the exception that eager mode raises too.
     """

@@ -1,4 +1,4 @@
-"""What a call of a Python object may become, in the order in which it is tried: handler, stand-in, what the rules say."""
+"""What a call of a Python object may become, in the order in which it is tried: handler, stand-in, verdict."""
 
 from __future__ import annotations
 

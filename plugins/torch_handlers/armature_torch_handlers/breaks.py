@@ -6,6 +6,12 @@ from armature.plugin_api import BreakType
 
 ROWS = (
     BreakType(
+        "asked-for",
+        "The program asked for a graph break",
+        "armature.graph_break() is called: {message}.",
+        ("Remove the call to keep the graph whole.",),
+    ),
+    BreakType(
         "global-state",
         "Change of torch's global state",
         "{operation} changes or reads state of the whole process, which must happen at its time and each time.",
@@ -14,7 +20,7 @@ ROWS = (
     BreakType(
         "creates-leaf",
         "New leaf of autograd inside the function",
-        "{operation} makes a tensor that gradients are collected in; one made in a graph would be an intermediate result.",
+        "{operation} makes a tensor that collects gradients; one made in a graph would be an intermediate result.",
         ("Make the parameter before the compiled function is called, in __init__ for a module.",),
     ),
     BreakType(

@@ -6,13 +6,23 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from armature.plugin_api import BreakType, Handler, Polyfill, collect, hookimpl
-from armature_torch_handlers import breaks, checks, creation, graph_backends, modules, queries, stateful, tracing_state
+from armature_torch_handlers import (
+    breaks,
+    checks,
+    creation,
+    graph_backends,
+    modules,
+    own,
+    queries,
+    stateful,
+    tracing_state,
+)
 
 
 @hookimpl
 def armature_handlers() -> Iterable[Handler]:
     """The handlers of all families."""
-    return collect(tracing_state, queries, checks, creation, stateful)
+    return collect(own, tracing_state, queries, checks, creation, stateful)
 
 
 @hookimpl

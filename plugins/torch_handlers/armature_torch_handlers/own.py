@@ -1,0 +1,24 @@
+"""armature's own public functions, where a traced program calls them."""
+
+from __future__ import annotations
+
+from armature.plugin_api import Call, Value, existing, handles
+
+
+@handles(*existing("armature.api.is_compiling"))
+def is_compiling(call: Call) -> Value:
+    """True while tracing, which is what the program asks."""
+    return call.constant(True)
+
+
+@handles(*existing("armature.api.graph_break"))
+def graph_break(call: Call, message: Value | None = None) -> Value | None:
+    """The program asks for a break here."""
+    text = message.as_constant() if message is not None and message.is_constant else ""
+    call.graph_break("asked-for", message=text or "no reason given")
+
+
+@handles(*existing("armature.api.mark_dynamic", "armature.api.mark_static"))
+def mark(call: Call, *args: Value, **kwargs: Value) -> Value:
+    """A mark on a tensor counts for the call in which it comes as an argument; inside it says nothing more."""
+    return call.constant(None)
