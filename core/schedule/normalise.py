@@ -110,9 +110,9 @@ class _Normaliser:
             left = ()
         device = self.buffers[stores[0].buffer].device
         space = tuple(_kept(outer.values()))
-        self.nodes.append(
-            Item(number, loop.name, device, space, left, done, loop.origins, loop.plain, order, frozenset((loop.name,)))
-        )
+        parts = frozenset((loop.name,))
+        item = Item(number, loop.name, device, space, left, done, loop.origins, loop.plain, order, parts)
+        self.nodes.append(item)
 
     def split(self, loop: Loop) -> tuple[Store, ...]:
         """The loop's stores once reductions that do not fit the others have become loops of their own."""

@@ -47,8 +47,8 @@ def show_kernel(kernel: Kernel) -> str:
                 lines.append(_noted(f"      {names[node]} = {node.op} {_text(node.value, names)}", _origin(node)))
             for store in item.inner_stores:
                 lines += _store(store, names, "      ")
-            for node in [n for n in names if n not in known and not isinstance(n, Reduce)]:
-                del names[node]
+            for gone in [n for n in names if n not in known and not isinstance(n, Reduce)]:
+                del names[gone]
         for store in item.outer_stores:
             lines += _store(store, names, "    ")
     return "\n".join(lines)
