@@ -18,6 +18,15 @@ ROWS = (
         ("Call it outside the compiled function.",),
     ),
     BreakType(
+        "inference-mode",
+        "Inference mode inside the function",
+        "{operation} is entered inside the compiled function; its tensors are of a kind that a graph cannot give back.",
+        (
+            "Enter torch.inference_mode() around the call of the compiled function.",
+            "torch.no_grad() inside the function stays in the graph.",
+        ),
+    ),
+    BreakType(
         "creates-leaf",
         "New leaf of autograd inside the function",
         "{operation} makes a tensor that collects gradients; one made in a graph would be an intermediate result.",

@@ -1,0 +1,161 @@
+"""What the handlers answer, run compiled and in eager mode."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from armature import api
+from armature.testing.handler_kit import Case, HandlerConformance
+from armature_torch_handlers import plugin
+
+
+def ones() -> tuple[Tensor]:
+    return (torch.ones(2, 3),)
+
+
+def leaf() -> tuple[Tensor]:
+    return (torch.ones(2, 3, requires_grad=True),)
+
+
+def scripting(x: Tensor) -> Tensor:
+    if torch.jit.is_scripting() or torch.jit.is_tracing() or torch.onnx.is_in_onnx_export():
+        return x - 1
+    return x + 1
+
+
+def settings(x: Tensor) -> Tensor:
+    if torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu") and not torch.is_inference_mode_enabled():
+        x = x + 1
+    return x.to(torch.get_default_dtype())
+
+
+def facts(x: Tensor) -> Tensor:
+    if torch.is_tensor(x) and torch.is_floating_point(x) and not torch.is_complex(x) and not torch.is_tensor(3):
+        return x * torch.numel(x)
+    return x
+
+
+def dtypes(x: Tensor) -> Tensor:
+    return x.to(torch.result_type(x, 2j)) if torch.is_same_size(x, x) else x
+
+
+def checked(x: Tensor) -> Tensor:
+    torch._check(x.dim() == 2, lambda: "two dimensions")
+    torch._check_is_size(x.shape[0])
+    torch._assert(x.shape[1] == 3, "three columns")
+    return x + 1
+
+
+def wrong_check(x: Tensor) -> Tensor:
+    torch._check_index(x.dim() == 3, lambda: f"{x.dim()} dimensions")
+    return x + 1
+
+
+def wrong_assert(x: Tensor) -> Tensor:
+    torch._assert(x.dim() == 3, "three dimensions")
+    return x + 1
+
+
+def asserted(x: Tensor) -> Tensor:
+    torch._assert((x > 0).all(), "positive")
+    return x.log()
+
+
+def constants(x: Tensor) -> Tensor:
+    return x + torch.tensor([1.0, 2.0, 3.0]) + torch.tensor(2)
+
+
+def copied(x: Tensor) -> Tensor:
+    return torch.tensor(x, dtype=torch.float64) + 1
+
+
+def listed(x: Tensor) -> Tensor:
+    return torch.tensor([x.sum(), x.max()])
+
+
+def parameter(x: Tensor) -> Tensor:
+    return x * nn.Parameter(torch.ones(3))
+
+
+def seeded(x: Tensor) -> Tensor:
+    torch.manual_seed(3)
+    return x + torch.rand(3)
+
+
+def without_grad(x: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.no_grad():
+        y = x * 2
+        inner = torch.is_grad_enabled()
+    return (y if not inner else x), x * 3
+
+
+@torch.no_grad()
+def decorated(x: Tensor) -> Tensor:
+    return x * 2
+
+
+def nested_grad(x: Tensor) -> tuple[Tensor, ...]:
+    with torch.no_grad():
+        a = x + 1
+        with torch.enable_grad():
+            b = x + 2
+        c = x + 3
+        with torch.set_grad_enabled(True):
+            d = x + 4
+    return a, b, c, d
+
+
+def inference(x: Tensor) -> Tensor:
+    with torch.inference_mode():
+        return x * 2
+
+
+def broken(x: Tensor) -> Tensor:
+    api.graph_break("here")
+    return x + 1
+
+
+def overridden(x: Tensor) -> Tensor:
+    if torch.overrides.has_torch_function((x, None)) or torch.overrides.has_torch_function_unary(x):
+        return x - 1
+    return x + 1
+
+
+class TestHandlers(HandlerConformance):
+    plugin = plugin
+    cases = (
+        Case("scripting", scripting, ones, absent=(torch.jit.is_scripting,)),
+        Case("settings", settings, leaf),
+        Case("facts", facts, ones, absent=(torch.numel, torch.is_tensor, torch.is_floating_point)),
+        Case("dtypes", dtypes, ones, absent=(torch.result_type,)),
+        Case("checked", checked, ones, absent=(torch._check,)),
+        Case("wrong check", wrong_check, ones, raises=IndexError),
+        Case("wrong assert", wrong_assert, ones, raises=AssertionError),
+        Case("asserted", asserted, ones, present=(torch.ops.aten._assert_async.msg,)),
+        Case("constants", constants, ones, present=(torch.tensor,)),
+        Case("copied", copied, ones, absent=(torch.tensor,)),
+        Case("listed", listed, ones, breaks="data-dependent-value"),
+        Case("parameter", parameter, ones, breaks="creates-leaf"),
+        Case("seeded", seeded, ones, breaks="global-state"),
+        Case("without grad", without_grad, leaf, present=(torch._C._set_grad_enabled,)),
+        Case("decorated", decorated, leaf, present=(torch._C._set_grad_enabled,)),
+        Case("nested grad", nested_grad, leaf),
+        Case("inference", inference, ones, breaks="inference-mode"),
+        Case("asked for", broken, ones, breaks="asked-for"),
+        Case("overridden", overridden, ones),
+        Case("equal", lambda x: x + 1 if torch.equal(x, x) else x, ones, breaks="data-dependent-value"),
+    )
+
+
+def test_compiling() -> None:
+    def asks(x: Tensor) -> tuple[Tensor, bool, bool]:
+        return x + 1, torch.compiler.is_compiling(), api.is_compiling()
+
+    assert asks(torch.ones(1))[1:] == (False, False)
+    assert api.compile(asks, backend="eager", fullgraph=True)(torch.ones(1))[1:] == (True, True)
+
+
+def test_grad_mode_is_as_before_after_tracing() -> None:
+    api.compile(nested_grad, backend="eager")(*leaf())
+    assert torch.is_grad_enabled()
