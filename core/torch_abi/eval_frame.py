@@ -1,7 +1,7 @@
 """The frame-evaluation hook: torch's C extension calls back for each Python frame and keeps the code cache.
 
-The hook is per thread. A callback takes `(frame, cache_entry, frame_state)` and gives a `FrameOutcome`; torch calls it only
-when no cached code of the same backend key has guards that hold. While the callback runs, the hook is off.
+The hook is per thread. A callback takes `(frame, cache_entry, frame_state)` and gives a `FrameOutcome`; torch calls it
+only when no cached code of the same backend key has guards that hold. While the callback runs, the hook is off.
 `set_eval_frame` is torch's own function: it is on the path of every call of a compiled function.
 """
 
@@ -36,12 +36,12 @@ _STRATEGY = _C._FrameExecStrategy
 
 COMPILE: object = _STRATEGY(_ACTION.DEFAULT, _ACTION.DEFAULT)
 """Look in the cache, ask the callback on a miss; the same for frames below."""
+COMPILE_ALONE: object = _STRATEGY(_ACTION.DEFAULT, _ACTION.SKIP)
+"""The same for this frame; frames below it run with the hook off."""
 SKIP: object = _STRATEGY(_ACTION.SKIP, _ACTION.DEFAULT)
 """Run this frame as it is; frames below it are looked at."""
 SKIP_BELOW: object = _STRATEGY(_ACTION.SKIP, _ACTION.SKIP)
 """Run this frame and all below it with the hook off."""
-CACHED_ONLY: object = _STRATEGY(_ACTION.RUN_ONLY, _ACTION.DEFAULT)
-"""Use what is in the cache, never ask the callback again; frames below are looked at."""
 
 
 @attrs.define(eq=False)
@@ -83,9 +83,19 @@ class FrameCallback(Protocol):
     def __call__(self, frame: InterpreterFrame, cache_entry: Any, frame_state: dict[str, Any]) -> FrameOutcome: ...
 
 
+def set_code_strategy(code: CodeType, strategy: object) -> None:
+    """How frames of this code are treated from now on."""
+    _C.set_code_exec_strategy(code, strategy)
+
+
 def skip_code(code: CodeType, *, below: bool = False) -> None:
     """Never intercept frames of this code; with `below`, frames that they call neither."""
-    _C.set_code_exec_strategy(code, SKIP_BELOW if below else SKIP)
+    set_code_strategy(code, SKIP_BELOW if below else SKIP)
+
+
+def dispatch_modes() -> int:
+    """How many torch dispatch modes are active in this thread."""
+    return int(torch._C._len_torch_dispatch_stack())
 
 
 def reset_code(code: CodeType) -> None:
@@ -100,7 +110,7 @@ def framelocals_index(code: CodeType) -> dict[str, int]:
 
 
 def invalidate(holder: GuardHolder, never: Any) -> None:
-    """Make cached code unreachable: its guards become `never`, a root that always fails. Does nothing if torch dropped it."""
+    """Make cached code unreachable: its guards become `never`, which always fails. No effect if torch dropped it."""
     if holder.extra_state is not None and holder.cache_entry is not None:
         entry, state = holder.cache_entry, holder.extra_state
         holder.cache_entry = holder.extra_state = None

@@ -25,7 +25,9 @@ class DebugInfo(Protocol):
 class Manager(Protocol):
     """A node of the tree: guards on one object, and accessors to objects below."""
 
-    def framelocals_manager(self, key: tuple[str, int], source: str, example_value: object, enum: object, /) -> Manager: ...
+    def framelocals_manager(
+        self, key: tuple[str, int], source: str, example_value: object, enum: object, /
+    ) -> Manager: ...
     def globals_dict_manager(
         self, f_globals: dict[Any, Any], source: str, example_value: object, enum: object, /
     ) -> Manager: ...

@@ -282,5 +282,10 @@ def test_the_tree_keeps_no_guarded_object_alive(make_request: Any) -> None:
 
 def test_repeats_and_implied_guards_are_left_out(make_request: Any) -> None:
     value = torch.ones(2)
-    guards = [kinds.TypeGuard(X, torch.Tensor), tensor_guard(X, value), kinds.LengthGuard(X, 2), kinds.LengthGuard(X, 2)]
+    guards = [
+        kinds.TypeGuard(X, torch.Tensor),
+        tensor_guard(X, value),
+        kinds.LengthGuard(X, 2),
+        kinds.LengthGuard(X, 2),
+    ]
     assert len(tree_of(make_request, value, *guards).texts) == 2

@@ -62,7 +62,13 @@ class Expressions:
     """Python text over `L`, the dict of the frame's locals; what text can't name stands in `namespace`."""
 
     def __init__(self, request: FrameRequest) -> None:
-        self.namespace: dict[str, Any] = {"G": request.globals, "B": request.builtins, "max": max, "min": min, "abs": abs}
+        self.namespace: dict[str, Any] = {
+            "G": request.globals,
+            "B": request.builtins,
+            "max": max,
+            "min": min,
+            "abs": abs,
+        }
 
     def of(self, source: Source) -> str:
         """The expression that reaches the object at the source."""
@@ -83,7 +89,9 @@ _WRITE: dict[type, Callable[[Expressions, Any], str]] = {
     AttrSource: lambda e, s: f"{e.of(s.base)}.{s.name}",
     DictOfSource: lambda e, s: f"{e.of(s.base)}.__dict__",
     TypeOfSource: lambda e, s: f"type({e.of(s.base)})",
-    ItemSource: lambda e, s: f"{e.of(s.base)}[{s.key!r}]" if type(s.key) in (int, str) else f"{e.of(s.base)}[{e.name(s.key)}]",
+    ItemSource: lambda e, s: (
+        f"{e.of(s.base)}[{s.key!r}]" if type(s.key) in (int, str) else f"{e.of(s.base)}[{e.name(s.key)}]"
+    ),
     CellSource: lambda e, s: f"{e.of(s.base)}.cell_contents",
 }
 

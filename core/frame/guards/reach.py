@@ -65,11 +65,15 @@ class Reach:
 
     def variable(self, source: GlobalSource) -> Manager:
         value = self.resolver.value(source)
-        return self.anchored("globals", "globals()").dict_getitem_manager(source.name, source.expr, example(value), None)
+        return self.anchored("globals", "globals()").dict_getitem_manager(
+            source.name, source.expr, example(value), None
+        )
 
     def builtin(self, source: BuiltinSource) -> Manager:
         value = self.resolver.value(source)
-        return self.anchored("builtins", "builtins").dict_getitem_manager(source.name, source.expr, example(value), None)
+        return self.anchored("builtins", "builtins").dict_getitem_manager(
+            source.name, source.expr, example(value), None
+        )
 
     def constant(self, source: ObjectSource) -> Manager:
         if source.obj is self._roots["globals"]:

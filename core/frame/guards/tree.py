@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, get_args
 
 import attrs
 
@@ -49,7 +49,7 @@ class GuardTree:
 
 
 def build(guards: Iterable[Guard], request: FrameRequest) -> GuardTree:
-    """The tree for a frame's guards. The frame must be as it was when it was traced. Errors: what reading a source raises."""
+    """The tree for a frame's guards; the frame is as it was when it was traced. Errors: those of reading a source."""
     builder = _Builder(request)
     kept = _without_repeats(guards)
     for guard in kept:
@@ -81,7 +81,7 @@ def _identity(guard: Guard) -> object:
     return (type(guard), *(f if isinstance(f, _SOURCES) else id(f) for f in facts))
 
 
-_SOURCES = Source.__args__
+_SOURCES: tuple[type, ...] = get_args(Source)
 
 
 class _Builder:
@@ -174,7 +174,7 @@ class _Builder:
         """Added at the end, all in one test: see `add_shapes`."""
 
     def add_shapes(self, guards: list[ShapeGuard]) -> tuple[tuple[str, Condition], ...]:
-        """One test for all shape conditions, run after every other guard; returns one test per condition for `explain`."""
+        """One test for all shape conditions, run after all other guards; returns one test each, for `explain`."""
         if not guards:
             return ()
         writer = Expressions(self.request)
@@ -193,9 +193,7 @@ class _Builder:
 def _shape_clause(writer: Expressions, guard: ShapeGuard) -> str:
     """`(lambda s0, s1: expr)(L['x'].size(0), L['y'].size(1))`."""
     names = ", ".join(name for name, _, _ in guard.sizes)
-    values = (
-        writer.of(source) if axis < 0 else f"{writer.of(source)}.size({axis})" for _, source, axis in guard.sizes
-    )
+    values = (writer.of(source) if axis < 0 else f"{writer.of(source)}.size({axis})" for _, source, axis in guard.sizes)
     return f"(lambda {names}: {guard.expr})({', '.join(values)})"
 
 

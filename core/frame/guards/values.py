@@ -19,7 +19,7 @@ def is_by_identity(value: object) -> bool:
 
 
 def is_by_equality(value: object) -> bool:
-    """Whether type and `==` together tell values apart: true of numbers other than zeros and NaN, which `==` mixes up."""
+    """Whether type and `==` tell values apart: true of numbers other than zeros and NaN, which `==` mixes up."""
     if type(value) is float:
         return value != 0.0 and not math.isnan(value)
     return type(value) in BY_EQUALITY

@@ -1,0 +1,73 @@
+"""Errors of what a user asks `armature.compile` for, and the warning of a fallback."""
+
+from __future__ import annotations
+
+from armature.errors import ArmatureError
+
+
+class ArmatureWarning(UserWarning):
+    """Something runs eagerly that could have been compiled."""
+
+
+class NotCallable(ArmatureError):
+    """Something that can't be compiled was given to `compile`."""
+
+    code = "A210"
+    text = "armature.compile was given {what}, which can't be called"
+    hint = "Give it a function or a torch.nn.Module{suggestion}."
+
+
+class UnknownBackend(ArmatureError):
+    """A name that is no graph backend."""
+
+    code = "A211"
+    text = "there is no backend {name!r}"
+    hint = "Choose one of {known}, or give a function backend(graph_module, example_inputs) that returns a callable."
+
+
+class UnknownMode(ArmatureError):
+    """A name that is no mode."""
+
+    code = "A212"
+    text = "there is no mode {name!r}"
+    hint = "Choose one of {known}, or leave it out."
+
+
+class UnknownOption(ArmatureError):
+    """A key of `options` that is no setting of a compilation."""
+
+    code = "A213"
+    text = "there is no option {name!r}"
+    hint = "Did you mean {nearest}? `armature doctor` lists all settings."
+
+
+class WrongArgument(ArmatureError):
+    """An argument of `compile` has the wrong type."""
+
+    code = "A214"
+    text = "{name} is {value!r}; expected {expected}"
+    hint = "See the documentation of armature.compile."
+
+
+class NoPlugins(ArmatureError):
+    """The core is installed alone."""
+
+    code = "A215"
+    text = "no plugins are installed, so armature compiles nothing and runs your program as it is"
+    hint = 'pip install "torch-armature[cpu]" for the CPU, "torch-armature[gpu]" for a GPU.'
+
+
+class NoDeviceBackend(ArmatureError):
+    """No plugin makes kernels for a device."""
+
+    code = "A216"
+    text = "no plugin makes kernels for the device {device!r}: operators on it run one by one"
+    hint = "{fix}"
+
+
+class DeviceBackendUnready(ArmatureError):
+    """A device back end is installed but can't work."""
+
+    code = "A217"
+    text = "{backend} can't build kernels: {missing}"
+    hint = "`armature doctor` shows what was found. Until then your program runs as it is."

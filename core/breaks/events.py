@@ -1,0 +1,60 @@
+"""A graph break in words: where it happened, why, and what to do."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Mapping
+
+from armature.breaks.types import BreakEvent, FrameSummary
+
+
+class _Facts(dict[str, object]):
+    """Facts for a template; one that is missing stays visible."""
+
+    def __missing__(self, key: str) -> str:
+        return f"<{key}>"
+
+
+def fill(template: str, facts: Mapping[str, object]) -> str:
+    """The template with its facts."""
+    return template.format_map(_Facts(facts))
+
+
+def where(event: BreakEvent) -> str:
+    """File and line of the innermost frame, "" when the stack is empty."""
+    return f"{event.stack[-1].file}:{event.stack[-1].line}" if event.stack else ""
+
+
+def source_line(frame: FrameSummary) -> str:
+    """The text of the user's line, stripped; read from the file when the summary lacks it."""
+    return frame.text or linecache.getline(frame.file, frame.line).strip()
+
+
+def stack_text(event: BreakEvent) -> str:
+    """The user's stack, innermost last, as Python prints tracebacks."""
+    lines = []
+    for frame in event.stack:
+        lines.append(f'  File "{frame.file}", line {frame.line}, in {frame.function}')
+        if text := source_line(frame):
+            lines.append(f"    {text}")
+    return "\n".join(lines)
+
+
+def explanation(event: BreakEvent) -> str:
+    """Why the graph broke, with the facts filled in."""
+    return fill(event.type.explanation, event.facts)
+
+
+def hints(event: BreakEvent) -> tuple[str, ...]:
+    """What to do, with the facts filled in."""
+    return tuple(fill(hint, event.facts) for hint in event.type.hints)
+
+
+def describe(event: BreakEvent) -> str:
+    """The whole event as plain text: place first."""
+    lead = f"{where(event)}: " if event.stack else ""
+    lines = [f"{lead}{event.type.title} [{event.type.id}]: {explanation(event)}"]
+    lines += [stack_text(event)] if event.stack else []
+    lines += [f"  What to do: {hint}" for hint in hints(event)]
+    lines += [f"  More: {event.type.docs_url}"] if event.type.docs_url else []
+    return "\n".join(lines)

@@ -1,0 +1,86 @@
+"""What `armature.compile(module)` returns: a module that is the original in everything but its call."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from torch import nn
+
+from armature.frame.hook import FrameHook
+from armature.torch_abi.eval_frame import set_eval_frame, skip_code
+
+OWN = frozenset({"_armature_hook", "__armature_original__", "_armature_again"})
+
+
+class CompiledModule(nn.Module):
+    """Runs the original module with the frame hook on. Attributes, parameters, hooks, mode and state are its own.
+
+    `__armature_original__` is the original; state_dict keys are unchanged; pickling and copying keep the options.
+    """
+
+    def __init__(self, original: nn.Module, hook: FrameHook, again: Callable[[nn.Module], Any]) -> None:
+        # nn.Module.__init__ is left out on purpose: this object has no state of its own.
+        self.__dict__["__armature_original__"] = original
+        self.__dict__["_armature_hook"] = hook
+        self.__dict__["_armature_again"] = again
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        held = self.__dict__
+        prior = set_eval_frame(held["_armature_hook"])
+        try:
+            return held["__armature_original__"](*args, **kwargs)
+        finally:
+            set_eval_frame(prior)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["__armature_original__"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.__dict__["__armature_original__"], name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self.__dict__["__armature_original__"], name)
+
+    def __dir__(self) -> list[str]:
+        return dir(self.__dict__["__armature_original__"])
+
+    def __repr__(self) -> str:
+        return f"armature.compile({self.__dict__['__armature_original__']!r})"
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return _again, (self.__dict__["_armature_again"], self.__dict__["__armature_original__"])
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return _again(self.__dict__["_armature_again"], copy.deepcopy(self.__dict__["__armature_original__"], memo))
+
+
+def _again(again: Callable[[nn.Module], Any], original: nn.Module) -> Any:
+    return again(original)
+
+
+def _forward(name: str) -> Callable[..., Any]:
+    """A method that calls the original's."""
+    base = getattr(nn.Module, name)
+
+    @functools.wraps(base)
+    def method(self: CompiledModule, *args: Any, **kwargs: Any) -> Any:
+        original = self.__dict__["__armature_original__"]
+        result = getattr(original, name)(*args, **kwargs)
+        return self if result is original else result  # train, eval, to, ... return the module
+
+    return method
+
+
+# Methods of nn.Module that a look-up on this class would find before `__getattr__` is asked.
+for _name, _member in vars(nn.Module).items():
+    if isinstance(_member, FunctionType) and (_name == "__setstate__" or not _name.startswith("__")):
+        setattr(CompiledModule, _name, _forward(_name))
+
+skip_code(CompiledModule.__call__.__code__)
+# The dispatch around `forward` runs hooks as they are; each hook's frame, and `forward`, are looked at by themselves.
+for _around in (nn.Module._wrapped_call_impl, nn.Module._call_impl):
+    skip_code(_around.__code__)

@@ -1,0 +1,200 @@
+"""The frame hook: what happens when torch meets a Python frame for which it has no cached code.
+
+Skip it, or compile it and hand code and guards to torch, or let it run eagerly. What compiling means comes from outside
+(`FrameCompiler`): this stage knows frames, guards and the cache only.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from types import CellType, CodeType
+from typing import Any, Protocol
+
+import attrs
+
+from armature.frame import recompile, skip
+from armature.frame.data import FrameRequest
+from armature.frame.guards import tree
+from armature.frame.guards.kinds import Guard
+from armature.frame.recompile import CodeState, Entry
+from armature.torch_abi.eval_frame import (
+    COMPILE,
+    COMPILE_ALONE,
+    SKIP,
+    FrameOutcome,
+    GuardedCode,
+    InterpreterFrame,
+    dispatch_modes,
+    set_code_strategy,
+)
+
+EMPTY_CALLS_BEFORE_SKIP = 3
+EAGER = FrameOutcome(SKIP, False)
+"""Run this one frame as it is."""
+
+
+class RunEagerly(Exception):
+    """The frame is not compiled: it runs as it is, and so do later frames of its code for which nothing is cached.
+
+    `for_all`: whatever the options (there is nothing to compile), not only for those of this hook.
+    """
+
+    def __init__(self, reason: str, *, for_all: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.for_all = for_all
+
+
+@attrs.frozen(eq=False)
+class CompiledFrame:
+    """Code to run in place of the frame's, and the guards under which it may. `alone`: it calls no user code."""
+
+    code: CodeType
+    guards: tuple[Guard, ...]
+    alone: bool = True
+
+
+class FrameCompiler(Protocol):
+    """What the hook asks of the rest of armature."""
+
+    fullgraph: bool
+    dynamic: bool | None
+
+    def reason_to_skip(self, code: CodeType, variables: Mapping[str, object]) -> str | None:
+        """Why rules leave this frame alone; None: trace it."""
+
+    def recompile_limit(self) -> int:
+        """Compilations of one code object before it is left to eager."""
+
+    def compile(self, request: FrameRequest) -> CompiledFrame:
+        """Compile. Raises RunEagerly, or what the user is to see."""
+
+    def installed(self, request: FrameRequest, guards: tuple[str, ...]) -> None:
+        """Told when compiled code was handed to torch, with its guards in words."""
+
+    def guards_unbuildable(self, request: FrameRequest, error: Exception) -> None:
+        """Told when the guards could not be built, before the frame runs eagerly. May raise."""
+
+    def skipped(self, code: CodeType, reason: str) -> None:
+        """Told of each code object that is left alone."""
+
+    def recompiling(self, request: FrameRequest, failures: tuple[str, ...]) -> None:
+        """Told before a code object is compiled again, with the guard of each earlier compilation that failed."""
+
+    def limit_reached(self, request: FrameRequest, failures: tuple[str, ...]) -> None:
+        """Told once per code object when it was compiled too often."""
+
+
+COMPILE_LOCK = threading.RLock()
+"""One compilation at a time: tracing and AOTAutograd share state of the process."""
+
+
+class FrameHook:
+    """The callback for `set_eval_frame`. Cached code is filed under `key`: one per set of options."""
+
+    def __init__(self, compiler: FrameCompiler, key: object) -> None:
+        self.compiler = compiler
+        self._torchdynamo_orig_backend = key
+
+    def __call__(self, frame: InterpreterFrame, cache_entry: object, frame_state: dict[Any, Any]) -> FrameOutcome:
+        state = recompile.state_of(frame_state)
+        if self._torchdynamo_orig_backend in state.left:
+            return EAGER
+        code = frame.f_code
+        reason = skip.reason_of_code(code) or self.compiler.reason_to_skip(code, frame.f_globals)
+        if reason is not None:
+            self.compiler.skipped(code, reason)
+            return FrameOutcome(SKIP, True, skip_reason=reason)
+        if dispatch_modes():
+            return EAGER  # a mode wants to see each operator
+        if not self.compiler.fullgraph:
+            reason = skip.reason_of_frame(code, frame.f_locals, frame.f_globals)
+            if reason is not None:
+                return self._nothing_here(code, state, reason)
+        with COMPILE_LOCK:
+            return self._compile(frame, state)
+
+    def _nothing_here(self, code: CodeType, state: CodeState, reason: str) -> FrameOutcome:
+        state.empty_calls += 1
+        for_code = state.empty_calls >= EMPTY_CALLS_BEFORE_SKIP and not state.entries
+        if for_code:
+            self.compiler.skipped(code, reason)
+        return FrameOutcome(SKIP, for_code, skip_reason=reason)
+
+    def _compile(self, frame: InterpreterFrame, state: CodeState) -> FrameOutcome:
+        request = self._request(frame)
+        entries = state.of(self._torchdynamo_orig_backend)
+        if entries:
+            failures = recompile.failures(entries, frame.f_locals)
+            if len(failures) < len(entries):
+                return EAGER  # another thread compiled just this while we waited: the next call finds it
+            if len(entries) >= self.compiler.recompile_limit():
+                return self._too_often(request, state, failures)
+            self.compiler.recompiling(request, failures)
+        try:
+            compiled = self.compiler.compile(request)
+        except RunEagerly as left:
+            return self._leave(frame.f_code, state, left)
+        return self._install(request, compiled, state)
+
+    def _leave(self, code: CodeType, state: CodeState, left: RunEagerly) -> FrameOutcome:
+        if left.for_all and not state.entries:
+            return FrameOutcome(SKIP, True, skip_reason=left.reason)
+        # Not torch's own "skip this code": another backend, or one with fullgraph, has to look for itself.
+        state.left.add(self._torchdynamo_orig_backend)
+        if not state.below and state.entries:
+            set_code_strategy(code, COMPILE)
+        state.below = True
+        return EAGER
+
+    def _install(self, request: FrameRequest, compiled: CompiledFrame, state: CodeState) -> FrameOutcome:
+        try:
+            guards = tree.build(compiled.guards, request)
+            if not guards.check(_plain_locals(request)):
+                failures = recompile.failures([Entry(None, guards)], _plain_locals(request))
+                raise GuardsDoNotHold("; ".join(failures))
+        except Exception as error:
+            self.compiler.guards_unbuildable(request, error)
+            return self._leave(request.code, state, RunEagerly(str(error)))
+        state.entries.append(Entry(self._torchdynamo_orig_backend, guards))
+        state.below |= not compiled.alone
+        self.compiler.installed(request, guards.texts)
+        strategy = COMPILE if state.below else COMPILE_ALONE
+        return FrameOutcome(strategy, True, GuardedCode(compiled.code, guards.holder))
+
+    def _too_often(self, request: FrameRequest, state: CodeState, failures: tuple[str, ...]) -> FrameOutcome:
+        if not state.limit_told:
+            state.limit_told = True
+            self.compiler.limit_reached(request, failures)
+        return self._leave(request.code, state, RunEagerly("compiled too often"))
+
+    def _request(self, frame: InterpreterFrame) -> FrameRequest:
+        code = frame.f_code
+        cells = dict(zip(code.co_freevars, frame.closure, strict=True)) if code.co_freevars else {}
+        return FrameRequest(
+            code=code,
+            locals={**frame.f_locals, **cells},
+            globals=frame.f_globals,
+            builtins=frame.f_builtins,
+            closure=tuple(frame.closure) if code.co_freevars else (),
+            fullgraph=self.compiler.fullgraph,
+            dynamic=self.compiler.dynamic,
+        )
+
+
+class GuardsDoNotHold(Exception):
+    """The guards fail for the very frame they were made for."""
+
+
+def _plain_locals(request: FrameRequest) -> dict[str, object]:
+    """The frame's locals as torch's guards see them: cells opened."""
+    opened = dict(request.locals)
+    for name in request.code.co_freevars:
+        cell = opened.get(name)
+        if isinstance(cell, CellType):
+            try:
+                opened[name] = cell.cell_contents
+            except ValueError:  # empty
+                del opened[name]
+    return opened

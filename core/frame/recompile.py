@@ -1,0 +1,56 @@
+"""What is known of one code object: the code compiled for it so far, and why its guards fail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from armature.frame.guards.explain import failed
+from armature.frame.guards.tree import GuardTree
+
+STATE_KEY = "armature"  # in torch's dict for each code object
+
+
+@attrs.define(eq=False)
+class Entry:
+    """Compiled code under a backend key."""
+
+    key: object
+    tree: GuardTree
+
+    @property
+    def alive(self) -> bool:
+        """False once an object that it relied on is gone."""
+        return self.tree.holder.cache_entry is not None
+
+
+@attrs.define(eq=False)
+class CodeState:
+    """Kept by torch with the code object; gone when the code object goes or is reset."""
+
+    entries: list[Entry] = attrs.field(factory=list)
+    empty_calls: int = 0  # calls in which there was nothing to compile
+    left: set[object] = attrs.field(factory=set)  # backend keys under which what is not cached runs eagerly
+    limit_told: bool = False
+    below: bool = False  # whether frames below this code's frames must be looked at
+
+    def of(self, key: object) -> list[Entry]:
+        """The live entries of a backend key, oldest first."""
+        self.entries = [entry for entry in self.entries if entry.alive]
+        return [entry for entry in self.entries if entry.key is key]
+
+
+def state_of(frame_state: dict[Any, Any]) -> CodeState:
+    """The state in torch's dict, made when it is not there."""
+    found = frame_state.get(STATE_KEY)
+    if not isinstance(found, CodeState):
+        found = frame_state[STATE_KEY] = CodeState()
+    return found
+
+
+def failures(entries: list[Entry], f_locals: Mapping[str, object]) -> tuple[str, ...]:
+    """Per entry, the guard that does not hold now; entries of which all guards hold are left out."""
+    found = ("; ".join(failed(entry.tree, dict(f_locals))) for entry in entries)
+    return tuple(text for text in found if text)

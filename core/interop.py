@@ -1,0 +1,37 @@
+"""armature as a backend of torch.compile: its front end captures, our stages from the graph on compile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from armature import config
+from armature.frame.sources import LocalSource
+from armature.pipeline import native_backend, new_context
+from armature.plugins import manager
+from armature.session import session
+from armature.trace.data import CompiledGraphSlot, GraphInput, TracedFrame
+
+
+def dynamo_backend(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    """The backend function: a captured graph and example inputs in, a callable with the same inputs out."""
+    code = dynamo_backend.__code__
+    record = session().begin(code, "torch.compile")
+    record.function, record.module = module.__class__.__name__, module
+    places = [node for node in module.graph.nodes if node.op == "placeholder"]
+    given = tuple(
+        GraphInput(
+            name=node.name,
+            source=LocalSource(node.name),
+            fake=node.meta.get("example_value", value),
+            is_parameter=isinstance(value, torch.nn.Parameter),
+        )
+        for node, value in zip(places, inputs, strict=True)
+    )
+    traced = TracedFrame("graph", module, given, (), code, CompiledGraphSlot())
+    ctx = new_context(config.current(), manager().tables(), record.id)
+    record.events = ctx.events
+    return native_backend(traced, ctx, record)

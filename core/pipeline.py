@@ -1,0 +1,304 @@
+"""The stages in their order: a frame in, code to run out. Falls back to eager where something goes wrong.
+
+`compile_frame` is the path itself; `Compiler` is what the frame hook calls, and decides what a failure means: eager
+with one warning, or an error in strict mode and under fullgraph.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+import attrs
+import torch
+
+from armature import config
+from armature.api_errors import ArmatureWarning, DeviceBackendUnready, NoDeviceBackend, NoPlugins
+from armature.aten_compiler import AtenCompiler, event_of, timed
+from armature.breaks import events as breaks
+from armature.breaks.types import BreakEvent
+from armature.config import Config
+from armature.context import CompileContext
+from armature.errors import ArmatureError, Unsupported, invariant
+from armature.events import CompileEvent, EventKind
+from armature.frame import verify as frame_spec
+from armature.frame.data import FrameRequest
+from armature.frame.hook import CompiledFrame, RunEagerly
+from armature.graph.functional import compile_graph
+from armature.plugins import manager
+from armature.rules import Decision
+from armature.run.cache import Cache
+from armature.run.workers import Workers
+from armature.session import Compilation, Outcome, Session, session
+from armature.tables import Tables
+from armature.torch_abi.eval_frame import skip_code
+from armature.trace import verify as trace_spec
+from armature.trace.data import TracedFrame
+from armature.trace.errors import GraphBreak, SkipFrame
+from armature.trace.interpreter import trace_frame
+
+__all__ = ["Compiler", "compile_frame", "new_context", "session"]
+
+NATIVE = ("auto", "armature")  # backends that are the stages of this package
+REPORT = (
+    "Please report it with the output of `armature doctor` and of a run with ARMATURE_STRICT=1, "
+    "which shows the whole error."
+)
+
+GraphCallable = Callable[..., Any]
+GraphBackend = Callable[[TracedFrame, CompileContext, Compilation], GraphCallable]
+
+
+def new_context(settings: Config, tables: Tables, compile_id: int) -> CompileContext:
+    """The context of one compilation."""
+    return CompileContext(
+        config=settings,
+        tables=tables,
+        cache=_cache(settings.cache_dir),
+        workers=_workers(settings.threads),
+        compile_id=compile_id,
+    )
+
+
+@cache
+def _cache(folder: Path) -> Cache:
+    return Cache(folder)
+
+
+@cache
+def _workers(threads: int) -> Workers:
+    return Workers(threads)
+
+
+def native_backend(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
+    """The captured graph through the stages of this package."""
+    check_devices(traced, ctx, record)
+    run = compile_graph(traced, ctx, AtenCompiler(record))
+    for graph in record.graphs:  # a kernel that can't be built is found here, where eager can still take over
+        graph.ready()
+    return run
+
+
+def foreign_backend(fn: Callable[..., Any]) -> GraphBackend:
+    """A backend in torch.compile's form, `fn(graph_module, example_inputs) -> callable`."""
+
+    def run(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
+        result = fn(traced.graph, [given.fake for given in traced.inputs])
+        invariant(callable(result), "a backend returns a callable", backend=fn, returned=result)
+        return result  # type: ignore[no-any-return]
+
+    return run
+
+
+def backend_for(backend: str | Callable[..., Any], tables: Tables) -> GraphBackend:
+    """The backend of a name or function. KeyError: no such name."""
+    if callable(backend):
+        return foreign_backend(backend)
+    return native_backend if backend in NATIVE else foreign_backend(tables.graph_backends[backend])
+
+
+def compile_frame(
+    request: FrameRequest, ctx: CompileContext, backend: GraphBackend, record: Compilation
+) -> tuple[TracedFrame, CodeType]:
+    """Trace a frame and compile its graph. Errors: GraphBreak, SkipFrame, and whatever a stage raises."""
+    if ctx.config.strict:
+        frame_spec.verify(request)
+    traced = timed(record, "trace", ctx, lambda: trace_frame(request, ctx))
+    if ctx.config.strict:
+        trace_spec.verify(traced)
+    record.module = traced.graph
+    if traced.graph is None:
+        return traced, traced.code
+    run = timed(record, "graph", ctx, lambda: backend(traced, ctx, record))
+    return traced, fill_slot(traced, run)
+
+
+def fill_slot(traced: TracedFrame, run: GraphCallable) -> CodeType:
+    """The traced code with the compiled graph where the slot stands. The graph runs with the frame hook off."""
+    _keep_hook_off(run)
+    constants = traced.code.co_consts
+    found = sum(constant is traced.slot for constant in constants)
+    invariant(found == 1, "the traced code has one slot for the compiled graph", found=found, frame=traced.name)
+    return traced.code.replace(co_consts=tuple(run if c is traced.slot else c for c in constants))
+
+
+def _keep_hook_off(run: GraphCallable) -> None:
+    inner = run.__func__ if isinstance(run, MethodType) else run
+    if isinstance(inner, FunctionType):
+        skip_code(inner.__code__, below=True)
+
+
+def check_devices(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> None:
+    """Warn of devices that no plugin makes kernels for. Raises DeviceBackendUnready where one can't work."""
+    tensors = [given.fake for given in traced.inputs if isinstance(given.fake, torch.Tensor)]
+    for device in sorted({tensor.device.type for tensor in tensors} or {"cpu"}):
+        found = ctx.tables.device_backend(device)
+        if found is None:
+            _warn_once(record, ("device", device), str(NoDeviceBackend(device=device, fix=_device_fix(device))))
+        elif (missing := found.missing()) is not None:
+            raise DeviceBackendUnready(backend=found.name, missing=missing)
+
+
+def _device_fix(device: str) -> str:
+    extras = {"cpu": "cpu", "cuda": "gpu"}
+    if device in extras:
+        return f'pip install "torch-armature[{extras[device]}]"'
+    return "Install a plugin that has a back end for it; `armature plugins` lists what is installed."
+
+
+def _warn_once(record: Compilation, what: object, text: str) -> None:
+    if session().first_time(what):
+        warnings.warn_explicit(text, ArmatureWarning, record.file, record.line)
+
+
+@attrs.define(eq=False)
+class Compiler:
+    """What the frame hook asks: compiles frames by one set of options, keeps records, and decides what failures mean.
+
+    changes: settings of `options` that apply to these compilations only.
+    """
+
+    backend: str | Callable[..., Any] = "auto"
+    fullgraph: bool = False
+    dynamic: bool | None = None
+    changes: Mapping[str, object] = attrs.field(factory=dict)
+    records: Session = attrs.field(factory=session)
+    current: Compilation | None = None
+    recompiled_for: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> Config:
+        """The settings here and now, with the changes of `options`."""
+        return config.current().changed(self.changes) if self.changes else config.current()
+
+    def reason_to_skip(self, code: CodeType, variables: Mapping[str, object]) -> str | None:
+        """Why rules leave the frame alone."""
+        verdict = manager().tables().rule_book.frame_verdict(code, variables)
+        return verdict.reason if verdict.decision is Decision.SKIP else None
+
+    def recompile_limit(self) -> int:
+        """Compilations of one code object before it is left to eager."""
+        return self.settings.recompile_limit
+
+    def compile(self, request: FrameRequest) -> CompiledFrame:
+        """Compile a frame. Raises RunEagerly; in strict mode and under fullgraph what went wrong instead."""
+        settings, tables = self.settings, manager().tables()
+        name = self.backend if isinstance(self.backend, str) else getattr(self.backend, "__name__", "custom")
+        record = self.current = self.records.begin(request.code, name)
+        record.recompiled_for, self.recompiled_for = self.recompiled_for, ()
+        if not tables.plugins:
+            self._no_plugins(record, settings)
+        ctx = new_context(settings, tables, record.id)
+        record.events = ctx.events
+        ctx.emit(event_of(record, EventKind.START))
+        start = time.perf_counter()
+        try:
+            traced, code = compile_frame(request, ctx, backend_for(self.backend, tables), record)
+        except SkipFrame as skip:
+            record.reason = skip.reason
+            ctx.emit(event_of(record, EventKind.SKIP, skip.reason))
+            raise RunEagerly(skip.reason, for_all=True) from None
+        except GraphBreak as stop:
+            raise self._broken(stop.event, record, ctx) from None
+        except Exception as error:
+            raise self._failed(error, record, ctx) from error
+        record.seconds = time.perf_counter() - start
+        record.outcome = Outcome.COMPILED
+        record.breaks = traced.breaks
+        ctx.emit(event_of(record, EventKind.FINISH, seconds=record.seconds))
+        return CompiledFrame(code, traced.guards)
+
+    def installed(self, request: FrameRequest, guards: tuple[str, ...]) -> None:
+        """Keep the guards in words."""
+        if self.current is not None:
+            self.current.guards = guards
+        self.current = None
+
+    def guards_unbuildable(self, request: FrameRequest, error: Exception) -> None:
+        """A failure after all: the frame runs eagerly. Raises in strict mode."""
+        record = self.current
+        invariant(record is not None, "guards are built for a compilation", function=request.code.co_qualname)
+        if record is not None:
+            self._failed(error, record, new_context(self.settings, manager().tables(), record.id))
+
+    def skipped(self, code: CodeType, reason: str) -> None:
+        """Keep a record, and tell observers."""
+        self.records.skip(code, reason)
+        event = CompileEvent(EventKind.SKIP, -1, code.co_qualname, code.co_filename, code.co_firstlineno, reason)
+        manager().tables().observe_compile(event)
+
+    def recompiling(self, request: FrameRequest, failures: tuple[str, ...]) -> None:
+        """Keep why, for the record that follows, and tell observers."""
+        self.recompiled_for = failures
+        code = request.code
+        place = (code.co_qualname, code.co_filename, code.co_firstlineno)
+        manager().tables().observe_compile(CompileEvent(EventKind.RECOMPILE, -1, *place, "; ".join(failures)))
+
+    def limit_reached(self, request: FrameRequest, failures: tuple[str, ...]) -> None:
+        """Say once that the function is left to eager, and which guards failed."""
+        code, limit = request.code, self.recompile_limit()
+        seen = "\n".join(f"    {text}" for text in dict.fromkeys(failures))
+        text = (
+            f"armature compiled {code.co_qualname} {limit} times and now runs it eagerly for new inputs. "
+            f"Guards that failed, one per compilation:\n{seen}\n"
+            "  What to do: pass such values as tensors, or call armature.mark_dynamic on sizes that change; "
+            "ARMATURE_RECOMPILE_LIMIT raises the limit."
+        )
+        _warn_at(code, text)
+        place = (code.co_qualname, code.co_filename, code.co_firstlineno)
+        manager().tables().observe_compile(CompileEvent(EventKind.FALLBACK, -1, *place, "recompile limit"))
+
+    def _broken(self, event: BreakEvent, record: Compilation, ctx: CompileContext) -> Exception:
+        record.outcome, record.breaks, record.reason = Outcome.BREAK, (event,), event.type.id
+        ctx.tables.observe_break(event)
+        ctx.emit(event_of(record, EventKind.FALLBACK, f"graph break: {event.type.id}"))
+        if self.fullgraph:
+            return unsupported(event)
+        return RunEagerly(f"graph break: {event.type.title}")
+
+    def _failed(self, error: Exception, record: Compilation, ctx: CompileContext) -> Exception:
+        record.outcome, record.reason = Outcome.FALLBACK, f"{type(error).__name__}: {error}"
+        ctx.emit(event_of(record, EventKind.FALLBACK, record.reason))
+        if ctx.config.strict:
+            raise error
+        if ctx.config.fallback_warning:
+            _warn_fallback(error, record)
+        return RunEagerly(record.reason)
+
+    def _no_plugins(self, record: Compilation, settings: Config) -> None:
+        error = NoPlugins()
+        record.outcome, record.reason = Outcome.FALLBACK, error.text
+        if settings.strict:
+            raise error
+        _warn_once(record, "no plugins", str(error))
+        raise RunEagerly(error.text)
+
+
+def unsupported(event: BreakEvent) -> Unsupported:
+    """What fullgraph=True raises: the user's place and stack first."""
+    return Unsupported(
+        where=breaks.where(event),
+        title=event.type.title,
+        explanation=breaks.explanation(event),
+        stack=breaks.stack_text(event),
+        hints="\n    ".join(breaks.hints(event)),
+    )
+
+
+def _warn_fallback(error: Exception, record: Compilation) -> None:
+    lead = f"armature runs {record.function} eagerly, since compiling it failed: "
+    if isinstance(error, DeviceBackendUnready):
+        text = f"{lead}{error}"
+    else:
+        what = str(error) if isinstance(error, ArmatureError) else f"{type(error).__name__}: {error}"
+        text = f"{lead}{what}\n  {REPORT}"
+    warnings.warn_explicit(text, ArmatureWarning, record.file, record.line)
+
+
+def _warn_at(code: CodeType, text: str) -> None:
+    warnings.warn_explicit(text, ArmatureWarning, code.co_filename, code.co_firstlineno)

@@ -1,0 +1,163 @@
+"""What armature did in this process: one record per compilation, kept for people and tools to look at."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterator
+from enum import Enum
+from functools import cache
+from types import CodeType
+from weakref import ReferenceType, ref
+
+import attrs
+from torch import fx
+
+from armature.breaks.types import BreakEvent
+from armature.codegen.data import KernelSource
+from armature.events import CompileEvent
+from armature.run.data import CompiledGraph
+from armature.torch_abi.eval_frame import reset_code
+
+KEPT = 512  # compilations of which everything is kept
+
+
+class Outcome(Enum):
+    """How a compilation ended."""
+
+    COMPILED = "compiled"
+    EMPTY = "nothing to compile"
+    BREAK = "graph break"
+    FALLBACK = "fell back to eager"
+
+
+@attrs.define(eq=False)
+class Compilation:
+    """One frame that was looked at. `graphs` grows when the backward graph is compiled; `module` was captured."""
+
+    id: int
+    function: str
+    file: str
+    line: int
+    backend: str = ""
+    outcome: Outcome = Outcome.EMPTY
+    reason: str = ""
+    seconds: float = 0.0
+    module: fx.GraphModule | None = None
+    graphs: list[CompiledGraph] = attrs.field(factory=list)
+    guards: tuple[str, ...] = ()
+    breaks: tuple[BreakEvent, ...] = ()
+    recompiled_for: tuple[str, ...] = ()  # guards of earlier compilations that failed
+    events: list[CompileEvent] = attrs.field(factory=list)
+
+    @property
+    def where(self) -> str:
+        """File and first line of the function."""
+        return f"{self.file}:{self.line}"
+
+    @property
+    def operators(self) -> int:
+        """ATen calls of the compiled graphs; calls of the captured graph where a backend took it as it was."""
+        modules = [graph.aten.module for graph in self.graphs] or ([self.module] if self.module else [])
+        return sum(node.op.startswith("call_") for module in modules for node in module.graph.nodes)
+
+
+@attrs.frozen
+class Skip:
+    """A code object that was left alone."""
+
+    function: str
+    file: str
+    line: int
+    reason: str
+
+
+@attrs.frozen
+class Totals:
+    """Sums over compilations."""
+
+    graphs: int = 0
+    breaks: int = 0
+    fallbacks: int = 0
+    operators: int = 0
+    kernels: int = 0
+    fused: int = 0
+    extern: int = 0
+    seconds: float = 0.0
+
+
+@attrs.define(eq=False)
+class Session:
+    """All records since the start or the last reset."""
+
+    compilations: deque[Compilation] = attrs.field(factory=lambda: deque(maxlen=KEPT))
+    skips: deque[Skip] = attrs.field(factory=lambda: deque(maxlen=KEPT))
+    _numbers: Iterator[int] = attrs.field(factory=itertools.count)
+    _codes: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)
+    _told: set[object] = attrs.field(factory=set)
+
+    def begin(self, code: CodeType, backend: str) -> Compilation:
+        """A record for the compilation of a code object."""
+        self._remember(code)
+        made = Compilation(next(self._numbers), code.co_qualname, code.co_filename, code.co_firstlineno, backend)
+        self.compilations.append(made)
+        return made
+
+    def next_id(self) -> int:
+        """A number for a compilation that has no frame."""
+        return next(self._numbers)
+
+    def skip(self, code: CodeType, reason: str) -> None:
+        """A record of a code object that is left alone."""
+        self._remember(code)
+        self.skips.append(Skip(code.co_qualname, code.co_filename, code.co_firstlineno, reason))
+
+    def first_time(self, what: object) -> bool:
+        """True once per `what`: for things to be said once."""
+        if what in self._told:
+            return False
+        self._told.add(what)
+        return True
+
+    def totals(self) -> Totals:
+        """Sums over the records kept."""
+        graphs = [graph for c in self.compilations for graph in c.graphs]
+        return Totals(
+            graphs=sum(c.outcome is Outcome.COMPILED and c.module is not None for c in self.compilations),
+            breaks=sum(len(c.breaks) for c in self.compilations),
+            fallbacks=sum(c.outcome is Outcome.FALLBACK for c in self.compilations),
+            operators=sum(c.operators for c in self.compilations),
+            kernels=sum(graph.program.kernel_count for graph in graphs),
+            fused=sum(graph.program.fused_count for graph in graphs),
+            extern=sum(graph.program.extern_count for graph in graphs),
+            seconds=sum(c.seconds for c in self.compilations),
+        )
+
+    def breaks(self) -> tuple[BreakEvent, ...]:
+        """All graph breaks."""
+        return tuple(event for c in self.compilations for event in c.breaks)
+
+    def kernel_sources(self) -> tuple[KernelSource, ...]:
+        """The generated sources of all graphs, in order."""
+        return tuple(s for c in self.compilations for graph in c.graphs for s in graph.program.sources)
+
+    def reset(self) -> None:
+        """Forget the records and all code that torch cached for us."""
+        for held in list(self._codes.values()):
+            code = held()
+            if code is not None:
+                reset_code(code)
+        self._codes.clear()
+        self.compilations.clear()
+        self.skips.clear()
+        self._told.clear()
+
+    def _remember(self, code: CodeType) -> None:
+        key = id(code)
+        self._codes[key] = ref(code, lambda _: self._codes.pop(key, None))
+
+
+@cache
+def session() -> Session:
+    """The session of this process."""
+    return Session()
