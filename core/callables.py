@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import CodeType
 from typing import Any
 
@@ -105,6 +105,21 @@ def find_loaded(name: str) -> Any:
     return MISSING
 
 
+def find_all_loaded(names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """`find_loaded` of each name, looking up what stands before the last dot only once."""
+    owners: dict[str, Any] = {}
+    for name in names:
+        module = sys.modules.get(name)
+        if module is not None:
+            yield name, module
+            continue
+        before, _, last = name.rpartition(".")
+        if before not in owners:
+            owners[before] = find_loaded(before) if before else MISSING
+        owner = owners[before]
+        yield name, owner if owner is MISSING else member(owner, last)
+
+
 def existing(*names: str) -> tuple[Any, ...]:
     """The objects of those dotted names that are loaded, in order: handler targets that not every torch has."""
     found = (find_loaded(name) for name in names)
@@ -197,6 +212,9 @@ def is_written_in_c(obj: object) -> bool:
 
 def same_function(obj: object) -> Iterator[object]:
     """The object, then what it is under the same name: the function of a bound, static or cached one."""
+    if type(obj) is types.FunctionType:  # the usual case, quickly
+        yield obj
+        return
     for layer in layers(obj):
         yield layer
         if type(layer) not in _SAME:

@@ -30,6 +30,7 @@ from armature.callables import (
     Subject,
     describe,
     describe_frame,
+    find_all_loaded,
     find_loaded,
     is_callable,
     is_module,
@@ -146,8 +147,7 @@ class _Index:
         if len(sys.modules) == self.modules_seen:
             return
         self.modules_seen = len(sys.modules)
-        for name in list(self.pending):
-            found = find_loaded(name)
+        for name, found in find_all_loaded(list(self.pending)):
             if found is not MISSING:
                 rows = self.pending.pop(name)
                 if not is_module(found):
