@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from armature.plugin_api import BreakType, Polyfill, Rule, Subject, Verdict, hookimpl
 from armature_builtin_rules import derived, load
-from armature_builtin_rules.breaks import calls, data_dependent, mutation, objects
+from armature_builtin_rules.breaks import calls, control_flow, data_dependent, mutation, objects
 from armature_builtin_rules.polyfills import functools, itertools, operator
 
 
@@ -32,4 +32,4 @@ def armature_polyfills() -> Iterable[Polyfill]:
 @hookimpl
 def armature_break_types() -> Iterable[BreakType]:
     """The catalogue of graph breaks that the interpreter raises."""
-    return (*data_dependent.ROWS, *calls.ROWS, *mutation.ROWS, *objects.ROWS)
+    return (*data_dependent.ROWS, *calls.ROWS, *control_flow.ROWS, *mutation.ROWS, *objects.ROWS)

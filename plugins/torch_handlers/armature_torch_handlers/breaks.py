@@ -6,12 +6,6 @@ from armature.plugin_api import BreakType
 
 ROWS = (
     BreakType(
-        "asked-for",
-        "The program asked for a graph break",
-        "armature.graph_break() is called: {message}.",
-        ("Remove the call to keep the graph whole.",),
-    ),
-    BreakType(
         "global-state",
         "Change of torch's global state",
         "{operation} changes or reads state of the whole process, which must happen at its time and each time.",

@@ -15,7 +15,7 @@ def is_compiling(call: Call) -> Value:
 def graph_break(call: Call, message: Value | None = None) -> Value | None:
     """The program asks for a break here."""
     text = message.as_constant() if message is not None and message.is_constant else ""
-    call.graph_break("asked-for", message=text or "no reason given")
+    call.graph_break("explicit-break", message=text or "no reason given")
 
 
 @handles(*existing("armature.api.mark_dynamic", "armature.api.mark_static"))

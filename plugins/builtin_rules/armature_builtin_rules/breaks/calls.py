@@ -14,4 +14,28 @@ ROWS = (
             "A plugin can say how it is traced: hooks armature_handlers and armature_polyfills.",
         ),
     ),
+    BreakType(
+        "skipped-function",
+        "Call of a function that is not to be traced",
+        "{function} is called, and a rule says to leave it alone: {reason}.",
+        (
+            "`armature why` shows the rule, where it stands, and what it overruled.",
+            "Call it outside the compiled function, or give a rule of your own: hook armature_rules.",
+        ),
+    ),
+    BreakType(
+        "explicit-break",
+        "The program asked for a graph break",
+        "armature.graph_break() is called: {message}.",
+        ("Remove the call to keep the graph whole.",),
+    ),
+    BreakType(
+        "operator-failed",
+        "An operator refuses its arguments",
+        "{operation} raises when it is run on tensors without numbers: {message}.",
+        (
+            "Run the function without armature: if it raises there too, the arguments are wrong.",
+            "If it works there, the operator cannot be run without numbers; call it outside the compiled function.",
+        ),
+    ),
 )

@@ -38,4 +38,19 @@ ROWS = (
             "Wrap the function in a Python function that takes the object apart.",
         ),
     ),
+    BreakType(
+        "unsupported-result",
+        "Operator that gives neither tensors nor constants",
+        "A function in the graph gives {type}, which tracing does not follow.",
+        (
+            "Call it outside the compiled function.",
+            "A plugin can say how the function is traced: hook armature_handlers.",
+        ),
+    ),
+    BreakType(
+        "tensor-subclass",
+        "Tensor of a subclass",
+        "{type} is a subclass of torch.Tensor that takes over torch functions; what it does with them is not traced.",
+        ("Convert it to a plain tensor before the compiled function is called.",),
+    ),
 )

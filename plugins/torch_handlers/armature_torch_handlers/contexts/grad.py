@@ -1,4 +1,4 @@
-"""Grad mode: `torch.no_grad`, `enable_grad` and `set_grad_enabled` end in one primitive; inference mode is not captured."""
+"""Grad mode: `no_grad`, `enable_grad` and `set_grad_enabled` end in one primitive; inference mode is not captured."""
 
 from __future__ import annotations
 
