@@ -7,6 +7,7 @@ import importlib.util
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,7 @@ def triton_version() -> tuple[int, ...] | None:
     return tuple(int(n) for n in metadata.version("triton").split("+")[0].split(".")[:2] if n.isdigit())
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class TritonBackend:
     """Triton kernels for CUDA devices.
 
@@ -141,7 +142,7 @@ class _Build:
         return Binary.read(self.ctx.cache.get_or_build(self.key(spec, capability), ".cubin", write))
 
     def binaries(self, specs: Sequence[KernelSpec], capability: int) -> list[Binary]:
-        """All cubins; what is not in the cache is compiled side by side (ptxas and LLVM run outside the interpreter's lock)."""
+        """All cubins; what is not in the cache is compiled side by side: LLVM and ptxas run outside Python's lock."""
         missing = [s for s in specs if not self.ctx.cache.path(self.key(s, capability), ".cubin").exists()]
         functions = self.functions() if missing else None
         if len(missing) > 1:
@@ -164,6 +165,6 @@ class _Build:
             return launch.bind(module, plain, self.binary(plain, capability), device, stream, None)
 
         for spec, binary in zip(specs, self.binaries(specs, capability), strict=True):
-            lazy = launch.Lazy(lambda spec=spec: variant(spec))
+            lazy = launch.Lazy(partial(variant, spec))
             found[spec.name] = launch.bind(module, spec, binary, device, stream, lazy)
         return found

@@ -1,13 +1,17 @@
 """Device functions that generated kernels call: what the Triton language has no operation for, with ATen's semantics.
 
-`interpreted.py` has the same names for the interpreter, a test holds the two lists equal. Values are blocks of any rank.
+`interpreted.py` has the same names for the interpreter; a test holds the two lists equal. Values are blocks of any
+rank.
 """
+
+# mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call"
+# Triton reads the annotations of a device function as its own, so values have none here.
 
 from __future__ import annotations
 
-import triton
-import triton.language as tl
-from triton.language.extra import libdevice
+import triton  # type: ignore[import-untyped]
+import triton.language as tl  # type: ignore[import-untyped]
+from triton.language.extra import libdevice  # type: ignore[import-untyped]
 
 ALL = tl.constexpr(tl.PropagateNan.ALL)
 BITS = tl.constexpr(63)
@@ -137,7 +141,7 @@ def nonzero(x):
 
 @triton.jit
 def check_index(index, size, mask):
-    """`index`, counted from the end when negative. Where `mask` holds it must be in -size..size-1, else the kernel traps."""
+    """`index`, counted from the end when negative. Traps where `mask` holds and it is not in -size..size-1."""
     tl.device_assert((index >= -size) & (index < size), "index out of range", mask=mask)
     return tl.where(index < 0, index + size, index)
 

@@ -1,7 +1,7 @@
 """The device functions of `helpers` and `libdevice` for Triton's interpreter: the same names, computed by torch.
 
-The interpreter holds a block as a NumPy array (bfloat16 as its bits in uint16), has no libdevice, and runs any reduction
-that it does not know element by element; and it drops NaN in the maximum that it does know.
+The interpreter holds a block as a NumPy array (bfloat16 as its bits in uint16), has no libdevice, and runs
+any reduction that it does not know element by element; and it drops NaN in the maximum that it does know.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy
 import torch
-import triton.language as tl
-from triton.runtime.interpreter import TensorHandle
+import triton.language as tl  # type: ignore[import-untyped]
+from triton.runtime.interpreter import TensorHandle  # type: ignore[import-untyped]
 
 Block = Any  # tl.tensor: Triton ships no types
 
@@ -116,7 +116,8 @@ def arg_reduction(largest: bool) -> Callable[[Block, Block], Block]:
     """Position of the largest (smallest) value; NaN first, then the smallest position."""
 
     def apply(x: Block, position: Block) -> Block:
-        values, positions = torch.broadcast_tensors(read(x), read(position))
+        values = read(x)
+        positions = read(position).expand(values.shape)
         best = values.amax(1, keepdim=True) if largest else values.amin(1, keepdim=True)
         hit = (values == best) | (values.isnan() & best.isnan())
         worst = torch.iinfo(positions.dtype).max

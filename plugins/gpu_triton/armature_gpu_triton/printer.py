@@ -18,7 +18,7 @@ from armature.codegen.nodes import Accumulate, Guarded, KernelBody, Let, PassBod
 from armature.codegen.origins import heading, place
 from armature.codegen.printer import IndexPrinter, Lines, position, print_op
 from armature.lower.data import Buffer, Const, IndexValue, Load, Node, Op, Reduce, Store
-from armature.lower.index import Index, Var, sizes, variables
+from armature.lower.index import Index, Size, Var, sizes, variables
 from armature_gpu_triton import reduce
 from armature_gpu_triton.loops import Tile
 from armature_gpu_triton.ops import FORMS, HALVES, INFIX, TYPES, cast_text, widen
@@ -146,8 +146,9 @@ class KernelPrinter:
     def offset(self, access: Load | Store, needed: frozenset[Var]) -> str:
         """Offset in elements, a block over all of `needed`."""
         where = position(access, self.buffers)
-        bound = {var: self.value(node) for var, node in access.indirect}
-        text = attrs.evolve(self.index, names={**self.index.names, **bound}).print(where)
+        names: dict[Var | Size, str] = dict(self.index.names)
+        names.update((var, self.value(node)) for var, node in access.indirect)
+        text = attrs.evolve(self.index, names=names).print(where)
         own = variables(where)
         for var, node in access.indirect:
             if var in own and not isinstance(node, Const):

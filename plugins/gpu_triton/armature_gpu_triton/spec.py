@@ -11,7 +11,7 @@ class KernelSpec:
     """One Triton function.
 
     signature: Triton type per argument, "*fp32" or "i64". aligned: positions of pointers taken to be multiples of 16
-    bytes. constants: tile sizes. grid: how many programs, a tuple of three numbers, or where sizes are symbolic the text
+    bytes. constants: tile sizes. grid: how many programs, a tuple of three numbers; where sizes are symbolic, the text
     of a Python lambda over the arguments that gives one. device: index, None for the current one. asserts: the kernel
     checks indices, and traps where one is out of range.
     """

@@ -1,7 +1,7 @@
 """Long rows on few programs: a kernel whose passes would each run on a handful of multiprocessors becomes several.
 
-Each reducing pass turns into a kernel that reduces pieces of the row side by side, and one that joins the pieces; results
-that later passes need stand in workspaces. All of it is written in the loop IR, so nothing else has to know of it.
+Each reducing pass turns into a kernel that reduces pieces of the row side by side, and one that joins the pieces;
+results that later passes need stand in workspaces. All of it is written in the loop IR, so nothing else has to know.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-import torch
-
 from armature.codegen.backend import DeviceBackend
 from armature.testing.backend_kit import BackendConformance
 from armature_gpu_triton.backend import TritonBackend

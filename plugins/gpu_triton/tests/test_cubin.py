@@ -19,7 +19,7 @@ from armature_gpu_triton.binary import Binary
 
 CAPABILITIES = (80, 90)
 ELF = b"\x7fELF"
-# One of each kind: flat, strided, halves, integers, rows, columns, positions, passes, gathers, masks, atomics, symbolic.
+# One of each kind: flat, strided, halves, integers, rows, columns, positions, passes, gathers, masks, symbolic.
 TYPICAL = frozenset(
     (
         "chain_of_a_matrix", "view_across_rows", "half_precision", "division_int64", "trigonometric_float64", "rows",

@@ -158,7 +158,7 @@ def test_compiler_message_is_in_the_error(monkeypatch: pytest.MonkeyPatch, tmp_p
     bad = tmp_path / "launcher.c"
     bad.write_text("#include <Python.h>\nint broken(\n")
     monkeypatch.setattr(launch, "SOURCE", bad)
-    with pytest.raises(BackendError, match="broken|expected"):
+    with pytest.raises(BackendError, match=r"launcher\.c"):
         launch.build_native(tmp_path / "out.so")
 
 

@@ -18,7 +18,7 @@ DEVICE = torch.device("cuda", 0)
 ADD = Origin("aten.add.Tensor", "/home/me/model.py", 41, "forward", "y = x + bias")
 RELU = Origin("aten.relu.default", "/home/me/model.py", 42, "forward", "return torch.relu(y)")
 MEAN = Origin("aten.mean.dim", "/home/me/model.py", 7, "forward", "m = x.mean(-1)")
-I, J = Var("i", 64), Var("j", 100)
+ROW, COLUMN = Var("i", 64), Var("j", 100)
 
 
 def buffers(**shapes: tuple[Index, ...]) -> dict[str, Buffer]:
@@ -26,18 +26,18 @@ def buffers(**shapes: tuple[Index, ...]) -> dict[str, Buffer]:
 
 
 def add_relu() -> Kernel:
-    total = Op("add", (Load("x", (I, J), F32), Load("bias", (J,), F32)), F32, ADD)
+    total = Op("add", (Load("x", (ROW, COLUMN), F32), Load("bias", (COLUMN,), F32)), F32, ADD)
     value = Op("maximum", (total, Const(0.0, F32)), F32, RELU)
-    item = Pass((), (), (Store("out", (I, J), value),))
-    return Kernel("add_relu_0", DEVICE, (I, J), (), (item,), ("x", "bias"), ("out",), (), (ADD, RELU))
+    item = Pass((), (), (Store("out", (ROW, COLUMN), value),))
+    return Kernel("add_relu_0", DEVICE, (ROW, COLUMN), (), (item,), ("x", "bias"), ("out",), (), (ADD, RELU))
 
 
 def row_mean(columns: Index = 100, sizes: tuple[Size, ...] = ()) -> Kernel:
     j = Var("j", columns)
-    total = Reduce("sum", Load("x", (I, j), F32), (j,), F32, MEAN)
+    total = Reduce("sum", Load("x", (ROW, j), F32), (j,), F32, MEAN)
     mean = Op("div", (total, IndexValue(columns, F32)), F32, MEAN)
-    item = Pass((total,), (), (Store("out", (I,), mean),))
-    return Kernel("mean_0", DEVICE, (I,), (j,), (item,), ("x",), ("out",), sizes, (MEAN,))
+    item = Pass((total,), (), (Store("out", (ROW,), mean),))
+    return Kernel("mean_0", DEVICE, (ROW,), (j,), (item,), ("x",), ("out",), sizes, (MEAN,))
 
 
 def text_of(kernel: Kernel, **shapes: tuple[Index, ...]) -> str:
@@ -97,9 +97,9 @@ def test_offsets_have_32_bits_until_they_no_longer_fit() -> None:
 def test_halves_are_computed_in_float32() -> None:
     shapes = buffers(x=(64,), out=(64,))
     shapes = {n: Buffer(n, BF16, DEVICE, b.shape, b.strides, b.kind) for n, b in shapes.items()}
-    value = Op("mul", (Load("x", (I,), BF16), Const(0.1, BF16)), BF16)
-    item = Pass((), (), (Store("out", (I,), value),))
-    kernel = Kernel("mul_0", DEVICE, (I,), (), (item,), ("x",), ("out",))
+    value = Op("mul", (Load("x", (ROW,), BF16), Const(0.1, BF16)), BF16)
+    item = Pass((), (), (Store("out", (ROW,), value),))
+    kernel = Kernel("mul_0", DEVICE, (ROW,), (), (item,), ("x",), ("out",))
     text = KernelPrinter(tile(kernel, shapes), shapes).print()
     rounded = torch.tensor(0.1, dtype=BF16).item()
     assert f"helpers.to_bfloat16((helpers.from_bfloat16(tmp0) * {rounded}))" in text

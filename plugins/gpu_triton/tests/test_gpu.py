@@ -1,0 +1,100 @@
+"""On a real GPU: the kit's kernels, pointers that are not aligned, streams, and the example models against eager."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import armature
+from armature.cli.demo import demo, load_examples
+from armature.codegen.backend import DeviceBackend
+from armature.context import CompileContext
+from armature.testing.backend_kit import BackendConformance, plan_of, with_own_names
+from armature.testing.differential import compare_runs, run_model
+from armature.testing.kernel_cases import Case
+from armature.testing.kernel_shapes import SHAPE_CASES
+from armature_gpu_triton.backend import TritonBackend
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+# A failed check traps the kernel and with it the process's CUDA context, as in eager: nothing can run after it.
+TRAPS = frozenset(("embedding_out_of_range",))
+
+
+class TestOnGpu(BackendConformance):
+    device = "cuda"
+
+    def make_backend(self) -> DeviceBackend:
+        return TritonBackend(interpret=False)
+
+    @pytest.fixture(autouse=True)
+    def leave_out_what_traps(self, request: pytest.FixtureRequest) -> None:
+        case = getattr(request.node, "callspec", None)
+        if case is not None and case.params["case"].name in TRAPS:
+            pytest.skip("traps")
+
+
+def built(name: str, ctx: CompileContext) -> tuple[Any, Any]:
+    case: Case = next(c for c in SHAPE_CASES if c.name == name)
+    backend = TritonBackend(interpret=False)
+    sketch = with_own_names(case.make(torch.device("cuda"), backend.features))
+    plan = plan_of([sketch])
+    return sketch, backend.build(backend.generate(plan.kernels, plan, ctx), ctx)[plan.kernels[0].name]
+
+
+def test_unaligned_pointers_run_another_variant(compile_context: CompileContext) -> None:
+    _, launch = built("chain_of_a_matrix", compile_context)
+    x, y = torch.randn(13 * 37 + 1, device="cuda")[1:], torch.randn(37, device="cuda")
+    out = torch.empty(13 * 37 + 3, device="cuda")[3:]
+    launch(x, y, out)
+    total = x.view(13, 37) + y
+    torch.testing.assert_close(out.view(13, 37), total * total.clamp(min=0))
+
+
+def test_kernels_run_on_the_current_stream(compile_context: CompileContext) -> None:
+    _, launch = built("chain_of_a_matrix", compile_context)
+    x, y = torch.randn(13 * 37, device="cuda"), torch.randn(37, device="cuda")
+    out = torch.zeros(13 * 37, device="cuda")
+    launch(x, y, out)
+    expected = out.clone()
+    graph = torch.cuda.CUDAGraph()
+    out.zero_()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):  # captures only what its own stream is given
+        launch(x, y, out)
+    assert not out.any()
+    graph.replay()
+    torch.testing.assert_close(out, expected)
+
+
+@pytest.mark.parametrize("mode", ["infer", "train"])
+@pytest.mark.parametrize("name", sorted(load_examples()))
+def test_model_matches_eager(name: str, mode: str, all_plugins: None) -> None:
+    armature.reset()
+    torch.manual_seed(0)
+    example = load_examples()[name]()
+    example.model.to("cuda").train(mode == "train")
+    inputs = tuple(t.to("cuda") for t in example.inputs)
+    reference = copy.deepcopy(example.model)
+    compiled = armature.compile(example.model, fullgraph=True)
+    loss = example.loss if mode == "train" else None
+    with torch.set_grad_enabled(mode == "train"):
+        expected = run_model(reference, reference, inputs, loss)
+        found = run_model(example.model, compiled, inputs, loss)
+    assert expected.error is None, expected.error
+    assert compare_runs(expected, found) <= example.tolerance
+
+
+def test_demo_runs(all_plugins: None, tmp_path: Path) -> None:
+    report = tmp_path / "demo.json"
+    demo(device="cuda", models="LeNet,FeedForward", modes="infer,train", budget=0.2, json_file=report)
+    rows = json.loads(report.read_text())["rows"]
+    assert [r["model"] for r in rows] == ["LeNet", "LeNet", "FeedForward", "FeedForward"]
+    assert all(r["graphs"] >= 1 and r["kernels"] >= 1 and r["breaks"] == 0 for r in rows)
