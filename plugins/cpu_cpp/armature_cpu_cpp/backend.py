@@ -1,0 +1,65 @@
+"""The device back end for CPUs: kernels as one C++ translation unit per graph, built into a library that Python calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from armature.codegen.backend import Features
+from armature.codegen.data import KernelSource
+from armature.errors import BackendError
+from armature.schedule.data import Kernel, KernelPlan
+from armature_cpu_cpp import isa, launch, toolchain
+from armature_cpu_cpp.features import FEATURES
+from armature_cpu_cpp.printer import print_kernels
+
+if TYPE_CHECKING:
+    from armature.context import CompileContext
+
+
+@attrs.frozen
+class CpuBackend:
+    """C++ with vectors and OpenMP. `target`: the instructions to use, this machine's by default."""
+
+    name: str = "cpu_cpp"
+    device_types: frozenset[str] = frozenset(("cpu",))
+    features: Features = FEATURES
+    target: isa.Isa = attrs.field(factory=isa.detect)
+
+    def generate(self, kernels: Sequence[Kernel], plan: KernelPlan, ctx: CompileContext) -> KernelSource:
+        """Print the kernels. `flags` holds the compiler's version and options and the version of our headers."""
+        compiler = toolchain.find(ctx.config.cpp_compiler)
+        text = print_kernels(kernels, plan.buffers, self.target.register_bytes, ctx.config.cpu_threads)
+        openmp = "parallel" in text
+        options = toolchain.flags(self.target, openmp, ctx.config.cpp_flags)
+        keys = (compiler.version, toolchain.header_digest(), *toolchain.libraries(openmp))
+        return KernelSource(
+            self.name, "cpp", text, {k.name: k.arguments for k in kernels}, (*options, *keys),
+            {"compiler": compiler.command, "options": options, "openmp": openmp},
+        )  # fmt: skip
+
+    def build(self, source: KernelSource, ctx: CompileContext) -> Mapping[str, Callable[..., None]]:
+        """Compile what the cache does not hold, and load it."""
+        compiler = toolchain.find(ctx.config.cpp_compiler)
+        options = source.meta["options"]
+        if not isinstance(options, tuple):
+            raise TypeError(f"options are {type(options).__name__}")
+
+        def make(made: Path) -> None:
+            text = made.with_suffix(".cpp")
+            text.write_text(source.text)
+            toolchain.build(compiler, options, bool(source.meta["openmp"]), text, made)
+
+        parts = (self.name, source.text, *source.flags)
+        return launch.load(ctx.cache.get_or_build(parts, ".so", make), source.kernels)
+
+    def missing(self) -> str | None:
+        """What keeps kernels from being built here, with the command that mends it."""
+        try:
+            toolchain.find("")
+        except BackendError as error:
+            return str(error)
+        return None

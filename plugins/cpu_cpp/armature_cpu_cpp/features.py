@@ -1,0 +1,19 @@
+"""What this back end can do, as data."""
+
+from __future__ import annotations
+
+import torch
+
+from armature.codegen.backend import Features
+from armature.lower.ops import REDUCTIONS
+from armature_cpu_cpp.ops import FORMS
+from armature_cpu_cpp.vector import CPP_TYPES
+
+FEATURES = Features(
+    ops=frozenset(FORMS),
+    reductions=frozenset(REDUCTIONS),
+    dtypes=frozenset(CPP_TYPES),
+    atomic_add=frozenset((torch.float32, torch.float64, torch.int32, torch.int64)),
+    check_index=True,
+    symbolic_sizes=True,
+)

@@ -1,0 +1,61 @@
+"""Which vector instructions this machine has, and the compiler's flags for them."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+import attrs
+
+
+@attrs.frozen
+class Isa:
+    """A set of vector instructions: its name, the width of a register in bytes, the flags that allow its use."""
+
+    name: str
+    register_bytes: int
+    flags: tuple[str, ...]
+
+
+AVX512 = Isa(
+    "avx512", 64,
+    ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx2", "-mfma", "-mf16c", "-mbmi2", "-mlzcnt",
+     "-mprefer-vector-width=512"),
+)  # fmt: skip
+AVX2 = Isa("avx2", 32, ("-mavx2", "-mfma", "-mf16c", "-mbmi2", "-mlzcnt"))
+BASELINE = Isa("baseline", 16, ())
+NEEDS: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "avx512": frozenset("avx512f avx512bw avx512dq avx512vl avx2 fma f16c bmi2 abm".split()),
+        "avx2": frozenset("avx2 fma f16c bmi2 abm".split()),
+        "baseline": frozenset(),
+    }
+)
+BY_NAME: Mapping[str, Isa] = MappingProxyType({isa.name: isa for isa in (AVX512, AVX2, BASELINE)})
+
+
+def cpu_flags(cpuinfo: str) -> frozenset[str]:
+    """The features in the text of /proc/cpuinfo."""
+    for line in cpuinfo.splitlines():
+        if line.startswith("flags"):
+            return frozenset(line.partition(":")[2].split())
+    return frozenset()
+
+
+def best(flags: frozenset[str]) -> Isa:
+    """The widest set that these features cover."""
+    return next(isa for isa in (AVX512, AVX2, BASELINE) if NEEDS[isa.name] <= flags)
+
+
+@cache
+def detect() -> Isa:
+    """The widest set of this machine. Where the system does not tell (other systems than Linux): the baseline."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return BASELINE
+    try:
+        return best(cpu_flags(Path("/proc/cpuinfo").read_text()))
+    except OSError:
+        return BASELINE

@@ -1,0 +1,535 @@
+"""One kernel as C++: its part function (a thread's share of the loops) and the function that Python calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import attrs
+
+from armature.codegen.nodes import Accumulate, Guarded, KernelBody, Let, PassBody, Statement, Write, origin_of, walk_kernel
+from armature.codegen.origins import heading, place
+from armature.codegen.printer import IndexPrinter, Lines
+from armature.lower.data import Buffer, Const, IndexValue, Load, Node, Op, Reduce, Store
+from armature.lower.index import Index, Var, hint, numel, stride_of, variables
+from armature_cpu_cpp import reduce
+from armature_cpu_cpp.loops import Nest
+from armature_cpu_cpp.ops import FORMS, IMPLICIT, STORED_AS_THEY_ARE, in_float
+from armature_cpu_cpp.vector import HALVES, accumulator, cpp_type, literal
+
+SUM_BLOCK = 1024  # values that one accumulator of a float sum takes before it is added to a total: rounding grows with them
+
+
+def identifier(name: str) -> str:
+    """A C++ identifier for a name of ours."""
+    return re.sub(r"\W", "_", name)
+
+
+@attrs.frozen
+class Range:
+    """Where a loop runs, as C++: points, or for the vector's loop blocks of lanes, from `begin` to before `end`."""
+
+    begin: str
+    end: str
+
+
+class KernelPrinter:
+    """Prints one kernel."""
+
+    def __init__(self, nest: Nest, buffers: Mapping[str, Buffer], lines: Lines) -> None:
+        self.nest = nest
+        self.buffers = buffers
+        self.lines = lines
+        self.body: KernelBody = walk_kernel(nest.kernel)
+        self.kernel = self.body.kernel
+        self.index = IndexPrinter(names={v: identifier(v.name) for v in (*nest.outer, *nest.inner)})
+        self.pointers = {
+            **{n: f"in_{identifier(n)}" for n in self.kernel.reads},
+            **{n: f"out_{identifier(n)}" for n in self.kernel.writes},
+        }
+        self.mask = ""  # lanes outside of which nothing may be touched
+        self.spilled: set[str] = set()
+        self.targets: dict[Reduce, str] = {}
+
+    # ---- values ----
+
+    def lanes_vary(self, node: Node) -> bool:
+        """Whether the node is a vector here."""
+        return not isinstance(node, Const) and self.nest.vector in self.body.depends[node]
+
+    def value_type(self, node: Node) -> str:
+        """The C++ type of the node's value."""
+        name = cpp_type(node.dtype)
+        return f"Vec<{name}, N>" if self.lanes_vary(node) else name
+
+    def text(self, node: Node) -> str:
+        """How the value is spelled where it is used."""
+        return literal(node.value, node.dtype) if isinstance(node, Const) else self.body.names[node]
+
+    def spread(self, node: Node, dtype: str = "") -> str:
+        """The value as a vector."""
+        text = self.text(node)
+        return text if self.lanes_vary(node) else f"Vec<{dtype or cpp_type(node.dtype)}, N>({text})"
+
+    def operation(self, node: Op) -> str:
+        """The expression of an operation."""
+        if node.op == "check_index":
+            return self.check_index(node)
+        wide = self.lanes_vary(node)
+        operands = [self.text(a) for a in node.args]
+        if wide and node.op not in IMPLICIT:
+            operands = [self.spread(a) for a in node.args]
+        elif wide and not any(self.lanes_vary(a) for a in node.args[-2:]):  # where, of two scalars
+            operands = [*operands[:-1], self.spread(node.args[-1])]
+        form = FORMS[node.op]
+        halves = any(a.dtype in HALVES for a in (node, *node.args))
+        if halves and node.op not in STORED_AS_THEY_ARE:
+            return in_float(node, form, operands)
+        return form.format(*operands) if isinstance(form, str) else form(node, operands)
+
+    def check_index(self, node: Op) -> str:
+        """Wrapped and checked: only lanes that are needed may complain."""
+        at, size = node.args
+        if not self.lanes_vary(node):
+            return f"check_index(true, {self.text(at)}, {self.text(size)}, bad)"
+        needed = self.mask or "active(l)"
+        return f"check_index({needed}, {self.spread(at)}, {self.spread(size)}, bad)"
+
+    # ---- indices and memory ----
+
+    def indexer(self, indirect: Sequence[tuple[Var, Node]], lane: bool) -> IndexPrinter:
+        """Prints positions; with `lane`, those of lane k."""
+        names: dict[object, str] = dict(self.index.names)
+        if lane and self.nest.vector is not None:
+            names[self.nest.vector] = f"({names[self.nest.vector]} + k)"
+        for var, node in indirect:
+            text = self.text(node)
+            names[var] = f"{self.spill(node)}.at[k]" if self.lanes_vary(node) else text
+        return attrs.evolve(self.index, names=names)
+
+    def spill(self, node: Node) -> str:
+        """The name of the value's lanes in memory."""
+        name = f"{self.text(node)}_lanes"
+        if name not in self.spilled:
+            self.spilled.add(name)
+            self.lines.add(f"const auto {name} = spill({self.text(node)});")
+        return name
+
+    def stride(self, index: Index, indirect: Sequence[tuple[Var, Node]]) -> Index | None:
+        """By how much the position grows from lane to lane; None where lanes stand anywhere."""
+        if self.nest.vector is None:
+            return 0
+        if any(self.lanes_vary(node) for _, node in indirect):
+            return None
+        return stride_of(index, self.nest.vector)
+
+    def load(self, node: Load) -> str:
+        """The expression of a load."""
+        pointer = self.pointers[node.buffer]
+        stride = self.stride(node.index[0], node.indirect)
+        if stride == 0:
+            return f"{pointer}[{self.indexer(node.indirect, False).print(node.index[0])}]"
+        masked = f"_where(l, {self.mask}," if self.mask else "(l,"
+        if stride == 1:
+            return f"load{masked} {pointer} + {self.indexer(node.indirect, False).print(node.index[0])})"
+        return f"gather{masked} {pointer}, {self.lane_place(node.index[0], node.indirect)})"
+
+    def lane_place(self, index: Index, indirect: Sequence[tuple[Var, Node]]) -> str:
+        """A function from lane to position."""
+        return f"[&](i64 k) {{ return {self.indexer(indirect, True).print(index)}; }}"
+
+    def index_value(self, node: IndexValue) -> str:
+        """The expression of an index used as a value."""
+        vector, name = self.nest.vector, cpp_type(node.dtype)
+        if not self.lanes_vary(node) or vector is None:
+            return f"cast<{name}>(i64({self.index.print(node.index)}))"
+        stride = stride_of(node.index, vector)
+        if stride is not None and vector not in variables(stride):
+            return f"index_steps<{name}>(l, {self.index.print(node.index)}, {self.index.print(stride)})"
+        return f"index_lanes<{name}>(l, {self.lane_place(node.index, ())})"
+
+    # ---- statements ----
+
+    def note(self, statement: Statement) -> str:
+        """The user's line."""
+        return place(origin_of(statement))
+
+    def statement(self, statement: Statement) -> None:
+        """Print one statement."""
+        if isinstance(statement, Let):
+            self.let(statement)
+        elif isinstance(statement, Guarded):
+            self.guarded(statement)
+        elif isinstance(statement, Accumulate):
+            self.accumulate(statement)
+        else:
+            self.write(statement)
+
+    def let(self, statement: Let) -> None:
+        node = statement.node
+        if isinstance(node, Op):
+            value = self.operation(node)
+        elif isinstance(node, Load):
+            value = self.load(node)
+        elif isinstance(node, IndexValue):
+            value = self.index_value(node)
+        else:
+            raise TypeError(f"no statement for {type(node).__name__}")
+        self.lines.add(f"const {self.value_type(node)} {statement.name} = {value};", self.note(statement))
+
+    def guarded(self, statement: Guarded) -> None:
+        node, outside = statement.node, self.mask
+        kind = self.value_type(node)
+        self.lines.add(f"{kind} {statement.name} = {kind}({literal(node.other.value, node.dtype)});")
+        known = set(self.spilled)
+        if self.lanes_vary(node.cond):
+            mask = f"{statement.name}_mask"
+            self.lines.add(f"const Vec<bool, N> {mask} = {self.text(node.cond)} & {outside or 'active(l)'};")
+            opening, self.mask = f"if (any({mask})) {{", mask
+            value = f"where({mask}, {self.spread(node.value)}, {statement.name})"
+        else:
+            opening = f"if ({self.text(node.cond)}) {{"
+            value = self.spread(node.value) if self.lanes_vary(node) else self.text(node.value)
+        with self.lines.indented(opening, "}"):
+            for inner in statement.body:
+                self.statement(inner)
+            self.lines.add(f"{statement.name} = {value};")
+        self.mask, self.spilled = outside, known
+
+    def write(self, statement: Write) -> None:
+        store = statement.store
+        note = self.note(statement)
+        index, pointer = store.index[0], self.pointers[store.buffer]
+        dtype = self.buffers[store.buffer].dtype
+        stride = self.stride(index, store.indirect)
+        wide = stride != 0 or self.lanes_vary(store.value)
+        value = self.spread(store.value) if wide else self.text(store.value)
+        if store.value.dtype != dtype:
+            value = f"cast<{cpp_type(dtype)}>({value})"
+        if not wide:
+            at = f"{pointer}[{self.indexer(store.indirect, False).print(index)}]"
+            self.lines.add(f"{at} {'+=' if store.atomic else '='} {value};", note)
+        elif stride == 1:
+            at = f"{pointer} + {self.indexer(store.indirect, False).print(index)}"
+            value = f"load(l, {at}) + {value}" if store.atomic else value
+            self.lines.add(f"store(l, {at}, {value});", note)
+        else:
+            name = "scatter_add" if store.atomic else "scatter"
+            self.lines.add(f"{name}(l, {pointer}, {self.lane_place(index, store.indirect)}, {value});", note)
+
+    # ---- loops ----
+
+    def changes_with(self, statement: Statement, loops: Sequence[Var]) -> bool:
+        """Whether the statement belongs inside one of the loops."""
+        if isinstance(statement, (Write, Accumulate)):
+            return True
+        return bool(self.body.depends[statement.node] & frozenset(loops))
+
+    def run(self, loops: Sequence[Var], ranges: Mapping[Var, Range], inside: Sequence[Statement], last: Loop) -> None:
+        """Print the statements in the loops, each in the outermost loop that it may stand in."""
+        early = [s for s in inside if loops and not self.changes_with(s, loops)]
+        for statement in early:
+            self.statement(statement)
+        rest = [s for s in inside if s not in early]
+        if not loops:
+            for statement in rest:
+                self.statement(statement)
+            last.inside(self)
+            return
+        with last.around(self, loops, ranges.get(loops[0])) as limit, self.loop(loops[0], limit):
+            self.run(loops[1:], ranges, rest, last)
+
+    @contextmanager
+    def loop(self, var: Var, limit: Range | None) -> Iterator[None]:
+        """The loop over one variable."""
+        name, spilled = self.index.names[var], set(self.spilled)
+        extent = self.index.print(var.extent)
+        if var is not self.nest.vector:
+            begin, end = (limit.begin, limit.end) if limit else ("0", extent)
+            with self.lines.indented(f"for (i64 {name} = {begin}; {name} < {end}; ++{name}) {{", "}"):
+                yield
+        else:
+            lanes = self.nest.lanes
+            begin, end = (f"{limit.begin} * N", f"least({limit.end} * N, {extent})") if limit else ("0", extent)
+            form = "vectors"
+            if isinstance(var.extent, int):
+                form = "full_vectors" if var.extent % lanes == 0 else "part_vector" if var.extent < lanes else form
+            with self.lines.indented(f"{form}<N>({begin}, {end}, LANES(l, {name}) {{", "});"):
+                yield
+        self.spilled = spilled
+
+    def blocks(self, var: Var) -> str:
+        """How often the loop runs: points, or vectors."""
+        if var is not self.nest.vector:
+            return self.index.print(var.extent)
+        if isinstance(var.extent, int):
+            return str(-(-var.extent // self.nest.lanes))
+        return f"(({self.index.print(var.extent)} + {self.nest.lanes - 1}) / {self.nest.lanes})"
+
+    def outer_loops(self) -> None:
+        """The loops that the part function runs, and all passes inside."""
+        nest = self.nest
+        shared = nest.outer[: nest.collapsed]
+        ranges = {nest.split: Range("begin", "end")} if nest.split in nest.outer and nest.split is not None else {}
+        if len(shared) == 1:
+            ranges[shared[0]] = Range("begin", "end")
+        first, *more = self.body.passes
+        if more or first.before or first.inside:
+            self.share_loops(shared, ranges, (), _Passes())
+        else:
+            self.share_loops(shared, ranges, first.after, _Points())
+
+    def share_loops(self, shared: Sequence[Var], ranges: dict[Var, Range], inside: Sequence[Statement], last: Loop) -> None:
+        if len(shared) < 2:
+            self.run(self.nest.outer, ranges, inside, last)
+            return
+        *leading, running = shared
+        first, total = f"first_{self.index.names[running]}", self.blocks(running)
+        with self.lines.indented("for (i64 unit = begin, run; unit < end; unit += run) {", "}"):
+            self.lines.add(f"i64 rest = unit / {total};")
+            for var in reversed(leading):
+                extent = self.blocks(var)
+                take = "rest" if var is leading[0] else f"rest % {extent}"
+                step = "" if var is leading[0] else f" rest /= {extent};"
+                self.lines.add(f"const i64 {self.index.names[var]} = {take};{step}")
+            self.lines.add(f"const i64 {first} = unit % {total};")
+            self.lines.add(f"run = least({total} - {first}, end - unit);")
+            ranges = {**ranges, running: Range(first, f"({first} + run)")}
+            self.run(self.nest.outer[len(leading) :], ranges, inside, last)
+
+    # ---- passes and reductions ----
+
+    def passes(self) -> None:
+        """All passes of one outer point."""
+        for number, step in enumerate(self.body.passes):
+            for statement in step.before:
+                self.statement(statement)
+            if step.inside:
+                if self.nest.split in self.nest.inner and self.nest.split is not None:
+                    self.shared_pass(step, number)
+                else:
+                    self.start(step.reductions)
+                    self.inner_loops(step, {})
+                    self.finish(step.reductions, "")
+            for statement in step.after:
+                self.statement(statement)
+
+    def inner_loops(self, step: PassBody, ranges: Mapping[Var, Range]) -> None:
+        """The loops over the inner variables."""
+        blocked = [a for a in step.reductions if a.node.op == "sum" and accumulator(a.node.dtype).is_floating_point]
+        count = hint(numel(v.extent for v in self.nest.inner))
+        if self.nest.vector in self.nest.inner:
+            count //= self.nest.lanes
+        symbolic = any(not isinstance(v.extent, int) for v in self.nest.inner)
+        last = _Inner(blocked if symbolic or count > 2 * SUM_BLOCK else [])
+        self.run(self.nest.inner, ranges, step.inside, last)
+
+    def is_wide(self, node: Reduce) -> bool:
+        """Whether the accumulator is a vector: lanes are partial results, or results of their own."""
+        return self.nest.vector in self.nest.inner or self.lanes_vary(node)
+
+    def accumulator_types(self, item: Accumulate) -> list[tuple[str, str, str]]:
+        """Name, type and start of what the reduction keeps."""
+        node = item.node
+        kind = accumulator(node.value.dtype if node.op in reduce.POSITIONS else node.dtype)
+        name = cpp_type(kind)
+        wide = self.is_wide(node)
+        spell = (lambda t: f"Vec<{t}, N>") if wide else str
+        if node.op in reduce.POSITIONS:
+            start = reduce.POSITIONS[node.op][0](kind)
+            return [(f"{item.name}_best", spell(name), start), (f"{item.name}_place", spell("i64"), "NOWHERE")]
+        return [(f"{item.name}_acc", spell(name), reduce.FORMS[node.op].start(kind))]
+
+    def start(self, items: Sequence[Accumulate]) -> None:
+        """Declare the accumulators."""
+        for item in items:
+            for name, kind, start in self.accumulator_types(item):
+                self.lines.add(f"{kind} {name} = {kind}({start});")
+
+    def accumulate(self, item: Accumulate) -> None:
+        node = item.node
+        kind = accumulator(node.value.dtype if node.op in reduce.POSITIONS else node.dtype)
+        value = self.spread(node.value) if self.is_wide(node) else self.text(node.value)
+        if node.value.dtype != kind:
+            value = f"cast<{cpp_type(kind)}>({value})"
+        note = self.note(item)
+        if node.op in reduce.POSITIONS:
+            larger = reduce.POSITIONS[node.op][1]
+            at = self.place_text() if self.is_wide(node) else f"i64({self.index.print(self.nest.place)})"
+            lanes = "l" if self.nest.vector in self.nest.inner else "Full<N>{}"
+            self.lines.add(f"keep_best<{larger}>({lanes}, {item.name}_best, {item.name}_place, {value}, {at});", note)
+            return
+        name = self.targets.get(node, f"{item.name}_acc")
+        text = reduce.FORMS[node.op].combine.format(name, value)
+        if self.nest.vector in self.nest.inner:
+            text = f"keep(l, {text}, {name})"
+        self.lines.add(f"{name} = {text};", note)
+
+    def place_text(self) -> str:
+        """The position within the reduction, as a vector."""
+        vector, index = self.nest.vector, self.nest.place
+        if vector is None or vector not in variables(index):
+            return f"Vec<i64, N>(i64({self.index.print(index)}))"
+        stride = stride_of(index, vector)
+        if stride is None:
+            return f"index_lanes<i64>(l, {self.lane_place(index, ())})"
+        return f"index_steps<i64>(l, {self.index.print(index)}, {self.index.print(stride)})"
+
+    def finish(self, items: Sequence[Accumulate], owner: str) -> None:
+        """Give the reductions their values."""
+        across = self.nest.vector in self.nest.inner
+        for item in items:
+            node = item.node
+            kind = accumulator(node.dtype)
+            if node.op in reduce.POSITIONS:
+                larger = reduce.POSITIONS[node.op][1]
+                best, where = f"{owner}{item.name}_best", f"{owner}{item.name}_place"
+                text = f"best_place<{larger}>({best}, {where})" if across or not self.is_wide(node) else where
+                kind_name = "i64"
+            else:
+                text, kind_name = f"{owner}{item.name}_acc", cpp_type(kind)
+                text = reduce.FORMS[node.op].across.format(text) if across else text
+            if kind_name != cpp_type(node.dtype):
+                text = f"cast<{cpp_type(node.dtype)}>({text})"
+            self.lines.add(f"const {self.value_type(node)} {item.name} = {text};", self.note(item))
+
+    def shared_pass(self, step: PassBody, number: int) -> None:
+        """A pass whose inner loop threads divide, each with accumulators of its own."""
+        split = self.nest.split
+        if split is None:
+            return
+        ranges = {split: Range("begin", "end")}
+        if not step.reductions:
+            with self.lines.indented(f"parallel({self.blocks(split)}, [&](i64 begin, i64 end) {{", "});"):
+                self.inner_loops(step, ranges)
+            return
+        kept = [row for item in step.reductions for row in self.accumulator_types(item)]
+        with self.lines.indented(f"struct Kept{number} {{", "};"):
+            for name, kind, start in kept:
+                self.lines.add(f"{kind} {name} = {kind}({start});")
+        opening = (
+            f"const Kept{number} all{number} = parallel_reduce({self.blocks(split)}, Kept{number}{{}}, "
+            f"[&](Kept{number}& mine, i64 begin, i64 end) {{"
+        )
+        with self.lines.indented(opening, f"}}, [](Kept{number}& a, const Kept{number}& b) {{"):
+            self.start(step.reductions)
+            self.inner_loops(step, ranges)
+            for name, _, _ in kept:
+                self.lines.add(f"mine.{name} = {name};")
+        with self.lines.indented("", "});"):
+            for item in step.reductions:
+                self.join(item)
+        self.finish(step.reductions, f"all{number}.")
+
+    def join(self, item: Accumulate) -> None:
+        """Join the accumulators of two threads."""
+        node, name = item.node, item.name
+        if node.op in reduce.POSITIONS:
+            larger = reduce.POSITIONS[node.op][1]
+            self.lines.add(f"join_best<{larger}>(a.{name}_best, a.{name}_place, b.{name}_best, b.{name}_place);")
+        else:
+            text = reduce.FORMS[node.op].combine.format(f"a.{name}_acc", f"b.{name}_acc")
+            self.lines.add(f"a.{name}_acc = {text};")
+
+    # ---- functions ----
+
+    def print(self) -> None:
+        """The part function and the function that Python calls."""
+        kernel, nest, lines = self.kernel, self.nest, self.lines
+        for line in heading(kernel.origins):
+            lines.add("", line)
+        reads = [f"const {cpp_type(self.buffers[n].dtype)}* __restrict {self.pointers[n]}" for n in kernel.reads]
+        writes = [f"{cpp_type(self.buffers[n].dtype)}* __restrict {self.pointers[n]}" for n in kernel.writes]
+        sizes = [f"i64 {identifier(s.name)}" for s in kernel.sizes]
+        signature = ", ".join([*reads, *writes, *sizes, "bool* bad", "i64 begin", "i64 end"])
+        name = identifier(kernel.name)
+        with lines.indented(f"static void {name}_part({signature}) {{", "}"):
+            lines.add(f"constexpr int N = {nest.lanes};")
+            self.outer_loops()
+        self.entry(name)
+
+    def units(self) -> str:
+        """How many units of work threads divide: the argument of `parallel`."""
+        nest = self.nest
+        if nest.collapsed:
+            return " * ".join(f"i64({self.blocks(v)})" for v in nest.outer[: nest.collapsed])
+        return self.blocks(nest.split) if nest.split in nest.outer and nest.split is not None else "1"
+
+    def entry(self, name: str) -> None:
+        kernel, nest, lines = self.kernel, self.nest, self.lines
+        count = len(kernel.arguments)
+        opening = f"static PyObject* {name}_call(PyObject*, PyObject* const* args, Py_ssize_t count) {{"
+        with lines.indented(opening, "}"):
+            lines.add(f'Arguments given("{name}", args, count, {count});')
+            values = []
+            for at, buffer in enumerate((*kernel.reads, *kernel.writes)):
+                kind = ("const " if buffer in kernel.reads else "") + cpp_type(self.buffers[buffer].dtype)
+                values.append(self.pointers[buffer])
+                lines.add(f"{kind}* {values[-1]} = given.tensor<{kind}>({at});")
+            for at, size in enumerate(kernel.sizes, len(values)):
+                values.append(identifier(size.name))
+                lines.add(f"const i64 {values[-1]} = given.integer({at});")
+            lines.add("if (given.failed) return nullptr;")
+            lines.add("bool bad = false;")
+            arguments = ", ".join([*values, "&bad"])
+            whole = numel(v.extent for v in nest.outer)
+            with lines.indented("{", "}") if whole != 0 else lines.indented():
+                if nest.parallel:
+                    lines.add("Released others;")
+                if whole == 0:
+                    pass
+                elif nest.collapsed or nest.split in nest.outer and nest.split is not None:
+                    call = f"[&](i64 begin, i64 end) {{ {name}_part({arguments}, begin, end); }}"
+                    lines.add(f"parallel({self.units()}, {call});")
+                else:
+                    lines.add(f"{name}_part({arguments}, 0, 1);")
+            lines.add(f'return done("{name}", bad);')
+
+
+class Loop:
+    """What `KernelPrinter.run` does around and inside its innermost loop."""
+
+    def inside(self, printer: KernelPrinter) -> None:
+        """Print at the innermost place."""
+
+    @contextmanager
+    def around(self, printer: KernelPrinter, loops: Sequence[Var], limit: Range | None) -> Iterator[Range | None]:
+        """Print around the first of the loops that are left, which runs over `limit` (None: all of it); gives its range."""
+        yield limit
+
+
+class _Points(Loop):
+    """Nothing more: the statements are all there is."""
+
+
+class _Passes(Loop):
+    """The passes of one outer point."""
+
+    def inside(self, printer: KernelPrinter) -> None:
+        printer.passes()
+
+
+class _Inner(Loop):
+    """Inner loops; float sums of many values go through a partial sum for each run of the innermost loop."""
+
+    def __init__(self, blocked: Sequence[Accumulate]) -> None:
+        self.blocked = blocked
+
+    @contextmanager
+    def around(self, printer: KernelPrinter, loops: Sequence[Var], limit: Range | None) -> Iterator[Range | None]:
+        if len(loops) > 1 or not self.blocked:
+            yield limit
+            return
+        block = f"{printer.index.names[loops[0]]}_block"
+        begin, end = (limit.begin, limit.end) if limit else ("0", printer.blocks(loops[0]))
+        for item in self.blocked:
+            printer.targets[item.node] = f"{item.name}_part"
+        with printer.lines.indented(f"for (i64 {block} = {begin}; {block} < {end}; {block} += {SUM_BLOCK}) {{", "}"):
+            for item in self.blocked:
+                ((_, kind, start),) = printer.accumulator_types(item)
+                printer.lines.add(f"{kind} {item.name}_part = {kind}({start});")
+            yield Range(block, f"least({block} + {SUM_BLOCK}, {end})")
+            for item in self.blocked:
+                printer.lines.add(f"{item.name}_acc = {item.name}_acc + {item.name}_part;")
+        printer.targets.clear()

@@ -1,0 +1,44 @@
+"""Loading a built library: its kernels as Python callables."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import torch
+
+from armature.errors import BackendError
+from armature_cpu_cpp.printer import ENTRY
+
+# Where DLPack's table of exchange functions (version 1) holds the one that fills a view of a tensor without owning it:
+# two 32-bit version numbers, a pointer to an older table, three functions that own, then it.
+DLPACK_MAJOR, VIEW_SLOT = 1, 5
+
+
+def view_function() -> int | None:
+    """Address of torch's function from tensor to DLPack view; None where this torch has none (data_ptr is called then)."""
+    capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+    if capsule is None:
+        return None
+    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    try:
+        table = get_pointer(capsule, b"dlpack_exchange_api")
+    except ValueError:
+        return None
+    if not table or ctypes.c_uint32.from_address(table).value != DLPACK_MAJOR:
+        return None
+    return ctypes.c_void_p.from_address(table + VIEW_SLOT * ctypes.sizeof(ctypes.c_void_p)).value
+
+
+def load(path: Path, names: Iterable[str]) -> Mapping[str, Callable[..., None]]:
+    """The library's kernels by name, in the order of its text. Errors: BackendError when it can't be loaded."""
+    try:
+        library = ctypes.PyDLL(str(path))
+        entry = getattr(library, ENTRY)
+    except (OSError, AttributeError) as error:
+        fix = "Remove the cached kernels with `armature cache clear` and try again."
+        raise BackendError(backend="cpu_cpp", what=str(path), message=str(error), fix=fix) from error
+    entry.restype, entry.argtypes = ctypes.py_object, [ctypes.c_void_p]
+    return dict(zip(names, entry(view_function()), strict=True))

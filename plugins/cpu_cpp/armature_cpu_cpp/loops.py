@@ -1,0 +1,301 @@
+"""The loops of a kernel: which are joined, in which order they run, which is vectorised, what threads share.
+
+`plan_nest` rewrites a kernel so that each load and store has one index, its position in elements; then loops that walk memory
+as one are joined, and the vector's loop is chosen by what its accesses cost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+
+from armature.codegen.printer import position
+from armature.lower.data import Buffer, IndexValue, Load, Node, Op, Reduce, Store
+from armature.lower.index import Index, Var, add, hint, mul, numel, stride_of, substitute, variables
+from armature.lower.ops import OPS
+from armature.schedule.data import Kernel, Pass
+from armature.schedule.walk import depends, postorder, rebuild, rename_node, rename_store, store_roots
+from armature_cpu_cpp.reduce import POSITIONS
+from armature_cpu_cpp.vector import lanes_of
+
+# Cost of touching one element through a vector, relative to a contiguous load.
+CONTIGUOUS, BROADCAST, GATHER, SCATTER = 1.0, 0.2, 8.0, 12.0
+PARALLEL_WORK = 40_000  # operations below which waking threads costs more than it saves (about 5 us)
+
+
+@attrs.frozen(eq=False)
+class Nest:
+    """A kernel with its loops decided.
+
+    kernel: flat (one index per access, its position), loops joined. outer, inner: loops from outside to inside. vector: the
+    loop whose points are lanes, None for a kernel of scalars. collapsed: how many leading outer loops threads divide as
+    one. split: a loop that threads divide where it stands; one of `outer` (then its points are independent) or of `inner`
+    (then each thread has accumulators of its own). place: of argmax and argmin, the row-major position within the reduction.
+    """
+
+    kernel: Kernel
+    outer: tuple[Var, ...]
+    inner: tuple[Var, ...]
+    vector: Var | None
+    lanes: int
+    collapsed: int
+    split: Var | None
+    parallel: bool
+    place: Index
+
+
+@attrs.define(eq=False)
+class _Flat:
+    """A kernel while its loops are worked on."""
+
+    kernel: Kernel
+    outer: list[Var]
+    inner: list[Var]
+    place: Index
+
+    def roots(self) -> list[Node]:
+        out: list[Node] = []
+        for step in self.kernel.passes:
+            out += step.reductions
+            for store in (*step.inner_stores, *step.outer_stores):
+                out += store_roots(store)
+        return out
+
+    def stores(self) -> list[Store]:
+        return [s for step in self.kernel.passes for s in (*step.inner_stores, *step.outer_stores)]
+
+    def forms(self) -> list[Index]:
+        """Every index in which a loop variable stands."""
+        nodes = postorder(self.roots())
+        forms: list[Index] = [n.index for n in nodes if isinstance(n, IndexValue)]
+        forms += [n.index[0] for n in nodes if isinstance(n, Load)]
+        forms += [s.index[0] for s in self.stores()]
+        forms.append(self.place)
+        return list(dict.fromkeys(forms))
+
+    def rename(self, changes: Mapping[Var, Index]) -> None:
+        """Replace loop variables everywhere."""
+        order = rebuild(self.roots(), lambda node: rename_node(node, changes))
+        self.place = substitute(self.place, changes)
+        self.kernel = _with(self.kernel, order, changes)
+
+
+def _with(kernel: Kernel, values: Mapping[Node, Node], changes: Mapping[Var, Index]) -> Kernel:
+    def reductions(step: Pass) -> Iterable[Reduce]:
+        for old in step.reductions:
+            new = values[old]
+            if isinstance(new, Reduce):
+                yield new
+
+    passes = tuple(
+        Pass(
+            tuple(reductions(step)),
+            tuple(rename_store(s, changes, values) for s in step.inner_stores),
+            tuple(rename_store(s, changes, values) for s in step.outer_stores),
+        )
+        for step in kernel.passes
+    )
+    return attrs.evolve(kernel, passes=passes)
+
+
+def flatten(kernel: Kernel, buffers: Mapping[str, Buffer]) -> _Flat:
+    """The kernel with positions for coordinates."""
+    flat = _Flat(kernel, list(kernel.outer), list(kernel.inner), 0)
+
+    def one_index(node: Node) -> Node:
+        return attrs.evolve(node, index=(position(node, buffers),)) if isinstance(node, Load) else node
+
+    new = rebuild(flat.roots(), one_index)
+    flat.kernel = _with(kernel, new, {})
+    passes = tuple(
+        attrs.evolve(
+            step,
+            inner_stores=tuple(attrs.evolve(s, index=(position(s, buffers),)) for s in step.inner_stores),
+            outer_stores=tuple(attrs.evolve(s, index=(position(s, buffers),)) for s in step.outer_stores),
+        )
+        for step in flat.kernel.passes
+    )
+    flat.kernel = attrs.evolve(flat.kernel, passes=passes)
+    if any(r.op in POSITIONS for step in kernel.passes for r in step.reductions):
+        for var in kernel.inner:
+            flat.place = add(mul(flat.place, var.extent), var)
+    return flat
+
+
+def join_loops(flat: _Flat) -> None:
+    """Drop loops of one point; join loops that every access walks as one."""
+    ones = {v: 0 for v in (*flat.outer, *flat.inner) if v.extent == 1}
+    if ones:
+        flat.rename(ones)
+        flat.outer = [v for v in flat.outer if v not in ones]
+        flat.inner = [v for v in flat.inner if v not in ones]
+    for loops in (flat.outer, flat.inner):
+        while pair := _joinable(loops, flat.forms()):
+            first, second = pair
+            joined = Var(f"{first.name}_{second.name}", mul(first.extent, second.extent))
+            flat.rename({first: 0, second: joined})
+            loops[loops.index(second)] = joined
+            loops.remove(first)
+
+
+def _joinable(loops: Sequence[Var], forms: Sequence[Index]) -> tuple[Var, Var] | None:
+    for second in reversed(loops):
+        for first in loops:
+            if first is not second and _walks_as_one(first, second, forms):
+                return first, second
+    return None
+
+
+def _walks_as_one(first: Var, second: Var, forms: Sequence[Index]) -> bool:
+    """Whether every index depends on the two only through first * extent(second) + second."""
+    joined = Var("joined", mul(first.extent, second.extent))
+    apart = add(mul(first, second.extent), second)
+    touched = False
+    for form in forms:
+        if not variables(form) & {first, second}:
+            continue
+        touched = True
+        if substitute(substitute(form, {first: 0, second: joined}), {joined: apart}) != form:
+            return False
+    return touched
+
+
+def _size(index: Index) -> int:
+    return max(hint(index), 1)
+
+
+def _in_disjoint_coordinates(kernel: Kernel) -> list[Var]:
+    """Outer loops whose points never meet in one element, though the kernel's stores add: others must run in turn."""
+    stores = [s for step in kernel.passes for s in (*step.inner_stores, *step.outer_stores)]
+    adding = [s for s in stores if s.atomic]
+    return [v for v in kernel.outer if all(v in s.index for s in adding)]
+
+
+@attrs.define(eq=False)
+class _Costs:
+    """Weighs the candidates for the vector's loop."""
+
+    flat: _Flat
+    lanes: int
+
+    def accesses(self) -> list[tuple[Index, frozenset[Var], float]]:
+        """Position, lanes' variables behind indirect parts, and cost when not contiguous, per load and store."""
+        nodes = postorder(self.flat.roots())
+        known = depends(nodes)
+        out: list[tuple[Index, frozenset[Var], float]] = []
+        for node in nodes:
+            if isinstance(node, Load):
+                behind = frozenset().union(*(known[v] for _, v in node.indirect)) if node.indirect else frozenset()
+                out.append((node.index[0], behind, GATHER))
+            elif isinstance(node, IndexValue):
+                continue
+        for store in self.flat.stores():
+            behind = frozenset().union(*(known[v] for _, v in store.indirect)) if store.indirect else frozenset()
+            out.append((store.index[0], behind, SCATTER))
+        return out
+
+    def work(self) -> float:
+        """Operations at one point of all loops."""
+        return sum(OPS[n.op].cost for n in postorder(self.flat.roots()) if isinstance(n, Op)) + 1.0
+
+    def of(self, var: Var | None) -> float:
+        """Cost of a point when `var` is vectorised; None: none is."""
+        if var is None:
+            return self.lanes * (len(self.accesses()) + self.work())
+        total = self.work()
+        inner = frozenset(self.flat.inner)
+        for index, behind, apart in self.accesses():
+            stride = None if var in behind else stride_of(index, var)
+            cost = {0: BROADCAST, 1: CONTIGUOUS}.get(stride, apart) if isinstance(stride, int) else apart
+            if inner and not (variables(index) | behind) & inner:
+                cost /= _size(numel(v.extent for v in self.flat.inner))
+            total += cost
+        extent = _size(var.extent)
+        used = extent / (math.ceil(extent / self.lanes) * self.lanes)
+        if var in inner:
+            total += 20.0 / math.ceil(extent / self.lanes)  # joining the lanes at the end
+        return total / used
+
+
+def _stride_order(loops: Iterable[Var], forms: Sequence[Index]) -> list[Var]:
+    """Large strides first, by the first index that has the variable; ties keep their order."""
+
+    def key(var: Var) -> int:
+        for form in forms:
+            if var in variables(form):
+                stride = stride_of(form, var)
+                return -abs(_size(stride)) if stride is not None else 0
+        return 0
+
+    return sorted(loops, key=key)
+
+
+def _turning(flat: _Flat, vector: Var, loops: Sequence[Var]) -> list[Var]:
+    """Loops along which a load is contiguous that is strided along the vector: run inside it, so that lines are used up."""
+    found: list[Var] = []
+    for node in postorder(flat.roots()):
+        if isinstance(node, Load) and not node.indirect and stride_of(node.index[0], vector) not in (0, 1):
+            found += [v for v in loops if v not in found and stride_of(node.index[0], v) == 1]
+    return found
+
+
+def plan_nest(kernel: Kernel, buffers: Mapping[str, Buffer], register_bytes: int, threads: int) -> Nest:
+    """Decide the loops of a kernel."""
+    adds = any(s.atomic for step in kernel.passes for s in (*step.inner_stores, *step.outer_stores))
+    disjoint = _in_disjoint_coordinates(kernel) if adds else list(kernel.outer)
+    flat = flatten(kernel, buffers)
+    if not adds:
+        join_loops(flat)
+    dtypes = [n.dtype for n in postorder(flat.roots()) if not isinstance(n, IndexValue)]
+    lanes = lanes_of(dtypes, register_bytes)
+    costs = _Costs(flat, lanes)
+    loops = (*flat.outer, *flat.inner)
+    vector = min((None, *loops), key=costs.of) if loops else None
+    outer, inner = _order(flat, vector)
+    flat.kernel = attrs.evolve(flat.kernel, outer=tuple(outer), inner=tuple(inner))
+    nest = Nest(flat.kernel, tuple(outer), tuple(inner), vector, lanes, 0, None, False, flat.place)
+    points = _size(numel(v.extent for v in loops))
+    small = points * min(max(costs.work() / 4, 1.0), 8.0) < PARALLEL_WORK
+    if threads == 1 or small or not loops:
+        return nest
+    return _share(nest, [v for v in outer if v in disjoint] if adds else outer, adds, threads)
+
+
+def _order(flat: _Flat, vector: Var | None) -> tuple[list[Var], list[Var]]:
+    stores = [s.index[0] for s in flat.stores()]
+    loads = [n.index[0] for n in postorder(flat.roots()) if isinstance(n, Load)]
+    outer = _stride_order((v for v in flat.outer if v is not vector), [*stores, *loads])
+    inner = _stride_order((v for v in flat.inner if v is not vector), [*loads, *stores])
+    if vector in flat.outer and vector is not None:
+        late = [] if inner else _turning(flat, vector, outer)
+        outer = [*(v for v in outer if v not in late), vector, *late]
+    elif vector is not None:
+        inner.append(vector)
+    return outer, inner
+
+
+def _share(nest: Nest, candidates: Sequence[Var], adds: bool, threads: int) -> Nest:
+    """Give loops to threads: leading outer loops as one, one loop alone where stores add, or a loop of the reduction."""
+
+    def blocks(var: Var) -> int:
+        return -(-_size(var.extent) // nest.lanes) if var is nest.vector else _size(var.extent)
+
+    if adds:
+        split = max(candidates, key=blocks, default=None)
+        if split is None or blocks(split) < 2:
+            return nest
+        return attrs.evolve(nest, split=split, parallel=True)
+    units, collapsed = 1, 0
+    for var in nest.outer:
+        units *= blocks(var)
+        collapsed += 1
+        if units >= 8 * threads or var is nest.vector:
+            break
+    if units >= 2 * threads or (units == threads and not nest.inner):
+        return attrs.evolve(nest, collapsed=collapsed, parallel=True)
+    split = max(nest.inner, key=blocks, default=None)
+    if split is not None and blocks(split) >= 2 * threads:
+        return attrs.evolve(nest, split=split, parallel=True)
+    return nest

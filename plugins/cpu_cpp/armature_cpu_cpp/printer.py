@@ -1,0 +1,33 @@
+"""All kernels of a graph as one translation unit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from armature.codegen.printer import Lines
+from armature.lower.data import Buffer
+from armature.schedule.data import Kernel
+from armature_cpu_cpp.kernel import KernelPrinter, identifier
+from armature_cpu_cpp.loops import plan_nest
+
+ENTRY = "armature_kernels"
+"""The one exported function: takes DLPack's view function or null, gives a tuple of the kernels in the order of the text."""
+
+
+def print_kernels(
+    kernels: Sequence[Kernel], buffers: Mapping[str, Buffer], register_bytes: int, threads: int
+) -> str:
+    """The source text. Deterministic: same kernels, same text."""
+    lines = Lines("// ", indent="  ")
+    lines.add('#include "armature_cpu.h"')
+    lines.add("using namespace armature;")
+    for kernel in kernels:
+        lines.add()
+        KernelPrinter(plan_nest(kernel, buffers, register_bytes, threads), buffers, lines).print()
+    lines.add()
+    with lines.indented("static PyMethodDef kernel_table[] = {", "};"):
+        for kernel in kernels:
+            name = identifier(kernel.name)
+            lines.add(f'{{"{name}", {name}_call, METH_FASTCALL, nullptr}},')
+    lines.add(f'EXPORTED PyObject* {ENTRY}(void* view) {{ return functions(kernel_table, view); }}')
+    return str(lines)

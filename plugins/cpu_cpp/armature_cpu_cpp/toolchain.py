@@ -1,0 +1,106 @@
+"""The C++ compiler: finding it, its flags, and a shared library from a source."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+import attrs
+
+from armature.errors import BackendError
+from armature_cpu_cpp.isa import Isa
+
+INCLUDE = Path(__file__).parent / "include"
+NAMES = ("c++", "g++", "clang++")
+INSTALL = "Install a C++ compiler (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++), or name one in CXX."
+# No -ffast-math: NaN and infinities mean what they mean in eager. Products and sums are contracted to fused operations,
+# which changes last bits only. Integers wrap, as in eager.
+FLAGS = (
+    "-std=c++17", "-O2", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fwrapv",
+    "-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables", "-fvisibility=hidden", "-fno-plt", "-w",
+)  # fmt: skip
+
+
+@attrs.frozen
+class Compiler:
+    """A compiler that was found: its command and the first line it says about itself."""
+
+    command: tuple[str, ...]
+    version: str
+
+
+@cache
+def probe(command: str) -> Compiler | None:
+    """The compiler behind a command line, None when it can't be run."""
+    parts = tuple(shlex.split(command))
+    if not parts or shutil.which(parts[0]) is None:
+        return None
+    try:
+        said = subprocess.run([*parts, "--version"], capture_output=True, text=True, check=True, timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return Compiler(parts, said.stdout.splitlines()[0] if said.stdout else "")
+
+
+def find(asked: str) -> Compiler:
+    """The compiler that was asked for, or where none was the first that works. Errors: BackendError that names the fix."""
+    for name in (asked,) if asked else NAMES:
+        found = probe(name)
+        if found is not None:
+            return found
+    message = f"the C++ compiler {asked!r} does not run" if asked else "there is no C++ compiler"
+    raise BackendError(backend="cpu_cpp", what="kernels", message=message, fix=INSTALL)
+
+
+@cache
+def header_digest() -> str:
+    """Changes when a header of ours does."""
+    found = hashlib.sha256()
+    for path in sorted(INCLUDE.glob("*.h")):
+        found.update(path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+@cache
+def loaded_openmp() -> str:
+    """The OpenMP runtime that torch has loaded into this process, "" when it can't be told.
+
+    Kernels must share it: a second runtime has threads of its own, and both sets would spin on the same cores.
+    """
+    try:
+        maps = Path("/proc/self/maps").read_text()
+    except OSError:
+        return ""
+    paths = dict.fromkeys(line.split(maxsplit=5)[5] for line in maps.splitlines() if line.count("/") > 1)
+    runtimes = [p for p in paths if Path(p).name.startswith(("libgomp", "libiomp5", "libomp"))]
+    return next(iter(sorted(runtimes, key=lambda p: "torch" not in p)), "")
+
+
+def flags(isa: Isa, openmp: bool, more: Iterable[str]) -> tuple[str, ...]:
+    """Everything after the compiler's name but files."""
+    return (*FLAGS, *isa.flags, *(("-fopenmp",) if openmp else ()), *more)
+
+
+def libraries(openmp: bool) -> tuple[str, ...]:
+    """What to link: only what kernels call; symbols of Python come from the running interpreter."""
+    runtime = loaded_openmp() if openmp else ""
+    named = (runtime,) if runtime else ("-lgomp",) if openmp else ()
+    return ("-nostdlib", *named, "-lm", "-lgcc")
+
+
+def build(compiler: Compiler, options: Iterable[str], openmp: bool, source: Path, made: Path) -> None:
+    """Compile `source` into the shared library `made`. Errors: BackendError with the compiler's first error."""
+    command = [*compiler.command, *options, f"-I{INCLUDE}", str(source), "-o", str(made), *libraries(openmp)]
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise BackendError(backend="cpu_cpp", what=str(source), message=str(error), fix=INSTALL) from error
+    if ran.returncode:
+        said = next((line for line in ran.stderr.splitlines() if "error" in line), ran.stderr.strip()[-500:])
+        fix = f"See all it says with: {shlex.join(command)}"
+        raise BackendError(backend="cpu_cpp", what=str(source), message=f"{compiler.command[0]}: {said}", fix=fix)
