@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from armature.plugin_api import Call, Value, existing, handles
 
 
@@ -9,6 +11,12 @@ from armature.plugin_api import Call, Value, existing, handles
 def is_compiling(call: Call) -> Value:
     """True while tracing, which is what the program asks."""
     return call.constant(True)
+
+
+@handles(torch.compile, *existing("armature.api.compile"))
+def compile_again(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """Compiling inside what is being compiled: the function itself, which is traced where it is called."""
+    return args[0] if len(args) == 1 else None
 
 
 @handles(*existing("armature.api.graph_break"))

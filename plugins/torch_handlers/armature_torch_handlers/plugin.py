@@ -17,13 +17,13 @@ from armature_torch_handlers import (
     stateful,
     tracing_state,
 )
-from armature_torch_handlers.contexts import grad
+from armature_torch_handlers.contexts import autocast, grad
 
 
 @hookimpl
 def armature_handlers() -> Iterable[Handler]:
     """The handlers of all families."""
-    return collect(own, grad, tracing_state, queries, checks, creation, stateful)
+    return collect(own, grad, autocast, tracing_state, queries, checks, creation, stateful)
 
 
 @hookimpl

@@ -122,6 +122,14 @@ def overridden(x: Tensor) -> Tensor:
     return x + 1
 
 
+def autocast(x: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = x @ x.T
+        with torch.autocast("cpu", enabled=False):
+            z = x @ x.T
+    return y, z + (x @ x.T)
+
+
 class TestHandlers(HandlerConformance):
     plugin = plugin
     cases = (
@@ -141,6 +149,7 @@ class TestHandlers(HandlerConformance):
         Case("without grad", without_grad, leaf, present=(torch._C._set_grad_enabled,)),
         Case("decorated", decorated, leaf, present=(torch._C._set_grad_enabled,)),
         Case("nested grad", nested_grad, leaf),
+        Case("autocast", autocast, leaf, present=(torch.set_autocast_enabled,)),
         Case("inference", inference, ones, breaks="inference-mode"),
         Case("asked for", broken, ones, breaks="explicit-break"),
         Case("overridden", overridden, ones),
