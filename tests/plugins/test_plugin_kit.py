@@ -92,7 +92,11 @@ def test_wrong_rows_are_found(hook: str, rows: list[Any], said: str) -> None:
 
 @pytest.mark.parametrize(
     ("hook", "row", "said"),
-    [("rules", "json", "expected Rule"), ("handlers", Handler((), many), "targets"), ("passes", None, "expected Pass")],
+    [
+        ("rules", "json", "expected Rule"),
+        ("handlers", Handler((3,), many), "target"),
+        ("passes", None, "expected Pass"),
+    ],
 )
 def test_rows_the_tables_refuse_are_found(hook: str, row: object, said: str) -> None:
     (fault,) = check_loads_alone(giving(hook, [row]))
