@@ -1,4 +1,4 @@
-"""Autocast: its context manager is Python over a few primitives, each of which becomes a node and takes effect at once."""
+"""Autocast: its context manager is Python over a few primitives, each of which becomes a node and takes effect."""
 
 from __future__ import annotations
 
@@ -7,24 +7,22 @@ from torch import fx
 
 from armature.plugin_api import Call, Value, existing, handles
 
-PRIMITIVES = existing(
-    "torch.set_autocast_enabled",
-    "torch.set_autocast_dtype",
-    "torch.set_autocast_cache_enabled",
-    "torch.autocast_increment_nesting",
-    "torch.autocast_decrement_nesting",
-    "torch.clear_autocast_cache",
+
+@handles(
+    *existing(
+        "torch.set_autocast_enabled",
+        "torch.set_autocast_dtype",
+        "torch.set_autocast_cache_enabled",
+        "torch.autocast_increment_nesting",
+        "torch.autocast_decrement_nesting",
+        "torch.clear_autocast_cache",
+    )
 )
-# Nothing uses their results: without this, removing dead code would remove them.
-for primitive in PRIMITIVES:
-    fx.node.has_side_effect(primitive)
-
-
-@handles(*PRIMITIVES)
 def primitive_of_autocast(call: Call, *args: Value) -> Value | None:
     """Record it, and answer what it answers now: the depth of nesting, or None."""
     if not all(value.is_constant for value in args):
         return None
+    fx.node.has_side_effect(call.fn)  # nothing uses the result: removing dead code would remove the node
     return call.graph_call(call.fn, *args)
 
 
