@@ -1,0 +1,1 @@
+"""What armature knows about tinyframe."""

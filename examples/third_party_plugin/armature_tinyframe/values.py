@@ -1,0 +1,58 @@
+"""How a frame is traced: as its columns. Its way of answering attributes is known here, not traced into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import tinyframe
+
+from armature.plugin_api import Value, ValueType
+
+
+@attrs.define(eq=False)
+class FrameValue(Value):
+    """A frame that the program was given. `columns`: the dict of its columns, which is guarded as any dict is."""
+
+    columns: Value
+
+    def python_type(self) -> type:
+        """Frames have no subclasses here: a value type is for one exact type."""
+        return tinyframe.Frame
+
+    def get_attribute(self, tracer: Any, name: str) -> Value:
+        """A column, or the names of all."""
+        if name == "_columns":
+            return self.columns
+        if name == "names":
+            return tracer.as_value(tuple(key.as_constant() for key in self.columns.stream(tracer)))
+        key = tracer.constant(name)
+        if self.columns.contains(tracer, key):
+            return self.columns.get_item(tracer, key)
+        tracer.raise_error(AttributeError, f"there is no column {name!r}")
+
+    def get_item(self, tracer: Any, key: Value) -> Value:
+        """A column."""
+        return self.columns.get_item(tracer, key)
+
+    def length(self, tracer: Any) -> int:
+        """How many columns there are."""
+        return self.columns.length(tracer)
+
+    def truth(self, tracer: Any) -> bool:
+        """A frame without columns is false, as anything of length 0 is."""
+        return self.length(tracer) > 0
+
+    def stream(self, tracer: Any) -> Iterator[Value]:
+        """The columns, in order."""
+        for key in self.columns.stream(tracer):
+            yield self.columns.get_item(tracer, key)
+
+
+def build(obj: Any, source: Any, tracer: Any) -> Value:
+    """The value of a frame: its columns are reached through the slot that holds them."""
+    return FrameValue(tracer.wrap(obj._columns, tracer.attr_source(source, "_columns")), source=source)
+
+
+VALUE_TYPES = [ValueType(tinyframe.Frame, build)]

@@ -1,0 +1,13 @@
+"""The fast paths. They are functions of the C library of Python: a compiler of Python can't look into them."""
+
+from __future__ import annotations
+
+import ctypes
+
+# width(sequence) -> int: how many columns there are.
+width = ctypes.PYFUNCTYPE(ctypes.c_ssize_t, ctypes.py_object)(("PyObject_Size", ctypes.pythonapi))
+
+# joined(first, second) -> sequence: the columns of both, in order.
+joined = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.py_object)(
+    ("PySequence_Concat", ctypes.pythonapi)
+)
