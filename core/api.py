@@ -87,7 +87,11 @@ def compile(
 
 
 def _compile(fn: Any, *, options: Options) -> Any:
-    hook = hook_for(options)
+    return wrap(fn, hook_for(options), options)
+
+
+def wrap(fn: Any, hook: FrameHook, options: Options) -> Any:
+    """The function or module, run with a hook on. `options` are those with which a copy of a module is compiled."""
     if isinstance(fn, CompiledModule) or hasattr(fn, "__armature_original__"):
         fn = fn.__armature_original__
     if isinstance(fn, nn.Module):

@@ -5,35 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torch import fx, nn
+from torch import fx
 
+from armature.api import wrap
 from armature.api_errors import NotCallable
 from armature.breaks.report import ExplainedFrame, ExplainOutput
 from armature.frame.hook import FrameHook
-from armature.options import Key
+from armature.options import Key, Options
 from armature.pipeline import Compiler
 from armature.session import Compilation, Session
-from armature.torch_abi.eval_frame import set_eval_frame
 
 
 def explain(fn: Callable[..., Any], *, dynamic: bool | None = None) -> Callable[..., ExplainOutput]:
     """`explain(fn)(*args)` calls `fn` and gives its graphs, graph breaks and guards, not its result."""
     if not callable(fn):
         raise NotCallable(what=repr(fn), suggestion="")
-    target = fn.__dict__.get("__armature_original__", fn) if isinstance(fn, nn.Module) else fn
-    target = getattr(target, "__armature_original__", target)
 
     def run(*args: Any, **kwargs: Any) -> ExplainOutput:
         records = Session()
-        hook = FrameHook(Compiler(as_captured, dynamic=dynamic, records=records), Key())
-        prior = set_eval_frame(hook)
-        try:
-            target(*args, **kwargs)
-        finally:
-            set_eval_frame(prior)
+        capturing(fn, records, dynamic)(*args, **kwargs)
         return output_of(records)
 
     return run
+
+
+def capturing(fn: Callable[..., Any], records: Session, dynamic: bool | None = None) -> Callable[..., Any]:
+    """The function or module, its graphs captured into the records and run operator by operator."""
+    options = Options(dynamic=dynamic, backend=as_captured)
+    return wrap(fn, FrameHook(Compiler(as_captured, dynamic=dynamic, records=records), Key()), options)
 
 
 def as_captured(module: fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:

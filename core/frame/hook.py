@@ -22,6 +22,7 @@ from armature.torch_abi.eval_frame import (
     COMPILE,
     COMPILE_ALONE,
     SKIP,
+    SKIP_BELOW,
     FrameOutcome,
     GuardedCode,
     InterpreterFrame,
@@ -32,6 +33,8 @@ from armature.torch_abi.eval_frame import (
 EMPTY_CALLS_BEFORE_SKIP = 3
 EAGER = FrameOutcome(SKIP, False)
 """Run this one frame as it is."""
+HOOK_OFF = FrameOutcome(SKIP_BELOW, False)
+"""Run this one frame, and all below it, as they are."""
 
 
 class RunEagerly(Exception):
@@ -107,7 +110,7 @@ class FrameHook:
             self.compiler.skipped(code, reason)
             return FrameOutcome(SKIP, True, skip_reason=reason)
         if dispatch_modes():
-            return EAGER  # a mode wants to see each operator
+            return HOOK_OFF  # a mode wants to see each operator, and runs Python code of its own for it
         if not self.compiler.fullgraph:
             reason = skip.reason_of_frame(code, frame.f_locals, frame.f_globals)
             if reason is not None:

@@ -1,0 +1,63 @@
+"""`armature run SCRIPT`: an unmodified program, its torch.compile calls going to armature."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+import armature
+from armature.cli.scripts import run_script
+from armature.cli.terminal import console, fail
+from armature.errors import ArmatureError
+from armature.session import Session, session
+
+Script = Annotated[Path, typer.Argument(help="a Python program", show_default=False)]
+Arguments = Annotated[list[str] | None, typer.Argument(help="its arguments", show_default=False)]
+PASS_ON = {"ignore_unknown_options": True}  # options that are not ours are the program's
+ALL_AFTER = PASS_ON | {"allow_interspersed_args": False}  # all options after the program are its own
+
+
+def summary(found: Session) -> Table:
+    """What was compiled: a row per frame, totals in the title."""
+    totals = found.totals()
+    title = (
+        f"armature: {totals.graphs} graphs, {totals.breaks} breaks, {totals.kernels} kernels, {totals.seconds:.1f} s"
+    )
+    table = Table(title=title)
+    for name in ("function", "where", "outcome"):
+        table.add_column(name)
+    for name in ("operators", "kernels", "fused", "ATen calls", "seconds"):
+        table.add_column(name, justify="right")
+    for record in found.compilations:
+        programs = [graph.program for graph in record.graphs]
+        counts = (
+            record.operators,
+            sum(program.kernel_count for program in programs),
+            sum(program.fused_count for program in programs),
+            sum(program.extern_count for program in programs),
+        )
+        outcome = f"{record.outcome.value}: {record.reason}" if record.reason else record.outcome.value
+        place = f"{Path(record.file).name}:{record.line}"
+        table.add_row(record.function, place, outcome, *map(str, counts), f"{record.seconds:.2f}")
+    return table
+
+
+def run(script: Script, arguments: Arguments = None) -> None:
+    """Run a program with its torch.compile calls going to armature, and print what was compiled."""
+    status = 1
+    try:
+        status = run_script(script, arguments or [], armature.compile)
+    except ArmatureError as error:
+        fail(error)
+    finally:
+        if session().compilations:
+            console(stderr=True).print(summary(session()))
+    raise typer.Exit(status)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("run", context_settings=ALL_AFTER)(run)

@@ -1,0 +1,90 @@
+"""Running a user's program with its compile calls redirected."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import armature
+from armature.errors import ArmatureError
+
+Compile = Callable[..., Any]
+
+
+class ScriptNotFound(ArmatureError):
+    """The program to run is not there."""
+
+    code = "A220"
+    text = "there is no file {path}"
+    hint = "Give the path of a Python program, and its arguments after it."
+
+
+def as_torch_compile(compile: Compile) -> Compile:
+    """A function with torch.compile's signature that calls ours. Names of backends become "auto"."""
+
+    def torch_compile(
+        model: Any = None,
+        *,
+        fullgraph: bool = False,
+        dynamic: bool | None = None,
+        backend: str | Callable[..., Any] = "inductor",
+        mode: str | None = None,
+        options: Any = None,
+        disable: bool = False,
+    ) -> Any:
+        if model is None:
+            return lambda fn: torch_compile(
+                fn, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, disable=disable
+            )
+        if disable:
+            return model
+        # Options are those of another compiler: none of its names means anything here.
+        ours = "auto" if isinstance(backend, str) else backend
+        return compile(model, fullgraph=fullgraph, dynamic=dynamic, backend=ours, mode=mode)
+
+    return torch_compile
+
+
+@contextmanager
+def redirected(compile: Compile) -> Iterator[None]:
+    """torch.compile and armature.compile call the given function for the body of the `with`."""
+    theirs, ours = torch.compile, armature.compile
+    torch.compile = as_torch_compile(compile)
+    armature.compile = compile  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch.compile = theirs
+        armature.compile = ours
+
+
+def run_script(path: Path, arguments: list[str], compile: Compile) -> int:
+    """Run a program as `python PATH ARGUMENTS` would; its exit status. Errors: ScriptNotFound, and what it raises."""
+    if not path.is_file():
+        raise ScriptNotFound(path=path)
+    argv, search = sys.argv, list(sys.path)
+    sys.argv = [str(path), *arguments]
+    sys.path[0] = str(path.resolve().parent)
+    try:
+        with redirected(compile):
+            runpy.run_path(str(path), run_name="__main__")
+    except SystemExit as leaving:
+        return _status(leaving.code)
+    finally:
+        sys.argv, sys.path[:] = argv, search
+    return 0
+
+
+def _status(code: object) -> int:
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code
+    print(code, file=sys.stderr)
+    return 1

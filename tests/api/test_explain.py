@@ -1,0 +1,57 @@
+"""`explain`, its report, and the session's sums."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import armature
+from armature.session import session
+
+X = torch.ones(3)
+
+
+def inner(x: Any) -> Any:
+    return x * 2 + 1
+
+
+def broken(x: Any) -> Any:
+    armature.graph_break("a reason of <mine>")
+    return inner(x)
+
+
+def test_one_graph() -> None:
+    output = armature.explain(inner)(X)
+    assert (output.graph_count, output.break_count) == (1, 0)
+    assert output.frames[0].operators == 2
+    assert any("x is a tensor float32[3]" in text for text in output.guards)
+    assert "inner" in str(output)
+
+
+def test_breaks_are_told_with_place_and_hints(tmp_path: Path) -> None:
+    output = armature.explain(broken)(X)
+    assert (output.graph_count, output.break_count) == (1, 1)
+    event = output.breaks[0]
+    text = str(output)
+    assert event.type.id in text and all(hint.split("`")[0] in text for hint in event.type.hints)
+    assert f":{broken.__code__.co_firstlineno + 1}" in text
+    page = output.to_html(tmp_path / "page.html").read_text()
+    assert event.type.id in page and "<mine>" not in page and "x * 2" in page
+
+
+def test_a_module_and_a_compiled_one() -> None:
+    net = nn.Sequential(nn.Linear(3, 2), nn.ReLU())
+    assert armature.explain(net)(X).graph_count == 1
+    assert armature.explain(armature.compile(net))(X).graph_count == 1
+
+
+def test_explaining_leaves_the_session_alone() -> None:
+    armature.explain(inner)(X)
+    assert not session().compilations
+    armature.compile(inner, backend="eager")(X)
+    totals = session().totals()
+    assert (totals.graphs, totals.breaks, totals.operators) == (1, 0, 2)
+    assert totals.seconds > 0

@@ -1,0 +1,124 @@
+"""A compiled module behaves as the original: state, attributes, modes, hooks, copies."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import armature
+from armature.session import session
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.drop = nn.Dropout(0.5)
+        self.calls = 0
+
+    def forward(self, x: Any) -> Any:
+        return self.drop(torch.relu(self.linear(x)))
+
+    def greet(self) -> str:
+        return "hello"
+
+
+@pytest.fixture
+def pair() -> tuple[Net, Any]:
+    torch.manual_seed(0)
+    net = Net()
+    return net, armature.compile(net, backend="eager")
+
+
+X = torch.randn(2, 4)
+
+
+def test_same_result_state_and_attributes(pair: tuple[Net, Any]) -> None:
+    net, compiled = pair
+    compiled.eval()
+    assert torch.equal(compiled(X), net(X))
+    assert list(compiled.state_dict()) == list(net.state_dict())
+    assert [name for name, _ in compiled.named_parameters()] == ["linear.weight", "linear.bias"]
+    assert compiled.linear is net.linear and compiled.greet() == "hello"
+    compiled.calls = 5
+    assert net.calls == 5
+    del compiled.calls
+    assert not hasattr(net, "calls")
+    assert isinstance(compiled, nn.Module) and "Linear" in repr(compiled)
+
+
+def test_mode_moves_and_loading_are_shared(pair: tuple[Net, Any]) -> None:
+    net, compiled = pair
+    assert compiled.eval() is compiled and not net.training
+    assert compiled.train() is compiled and net.linear.training
+    assert compiled.to(torch.float64) is compiled and net.linear.weight.dtype is torch.float64
+    state = {name: torch.zeros_like(value) for name, value in net.state_dict().items()}
+    compiled.load_state_dict(state)
+    assert not net.linear.weight.any()
+
+
+def test_train_and_eval_are_compiled_apart(pair: tuple[Net, Any]) -> None:
+    net, compiled = pair
+    compiled.eval()
+    compiled(X)
+    compiled.train()
+    compiled(X)
+    assert "training" in "".join(session().compilations[-1].recompiled_for)
+    compiled.eval()
+    assert torch.equal(compiled(X), net(X))
+    assert len(session().compilations) == 2
+
+
+def test_as_part_of_a_larger_module(pair: tuple[Net, Any]) -> None:
+    net, compiled = pair
+    whole = nn.Sequential(compiled, nn.Linear(3, 2)).eval()
+    assert list(whole.state_dict()) == ["0.linear.weight", "0.linear.bias", "1.weight", "1.bias"]
+    assert len(list(whole.parameters())) == 4 and not net.training
+    assert whole(X).shape == (2, 2)
+    whole.to(torch.float64)
+    assert net.linear.weight.dtype is torch.float64
+
+
+def test_forward_hooks_run(pair: tuple[Net, Any]) -> None:
+    net, compiled = pair
+    seen: list[int] = []
+    compiled.register_forward_hook(lambda module, args, result: seen.append(1))
+    compiled(X)
+    assert seen == [1] and net._forward_hooks
+
+
+def test_training_gives_the_same_gradients(pair: tuple[Net, Any]) -> None:
+    net, compiled = pair
+    compiled.eval()
+    reference = copy.deepcopy(net)
+    compiled(X).sum().backward()
+    reference(X).sum().backward()
+    for ours, theirs in zip(net.parameters(), reference.parameters()):
+        assert ours.grad is not None and theirs.grad is not None
+        torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+def test_copies_are_compiled_and_independent(pair: tuple[Net, Any]) -> None:
+    net, compiled = pair
+    compiled.eval()
+    for made in (copy.deepcopy(compiled), pickle.loads(pickle.dumps(compiled))):
+        assert type(made) is type(compiled)
+        assert made.linear is not net.linear
+        assert torch.equal(made(X), net(X))
+    file = io.BytesIO()
+    torch.save(compiled, file)
+    file.seek(0)
+    assert torch.equal(torch.load(file, weights_only=False)(X), net(X))
+
+
+def test_instances_of_one_class_share_compiled_code() -> None:
+    nets = [armature.compile(Net().eval(), backend="eager") for _ in range(10)]
+    for net in nets:
+        assert torch.equal(net(X), net.__armature_original__(X))
+    assert len(session().compilations) == 1

@@ -1,0 +1,295 @@
+"""The hook with a compiler made by hand: what is compiled, cached, skipped, left alone, and told to the compiler."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from types import CodeType
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from armature.frame import verify
+from armature.frame.data import FrameRequest
+from armature.frame.guards import kinds
+from armature.frame.hook import CompiledFrame, FrameHook, RunEagerly
+from armature.frame.show import show
+from armature.frame.sources import LocalSource
+from armature.torch_abi.eval_frame import reset_code, set_eval_frame
+
+
+class ByHand:
+    """Compiles functions whose name begins with `c`: guards the tensor `x`, or the value of `n`, and runs a copy."""
+
+    fullgraph = False
+    dynamic = None
+
+    def __init__(self) -> None:
+        self.compiled: list[str] = []
+        self.skips: dict[str, str] = {}
+        self.failures: list[tuple[str, ...]] = []
+        self.limits: list[tuple[str, ...]] = []
+        self.guards: list[tuple[str, ...]] = []
+        self.errors: list[Exception] = []
+
+    def reason_to_skip(self, code: CodeType, variables: Mapping[str, object]) -> str | None:
+        return "a rule says so" if code.co_name == "ruled_out" else None
+
+    def recompile_limit(self) -> int:
+        return 3
+
+    def compile(self, request: FrameRequest) -> CompiledFrame:
+        verify.verify(request)
+        assert request.code.co_name in show(request)
+        name = request.code.co_name
+        self.compiled.append(name)
+        if not name.startswith("c"):
+            raise RunEagerly("not by hand", for_all=name.startswith("empty"))
+        return CompiledFrame(request.code.replace(co_name="made"), tuple(self._guards(request)))
+
+    def _guards(self, request: FrameRequest) -> Iterator[kinds.Guard]:
+        for name, value in request.locals.items():
+            source = LocalSource(name)
+            if isinstance(value, torch.Tensor):
+                yield kinds.TensorGuard(source, value, tuple(value.shape), value.stride(), "test.py:1")
+            elif isinstance(value, int):
+                yield kinds.ValueGuard(source, value)
+            elif isinstance(value, nn.Module):
+                yield kinds.IdGuard(source, value)
+
+    def installed(self, request: FrameRequest, guards: tuple[str, ...]) -> None:
+        self.guards.append(guards)
+
+    def guards_unbuildable(self, request: FrameRequest, error: Exception) -> None:
+        self.errors.append(error)
+
+    def skipped(self, code: CodeType, reason: str) -> None:
+        self.skips[code.co_name] = reason
+
+    def recompiling(self, request: FrameRequest, failures: tuple[str, ...]) -> None:
+        self.failures.append(failures)
+
+    def limit_reached(self, request: FrameRequest, failures: tuple[str, ...]) -> None:
+        self.limits.append(failures)
+
+
+class Key:
+    __slots__ = ()
+
+
+@pytest.fixture
+def by_hand() -> ByHand:
+    return ByHand()
+
+
+@pytest.fixture
+def run(by_hand: ByHand) -> Callable[..., Any]:
+    hook = FrameHook(by_hand, Key())
+
+    def call(fn: Callable[..., Any], *args: Any) -> Any:
+        prior = set_eval_frame(hook)
+        try:
+            return fn(*args)
+        finally:
+            set_eval_frame(prior)
+
+    return call
+
+
+X = torch.ones(3)
+
+
+def test_a_second_call_is_served_by_the_cache(by_hand: ByHand, run: Any) -> None:
+    def c(x: Any) -> Any:
+        return x + 1
+
+    assert torch.equal(run(c, X), X + 1) and torch.equal(run(c, X * 2), X * 2 + 1)
+    assert by_hand.compiled == ["c"]
+    assert by_hand.guards == [("x is a tensor float32[3] with strides (1) on cpu    (test.py:1)",)]
+
+
+def test_a_failed_guard_compiles_again_and_is_named(by_hand: ByHand, run: Any) -> None:
+    def c(x: Any, n: int) -> Any:
+        return x + n
+
+    run(c, X, 1)
+    run(c, X, 2)
+    run(c, X, 1)
+    assert by_hand.compiled == ["c", "c"]
+    assert by_hand.failures == [("n == 1",)]
+
+
+def test_too_many_compilations_end_in_eager_and_are_told_once(by_hand: ByHand, run: Any) -> None:
+    def c(x: Any, n: int) -> Any:
+        return x + n
+
+    for n in range(6):
+        assert torch.equal(run(c, X, n), X + n)
+    assert by_hand.compiled == ["c"] * 3
+    assert len(by_hand.limits) == 1 and set(by_hand.limits[0]) == {"n == 0", "n == 1", "n == 2"}
+    assert torch.equal(run(c, X, 0), X)
+    assert by_hand.compiled == ["c"] * 3
+
+
+def test_what_runs_eagerly_is_asked_once_and_its_callees_are_compiled(by_hand: ByHand, run: Any) -> None:
+    def c(x: Any) -> Any:
+        return x + 1
+
+    def eager(x: Any) -> Any:
+        return c(x) * 2
+
+    for _ in range(3):
+        assert torch.equal(run(eager, X), (X + 1) * 2)
+    assert by_hand.compiled == ["eager", "c"]
+
+
+def test_one_key_leaving_a_frame_says_nothing_about_another() -> None:
+    def eager(x: Any) -> Any:
+        return x + 1
+
+    for _ in range(2):
+        compiler = ByHand()
+        set_eval_frame(FrameHook(compiler, Key()))
+        eager(X)
+        set_eval_frame(None)
+        assert compiler.compiled == ["eager"]
+
+
+def test_compiled_code_stays_in_use_when_other_arguments_can_not_be_compiled(by_hand: ByHand, run: Any) -> None:
+    class Picky(ByHand):
+        def compile(self, request: FrameRequest) -> CompiledFrame:
+            if request.locals.get("n") == 2:
+                self.compiled.append("refused")
+                raise RunEagerly("not 2")
+            return super().compile(request)
+
+    def inner(x: Any) -> Any:
+        return x
+
+    def c(x: Any, n: int) -> Any:
+        return inner(x) + n
+
+    compiler = Picky()
+    hook = FrameHook(compiler, Key())
+    for n in (1, 2, 2, 1):
+        set_eval_frame(hook)
+        result = c(X, n)
+        set_eval_frame(None)
+        assert torch.equal(result, X + n)
+    assert compiler.compiled == ["c", "refused", "inner"]
+
+
+def test_frames_left_alone_have_a_reason(by_hand: ByHand, run: Any) -> None:
+    def generator(x: Any) -> Any:
+        yield x + 1
+
+    def ruled_out(x: Any) -> Any:
+        return x
+
+    run(lambda x: list(generator(x)), X)
+    run(ruled_out, X)
+    run(ruled_out, X)
+    assert by_hand.skips["ruled_out"] == "a rule says so"
+    assert "generator" in by_hand.skips["generator"]
+    assert "ruled_out" not in by_hand.compiled and "generator" not in by_hand.compiled
+
+
+def test_frames_without_tensors_are_not_traced(by_hand: ByHand, run: Any) -> None:
+    def count(n: int) -> int:
+        return n + 1
+
+    for _ in range(5):
+        run(count, 1)
+    assert by_hand.compiled == []
+    assert "no tensor" in by_hand.skips["count"]
+
+
+@pytest.mark.parametrize("value", [X, [X], {"a": (X,)}, nn.Linear(1, 1)])
+def test_tensors_are_found_in_containers_and_modules(by_hand: ByHand, run: Any, value: Any) -> None:
+    def empty(x: Any) -> None:
+        return None
+
+    reset_code(empty.__code__)
+    run(empty, value)
+    assert by_hand.compiled == ["empty"]
+
+
+def test_a_dead_module_takes_its_code_along(by_hand: ByHand, run: Any) -> None:
+    def c(m: Any, x: Any) -> Any:
+        return x + 1
+
+    for _ in range(5):  # more than the recompile limit
+        model = nn.Linear(1, 1)
+        run(c, model, X)
+        gone = weakref.ref(model)
+        del model
+        gc.collect()
+        assert gone() is None
+    assert by_hand.compiled == ["c"] * 5 and not by_hand.limits
+
+
+def test_closures_and_cells(by_hand: ByHand, run: Any) -> None:
+    n = 1
+
+    def c(x: Any) -> Any:
+        def add() -> Any:
+            return x + n
+
+        return add
+
+    assert torch.equal(run(c, X)(), X + 1)
+    assert by_hand.compiled == ["c"]
+    n = 2
+    assert torch.equal(run(c, X)(), X + 2)
+
+
+def test_a_dispatch_mode_sees_every_operator(by_hand: ByHand, run: Any) -> None:
+    seen: list[str] = []
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    def c(x: Any) -> Any:
+        return x + 1
+
+    with Mode():
+        run(c, X)
+    assert seen == ["aten.add.Tensor"] and by_hand.compiled == []
+
+
+def test_guards_that_can_not_be_built_end_in_eager(by_hand: ByHand, run: Any) -> None:
+    class Wrong(ByHand):
+        def _guards(self, request: FrameRequest) -> Iterator[kinds.Guard]:
+            yield kinds.ValueGuard(LocalSource("x"), 3)
+
+    def c(x: Any) -> Any:
+        return x + 1
+
+    compiler = Wrong()
+    set_eval_frame(FrameHook(compiler, Key()))
+    result = c(X)
+    set_eval_frame(None)
+    assert torch.equal(result, X + 1)
+    assert "x == 3" in str(compiler.errors[0])
+
+
+def test_threads_share_the_cache(by_hand: ByHand, run: Any) -> None:
+    def c(x: Any) -> Any:
+        return x + 1
+
+    results: list[Any] = []
+    threads = [threading.Thread(target=lambda: results.append(run(c, X))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 4 and all(torch.equal(r, X + 1) for r in results)
+    run(c, X)
+    assert by_hand.compiled == ["c"]

@@ -1,0 +1,43 @@
+"""Allocation is what the public function gives; versions are read right."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from packaging.version import Version
+
+from armature.torch_abi import alloc
+from armature.torch_abi.versions import Versions, found
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool])
+def test_empty_strided(device: str, dtype: torch.dtype) -> None:
+    made = alloc.empty_strided(device)((2, 3), (1, 2), dtype)
+    assert (made.shape, made.stride(), made.dtype, made.device.type) == ((2, 3), (1, 2), dtype, device)
+    assert not made.requires_grad
+
+
+def test_sizes_of_zero_and_rank_zero() -> None:
+    make = alloc.empty_strided("cpu")
+    assert make((), (), torch.float32).shape == ()
+    assert make((0, 4), (4, 1), torch.float32).numel() == 0
+
+
+def test_this_process_is_supported() -> None:
+    assert found().supported
+
+
+@pytest.mark.parametrize(
+    ("python", "torch_version", "supported"),
+    [
+        ((3, 11, 0), "2.11.0", True),
+        ((3, 13, 5), "2.15.1+cu130", True),
+        ((3, 10, 9), "2.13.0", False),
+        ((3, 14, 0), "2.13.0", False),
+        ((3, 12, 0), "2.10.0", False),
+        ((3, 12, 0), "2.16.0", False),
+    ],
+)
+def test_range(python: tuple[int, int, int], torch_version: str, supported: bool) -> None:
+    assert Versions(python, Version(torch_version)).supported is supported
