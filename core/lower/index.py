@@ -104,8 +104,9 @@ def _sum(terms: Mapping[Atom, int], const: int) -> Index:
     return Sum(tuple(sorted(kept, key=lambda item: str(item[0]))), const)
 
 
-def _rejoin(terms: dict[Atom, int]) -> dict[Atom, int]:
-    """Turn `(x // k) * (k*m) + (x % k) * m` back into `x * m`."""
+def _rejoin(terms: dict[Atom, int]) -> tuple[dict[Atom, int], int]:
+    """Turn `(x // k) * (k*m) + (x % k) * m` back into `x * m`. Returns the terms and the constant this adds."""
+    const = 0
     changed = True
     while changed:
         changed = False
@@ -116,15 +117,13 @@ def _rejoin(terms: dict[Atom, int]) -> dict[Atom, int]:
             if isinstance(whole, int) or terms.get(whole) != coefficient * factor.den:
                 continue
             del terms[factor], terms[whole]
-            more, const = _terms(mul(factor.num, coefficient))
-            if const:  # keep it simple: only whole expressions without a constant are joined
-                terms[factor], terms[whole] = coefficient, coefficient * factor.den
-                continue
+            more, extra = _terms(mul(factor.num, coefficient))
+            const += extra
             for f, c in more.items():
                 terms[f] = terms.get(f, 0) + c
             changed = True
             break
-    return terms
+    return terms, const
 
 
 def add(*values: Index) -> Index:
@@ -137,7 +136,8 @@ def add(*values: Index) -> Index:
         for factor, coefficient in more.items():
             terms[factor] = terms.get(factor, 0) + coefficient
     if any(isinstance(f, Mod) for f in terms):
-        terms = _rejoin({f: c for f, c in terms.items() if c})
+        terms, extra = _rejoin({f: c for f, c in terms.items() if c})
+        const += extra
     return _sum(terms, const)
 
 

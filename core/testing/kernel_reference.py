@@ -72,12 +72,9 @@ class Reference:
         for step in self.kernel.passes:
             memo: dict[tuple[int, int], Tensor] = {}
             found = {id(r): self.reduce(r, memo, every) for r in step.reductions}
-            for store in step.inner_stores:
-                self.store(store, memo, every)
+            self.stores(step.inner_stores, memo, every)
             self.reduced.update(found)
-            memo = {}  # stores of this pass are seen by what follows
-            for store in step.outer_stores:
-                self.store(store, memo, points)
+            self.stores(step.outer_stores, {}, points)  # a new memo: inner stores are seen by what follows
 
     def number(self, index: Index) -> int:
         """Value of an index without loop variables."""
@@ -135,7 +132,7 @@ class Reference:
         if isinstance(node, Load):
             flat = self.memory[node.buffer]
             place = self.where(node.buffer, node.index, node.indirect, memo, mask)
-            return flat[place] if place.numel() else flat.new_empty(place.shape)
+            return flat.take(place) if place.numel() else flat.new_empty(place.shape)
         if isinstance(node, Masked):
             cond = self.value(node.cond, memo, mask)
             inner = cond if mask is None else cond & mask
@@ -166,11 +163,16 @@ class Reference:
         flat = value.movedim(dims, list(range(-len(dims), 0))).flatten(-len(dims)) if dims else value.unsqueeze(-1)
         return _REDUCE[node.op](flat).to(node.dtype).reshape(kept)
 
-    def store(self, store: Store, memo: dict[tuple[int, int], Tensor], space: tuple[int, ...]) -> None:
-        value = self.value(store.value, memo).broadcast_to(space)
-        place = self.where(store.buffer, store.index, store.indirect, memo, None).broadcast_to(space)
-        flat = self.memory[store.buffer]
-        flat.index_put_((place.reshape(-1),), value.reshape(-1).to(flat.dtype), accumulate=store.atomic)
+    def stores(self, stores: Sequence[Store], memo: dict[tuple[int, int], Tensor], space: tuple[int, ...]) -> None:
+        """Make the stores, after all the loads that any of them needs."""
+        ready: list[tuple[Store, Tensor, Tensor]] = []
+        for store in stores:
+            value = self.value(store.value, memo).broadcast_to(space)
+            place = self.where(store.buffer, store.index, store.indirect, memo, None).broadcast_to(space)
+            ready.append((store, place, value))
+        for store, place, value in ready:
+            flat = self.memory[store.buffer]
+            flat.index_put_((place.reshape(-1),), value.reshape(-1).to(flat.dtype), accumulate=store.atomic)
 
 
 def _sum(flat: Tensor) -> Tensor:
