@@ -1,7 +1,89 @@
-"""Clean-up of the ATen graph after partitioning."""
+"""Clean-up of graphs: what nobody reads, and what is computed twice."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
+import torch
+from armature_aten_lowerings import rnn
+from torch import fx
+
 from armature.plugin_api import Pass
 
-PASSES: tuple[Pass, ...] = ()
+RANDOM = torch.Tag.nondeterministic_seeded
+
+
+def remove_dead_code(module: object, ctx: object) -> object:
+    """Drop operators whose results nobody reads; random ones stay, so that the generator ends where eager's does."""
+    if isinstance(module, fx.GraphModule):
+        module.graph.eliminate_dead_code(lambda node: node.is_impure() or _is_random(node))
+    return module
+
+
+def share_common_values(module: object, ctx: object) -> object:
+    """Compute once what is computed twice from the same values."""
+    if not isinstance(module, fx.GraphModule):
+        return module
+    returned = _returned(module.graph)
+    seen: dict[Hashable, fx.Node] = {}
+    for node in list(module.graph.nodes):
+        # Two results of eager never share memory: what is returned keeps a computation of its own.
+        if not isinstance(node.target, torch._ops.OpOverload) or node in returned or not _is_pure(node):
+            continue
+        key = _key(node)
+        if key is None:
+            continue
+        first = seen.setdefault(key, node)
+        if first is not node and first not in returned:
+            node.replace_all_uses_with(first)
+            module.graph.erase_node(node)
+    return module
+
+
+def _is_random(node: fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and RANDOM in node.target.tags
+
+
+def _is_pure(node: fx.Node) -> bool:
+    return not node.target._schema.is_mutable and not _is_random(node)  # type: ignore[union-attr]
+
+
+def _returned(graph: fx.Graph) -> set[fx.Node]:
+    """Nodes whose memory may be reached from the outputs: those returned, and what these may be views of."""
+    out: set[fx.Node] = set()
+    todo = [n for output in graph.nodes if output.op == "output" for n in output.all_input_nodes]
+    while todo:
+        node = todo.pop()
+        if node in out:
+            continue
+        out.add(node)
+        schema = getattr(node.target, "_schema", None)
+        makes_views = schema is None or any(r.alias_info for r in schema.returns) or "view" in str(node.target)
+        if makes_views:
+            todo.extend(node.all_input_nodes)
+    return out
+
+
+def _key(node: fx.Node) -> Hashable | None:
+    """Equal for nodes that compute the same; None for arguments that can't be compared."""
+    try:
+        key = (node.target, _frozen(node.args), _frozen(tuple(sorted(node.kwargs.items()))))
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def _frozen(value: object) -> Hashable:
+    if isinstance(value, (list, tuple)):
+        return tuple(_frozen(v) for v in value)
+    if isinstance(value, (bool, int, float)):
+        return (type(value), value, str(value))  # 1, 1.0 and True differ, and so do 0.0 and -0.0
+    return value  # type: ignore[return-value]
+
+
+PASSES: tuple[Pass, ...] = (
+    Pass("fused-lstm", "pre_grad", rnn.use_fused_layers),
+    Pass("common-values", "post_grad", share_common_values),
+    Pass("dead-code", "post_grad", remove_dead_code, after=("common-values",)),
+)
