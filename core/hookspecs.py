@@ -47,7 +47,7 @@ def armature_rules() -> Iterable[Rule]:
 def armature_decide(subject: Subject) -> Verdict | None:
     """Decide what no row covers, computed from the object itself. Must not run user code.
 
-    Called by `trace.decide` once per new callable that no rule matches. None: no opinion, the next plugin is asked.
+    Called by the rule book once per callable that no rule for the very object matches. None: no opinion, ask the next.
 
         if subject.module.startswith("mylib._generated"):
             return Verdict(Decision.SKIP, "generated lookup tables", ORIGIN)

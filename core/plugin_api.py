@@ -22,6 +22,16 @@ from armature.rules import Decision, Rule, RuleOrigin, Subject, Verdict
 from armature.torch_abi.decomps import overload, torch_decompositions
 from armature.trace.call import Call, Handler, Polyfill, ValueType, collect, handles
 from armature.trace.values.base import Value
+from armature.trace.values.constant import ConstantValue
+from armature.trace.values.context import (
+    ContextValue,
+    GradModeValue,
+    NullContextValue,
+    PairedContextValue,
+    autocast_value,
+    switch_grad,
+)
+from armature.trace.values.tensor import TensorValue as TracedTensor
 
 __all__ = [
     "API_VERSION",
@@ -34,12 +44,15 @@ __all__ = [
     "Call",
     "CompileEvent",
     "Const",
+    "ConstantValue",
+    "ContextValue",
     "Decision",
     "Decomposition",
     "DeviceBackend",
     "EventKind",
     "Features",
     "FrameSummary",
+    "GradModeValue",
     "GraphKind",
     "Handler",
     "Index",
@@ -47,6 +60,8 @@ __all__ = [
     "Lowering",
     "Node",
     "NotSupported",
+    "NullContextValue",
+    "PairedContextValue",
     "Pass",
     "Polyfill",
     "Position",
@@ -55,10 +70,12 @@ __all__ = [
     "Spec",
     "Subject",
     "TensorValue",
+    "TracedTensor",
     "Value",
     "ValueType",
     "Var",
     "Verdict",
+    "autocast_value",
     "collect",
     "collect_lowerings",
     "compute_dtype",
@@ -70,5 +87,6 @@ __all__ = [
     "layout",
     "lowers",
     "overload",
+    "switch_grad",
     "torch_decompositions",
 ]
