@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from armature.plugin_api import BreakType, Handler, Polyfill, collect, hookimpl
+from armature.plugin_api import BreakType, Handler, Polyfill, ValueType, collect, hookimpl
 from armature_torch_handlers import (
     breaks,
     checks,
@@ -24,6 +24,12 @@ from armature_torch_handlers.contexts import autocast, grad
 def armature_handlers() -> Iterable[Handler]:
     """The handlers of all families."""
     return collect(own, grad, autocast, tracing_state, queries, checks, creation, stateful)
+
+
+@hookimpl
+def armature_value_types() -> Iterable[ValueType]:
+    """Contexts that the program made before the function was called."""
+    return autocast.VALUE_TYPES
 
 
 @hookimpl

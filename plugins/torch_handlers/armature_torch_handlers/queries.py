@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
-from armature.plugin_api import Call, Value, existing, handles
+from armature.plugin_api import Call, TracedTensor, Value, existing, handles
 
 
 @handles(torch.is_tensor, torch.overrides.is_tensor_like)
@@ -20,7 +22,7 @@ def is_tensor(call: Call, obj: Value) -> Value | None:
 @handles(torch.numel)
 def numel(call: Call, input: Value) -> Value | None:
     """The number of elements, where the shape is static."""
-    if not input.is_tensor or not input.has_static_shape:
+    if not isinstance(input, TracedTensor) or not input.has_static_shape:
         return None
     return call.constant(input.fake.numel())
 
@@ -39,7 +41,7 @@ def numel(call: Call, input: Value) -> Value | None:
 )
 def static_fact(call: Call, input: Value) -> Value | None:
     """A fact about dtype, device or flags."""
-    if not input.is_tensor:
+    if not isinstance(input, TracedTensor):
         return None
     return call.constant(call.fn(input.fake))
 
@@ -47,7 +49,9 @@ def static_fact(call: Call, input: Value) -> Value | None:
 @handles(torch.is_same_size)
 def is_same_size(call: Call, input: Value, other: Value) -> Value | None:
     """Whether two static shapes are equal."""
-    if not (input.is_tensor and other.is_tensor and input.has_static_shape and other.has_static_shape):
+    if not isinstance(input, TracedTensor) or not isinstance(other, TracedTensor):
+        return None
+    if not (input.has_static_shape and other.has_static_shape):
         return None
     return call.constant(input.fake.shape == other.fake.shape)
 
@@ -58,12 +62,12 @@ def result_type(call: Call, tensor1: Value, tensor2: Value) -> Value | None:
     known = [fake_or_constant(value) for value in (tensor1, tensor2)]
     if any(item is None for item in known):
         return None
-    return call.constant(torch.result_type(*known))
+    return call.constant(torch.result_type(known[0], known[1]))
 
 
-def fake_or_constant(value: Value) -> object:
+def fake_or_constant(value: Value) -> Any:
     """The fake of a tensor, the number of a constant, None for anything else."""
-    if value.is_tensor:
+    if isinstance(value, TracedTensor):
         return value.fake
     return value.as_constant() if value.is_constant else None
 

@@ -1,5 +1,4 @@
-"""Contexts that change how torch works inside them: the primitives that their `__enter__` and `__exit__` call.
+"""Contexts that change how torch works inside them.
 
-The context managers themselves are Python and are traced; what they set is recorded in the graph, and set while tracing
-too, so that the fake tensors show what eager mode would give.
+What they set is recorded in the graph, and set while tracing too, so that fake tensors show what eager mode gives.
 """

@@ -1,34 +1,57 @@
-"""Autocast: its context manager is Python over a few primitives, each of which becomes a node and takes effect."""
+"""Autocast: entered and left by a pair of nodes, and in force while its body is traced."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from torch import fx
 
-from armature.plugin_api import Call, Value, existing, handles
+from armature.plugin_api import Call, Value, ValueType, autocast_value, existing, handles
+
+OF_DEVICE = existing("torch.cpu.amp.autocast_mode.autocast", "torch.cuda.amp.autocast_mode.autocast")
+FIELDS = ("device", "fast_dtype", "_enabled", "_cache_enabled")
 
 
-@handles(
-    *existing(
-        "torch.set_autocast_enabled",
-        "torch.set_autocast_dtype",
-        "torch.set_autocast_cache_enabled",
-        "torch.autocast_increment_nesting",
-        "torch.autocast_decrement_nesting",
-        "torch.clear_autocast_cache",
-    )
-)
-def primitive_of_autocast(call: Call, *args: Value) -> Value | None:
-    """Record it, and answer what it answers now: the depth of nesting, or None."""
-    if not all(value.is_constant for value in args):
+@handles(torch.autocast)
+def autocast(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """The context manager, where all its arguments are constants."""
+    plain, named = constants(args), {name: value.as_constant() for name, value in kwargs.items() if value.is_constant}
+    if plain is None or len(named) != len(kwargs):
         return None
-    fx.node.has_side_effect(call.fn)  # nothing uses the result: removing dead code would remove the node
-    return call.graph_call(call.fn, *args)
+    try:
+        real = torch.autocast(*plain, **named)
+    except (RuntimeError, TypeError, ValueError) as error:
+        call.tracer.raise_real(error)
+    return of(real)
 
 
-@handles(*existing("torch.amp.autocast_mode.is_autocast_available"))
-def is_available(call: Call, device_type: Value) -> Value | None:
-    """A fact about this build of torch."""
-    if not device_type.is_constant:
+@handles(*OF_DEVICE)
+def autocast_of_device(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """The older spelling, with the device in the name. It warns when made, which happens once, here."""
+    plain, named = constants(args), {name: value.as_constant() for name, value in kwargs.items() if value.is_constant}
+    if plain is None or len(named) != len(kwargs):
         return None
-    return call.constant(torch.amp.is_autocast_available(str(device_type.as_constant())))
+    return of(call.fn(*plain, **named))
+
+
+def constants(args: tuple[Value, ...]) -> list[Any] | None:
+    """The arguments as objects, None where one is not a constant."""
+    return [value.as_constant() for value in args] if all(value.is_constant for value in args) else None
+
+
+def of(real: Any) -> Value:
+    """The value of an autocast object."""
+    device, dtype, enabled, cache = (getattr(real, name) for name in FIELDS)
+    return autocast_value(type(real), device, dtype, enabled, cache)
+
+
+def held(obj: Any, source: Any, tracer: Any) -> Value:
+    """The value of an autocast object that the program made before: what it is set to is guarded."""
+    for name in FIELDS:
+        tracer.wrap(getattr(obj, name), tracer.attr_source(source, name))
+    made = of(obj)
+    made.source = source
+    return made
+
+
+VALUE_TYPES = tuple(ValueType(kind, held) for kind in (torch.autocast, *OF_DEVICE))

@@ -1,21 +1,67 @@
-"""Grad mode: `no_grad`, `enable_grad` and `set_grad_enabled` end in one primitive; inference mode is not captured."""
+"""Grad mode: `no_grad`, `enable_grad` and `set_grad_enabled`, as contexts, decorators and calls; inference mode."""
 
 from __future__ import annotations
 
-from armature.plugin_api import Call, Value, existing, handles
+from typing import Any
+
+import attrs
+import torch
+
+from armature.plugin_api import Call, ContextValue, GradModeValue, Value, existing, handles, switch_grad
+
+
+@handles(torch.no_grad, torch.enable_grad)
+def grad_mode(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """The context manager; as a decorator without parentheses it is left to the interpreter."""
+    if args or kwargs:
+        return None
+    kind = call.fn
+    return GradModeValue(torch.enable_grad if kind is torch.enable_grad else torch.no_grad, kind is torch.enable_grad)
+
+
+@attrs.define(eq=False)
+class SetGradValue(GradModeValue):
+    """`torch.set_grad_enabled(mode)`: sets the mode when it is made, and sets it back when it is left."""
+
+    def enter(self, tracer: Any) -> Value:
+        """The mode is set again: the context may be entered long after it was made."""
+        switch_grad(tracer, self.enabled)
+        nothing: Value = tracer.constant(None)
+        return nothing
+
+    def again(self) -> Value:
+        """For a decorator: made when the function is called, so the mode of that time is the one to go back to."""
+        return GradModeValue(self.kind, self.enabled)
+
+
+@handles(torch.set_grad_enabled)
+def set_grad_enabled(call: Call, mode: Value) -> Value | None:
+    """Takes effect at once, also where no `with` follows."""
+    if not mode.is_constant:
+        return None
+    made = SetGradValue(torch.set_grad_enabled, bool(mode.as_constant()), [torch.is_grad_enabled()])
+    switch_grad(call.tracer, made.enabled)
+    return made
 
 
 @handles(*existing("torch._C._set_grad_enabled"))
-def set_grad_enabled(call: Call, mode: Value) -> Value | None:
-    """A node even though its argument is constant: folded, it would be lost."""
-    if not mode.is_constant:
+def set_grad_primitive(call: Call, enabled: Value) -> Value | None:
+    """What all of them end in."""
+    if not enabled.is_constant:
         return None
-    call.graph_call(call.fn, mode)
+    switch_grad(call.tracer, bool(enabled.as_constant()))
     return call.constant(None)
+
+
+@handles(*existing("torch.utils._contextlib._DecoratorContextManager.clone"))
+def clone(call: Call, self: Value) -> Value | None:
+    """A decorator makes a fresh context for each call."""
+    return self.again() if isinstance(self, ContextValue) else None
 
 
 @handles(
     *existing(
+        "torch.inference_mode",
         "torch._C._InferenceMode",
         "torch.autograd.grad_mode._enter_inference_mode",
         "torch.autograd.grad_mode._exit_inference_mode",
