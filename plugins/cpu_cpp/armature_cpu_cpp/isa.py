@@ -29,8 +29,8 @@ AVX2 = Isa("avx2", 32, ("-mavx2", "-mfma", "-mf16c", "-mbmi2", "-mlzcnt"))
 BASELINE = Isa("baseline", 16, ())
 NEEDS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
-        "avx512": frozenset("avx512f avx512bw avx512dq avx512vl avx2 fma f16c bmi2 abm".split()),
-        "avx2": frozenset("avx2 fma f16c bmi2 abm".split()),
+        "avx512": frozenset(["avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma", "f16c", "bmi2", "abm"]),
+        "avx2": frozenset(["avx2", "fma", "f16c", "bmi2", "abm"]),
         "baseline": frozenset(),
     }
 )

@@ -8,17 +8,29 @@ from contextlib import contextmanager
 
 import attrs
 
-from armature.codegen.nodes import Accumulate, Guarded, KernelBody, Let, PassBody, Statement, Write, origin_of, walk_kernel
+from armature.codegen.nodes import (
+    Accumulate,
+    Guarded,
+    KernelBody,
+    Let,
+    PassBody,
+    Statement,
+    Write,
+    origin_of,
+    walk_kernel,
+)
 from armature.codegen.origins import heading, place
 from armature.codegen.printer import IndexPrinter, Lines
-from armature.lower.data import Buffer, Const, IndexValue, Load, Node, Op, Reduce, Store
+from armature.lower.data import Buffer, Const, IndexValue, Load, Node, Op, Reduce
 from armature.lower.index import Index, Var, hint, numel, stride_of, variables
 from armature_cpu_cpp import reduce
 from armature_cpu_cpp.loops import Nest
 from armature_cpu_cpp.ops import FORMS, IMPLICIT, STORED_AS_THEY_ARE, in_float
 from armature_cpu_cpp.vector import HALVES, accumulator, cpp_type, literal
 
-SUM_BLOCK = 1024  # values that one accumulator of a float sum takes before it is added to a total: rounding grows with them
+SUM_BLOCK = (
+    512  # values that one accumulator of a float sum takes before it is added to a total: rounding grows with them
+)
 
 
 def identifier(name: str) -> str:
@@ -51,6 +63,7 @@ class KernelPrinter:
         self.mask = ""  # lanes outside of which nothing may be touched
         self.spilled: set[str] = set()
         self.targets: dict[Reduce, str] = {}
+        self.ways = 1  # accumulators that take turns in the loop that is printed
 
     # ---- values ----
 
@@ -252,10 +265,15 @@ class KernelPrinter:
         else:
             lanes = self.nest.lanes
             begin, end = (f"{limit.begin} * N", f"least({limit.end} * N, {extent})") if limit else ("0", extent)
-            form = "vectors"
-            if isinstance(var.extent, int):
-                form = "full_vectors" if var.extent % lanes == 0 else "part_vector" if var.extent < lanes else form
-            with self.lines.indented(f"{form}<N>({begin}, {end}, LANES(l, {name}) {{", "});"):
+            tail = "ALL" if not isinstance(var.extent, int) or var.extent % lanes else "WHOLE"
+            if tail == "WHOLE" and not limit and var.extent % (lanes * self.ways) == 0:
+                tail = "NONE"
+            form, body = "vectors<N>", "LANES"
+            if self.ways > 1:
+                form, body = f"interleaved<N, {self.ways}, {tail}>", "LANES_OF"
+            elif isinstance(var.extent, int):
+                form = "full_vectors<N>" if tail != "ALL" else "part_vector<N>" if var.extent < lanes else form
+            with self.lines.indented(f"{form}({begin}, {end}, {body}(l, {name}) {{", "});"):
                 yield
         self.spilled = spilled
 
@@ -280,7 +298,9 @@ class KernelPrinter:
         else:
             self.share_loops(shared, ranges, first.after, _Points())
 
-    def share_loops(self, shared: Sequence[Var], ranges: dict[Var, Range], inside: Sequence[Statement], last: Loop) -> None:
+    def share_loops(
+        self, shared: Sequence[Var], ranges: dict[Var, Range], inside: Sequence[Statement], last: Loop
+    ) -> None:
         if len(shared) < 2:
             self.run(self.nest.outer, ranges, inside, last)
             return
@@ -319,10 +339,12 @@ class KernelPrinter:
         """The loops over the inner variables."""
         blocked = [a for a in step.reductions if a.node.op == "sum" and accumulator(a.node.dtype).is_floating_point]
         count = hint(numel(v.extent for v in self.nest.inner))
+        ways = self.nest.unroll if step.reductions else 1
         if self.nest.vector in self.nest.inner:
-            count //= self.nest.lanes
+            count //= self.nest.lanes * ways
         symbolic = any(not isinstance(v.extent, int) for v in self.nest.inner)
-        last = _Inner(blocked if symbolic or count > 2 * SUM_BLOCK else [])
+        long = bool(blocked) and (symbolic or count > 2 * SUM_BLOCK)
+        last = _Inner(step.reductions if ways > 1 else blocked if long else (), long, ways)
         self.run(self.nest.inner, ranges, step.inside, last)
 
     def is_wide(self, node: Reduce) -> bool:
@@ -479,7 +501,7 @@ class KernelPrinter:
                     lines.add("Released others;")
                 if whole == 0:
                     pass
-                elif nest.collapsed or nest.split in nest.outer and nest.split is not None:
+                elif nest.collapsed or (nest.split in nest.outer and nest.split is not None):
                     call = f"[&](i64 begin, i64 end) {{ {name}_part({arguments}, begin, end); }}"
                     lines.add(f"parallel({self.units()}, {call});")
                 else:
@@ -511,25 +533,44 @@ class _Passes(Loop):
 
 
 class _Inner(Loop):
-    """Inner loops; float sums of many values go through a partial sum for each run of the innermost loop."""
+    """Inner loops. The innermost has accumulators of its own, joined after it, where several take turns, or where a float
+    sum is so long that it is taken in blocks."""
 
-    def __init__(self, blocked: Sequence[Accumulate]) -> None:
-        self.blocked = blocked
+    def __init__(self, items: Sequence[Accumulate], blocks: bool, ways: int) -> None:
+        self.items = items
+        self.blocks = blocks
+        self.ways = ways
 
     @contextmanager
     def around(self, printer: KernelPrinter, loops: Sequence[Var], limit: Range | None) -> Iterator[Range | None]:
-        if len(loops) > 1 or not self.blocked:
+        if len(loops) > 1 or not self.items:
             yield limit
             return
         block = f"{printer.index.names[loops[0]]}_block"
         begin, end = (limit.begin, limit.end) if limit else ("0", printer.blocks(loops[0]))
-        for item in self.blocked:
-            printer.targets[item.node] = f"{item.name}_part"
-        with printer.lines.indented(f"for (i64 {block} = {begin}; {block} < {end}; {block} += {SUM_BLOCK}) {{", "}"):
-            for item in self.blocked:
-                ((_, kind, start),) = printer.accumulator_types(item)
-                printer.lines.add(f"{kind} {item.name}_part = {kind}({start});")
-            yield Range(block, f"least({block} + {SUM_BLOCK}, {end})")
-            for item in self.blocked:
-                printer.lines.add(f"{item.name}_acc = {item.name}_acc + {item.name}_part;")
-        printer.targets.clear()
+        if self.blocks:
+            opening = f"for (i64 {block} = {begin}; {block} < {end}; {block} += {SUM_BLOCK}) {{"
+            with printer.lines.indented(opening, "}"), self.parts(printer):
+                yield Range(block, f"least({block} + {SUM_BLOCK}, {end})")
+        else:
+            with printer.lines.indented("{", "}"), self.parts(printer):
+                yield limit
+
+    @contextmanager
+    def parts(self, printer: KernelPrinter) -> Iterator[None]:
+        """Accumulators of the innermost loop, and after it their way into those of the reduction."""
+        for item in self.items:
+            ((_, kind, start),) = printer.accumulator_types(item)
+            several = f"Several<{kind}, {self.ways}>" if self.ways > 1 else kind
+            printer.lines.add(f"{several} {item.name}_part = {several}({start});")
+            printer.targets[item.node] = f"{item.name}_part[way]" if self.ways > 1 else f"{item.name}_part"
+        printer.ways = self.ways
+        yield
+        printer.ways = 1
+        for item in self.items:
+            del printer.targets[item.node]
+            combine = reduce.FORMS[item.node.op].combine
+            part = f"{item.name}_part"
+            if self.ways > 1:
+                part = f"{part}.joined([](auto a, auto b) {{ return {combine.format('a', 'b')}; }})"
+            printer.lines.add(f"{item.name}_acc = {combine.format(f'{item.name}_acc', part)};")

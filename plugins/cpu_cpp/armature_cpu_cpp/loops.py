@@ -21,7 +21,9 @@ from armature_cpu_cpp.reduce import POSITIONS
 from armature_cpu_cpp.vector import lanes_of
 
 # Cost of touching one element through a vector, relative to a contiguous load.
-CONTIGUOUS, BROADCAST, GATHER, SCATTER = 1.0, 0.2, 8.0, 12.0
+CONTIGUOUS, BROADCAST, GATHER, SCATTER = 1.0, 0.2, 16.0, 20.0
+ACROSS = 12.0  # joining the lanes of an accumulator
+CHEAP = 24.0  # operations at a point up to which a reduction waits for its own additions
 PARALLEL_WORK = 40_000  # operations below which waking threads costs more than it saves (about 5 us)
 
 
@@ -33,6 +35,7 @@ class Nest:
     loop whose points are lanes, None for a kernel of scalars. collapsed: how many leading outer loops threads divide as
     one. split: a loop that threads divide where it stands; one of `outer` (then its points are independent) or of `inner`
     (then each thread has accumulators of its own). place: of argmax and argmin, the row-major position within the reduction.
+    unroll: accumulators that take turns where a cheap reduction would wait for the addition before.
     """
 
     kernel: Kernel
@@ -44,6 +47,7 @@ class Nest:
     split: Var | None
     parallel: bool
     place: Index
+    unroll: int = 1
 
 
 @attrs.define(eq=False)
@@ -215,7 +219,7 @@ class _Costs:
         extent = _size(var.extent)
         used = extent / (math.ceil(extent / self.lanes) * self.lanes)
         if var in inner:
-            total += 20.0 / math.ceil(extent / self.lanes)  # joining the lanes at the end
+            total += ACROSS / math.ceil(extent / self.lanes)
         return total / used
 
 
@@ -255,7 +259,8 @@ def plan_nest(kernel: Kernel, buffers: Mapping[str, Buffer], register_bytes: int
     vector = min((None, *loops), key=costs.of) if loops else None
     outer, inner = _order(flat, vector)
     flat.kernel = attrs.evolve(flat.kernel, outer=tuple(outer), inner=tuple(inner))
-    nest = Nest(flat.kernel, tuple(outer), tuple(inner), vector, lanes, 0, None, False, flat.place)
+    lanes, unroll = _interleave(flat, vector, lanes, costs.work())
+    nest = Nest(flat.kernel, tuple(outer), tuple(inner), vector, lanes, 0, None, False, flat.place, unroll)
     points = _size(numel(v.extent for v in loops))
     small = points * min(max(costs.work() / 4, 1.0), 8.0) < PARALLEL_WORK
     if threads == 1 or small or not loops:
@@ -274,6 +279,20 @@ def _order(flat: _Flat, vector: Var | None) -> tuple[list[Var], list[Var]]:
     elif vector is not None:
         inner.append(vector)
     return outer, inner
+
+
+def _interleave(flat: _Flat, vector: Var | None, lanes: int, work: float) -> tuple[int, int]:
+    """Lanes and accumulators of a cheap reduction, so that several additions are under way at once."""
+    kinds = {r.op for step in flat.kernel.passes for r in step.reductions}
+    if vector is None or not flat.inner or not kinds or kinds & POSITIONS.keys() or work > CHEAP:
+        return lanes, 1
+    vectors = _size(vector.extent) // lanes
+    if vector in flat.inner:
+        exact = isinstance(vector.extent, int) and vector.extent % lanes == 0
+        ways = [n for n in (4, 3, 2) if vectors >= n and (vectors % n == 0 or not exact or vectors >= 16)]
+        return lanes, ways[0] if ways else 1
+    wide = [n for n in (4, 2) if isinstance(vector.extent, int) and vector.extent % (lanes * n) == 0]
+    return lanes * (wide[0] if wide else 4 if vectors >= 16 else 1), 1
 
 
 def _share(nest: Nest, candidates: Sequence[Var], adds: bool, threads: int) -> Nest:

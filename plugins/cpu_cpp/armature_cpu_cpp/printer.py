@@ -14,9 +14,7 @@ ENTRY = "armature_kernels"
 """The one exported function: takes DLPack's view function or null, gives a tuple of the kernels in the order of the text."""
 
 
-def print_kernels(
-    kernels: Sequence[Kernel], buffers: Mapping[str, Buffer], register_bytes: int, threads: int
-) -> str:
+def print_kernels(kernels: Sequence[Kernel], buffers: Mapping[str, Buffer], register_bytes: int, threads: int) -> str:
     """The source text. Deterministic: same kernels, same text."""
     lines = Lines("// ", indent="  ")
     lines.add('#include "armature_cpu.h"')
@@ -29,5 +27,5 @@ def print_kernels(
         for kernel in kernels:
             name = identifier(kernel.name)
             lines.add(f'{{"{name}", {name}_call, METH_FASTCALL, nullptr}},')
-    lines.add(f'EXPORTED PyObject* {ENTRY}(void* view) {{ return functions(kernel_table, view); }}')
+    lines.add(f"EXPORTED PyObject* {ENTRY}(void* view) {{ return functions(kernel_table, view); }}")
     return str(lines)

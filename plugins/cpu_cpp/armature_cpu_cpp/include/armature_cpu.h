@@ -112,6 +112,34 @@ template <int N, class F> INLINE void part_vector(i64 begin, i64 end, F body) {
   if (begin < end) body(Part<N>{end - begin}, begin);
 }
 
+// WAYS vectors in turn, each with its own number `way`: what comes after does not wait for what was just begun.
+enum Tail { NONE, WHOLE, ALL };  // what may be left over: nothing, whole vectors, a partial one too
+template <int WAY> struct Way { constexpr operator int() const { return WAY; } };
+#define LANES_OF(l, index) [&](auto way, auto l, i64 index) __attribute__((always_inline))
+template <int N, int WAYS, Tail TAIL, class F> INLINE void interleaved(i64 begin, i64 end, F body) {
+  i64 i = begin;
+  for (; i + WAYS * N <= end; i += WAYS * N) {
+    body(Way<0>{}, Full<N>{}, i);
+    body(Way<1>{}, Full<N>{}, i + N);
+    if constexpr (WAYS > 2) body(Way<2>{}, Full<N>{}, i + 2 * N);
+    if constexpr (WAYS > 3) body(Way<3>{}, Full<N>{}, i + 3 * N);
+  }
+  if constexpr (TAIL != NONE)
+    for (; i + N <= end; i += N) body(Way<0>{}, Full<N>{}, i);
+  if constexpr (TAIL == ALL)
+    if (i < end) body(Way<1>{}, Part<N>{end - i}, i);
+}
+template <class V, int COUNT> struct Several {
+  V at[COUNT];
+  template <class U> INLINE explicit Several(U x) { for (auto& v : at) v = V(x); }
+  INLINE V& operator[](int k) { return at[k]; }
+  template <class F> INLINE V joined(F f) const {
+    if constexpr (COUNT == 2) return f(at[0], at[1]);
+    else if constexpr (COUNT == 3) return f(f(at[0], at[1]), at[2]);
+    else return f(f(at[0], at[1]), f(at[2], at[3]));
+  }
+};
+
 // f(begin, end) on each thread's share of 0..n-1.
 template <class F> static inline void parallel(i64 n, F f) {
 #ifdef _OPENMP

@@ -82,13 +82,29 @@ template <class To, class From> INLINE To reinterpret(const From& x) {
 
 // ---- halves ----
 
+template <int... K> struct Places {};
+template <int FIRST, int COUNT, int... K> struct Run : Run<FIRST, COUNT - 1, FIRST + COUNT - 1, K...> {};
+template <int FIRST, int... K> struct Run<FIRST, 0, K...> { using type = Places<K...>; };
+#if defined(__clang__) || __GNUC__ >= 12
+template <class R, class S, int... K> INLINE R shuffled(const S& x, Places<K...>) { return __builtin_shufflevector(x, x, K...); }
+#endif
+// Lanes FIRST..FIRST+COUNT-1 of a register; through memory where the compiler has no shuffle.
+template <int COUNT, int FIRST, class R, class S> INLINE R part_of(const S& x) {
+#if defined(__clang__) || __GNUC__ >= 12
+  return shuffled<R>(x, typename Run<FIRST, COUNT>::type{});
+#else
+  R h;
+  __builtin_memcpy(&h, reinterpret_cast<const char*>(&x) + (FIRST ? sizeof h : 0), sizeof h);
+  return h;
+#endif
+}
 template <class T, int N> INLINE Vec<T, N / 2> low(const Vec<T, N>& x) {
   if constexpr (!fits<T, N>) return x.lo;
-  else { Vec<T, N / 2> h; __builtin_memcpy(&h.r, &x.r, sizeof h.r); return h; }
+  else { Vec<T, N / 2> h; h.r = part_of<N / 2, 0, raw<lane<T>, N / 2>>(x.r); return h; }
 }
 template <class T, int N> INLINE Vec<T, N / 2> high(const Vec<T, N>& x) {
   if constexpr (!fits<T, N>) return x.hi;
-  else { Vec<T, N / 2> h; __builtin_memcpy(&h.r, reinterpret_cast<const char*>(&x.r) + sizeof h.r, sizeof h.r); return h; }
+  else { Vec<T, N / 2> h; h.r = part_of<N / 2, N / 2, raw<lane<T>, N / 2>>(x.r); return h; }
 }
 template <class T, int M> INLINE Vec<T, 2 * M> join(const Vec<T, M>& a, const Vec<T, M>& b) {
   Vec<T, 2 * M> x;
@@ -172,8 +188,8 @@ template <class T, int N> struct Vec : Held<T, N> {
   COMPARE(operator>=, a.r >= b.r)
   COMPARE(operator==, a.r == b.r)
   COMPARE(operator!=, a.r != b.r)
-  BINARY(maximum, (a.r > b.r) | (a.r != a.r) ? a.r : b.r)  // NaN goes on
-  BINARY(minimum, (a.r < b.r) | (a.r != a.r) ? a.r : b.r)
+  BINARY(maximum, a.r != a.r ? a.r + a.r : (a.r > b.r ? a.r : b.r))  // NaN goes on; written so that the inner choice stays one instruction
+  BINARY(minimum, a.r != a.r ? a.r + a.r : (a.r < b.r ? a.r : b.r))
   BINARY(fmax, (a.r > b.r) | (b.r != b.r) ? a.r : b.r)
   BINARY(fmin, (a.r < b.r) | (b.r != b.r) ? a.r : b.r)
   BINARY(shift_left_raw, a.r << b.r)
@@ -395,7 +411,8 @@ template <class T, int N> INLINE raw<typename Memory<T>::type, N> pack(const Vec
   else return x.r;
 }
 
-template <int N> INLINE u32 bits_below(i64 count) { return count >= N ? (N == 32 ? ~0u : (1u << N) - 1) : (1u << count) - 1; }
+// A bit for each of the first `count` lanes; a count below 0 is none, one above N all.
+template <int N> INLINE u32 bits_below(i64 count) { return count >= N ? (1u << N) - 1 : count <= 0 ? 0 : (1u << count) - 1; }
 
 template <class L, class T> INLINE Vec<T, L::N> load(L l, const T* p) {
   constexpr int N = L::N;
@@ -418,7 +435,7 @@ template <class L, class T> INLINE Vec<T, L::N> load(L l, const T* p) {
       }
 #endif
       M lanes[N] = {};
-      __builtin_memcpy(lanes, p, l.count * sizeof(M));
+      if (l.count > 0) __builtin_memcpy(lanes, p, l.count * sizeof(M));
       __builtin_memcpy(&x, lanes, sizeof x);
     }
     return unpack<T, N>(x);
@@ -442,7 +459,7 @@ template <class L, class T> INLINE void store(L l, T* p, const Vec<T, L::N>& x) 
 #ifdef ARMATURE_AVX512
       if constexpr (same<T, float> && N == 16) { __builtin_ia32_storeups512_mask(p, y, bits_below<16>(l.count)); return; }
 #endif
-      __builtin_memcpy(p, &y, l.count * sizeof(M));
+      if (l.count > 0) __builtin_memcpy(p, &y, l.count * sizeof(M));
     }
   }
 }
