@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
+from armature.trace.errors import NotConstant
+
 if TYPE_CHECKING:
     from armature.frame.sources import Source
+    from armature.trace.capture import Tracer
+    from armature.trace.rebuild import Rebuilder
+
+Args = Sequence["Value"]
+Kwargs = Mapping[str, "Value"]
 
 
 @attrs.define(eq=False)
@@ -16,9 +24,151 @@ class Value:
 
     Plugins subclass this for third-party types and override the verbs that the type supports; a verb that is not overridden
     breaks the graph with a catalogue id. `tracer` arguments give access to the graph, guards and tables.
+
+    One Python object that has an identity (a list, a module, a tensor) is one Value: `is` on objects is `is` on values.
     """
 
     source: Source | None = attrs.field(default=None, kw_only=True)
 
     is_tensor: ClassVar[bool] = False
     is_constant: ClassVar[bool] = False
+    mutable: ClassVar[bool] = False  # an object that is made anew must be made once, however often it is used
+
+    # What it is.
+
+    def python_type(self) -> type:
+        """`type(obj)`."""
+        raise NotImplementedError(type(self).__name__)
+
+    def describe(self) -> str:
+        """For people, in break reports."""
+        return f"a {self.python_type().__name__}"
+
+    def as_constant(self) -> object:
+        """The Python object, where tracing knows it whole (also tuples, lists and slices of constants). Raises NotConstant."""
+        raise NotConstant(self)
+
+    def as_argument(self, tracer: Tracer) -> object:
+        """What stands for it among the arguments of an FX node: a node, a constant, or a nest of these."""
+        try:
+            return self.as_constant()
+        except NotConstant:
+            tracer.graph_break("unsupported-argument", type=self.describe())
+
+    def as_fake(self, tracer: Tracer) -> object:
+        """What stands for it when a graph call is run on fake tensors."""
+        return self.as_argument(tracer)
+
+    def as_object(self) -> object:
+        """The Python object it stands for, as an identity (a function, class or module). Raises NotConstant."""
+        return self.as_constant()
+
+    def key(self, tracer: Tracer) -> Hashable:
+        """What stands for it as the key of a dict or member of a set: equal keys are equal objects."""
+        try:
+            constant = self.as_constant()
+            hash(constant)
+        except (NotConstant, TypeError):
+            tracer.graph_break("unsupported-key", type=self.describe())
+        return constant
+
+    # Attributes, items, calls.
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        """`obj.name`."""
+        tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
+
+    def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+        """`obj.name = value`."""
+        tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
+
+    def delete_attribute(self, tracer: Tracer, name: str) -> None:
+        """`del obj.name`."""
+        tracer.graph_break("unsupported-mutation", operation=f"deleting attribute {name}", type=self.describe())
+
+    def get_item(self, tracer: Tracer, key: Value) -> Value:
+        """`obj[key]`."""
+        return self.call_method(tracer, "__getitem__", (key,), {})
+
+    def set_item(self, tracer: Tracer, key: Value, value: Value) -> None:
+        """`obj[key] = value`."""
+        self.call_method(tracer, "__setitem__", (key, value), {})
+
+    def delete_item(self, tracer: Tracer, key: Value) -> None:
+        """`del obj[key]`."""
+        self.call_method(tracer, "__delitem__", (key,), {})
+
+    def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        """`obj(*args, **kwargs)`."""
+        tracer.graph_break("unsupported-call", callable=self.describe())
+
+    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        """`obj.name(*args, **kwargs)`."""
+        tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
+
+    def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
+        """`obj <op> other` by the method of this name ("__add__", "__radd__", "__iadd__", "__lt__"); None: NotImplemented."""
+        return None
+
+    # Protocols.
+
+    def truth(self, tracer: Tracer) -> bool:
+        """`bool(obj)`."""
+        return True
+
+    def length(self, tracer: Tracer) -> int:
+        """`len(obj)`."""
+        tracer.graph_break("unsupported-operation", operation="len()", type=self.describe())
+
+    def stream(self, tracer: Tracer) -> Iterator[Value]:
+        """The values that iterating gives, one by one; what the program changes meanwhile is seen."""
+        tracer.graph_break("unsupported-operation", operation="iteration", type=self.describe())
+
+    def contains(self, tracer: Tracer, item: Value) -> bool:
+        """`item in obj`."""
+        return any(tracer.same_or_equal(item, other) for other in self.stream(tracer))
+
+    # The end of the frame.
+
+    def rebuild(self, out: Rebuilder) -> None:
+        """Emit bytecode that pushes the object. Called only for values without a source."""
+        out.cannot(self)
+
+
+@attrs.define(eq=False)
+class BoundMethod(Value):
+    """`owner.name`, looked up and not yet called, of a value that answers `call_method`."""
+
+    owner: Value
+    name: str
+
+    def python_type(self) -> type:
+        return type([].append)
+
+    def describe(self) -> str:
+        return f"method {self.name} of {self.owner.describe()}"
+
+    def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return self.owner.call_method(tracer, self.name, args, kwargs)
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if name == "__self__":
+            return self.owner
+        if name == "__name__":
+            return tracer.constant(self.name)
+        return super().get_attribute(tracer, name)
+
+    def rebuild(self, out: Rebuilder) -> None:
+        out.load(self.owner)
+        out.attribute(self.name)
+
+
+@attrs.define(eq=False)
+class Null(Value):
+    """The NULL that calls of CPython 3.11 and later put on the stack."""
+
+    def python_type(self) -> type:
+        return type(None)
+
+
+NULL = Null()

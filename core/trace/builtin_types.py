@@ -1,0 +1,287 @@
+"""What calling Python's own types makes."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from types import CellType, MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from armature.trace.errors import NotConstant
+from armature.trace.values.base import Value
+from armature.trace.values.classes import ClassValue, SuperValue
+from armature.trace.values.context import GradModeValue, NullContextValue, autocast_value, switch_grad
+from armature.trace.values.function import CellValue, PartialValue
+from armature.trace.values.iterator import IteratorValue
+from armature.trace.values.mapping import DictValue, update
+from armature.trace.values.sequence import ListValue, RangeValue, SequenceValue, SliceValue, TupleValue
+from armature.trace.values.sets import SetValue, members
+from armature.trace.values.user_object import UserObjectValue
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
+
+Make = Callable[..., Value]
+
+
+def _type(tracer: Tracer, obj: Value, *rest: Value) -> Value:
+    if rest:
+        tracer.graph_break("unsupported-call", callable="type() with three arguments")
+    return tracer.as_value(obj.python_type())
+
+
+def _bool(tracer: Tracer, obj: Value | None = None) -> Value:
+    return tracer.constant(obj is not None and obj.truth(tracer))
+
+
+def _number(kind: type) -> Make:
+    def make(tracer: Tracer, *args: Value, **kwargs: Value) -> Value:
+        if any(arg.is_tensor for arg in args):
+            tracer.graph_break("data-dependent-value", operation=f"{kind.__name__}() of a tensor")
+        if args and isinstance(args[0], UserObjectValue):
+            return tracer.call(args[0].get_attribute(tracer, f"__{kind.__name__}__"), (), {})
+        try:
+            return tracer.constant(kind(*(arg.as_constant() for arg in args)))
+        except NotConstant:
+            tracer.graph_break("unsupported-argument", type=args[0].describe())
+        except Exception as error:
+            tracer.raise_real(error)
+
+    return make
+
+
+def _list(tracer: Tracer, items: Value | None = None) -> Value:
+    return ListValue([] if items is None else tracer.unpack(items))
+
+
+def _tuple(tracer: Tracer, items: Value | None = None) -> Value:
+    if isinstance(items, TupleValue) and items.kind is tuple:
+        return items
+    return TupleValue([] if items is None else tracer.unpack(items))
+
+
+def _size(tracer: Tracer, items: Value | None = None) -> Value:
+    return TupleValue([] if items is None else tracer.unpack(items), torch.Size)
+
+
+def _set(kind: type) -> Make:
+    def make(tracer: Tracer, items: Value | None = None) -> Value:
+        return SetValue({} if items is None else dict(members(tracer, items)), kind)
+
+    return make
+
+
+def _dict(kind: type) -> Make:
+    def make(tracer: Tracer, *others: Value, **more: Value) -> Value:
+        made = DictValue({}, kind)
+        update(tracer, made, *others, **more)
+        return made
+
+    return make
+
+
+def _defaultdict(tracer: Tracer, factory: Value | None = None, *others: Value, **more: Value) -> Value:
+    made = DictValue({}, collections.defaultdict, tracer.constant(None) if factory is None else factory)
+    update(tracer, made, *others, **more)
+    return made
+
+
+def _mapping_proxy(tracer: Tracer, mapping: Value) -> Value:
+    if not isinstance(mapping, DictValue):
+        tracer.graph_break("unsupported-call", callable="types.MappingProxyType")
+    return DictValue(mapping.realise(tracer), MappingProxyType)
+
+
+def _slice(tracer: Tracer, *parts: Value) -> Value:
+    none = tracer.constant(None)
+    if len(parts) == 1:
+        return SliceValue((none, parts[0], none))
+    return SliceValue((parts[0], parts[1], parts[2] if len(parts) == 3 else none))
+
+
+def _range(tracer: Tracer, *bounds: Value) -> Value:
+    if any(bound.is_tensor for bound in bounds):
+        tracer.graph_break("data-dependent-value", operation="range() of a tensor")
+    try:
+        return RangeValue(range(*(bound.as_constant() for bound in bounds)))  # type: ignore[arg-type]
+    except (TypeError, ValueError) as error:
+        tracer.raise_real(error)
+
+
+def _enumerate(tracer: Tracer, items: Value, start: Value | None = None) -> Value:
+    first = 0 if start is None else start.as_constant()
+
+    def numbered() -> Iterator[Value]:
+        for number, item in enumerate(items.stream(tracer), first):  # type: ignore[arg-type]
+            yield TupleValue([tracer.constant(number), item])
+
+    return IteratorValue(numbered(), enumerate)
+
+
+def _zip(tracer: Tracer, *iterables: Value, strict: Value | None = None) -> Value:
+    must_match = strict is not None and strict.truth(tracer)
+
+    def rows() -> Iterator[Value]:
+        streams = [iterable.stream(tracer) for iterable in iterables]
+        while streams:
+            row = []
+            for position, stream in enumerate(streams):
+                try:
+                    row.append(next(stream))
+                except StopIteration:
+                    if must_match:
+                        check_all_end(tracer, streams, position)
+                    return
+            yield TupleValue(row)
+
+    return IteratorValue(rows(), zip)
+
+
+def check_all_end(tracer: Tracer, streams: list[Iterator[Value]], ended: int) -> None:
+    """For zip(strict=True), when the stream at a position has ended: all others must end there too."""
+    if ended:
+        tracer.raise_error(ValueError, f"zip() argument {ended + 1} is shorter than argument 1")
+    for position, stream in enumerate(streams[1:], 2):
+        if next(stream, None) is not None:
+            tracer.raise_error(ValueError, f"zip() argument {position} is longer than argument 1")
+
+
+def _map(tracer: Tracer, function: Value, *iterables: Value) -> Value:
+    def results() -> Iterator[Value]:
+        for row in zip(*(iterable.stream(tracer) for iterable in iterables)):
+            yield tracer.call(function, row, {})
+
+    return IteratorValue(results(), map)
+
+
+def _filter(tracer: Tracer, function: Value, items: Value) -> Value:
+    plain = function.is_constant and function.as_constant() is None
+
+    def kept() -> Iterator[Value]:
+        for item in items.stream(tracer):
+            if (item if plain else tracer.call(function, (item,), {})).truth(tracer):
+                yield item
+
+    return IteratorValue(kept(), filter)
+
+
+def _reversed(tracer: Tracer, items: Value) -> Value:
+    if isinstance(items, SequenceValue):
+        sequence = items
+
+        def backwards() -> Iterator[Value]:
+            position = len(sequence.items) - 1
+            while 0 <= position < len(sequence.items):
+                yield sequence.items[position]
+                position -= 1
+
+        return IteratorValue(backwards(), reversed)
+    if isinstance(items, UserObjectValue):
+        method = items.method(tracer, "__reversed__")
+        if method is not None:
+            return tracer.call(method, (), {})
+        last = items.length(tracer) - 1
+        found = [items.get_item(tracer, tracer.constant(position)) for position in range(last, -1, -1)]
+        return IteratorValue(iter(found), reversed)
+    return IteratorValue(reversed(tracer.unpack(items)), reversed)
+
+
+def _super(tracer: Tracer, *args: Value) -> Value:
+    if args:
+        cls, owner = args
+    else:
+        frame = tracer.frames[-1]
+        name = frame.code.co_varnames[0]
+        cell = frame.cells.get("__class__")
+        if cell is None:
+            tracer.raise_error(RuntimeError, "super(): __class__ cell not found")
+        cls = cell.get(tracer, "__class__")
+        owner = frame.cells[name].get(tracer, name) if name in frame.cells else frame.variables[name]
+    if not isinstance(cls, ClassValue):
+        tracer.graph_break("unsupported-call", callable="super()")
+    return SuperValue(cls.cls, owner)
+
+
+def _partial(tracer: Tracer, function: Value, *args: Value, **kwargs: Value) -> Value:
+    return PartialValue(function, args, kwargs, functools.partial)
+
+
+def _object(tracer: Tracer) -> Value:
+    return UserObjectValue(object)
+
+
+def _cell(tracer: Tracer, *content: Value) -> Value:
+    return CellValue(content[0] if content else None)
+
+
+def _grad_mode(kind: type, enabled: bool) -> Make:
+    def make(tracer: Tracer, *function: Value) -> Value:
+        if function:  # used as a decorator without parentheses
+            tracer.graph_break("unsupported-call", callable=f"torch.{kind.__name__} as a decorator inside a function")
+        return GradModeValue(kind, enabled)
+
+    return make
+
+
+def _set_grad_enabled(tracer: Tracer, mode: Value) -> Value:
+    enabled = mode.truth(tracer)
+    made = GradModeValue(torch.set_grad_enabled, enabled)
+    made.before.append(torch.is_grad_enabled())
+    switch_grad(tracer, enabled)  # in force from the call on, with or without `with`
+    return made
+
+
+def _null_context(tracer: Tracer, enter_result: Value | None = None) -> Value:
+    return NullContextValue(contextlib.nullcontext, tracer.constant(None) if enter_result is None else enter_result)
+
+
+def _autocast(
+    tracer: Tracer,
+    device_type: Value,
+    dtype: Value | None = None,
+    enabled: Value | None = None,
+    cache_enabled: Value | None = None,
+) -> Value:
+    on = True if enabled is None else enabled.truth(tracer)
+    kind = None if dtype is None else dtype.as_constant()
+    cache = None if cache_enabled is None else cache_enabled.as_constant()
+    return autocast_value(torch.autocast, str(device_type.as_constant()), kind, on, cache)
+
+
+TYPES: dict[Any, Make] = {
+    type: _type,
+    bool: _bool,
+    int: _number(int),
+    float: _number(float),
+    complex: _number(complex),
+    bytes: _number(bytes),
+    list: _list,
+    tuple: _tuple,
+    torch.Size: _size,
+    set: _set(set),
+    frozenset: _set(frozenset),
+    dict: _dict(dict),
+    collections.OrderedDict: _dict(collections.OrderedDict),
+    collections.defaultdict: _defaultdict,
+    MappingProxyType: _mapping_proxy,
+    slice: _slice,
+    range: _range,
+    enumerate: _enumerate,
+    zip: _zip,
+    map: _map,
+    filter: _filter,
+    reversed: _reversed,
+    super: _super,
+    functools.partial: _partial,
+    object: _object,
+    CellType: _cell,
+    torch.no_grad: _grad_mode(torch.no_grad, False),
+    torch.enable_grad: _grad_mode(torch.enable_grad, True),
+    torch.set_grad_enabled: _set_grad_enabled,
+    contextlib.nullcontext: _null_context,
+    torch.autocast: _autocast,
+}

@@ -1,0 +1,190 @@
+"""Calls of functions and classes: a handler, a polyfill, what the interpreter itself does, then what the rules say."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from torch import nn
+
+from armature.rules import Decision
+from armature.trace import inline
+from armature.trace.builtins import BUILTINS
+from armature.trace.call import Call, Handler, Polyfill
+from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.values.classes import ClassValue, bind, find_in_class, held_value
+from armature.trace.values.exception import ExceptionValue
+from armature.trace.values.function import FunctionValue
+from armature.trace.values.sequence import TupleValue, field_names
+from armature.trace.values.user_object import UserObjectValue
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
+
+
+@attrs.frozen(eq=False)
+class Plan:
+    """What plugins say of a callable. Holding it keeps its id its own."""
+
+    fn: object
+    handler: Handler | None
+    polyfill: Polyfill | None
+
+
+def handled(tracer: Tracer, plan: Plan, args: Args, kwargs: Kwargs) -> Value | None:
+    """What the handler or polyfill gives, None when there is none or it declines."""
+    if plan.handler is not None:
+        found = plan.handler.fn(Call(plan.fn, tuple(args), kwargs, tracer), *args, **kwargs)  # type: ignore[arg-type]
+        if found is not None:
+            return found
+    if plan.polyfill is not None:
+        return inline_python(tracer, plan.polyfill.replacement, args, kwargs)
+    return None
+
+
+def call_object(tracer: Tracer, fn: Callable[..., Any], value: Value, args: Args, kwargs: Kwargs) -> Value:
+    """Call a function that exists as a Python object."""
+    plan = tracer.plan(fn)
+    if plan.handler is not None or plan.polyfill is not None:
+        found = handled(tracer, plan, args, kwargs)
+        if found is not None:
+            return found
+    mechanism = builtin_of(fn)
+    if mechanism is not None:
+        return mechanism(tracer, *args, **kwargs)
+    verdict = tracer.tables.rule_book.verdict(fn)
+    if verdict.decision is Decision.INLINE and isinstance(value, FunctionValue):
+        return inline.inline_function(tracer, value, args, kwargs)
+    if verdict.decision is Decision.IN_GRAPH:
+        return tracer.graph_call(fn, args, kwargs)
+    if verdict.decision is Decision.SKIP:
+        owner = getattr(fn, "__self__", None)
+        if isinstance(owner, type) or owner is None or isinstance(fn, FunctionType):
+            tracer.graph_break("skipped-function", function=value.describe(), reason=verdict.reason)
+    tracer.graph_break("unsupported-call", callable=value.describe())
+
+
+def builtin_of(fn: object) -> Callable[..., Value] | None:
+    """What the interpreter itself does for a function of Python."""
+    try:
+        return BUILTINS.get(fn)
+    except TypeError:  # unhashable
+        return None
+
+
+def inline_python(tracer: Tracer, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
+    """Trace into a Python function, whatever the rules say of it."""
+    if isinstance(fn, MethodType):
+        args, fn = (tracer.as_value(fn.__self__), *args), fn.__func__
+    value = tracer.as_value(fn)
+    if isinstance(value, FunctionValue):
+        return inline.inline_function(tracer, value, args, kwargs)
+    return tracer.call(value, args, kwargs)
+
+
+def call_class(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    """Call a class: what stands in the tables, else by the first row that fits."""
+    cls = value.cls
+    plan = tracer.plan(cls)
+    if plan.handler is not None or plan.polyfill is not None:
+        found = handled(tracer, plan, args, kwargs)
+        if found is not None:
+            return found
+    mechanism = builtin_of(cls)
+    if mechanism is not None:
+        return mechanism(tracer, *args, **kwargs)
+    return next(make for _, fits, make in CLASS_ROWS if fits(cls))(tracer, value, args, kwargs)
+
+
+def _exception(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    init = find_in_class(value.cls, "__init__")
+    made = ExceptionValue(value.cls, list(args))
+    if init is not None and isinstance(init.obj, FunctionType):
+        tracer.call(bind(tracer, made, value.cls, init, "__init__"), args, kwargs)
+    elif kwargs:
+        tracer.graph_break("unsupported-call", callable=value.describe())
+    return made
+
+
+def _enum_member(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    try:
+        return tracer.constant(value.cls(*(arg.as_constant() for arg in args)))
+    except ValueError as error:
+        tracer.raise_real(error)
+
+
+def _named_tuple(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    fields = field_names(value.cls)
+    made = [*args]
+    for name in fields[len(args) :]:
+        if name in kwargs:
+            made.append(kwargs[name])
+        elif name in getattr(value.cls, "_field_defaults", {}):
+            made.append(tracer.as_value(value.cls._field_defaults[name]))  # type: ignore[attr-defined]
+        else:
+            tracer.raise_error(TypeError, f"{value.cls.__name__}.__new__() missing required argument: '{name}'")
+    if len(made) != len(fields):
+        tracer.raise_error(TypeError, f"{value.cls.__name__}.__new__() takes {len(fields)} arguments")
+    return TupleValue(made, value.cls)
+
+
+def _torch_constant(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    verdict = tracer.tables.rule_book.verdict(value.cls)
+    if verdict.decision is Decision.IN_GRAPH:
+        return tracer.graph_call(value.cls, args, kwargs)
+    tracer.graph_break("skipped-function", function=value.describe(), reason=verdict.reason)
+
+
+def _metaclass(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    found = find_in_class(type(value.cls), "__call__")
+    if found is None or not isinstance(found.obj, FunctionType):
+        tracer.graph_break("unsupported-call", callable=value.describe())
+    return tracer.call(bind(tracer, value, type(value.cls), found, "__call__"), args, kwargs)
+
+
+def _module_class(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    tracer.graph_break("unsupported-call", callable=f"the constructor of module {value.describe()}")
+
+
+def instantiate(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    """`type.__call__`: `__new__`, then `__init__`."""
+    cls = value.cls
+    if getattr(cls, "__abstractmethods__", None):
+        tracer.raise_error(TypeError, f"Can't instantiate abstract class {cls.__name__}")
+    if cls.__new__ is object.__new__:
+        made: Value = UserObjectValue(cls)
+    else:
+        found = find_in_class(cls, "__new__")
+        raw = found.obj.__func__ if found is not None and isinstance(found.obj, staticmethod) else None
+        if found is None or not isinstance(raw, FunctionType):
+            tracer.graph_break("unsupported-call", callable=value.describe())
+        made = tracer.call(held_value(tracer, cls, found, "__new__"), (value, *args), kwargs)
+    if isinstance(made, UserObjectValue) and issubclass(made.cls, cls):
+        init = find_in_class(made.cls, "__init__")
+        if init is not None and isinstance(init.obj, FunctionType):
+            tracer.call(bind(tracer, made, made.cls, init, "__init__"), args, kwargs)
+        elif init is None or init.obj is not object.__init__:
+            tracer.graph_break("unsupported-call", callable=value.describe())
+        elif (args or kwargs) and cls.__new__ is object.__new__:
+            tracer.raise_error(TypeError, f"{cls.__name__}() takes no arguments")
+    return made
+
+
+def _written_in_c(cls: type) -> bool:
+    return not cls.__flags__ & (1 << 9)  # not a heap type
+
+
+MakeObject = Callable[["Tracer", ClassValue, Args, Kwargs], Value]
+# In this order; the last takes everything.
+CLASS_ROWS: tuple[tuple[str, Callable[[type], bool], MakeObject], ...] = (
+    ("exception", lambda cls: issubclass(cls, BaseException), _exception),
+    ("enum", lambda cls: issubclass(cls, enum.Enum), _enum_member),
+    ("named tuple", lambda cls: issubclass(cls, tuple) and hasattr(cls, "_fields"), _named_tuple),
+    ("nn.Module", lambda cls: issubclass(cls, nn.Module), _module_class),
+    ("metaclass", lambda cls: type(cls).__call__ is not type.__call__, _metaclass),
+    ("written in C", _written_in_c, _torch_constant),
+    ("class", lambda cls: True, instantiate),
+)

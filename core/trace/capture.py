@@ -1,0 +1,478 @@
+"""`Tracer`: the FX graph while it grows, its inputs, and what values and opcodes may ask of the trace."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Hashable, Mapping
+from types import CellType, CodeType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import attrs
+import torch
+from torch import fx
+
+from armature.breaks.types import BreakEvent, BreakType, FrameSummary
+from armature.errors import UnknownBreakType
+from armature.frame.data import FrameRequest
+from armature.frame.sources import AttrSource, CellSource, DictOfSource, GlobalSource, ItemSource, ObjectSource, Source
+from armature.torch_abi.fake import FakeWorld
+from armature.trace import calls, graph_calls, inline, operators, text
+from armature.trace.effects import Effects
+from armature.trace.errors import GraphBreak, UserRaised
+from armature.trace.guards import GuardRecorder
+from armature.trace.trust import trusted_module
+from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
+from armature.trace.values.classes import ClassValue, class_attribute
+from armature.trace.values.constant import FALSE, NONE, TRUE, ConstantValue
+from armature.trace.values.exception import ExceptionValue
+from armature.trace.values.function import CellValue, ClosureValue
+from armature.trace.values.iterator import GeneratorValue, IteratorValue
+from armature.trace.values.mapping import DictValue
+from armature.trace.values.sequence import TupleValue
+from armature.trace.values.tensor import TensorValue
+from armature.trace.values.user_object import UserObjectValue
+from armature.trace.wrap import as_value, wrap
+
+if TYPE_CHECKING:
+    from armature.context import CompileContext
+    from armature.trace.state import Frame
+
+
+@attrs.define(eq=False)
+class Tracer:
+    """One trace of one frame. Everything that tracing knows and has changed is here, and dies with it.
+
+    by_id: values of the program's objects that have an identity, with the objects themselves so that ids stay theirs.
+    """
+
+    ctx: CompileContext
+    request: FrameRequest
+    strict: bool
+    fakes: FakeWorld = attrs.field(factory=FakeWorld)
+    graph: fx.Graph = attrs.field(factory=fx.Graph)
+    effects: Effects = attrs.field(factory=Effects)
+    frames: list[Frame] = attrs.field(factory=list)
+    by_id: dict[int, tuple[object, Value]] = attrs.field(factory=dict)
+    by_fake: dict[int, TensorValue] = attrs.field(factory=dict)
+    class_values: dict[Hashable, Value] = attrs.field(factory=dict)
+    inputs: list[TensorValue] = attrs.field(factory=list)
+    on_abort: list[tuple[Callable[[Any], Any], Any]] = attrs.field(factory=list)
+    frames_cells: dict[str, CellValue] = attrs.field(factory=dict)  # free variables of the outermost frame
+    compares_tensors: bool = False  # relies on inputs being different objects
+    mutates: bool = False  # an operator in place is in the graph
+    _guards: GuardRecorder | None = None
+    _globals: dict[tuple[int, str], Value] = attrs.field(factory=dict)
+    _constants: dict[int, tuple[object, Value]] = attrs.field(factory=dict)
+    _plans: dict[int, calls.Plan] = attrs.field(factory=dict)
+    _cells: dict[int, CellValue] = attrs.field(factory=dict)
+    _called: set[int] = attrs.field(factory=set)
+    _origins: dict[tuple[CodeType, int], tuple[FrameSummary, str, str]] = attrs.field(factory=dict)
+
+    @property
+    def guards(self) -> GuardRecorder:
+        """The guards recorded so far."""
+        if self._guards is None:
+            self._guards = GuardRecorder(self.user_line)
+        return self._guards
+
+    @property
+    def tables(self) -> Any:
+        """What plugins know."""
+        return self.ctx.tables
+
+    # Making values.
+
+    def wrap(self, obj: object, source: Source) -> Value:
+        """The value of an object of the program found at `source`."""
+        return wrap(self, obj, source)
+
+    def as_value(self, obj: object) -> Value:
+        """The value of an object made or found by tracing itself; a Value stays as it is."""
+        return obj if isinstance(obj, Value) else as_value(self, obj)
+
+    def constant(self, obj: object) -> Value:
+        """The value of a constant."""
+        if obj is None:
+            return NONE
+        if obj is True:
+            return TRUE
+        if obj is False:
+            return FALSE
+        return as_value(self, obj)
+
+    def code_constant(self, obj: object) -> Value:
+        """The value of a constant of a code object: the same object gives the same value."""
+        held = self._constants.get(id(obj))
+        if held is None:
+            held = self._constants[id(obj)] = (obj, self.constant(obj))
+        return held[1]
+
+    def remember(self, obj: object, value: Value) -> Any:
+        """Keep the value of an object that has an identity."""
+        self.by_id[id(obj)] = (obj, value)
+        return value
+
+    def object_source(self, obj: object, label: str = "") -> Source:
+        """A source for an object that the compiled code keeps alive."""
+        name = getattr(obj, "__qualname__", None) or type(obj).__qualname__
+        return ObjectSource(obj, label or f"{getattr(obj, '__module__', '')}.{name}")
+
+    def attr_source(self, base: Source, name: str) -> Source:
+        """`base.name`."""
+        return AttrSource(base, name)
+
+    def tuple_of(self, items: list[Value]) -> Value:
+        """A tuple."""
+        return TupleValue(items)
+
+    def namespace_of(self, attributes: Mapping[str, Value]) -> Value:
+        """A dict of names to values."""
+        return DictValue({name: (ConstantValue(name), value) for name, value in attributes.items()})
+
+    def iterator(self, value: Value) -> Value:
+        """`iter(value)`."""
+        if isinstance(value, (IteratorValue, GeneratorValue)):
+            return value
+        if isinstance(value, UserObjectValue):
+            method = value.method(self, "__iter__")
+            if method is not None:
+                return self.call(method, (), {})
+        return IteratorValue(iter(value.stream(self)))
+
+    def unpack(self, value: Value) -> list[Value]:
+        """All items of an iterable."""
+        return list(value.stream(self))
+
+    def cell(self, cell: CellType, source: Source | None) -> CellValue:
+        """The value of a cell of the program."""
+        known = self._cells.get(id(cell))
+        if known is None:
+            inside = None if source is None else CellSource(source)
+            known = CellValue(None, cell, inside, source=source or self.object_source(cell))
+            self._cells[id(cell)] = known
+        return known
+
+    def adopt_cell(self, cell: CellType, value: CellValue) -> None:
+        """A cell of the outermost frame, known under its variable's name."""
+        self._cells[id(cell)] = value
+
+    # Dicts of the program.
+
+    def wrap_item(self, owner: DictValue, real: Mapping[object, object], key: object) -> Value:
+        """The value of an item of a dict of the program."""
+        source = owner.source if owner.source is not None else self.object_source(real)
+        return wrap(self, real[key], ItemSource(source, key))
+
+    def wrap_key(self, obj: object) -> Value:
+        """The value of a key of a dict of the program; the dict's guard holds the key."""
+        return as_value(self, obj)
+
+    def registry_dict(self, real: dict[str, object], source: Source) -> DictValue:
+        """`_parameters`, `_buffers` or `_modules` of a module: always dicts, by what nn.Module does."""
+        held = self.by_id.get(id(real))
+        if held is not None and isinstance(held[1], DictValue):
+            return held[1]
+        value = DictValue({}, type(real), None, real, source=source)
+        self.remember(real, value)
+        return value
+
+    def instance_dict(self, owner: UserObjectValue) -> Value:
+        """`owner.__dict__`, to be read; the object can't be written to after that."""
+        owner.frozen = True
+        fresh = {name: value for name, value in owner.attributes.items() if value is not None and name in owner.written}
+        if owner.obj is None:
+            return self.namespace_of(fresh)
+        if owner.written or owner.source is None:
+            self.graph_break("unsupported-attribute", name="__dict__", type=owner.describe())
+        held = self.by_id.get(id(owner.obj.__dict__))
+        if held is not None:
+            return held[1]
+        real = owner.obj.__dict__
+        source = self.dict_source(owner.source)
+        return self.remember(real, DictValue({}, dict, None, real, source=source))  # type: ignore[no-any-return]
+
+    def dict_source(self, source: Source) -> Source:
+        """`source.__dict__`."""
+        return DictOfSource(source)
+
+    def is_registered(self, source: Source) -> bool:
+        """Whether the source is a parameter or buffer of a module."""
+        if not isinstance(source, ItemSource):
+            return False
+        base = source.base
+        return isinstance(base, ItemSource) and isinstance(base.base, DictOfSource) and base.key in ("_parameters", "_buffers")
+
+    # Guards.
+
+    def guard_keys(self, owner: DictValue, real: Mapping[object, object]) -> None:
+        """Rely on all keys of a dict."""
+        if owner.source is not None:
+            self.guards.keys(owner.source, list(real))
+
+    def guard_absent(self, owner: DictValue, key: object) -> None:
+        """Rely on a key not being in a dict."""
+        if owner.source is not None:
+            self.guards.absent(owner.source, key)
+
+    def guard_length(self, owner: DictValue, length: int) -> None:
+        """Rely on the length of a dict."""
+        if owner.source is not None:
+            self.guards.length(owner.source, length)
+
+    def guard_empty(self, source: Source) -> None:
+        """Rely on a dict being empty."""
+        self.guards.length(source, 0)
+
+    def guard_not_in(self, source: Source, name: str) -> None:
+        """Rely on a name not being in an instance's dict."""
+        self.guards.absent(source, name)
+
+    def guard_is(self, source: Source, obj: object) -> None:
+        """Rely on an object's identity."""
+        self.guards.same(source, obj)
+
+    def guard_identity(self, value: Value) -> None:
+        """Rely on the value: the same object next time, an equal one where it is a constant."""
+        if value.source is None:
+            return
+        if value.is_constant:
+            self.guards.equal(value.source, value.as_constant())
+        else:
+            self.guards.same(value.source, value.as_object())
+
+    def distinct_tensors(self) -> None:
+        """Rely on inputs being different objects."""
+        self.compares_tensors = True
+
+    def no_global_hooks(self, names: tuple[str, ...]) -> bool:
+        """Whether no hook is registered for all modules; guarded."""
+        namespace = vars(torch.nn.modules.module)
+        if any(namespace[name] for name in names):
+            return False
+        for name in names:
+            self.guards.length(ObjectSource(namespace[name], f"torch.nn.modules.module.{name}"), 0)
+        return True
+
+    def first_call(self, value: Value) -> bool:
+        """Whether this is the first call of the object in this trace."""
+        known = id(value) in self._called
+        self._called.add(id(value))
+        return not known
+
+    # Globals.
+
+    def load_global(self, frame: Frame, name: str) -> Value:
+        """A global or builtin of a frame."""
+        key = (id(frame.namespace), name)
+        if self.effects.globals_:
+            stored = self.effects.global_of(frame.namespace, name)
+            if stored is not None:
+                return stored[1] if stored[1] is not None else self._builtin(frame, name)
+        known = self._globals.get(key)
+        if known is None:
+            known = self._globals[key] = self._wrap_global(frame, name)
+        return known
+
+    def _wrap_global(self, frame: Frame, name: str) -> Value:
+        namespace = frame.namespace
+        if name not in namespace:
+            if not frame.trusted:
+                source = frame.globals_source or ObjectSource(namespace, "globals()")
+                self.guards.absent(source, name)
+            return self._builtin(frame, name)
+        obj = namespace[name]
+        if frame.trusted or trusted_module(str(namespace.get("__name__", ""))):
+            return wrap(self, obj, ObjectSource(obj, f"{namespace.get('__name__')}.{name}"))
+        if frame.globals_source is None:
+            return wrap(self, obj, GlobalSource(name))
+        return wrap(self, obj, ItemSource(frame.globals_source, name))
+
+    def _builtin(self, frame: Frame, name: str) -> Value:
+        if name not in frame.builtins:
+            self.raise_error(NameError, f"name '{name}' is not defined")
+        obj = frame.builtins[name]
+        return wrap(self, obj, ObjectSource(obj, f"builtins.{name}"))
+
+    def store_global(self, namespace: dict[str, object], name: str, value: Value | None) -> None:
+        """Set a global at the end of the frame; None deletes it."""
+        self.effects.store_global(namespace, name, value)
+
+    # Calls.
+
+    def call(self, function: Value, args: Args, kwargs: Kwargs) -> Value:
+        """`function(*args, **kwargs)`."""
+        return function.call(self, args, kwargs)
+
+    call_function = call
+
+    def call_object(self, fn: Callable[..., Any], value: Value, args: Args, kwargs: Kwargs) -> Value:
+        """Call a Python function or one written in C, as handlers, polyfills and rules say."""
+        return calls.call_object(self, fn, value, args, kwargs)
+
+    def call_class(self, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+        """Call a class."""
+        return calls.call_class(self, value, args, kwargs)
+
+    def handled(self, fn: object, args: Args, kwargs: Kwargs) -> Value | None:
+        """What a handler or polyfill of `fn` gives, None when there is none or it declines."""
+        return calls.handled(self, self.plan(fn), args, kwargs)
+
+    def plan(self, fn: object) -> calls.Plan:
+        """What plugins say of a callable; asked once."""
+        known = self._plans.get(id(fn))
+        if known is None:
+            known = self._plans[id(fn)] = calls.Plan(fn, self.tables.handler(fn), self.tables.polyfill(fn))
+        return known
+
+    def inline_closure(self, function: ClosureValue, args: Args, kwargs: Kwargs) -> Value:
+        """Call a function made in the frame."""
+        return inline.inline_closure(self, function, args, kwargs)
+
+    def inline_python(self, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
+        """Trace into a Python function that stands in for another."""
+        return calls.inline_python(self, fn, args, kwargs)
+
+    def resume(self, frame: Frame) -> Value:
+        """Run a suspended frame to its next value."""
+        return inline.run_frame(self, frame)
+
+    def graph_call(self, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value:
+        """Put a call in the graph; its result is known from a run on fake tensors."""
+        return graph_calls.graph_call(self, fn, args, kwargs)
+
+    def state_call(self, fn: Callable[..., Any], arguments: tuple[Any, ...]) -> fx.Node:
+        """Put a call that changes torch's state in the graph; arguments are constants and nodes."""
+        return graph_calls.state_call(self, fn, arguments)
+
+    def lift(self, value: TensorValue) -> fx.Node:
+        """The graph input of a tensor of the program."""
+        return graph_calls.lift(self, value)
+
+    def class_attribute(self, owner: Value, cls: type, name: str) -> Value:
+        """An attribute that the classes of an object know."""
+        return class_attribute(self, owner, cls, name)
+
+    def special_method(self, owner: Value, name: str) -> Value:
+        """A special method as `with` looks it up: in the class."""
+        if isinstance(owner, UserObjectValue):
+            method = owner.method(self, name)
+            if method is None:
+                self.raise_error(AttributeError, name)
+            return method
+        return BoundMethod(owner, name)
+
+    def attribute_or_none(self, value: Value, name: str) -> Value | None:
+        """An attribute, None where reading it raises AttributeError."""
+        try:
+            return value.get_attribute(self, name)
+        except UserRaised as raised:
+            if issubclass(raised.value.python_type(), AttributeError):
+                return None
+            raise
+
+    # Operators.
+
+    def operate(self, name: str, left: Value, right: Value) -> Value:
+        """`left <op> right`."""
+        return operators.operate(self, name, left, right)
+
+    def operate_in_place(self, name: str, left: Value, right: Value) -> Value:
+        """`left <op>= right`."""
+        return operators.operate_in_place(self, name, left, right)
+
+    def operate_unary(self, name: str, value: Value) -> Value:
+        """`-value` and the like."""
+        return operators.operate_unary(self, name, value)
+
+    def compare(self, op: str, left: Value, right: Value) -> Value:
+        """A comparison."""
+        return operators.compare(self, op, left, right)
+
+    def same_or_equal(self, left: Value, right: Value) -> bool:
+        """How containers compare members."""
+        return operators.same_or_equal(self, left, right)
+
+    def identical(self, left: Value, right: Value) -> bool:
+        """`left is right`."""
+        return operators.identical(self, left, right)
+
+    def text_of(self, value: Value, convert: Callable[[object], str]) -> Value:
+        """`str(value)` and the like."""
+        return text.text_of(self, value, convert)
+
+    def join_text(self, parts: list[Value]) -> Value:
+        """The parts of an f-string in one."""
+        return text.join(parts)
+
+    # Effects, exceptions, breaks.
+
+    def mutate(self, value: Value) -> None:
+        """The object of the value is about to change."""
+        if isinstance(value, DictValue) and value.source is not None and type(value.source) is DictOfSource:
+            self.graph_break("unsupported-mutation", operation="changing __dict__", type=value.describe())
+        self.effects.record(value)
+
+    def raise_error(self, kind: type[BaseException], message: str) -> NoReturn:
+        """The program raises `kind(message)` here."""
+        raise UserRaised(ExceptionValue(kind, [ConstantValue(message)]))
+
+    def raise_value(self, kind: type[BaseException], args: tuple[Value, ...]) -> NoReturn:
+        """The program raises `kind(*args)` here."""
+        raise UserRaised(ExceptionValue(kind, list(args)))
+
+    def raise_real(self, error: Exception) -> NoReturn:
+        """The program raises what a function run on constants has raised."""
+        raise UserRaised(ExceptionValue(type(error), [self.as_value(arg) for arg in error.args])) from None
+
+    def as_exception(self, value: Value) -> ExceptionValue:
+        """The exception to raise for the operand of `raise`."""
+        if isinstance(value, ClassValue) and issubclass(value.cls, BaseException):
+            value = self.call_class(value, (), {})
+        if not isinstance(value, ExceptionValue):
+            self.graph_break("unsupported-operation", operation="raise", type=value.describe())
+        return value
+
+    def handled_exception(self) -> ExceptionValue | None:
+        """The exception that an `except` or `finally` block is at work on."""
+        return next((frame.handling[-1] for frame in reversed(self.frames) if frame.handling), None)
+
+    def graph_break(self, type_id: str, **facts: object) -> NoReturn:
+        """Stop: this can't go in one graph."""
+        try:
+            kind: BreakType = self.tables.break_type(type_id)
+        except UnknownBreakType:
+            named = ", ".join(f"{name}: {{{name}}}" for name in facts)
+            kind = BreakType(type_id, type_id, named or type_id, ("No plugin describes this break.",))
+        raise GraphBreak(BreakEvent(kind, facts, self.stack()))
+
+    # Where we are.
+
+    def stack(self) -> tuple[FrameSummary, ...]:
+        """The user's stack, innermost last."""
+        return tuple(self._summary(frame)[0] for frame in self.frames)
+
+    def origin(self) -> tuple[FrameSummary, str, str]:
+        """The innermost line of the user's code: its summary, its text as in a traceback, and "model.py:41"."""
+        for frame in reversed(self.frames):
+            if not frame.trusted:
+                return self._summary(frame)
+        return self._summary(self.frames[0]) if self.frames else (FrameSummary("", 0, ""), "", "")
+
+    def user_line(self) -> str:
+        """The user's line that a guard is due to."""
+        return self.origin()[2]
+
+    def source_text(self) -> str:
+        """The text of the user's line."""
+        return self.origin()[0].text
+
+    def _summary(self, frame: Frame) -> tuple[FrameSummary, str, str]:
+        code, line = frame.code, frame.line
+        known = self._origins.get((code, line))
+        if known is None:
+            content = linecache.getline(code.co_filename, line).strip()
+            summary = FrameSummary(code.co_filename, line, code.co_name, content)
+            trace = f'File "{code.co_filename}", line {line}, in {code.co_name}\n    {content}'
+            known = (summary, trace, f"{code.co_filename.rpartition('/')[2]}:{line}")
+            self._origins[(code, line)] = known
+        return known

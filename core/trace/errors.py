@@ -1,0 +1,41 @@
+"""How tracing ends early: a graph break, nothing to compile, or an exception of the traced program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from armature.breaks.types import BreakEvent
+    from armature.trace.values.base import Value
+
+
+class GraphBreak(Exception):
+    """The frame cannot go in one graph. `event` says why and where."""
+
+    def __init__(self, event: BreakEvent) -> None:
+        super().__init__(event)
+        self.event = event
+
+    def __str__(self) -> str:
+        facts = ", ".join(f"{name}={value}" for name, value in self.event.facts.items())
+        return f"{self.event.type.id}({facts})"
+
+
+class SkipFrame(Exception):
+    """There is nothing to compile in the frame."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class UserRaised(Exception):
+    """The traced program raised `value` (an exception value); the frame is unwound as CPython would."""
+
+    def __init__(self, value: Value) -> None:
+        super().__init__(value)
+        self.value = value
+
+
+class NotConstant(Exception):
+    """A value is not a constant of the traced program."""

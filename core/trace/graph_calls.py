@@ -1,0 +1,152 @@
+"""Calls that become nodes of the graph: run once on fake tensors, recorded with the user's line."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from armature.torch_abi.fake import DATA_DEPENDENT, UNSUPPORTED_OPERATOR, version_of
+from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
+from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.values.constant import is_atom
+from armature.trace.values.sequence import ListValue, TupleValue
+from armature.trace.values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
+
+IN_PLACE_OPERATORS: frozenset[object] = frozenset({
+    operator.setitem, operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
+    operator.ipow, operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift, operator.imatmul,
+})  # fmt: skip
+NOT_A_NAME = re.compile(r"\W+")
+
+
+def graph_call(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value:
+    """Record a call. The result is a tensor, a nest of tensors, or a constant that the fake run tells (then no node is made)."""
+    arguments = tuple([arg.as_argument(tracer) for arg in args])
+    named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
+    result = run_on_fakes(tracer, fn, args, kwargs)
+    if result is not None and is_constant_result(result):
+        return tracer.as_value(result)
+    changes = in_place(fn, kwargs)
+    if changes:
+        tracer.mutates = True
+    elif isinstance(result, torch.Tensor) and id(result) in tracer.by_fake:
+        return tracer.by_fake[id(result)]  # `x.contiguous()` of a contiguous tensor is `x`
+    kind = "call_method" if isinstance(fn, str) else "call_function"
+    node = record(tracer, kind, fn, arguments, named)
+    return from_fake(tracer, result, node)
+
+
+def run_on_fakes(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Any:
+    """The function's result on fakes. A failure is a graph break: in eager mode the program sees torch's own error."""
+    fakes = [arg.as_fake(tracer) for arg in args]
+    named = {name: value.as_fake(tracer) for name, value in kwargs.items()}
+    name = fn if isinstance(fn, str) else getattr(fn, "__name__", str(fn))
+    try:
+        if isinstance(fn, str):
+            return getattr(fakes[0], fn)(*fakes[1:], **named)
+        return fn(*fakes, **named)
+    except (GraphBreak, SkipFrame, UserRaised):
+        raise
+    except DATA_DEPENDENT:
+        tracer.graph_break("data-dependent-value", operation=name)
+    except UNSUPPORTED_OPERATOR as error:
+        tracer.graph_break("operator-failed", operation=name, message=f"it has no fake implementation ({error})")
+    except Exception as error:
+        if not any(isinstance(value, TensorValue) for value in (*args, *kwargs.values())) and not of_torch(fn):
+            tracer.raise_real(error)
+        tracer.graph_break("operator-failed", operation=name, message=f"{type(error).__name__}: {error}")
+
+
+def of_torch(fn: object) -> bool:
+    """Whether the function is torch's; what it raises on fakes may differ from what it raises in eager mode."""
+    return isinstance(fn, str) or str(getattr(fn, "__module__", "torch") or "torch").startswith("torch")
+
+
+def in_place(fn: Callable[..., Any] | str, kwargs: Kwargs) -> bool:
+    """Whether the call changes one of its arguments."""
+    if fn in IN_PLACE_OPERATORS or "out" in kwargs:
+        return True
+    name = fn if isinstance(fn, str) else str(getattr(fn, "__name__", ""))
+    if name.endswith("_") and not name.endswith("__"):
+        return True
+    inplace = kwargs.get("inplace")
+    return inplace is not None and inplace.is_constant and bool(inplace.as_constant())
+
+
+def is_constant_result(result: object) -> bool:
+    """Whether a fake run's result is a Python object with no tensor in it."""
+    if is_atom(result):
+        return True
+    if isinstance(result, (torch.Size, range)):
+        return True
+    return isinstance(result, (tuple, list)) and bool(result) and all(is_constant_result(item) for item in result)
+
+
+def record(tracer: Tracer, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+    """A node with the user's line."""
+    node = tracer.graph.create_node(kind, target, args, kwargs)
+    summary, trace, _ = tracer.origin()
+    node.meta["origin"] = summary
+    node.meta["stack_trace"] = trace
+    return node
+
+
+def state_call(tracer: Tracer, fn: Callable[..., Any], arguments: tuple[Any, ...]) -> fx.Node:
+    """A node for a call that only changes torch's state."""
+    return record(tracer, "call_function", fn, arguments, {})
+
+
+def from_fake(tracer: Tracer, result: Any, node: fx.Node) -> Value:
+    """The value of a node's result."""
+    node.meta["example_value"] = result
+    if isinstance(result, torch.Tensor):
+        known = tracer.by_fake.get(id(result))
+        if known is not None:  # an operator in place gives its argument
+            return known
+        value = TensorValue(result, node)
+        tracer.by_fake[id(result)] = value
+        return value
+    if result is None or is_atom(result):
+        return tracer.as_value(result)
+    if isinstance(result, (tuple, list)):
+        items = [item_of(tracer, item, node, position) for position, item in enumerate(result)]
+        return ListValue(items) if isinstance(result, list) else TupleValue(items, type(result))
+    tracer.graph_break("unsupported-result", type=f"{type(result).__module__}.{type(result).__qualname__}")
+
+
+def item_of(tracer: Tracer, item: Any, node: fx.Node, position: int) -> Value:
+    """The value of an item of a node's result."""
+    if item is None or is_atom(item):
+        return tracer.as_value(item)
+    getter = record(tracer, "call_function", operator.getitem, (node, position), {})
+    return from_fake(tracer, item, getter)
+
+
+def lift(tracer: Tracer, value: TensorValue) -> fx.Node:
+    """Make a tensor of the program an input of the graph, when it is first used."""
+    if value.node is None:
+        label = NOT_A_NAME.sub("_", value.source.expr if value.source is not None else "input").strip("_")
+        last = tracer.inputs[-1].node if tracer.inputs else None
+        if last is None:
+            point = next(iter(tracer.graph.nodes), None)
+            where = tracer.graph.inserting_before(point)
+        else:
+            where = tracer.graph.inserting_after(last)
+        with where:
+            value.node = tracer.graph.placeholder(label)
+        value.node.meta["example_value"] = value.fake
+        tracer.inputs.append(value)
+    return value.node
+
+
+def versions(tracer: Tracer) -> list[int]:
+    """How often each input's fake was changed in place."""
+    return [version_of(value.fake) for value in tracer.inputs]

@@ -1,0 +1,82 @@
+"""The guards of one trace: each relied-on fact is recorded once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING
+
+import attrs
+import torch
+
+from armature.frame.guards.kinds import (
+    AbsentGuard,
+    AliasGuard,
+    DictKeysGuard,
+    GlobalStateGuard,
+    Guard,
+    IdGuard,
+    LengthGuard,
+    TensorGuard,
+    TypeGuard,
+    ValueGuard,
+)
+from armature.frame.sources import ObjectSource, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@attrs.define(eq=False)
+class GuardRecorder:
+    """Collects guards in the order in which facts were relied on. `user` gives the user's line for a record.
+
+    An object that the compiled code itself keeps alive (`ObjectSource`) needs no guard of its identity, type or value.
+    """
+
+    user: Callable[[], str]
+    records: dict[Hashable, Guard] = attrs.field(factory=dict)
+
+    def global_state(self) -> None:
+        """Grad mode, autocast, default dtype and the like."""
+        self.records.setdefault("state", GlobalStateGuard())
+
+    def type_is(self, source: Source, kind: type) -> None:
+        """`type(source) is kind`."""
+        if type(source) is not ObjectSource and (key := ("type", source)) not in self.records:
+            self.records[key] = TypeGuard(source, kind, self.user())
+
+    def same(self, source: Source, obj: object) -> None:
+        """`source is obj`."""
+        if type(source) is not ObjectSource and (key := ("is", source)) not in self.records:
+            self.records[key] = IdGuard(source, obj, self.user())
+
+    def equal(self, source: Source, value: object) -> None:
+        """`source == value`, of the same type."""
+        if type(source) is not ObjectSource and (key := ("value", source)) not in self.records:
+            self.records[key] = ValueGuard(source, value, self.user())
+
+    def tensor(self, source: Source, tensor: torch.Tensor) -> None:
+        """Everything that a fake tensor was made from. A tensor that the code keeps alive may still be changed."""
+        if (key := ("tensor", source)) not in self.records:
+            sizes, strides = tuple(tensor.shape), tuple(tensor.stride())
+            self.records[key] = TensorGuard(source, tensor, sizes, strides, self.user())
+
+    def length(self, source: Source, length: int) -> None:
+        """`len(source) == length`."""
+        if (key := ("length", source)) not in self.records:
+            self.records[key] = LengthGuard(source, length, self.user())
+
+    def keys(self, source: Source, keys: Iterable[object]) -> None:
+        """The keys of a dict, in order."""
+        if (key := ("keys", source)) not in self.records:
+            self.records[key] = DictKeysGuard(source, tuple(keys), self.user())
+
+    def absent(self, source: Source, name: object) -> None:
+        """`name` is not in the dict at `source`."""
+        if (key := ("absent", source, name)) not in self.records:
+            self.records[key] = AbsentGuard(source, name, self.user())
+
+    def alias(self, first: Source, second: Source) -> None:
+        """Two ways to the same object."""
+        if first != second and (key := ("alias", first, second)) not in self.records:
+            self.records[key] = AliasGuard(first, second, self.user())

@@ -1,0 +1,141 @@
+"""Calls into functions of the program: bind the arguments, run a frame of their code."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from types import CodeType
+from typing import TYPE_CHECKING
+
+from armature.frame.sources import ObjectSource, Source
+from armature.trace import machine
+from armature.trace.state import Frame
+from armature.trace.trust import is_trusted
+from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.values.function import CellValue, ClosureValue, FunctionValue
+from armature.trace.values.mapping import DictValue
+from armature.trace.values.sequence import TupleValue
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
+
+MAX_DEPTH = 150  # frames; each takes a few frames of the Python that traces
+COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+
+
+def inline_function(tracer: Tracer, function: FunctionValue, args: Args, kwargs: Kwargs) -> Value:
+    """Trace a call of a function that exists as a Python object."""
+    fn = function.fn
+    variables = bind(tracer, fn.__code__, function, args, kwargs)
+    where = namespace_source(tracer, fn.__globals__, fn.__module__)
+    cells = function.closure(tracer) if fn.__closure__ else ()
+    frame = new_frame(tracer, fn.__code__, fn.__globals__, where, variables, cells)
+    frame.trusted = is_trusted(fn)
+    return run_frame(tracer, frame)
+
+
+def inline_closure(tracer: Tracer, function: ClosureValue, args: Args, kwargs: Kwargs) -> Value:
+    """Trace a call of a function made in the frame."""
+    variables = bind(tracer, function.code, function, args, kwargs)
+    module = function.namespace.get("__name__")
+    where = namespace_source(tracer, function.namespace, module)
+    frame = new_frame(tracer, function.code, function.namespace, where, variables, function.cells)
+    frame.trusted = bool(tracer.frames) and tracer.frames[-1].trusted and tracer.frames[-1].namespace is frame.namespace
+    return run_frame(tracer, frame)
+
+
+def namespace_source(tracer: Tracer, namespace: dict[str, object], module: object) -> Source | None:
+    """Source of a function's globals; None: those of the frame being compiled."""
+    if namespace is tracer.request.globals:
+        return None
+    return ObjectSource(namespace, f"sys.modules[{module!r}].__dict__")
+
+
+def new_frame(
+    tracer: Tracer,
+    code: CodeType,
+    namespace: dict[str, object],
+    where: Source | None,
+    variables: dict[str, Value],
+    cells: tuple[CellValue, ...],
+) -> Frame:
+    """A frame at the start of its code."""
+    if code.co_flags & COROUTINE:
+        tracer.graph_break("untraced-opcode", opcode="RETURN_GENERATOR", reason="coroutines run eagerly")
+    held = dict(zip(code.co_freevars, cells))
+    return Frame(tracer, code, namespace, variables, held, tracer.request.builtins, where)
+
+
+def run_frame(tracer: Tracer, frame: Frame) -> Value:
+    """Run a frame from where it stands to its return or next yield; the value is what it returns or yields."""
+    if len(tracer.frames) >= MAX_DEPTH:
+        tracer.graph_break("unsupported-operation", operation=f"calls nested {MAX_DEPTH} deep", type="the call stack")
+    tracer.frames.append(frame)
+    frame.paused = False
+    try:
+        machine.run(frame)
+    finally:
+        tracer.frames.pop()
+    return frame.result if frame.result is not None else tracer.constant(None)
+
+
+def bind(
+    tracer: Tracer, code: CodeType, function: FunctionValue | ClosureValue, args: Args, kwargs: Kwargs
+) -> dict[str, Value]:
+    """Parameters to values, as CPython binds them. Raises TypeError of the program when they do not fit."""
+    names = code.co_varnames
+    positional = code.co_argcount
+    if len(args) > positional and not code.co_flags & inspect.CO_VARARGS:
+        text = f"{code.co_name}() takes {positional} positional arguments but {len(args)} were given"
+        tracer.raise_error(TypeError, text)
+    bound: dict[str, Value] = dict(zip(names[:positional], args))
+    total = positional + code.co_kwonlyargcount
+    extra = bind_keywords(tracer, code, names[:total], bound, kwargs) if kwargs else {}
+    if len(bound) < total:
+        fill_defaults(tracer, code, function, bound)
+    if code.co_flags & inspect.CO_VARARGS:
+        bound[names[total]] = TupleValue(list(args[positional:]))
+        total += 1
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        entries = {name: (tracer.constant(name), value) for name, value in extra.items()}
+        bound[names[total]] = DictValue(dict(entries))
+    return bound
+
+
+def bind_keywords(
+    tracer: Tracer, code: CodeType, parameters: tuple[str, ...], bound: dict[str, Value], kwargs: Mapping[str, Value]
+) -> dict[str, Value]:
+    """Bind keyword arguments; returns those that no parameter has the name of, for `**`."""
+    extra: dict[str, Value] = {}
+    by_name = parameters[code.co_posonlyargcount :]
+    for name, value in kwargs.items():
+        if name in by_name:
+            if name in bound:
+                tracer.raise_error(TypeError, f"{code.co_name}() got multiple values for argument '{name}'")
+            bound[name] = value
+        elif code.co_flags & inspect.CO_VARKEYWORDS:
+            extra[name] = value
+        else:
+            tracer.raise_error(TypeError, f"{code.co_name}() got an unexpected keyword argument '{name}'")
+    return extra
+
+
+def fill_defaults(
+    tracer: Tracer, code: CodeType, function: FunctionValue | ClosureValue, bound: dict[str, Value]
+) -> None:
+    """Give parameters without an argument their defaults."""
+    count = len(function.defaults) if isinstance(function, ClosureValue) else len(function.fn.__defaults__ or ())
+    first = code.co_argcount - count
+    for position, name in enumerate(code.co_varnames[: code.co_argcount]):
+        if name in bound:
+            continue
+        if position < first:
+            tracer.raise_error(TypeError, f"{code.co_name}() missing 1 required positional argument: '{name}'")
+        bound[name] = function.default(tracer, position - first)
+    for name in code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]:
+        if name in bound:
+            continue
+        default = function.keyword_default(tracer, name)
+        if default is None:
+            tracer.raise_error(TypeError, f"{code.co_name}() missing 1 required keyword-only argument: '{name}'")
+        bound[name] = default

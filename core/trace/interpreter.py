@@ -1,0 +1,131 @@
+"""Tracing a frame: from the request to the captured graph, its guards, and the code that runs in the frame's place."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+import torch
+from torch import fx
+
+from armature.frame.data import FrameRequest
+from armature.frame.guards.kinds import Guard, NoAliasGuard
+from armature.frame.sources import LocalSource, Source
+from armature.torch_abi.fake import FakeWorld, version_of
+from armature.torch_abi.grad_modes import set_grad_enabled
+from armature.trace import inline
+from armature.trace.capture import Tracer
+from armature.trace.data import CompiledGraphSlot, GraphInput, TracedFrame
+from armature.trace.errors import SkipFrame, UserRaised
+from armature.trace.rebuild import Rebuilder
+from armature.trace.state import Frame
+from armature.trace.values.base import Value
+from armature.trace.values.function import CellValue
+
+if TYPE_CHECKING:
+    from armature.context import CompileContext
+
+UNTRACEABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+
+
+def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
+    """Trace a frame to its end. Errors: GraphBreak where it can't go in one graph, SkipFrame where there is nothing to do.
+
+    Nothing that the program can see changes: its objects, torch's modes and the state of random number generators.
+    """
+    if request.code.co_flags & UNTRACEABLE:
+        raise SkipFrame("a generator or coroutine runs eagerly")
+    tracer = Tracer(ctx, request, ctx.config.strict)
+    tracer.guards.global_state()
+    grad = torch.is_grad_enabled()
+    try:
+        with tracer.fakes.mode:
+            result = _run(tracer, request)
+            if torch.is_grad_enabled() != grad:
+                tracer.graph_break("unsupported-mutation", operation="leaving the grad mode changed", type="the frame")
+    finally:
+        for leave, state in reversed(tracer.on_abort):
+            leave(state)
+        set_grad_enabled(grad)
+    return _finish(tracer, request, result)
+
+
+def _run(tracer: Tracer, request: FrameRequest) -> Value:
+    frame = root_frame(tracer, request)
+    try:
+        return inline.run_frame(tracer, frame)
+    except UserRaised as raised:
+        tracer.frames.append(frame)
+        tracer.graph_break("exception-leaves-frame", exception=raised.value.describe())
+    except RecursionError:
+        tracer.graph_break("unsupported-operation", operation="recursion this deep", type="the call stack")
+
+
+def root_frame(tracer: Tracer, request: FrameRequest) -> Frame:
+    """The frame to trace: arguments are wrapped when they are read, cells when they are opened."""
+    code = request.code
+    lazy: dict[str, tuple[object, Source]] = {}
+    for name in argument_names(request):
+        if name in request.locals:
+            lazy[name] = (request.locals[name], LocalSource(name, cell=name in code.co_cellvars))
+    frame = Frame(tracer, code, request.globals, {}, {}, request.builtins)
+    frame.lazy = lazy
+    for name, cell in zip(code.co_freevars, request.closure):
+        value = CellValue(None, cell, LocalSource(name, cell=True))
+        frame.cells[name] = value
+        tracer.frames_cells[name] = value
+        tracer.adopt_cell(cell, value)
+    return frame
+
+
+def argument_names(request: FrameRequest) -> tuple[str, ...]:
+    """Names of all parameters, those of `*` and `**` too."""
+    code = request.code
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_varnames[:count]
+
+
+def _finish(tracer: Tracer, request: FrameRequest, result: Value) -> TracedFrame:
+    slot = CompiledGraphSlot()
+    computes = any(node.op.startswith("call_") for node in tracer.graph.nodes)
+    out = Rebuilder(tracer, request.code)
+    code = out.finish(result, slot if computes else None)
+    if not computes and tracer.effects.empty and not tracer.inputs and not out.outputs and not touches_tensors(tracer):
+        raise SkipFrame("it computes nothing with tensors")
+    graph = None
+    if computes:
+        made = tracer.graph.output(tuple(out.outputs))
+        made.meta["example_value"] = tuple(node.meta["example_value"] for node in out.outputs)
+        graph = fx.GraphModule(torch.nn.Module(), tracer.graph, request.code.co_name)
+    guards = [*tracer.guards.records.values(), *_distinct(tracer)]
+    return TracedFrame(request.code.co_name, graph, _inputs(tracer) if computes else (), tuple(guards), code, slot)
+
+
+def touches_tensors(tracer: Tracer) -> bool:
+    """Whether the frame has read a tensor."""
+    return bool(tracer.by_fake)
+
+
+def _distinct(tracer: Tracer) -> list[Guard]:
+    """Where something is changed in place or compared by identity, the inputs must be as distinct as they were."""
+    sources = tuple(value.source for value in tracer.inputs if value.source is not None)
+    if (tracer.mutates or tracer.compares_tensors) and len(sources) > 1:
+        return [NoAliasGuard(sources)]
+    return []
+
+
+def _inputs(tracer: Tracer) -> tuple[GraphInput, ...]:
+    """The graph's inputs with their fakes as they were before the graph changed any."""
+    changed = tracer.mutates and any(version_of(value.fake) for value in tracer.inputs)
+    fresh = FakeWorld() if changed else None
+    found = []
+    for value in tracer.inputs:
+        if value.node is None or value.source is None or value.real is None:
+            continue
+        fake = value.fake if fresh is None else fresh.of(value.real)
+        if fresh is not None:
+            value.node.meta["example_value"] = fake
+        parameter = isinstance(value.real, torch.nn.Parameter) or tracer.is_registered(value.source)
+        found.append(GraphInput(value.node.name, value.source, fake, parameter))
+    return tuple(found)

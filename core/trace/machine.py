@@ -1,0 +1,88 @@
+"""The loop of the interpreter: fetch, dispatch, unwind."""
+
+from __future__ import annotations
+
+import dis
+import functools
+from types import CodeType
+
+from armature.errors import invariant
+from armature.trace.errors import NotConstant, UserRaised
+from armature.trace.instructions import Instruction, decode
+from armature.trace.opcodes import OPCODES
+from armature.trace.opcodes.table import OpcodeFunction
+from armature.trace.opcodes.untraced import reason_for
+from armature.trace.state import Frame
+
+# Instructions whose effect on the stack depends on what is iterated, or that 3.11 counts on the one before (CALL).
+UNCHECKED = frozenset({
+    "PRECALL", "CALL", "FOR_ITER", "SEND", "RETURN_GENERATOR", "CLEANUP_THROW", "END_FOR", "RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE",
+})  # fmt: skip
+
+
+def untraced(frame: Frame, inst: Instruction) -> None:
+    """Stands in for an opcode that is not traced."""
+    reason = reason_for(inst.opname) or "armature does not know this opcode"
+    frame.tracer.graph_break("untraced-opcode", opcode=inst.opname, reason=reason)
+
+
+@functools.lru_cache(maxsize=4096)
+def functions_of(code: CodeType) -> tuple[OpcodeFunction, ...]:
+    """The function of each instruction of a code object."""
+    return tuple(OPCODES.get(inst.opname, untraced) for inst in decode(code))
+
+
+def run(frame: Frame) -> None:
+    """Run a frame until it returns or yields. Raises UserRaised when an exception of the program leaves it."""
+    step = checked_steps if frame.tracer.strict else steps
+    functions = functions_of(frame.code)
+    if frame.thrown is not None:
+        error, frame.thrown = frame.thrown, None
+        unwind(frame, UserRaised(error))
+    while not (frame.done or frame.paused):
+        try:
+            step(frame, functions)
+        except UserRaised as raised:
+            unwind(frame, raised)
+        except NotConstant as unknown:
+            frame.tracer.graph_break("unsupported-argument", type=unknown.args[0].describe())
+
+
+def steps(frame: Frame, functions: tuple[OpcodeFunction, ...]) -> None:
+    """Instructions one after the other, until the frame returns or yields."""
+    instructions = frame.instructions
+    while not (frame.done or frame.paused):
+        position = frame.position
+        frame.position = position + 1
+        functions[position](frame, instructions[position])
+
+
+def checked_steps(frame: Frame, functions: tuple[OpcodeFunction, ...]) -> None:
+    """As `steps`, and after each instruction the stack must have grown as CPython says."""
+    instructions = frame.instructions
+    while not (frame.done or frame.paused):
+        position = frame.position
+        inst = instructions[position]
+        frame.position = position + 1
+        depth = len(frame.stack)
+        functions[position](frame, inst)
+        if inst.opname in UNCHECKED:
+            continue
+        grown = len(frame.stack) - depth
+        jumped = inst.target >= 0 and frame.position == inst.target
+        arg = inst.arg if inst.opcode >= dis.HAVE_ARGUMENT else None
+        expected = dis.stack_effect(inst.opcode, arg, jump=jumped)
+        invariant(grown == expected, "stack effect", opcode=inst.opname, grown=grown, expected=expected)
+
+
+def unwind(frame: Frame, raised: UserRaised) -> None:
+    """Go to the handler that the exception table names for the instruction that raised, or leave the frame."""
+    inst = frame.instructions[max(frame.position - 1, 0)]
+    protection = inst.protection
+    if protection is None:
+        raise raised
+    del frame.stack[protection.depth :]
+    if protection.push_lasti:
+        frame.push(frame.tracer.constant(inst.offset // 2))
+    frame.push(raised.value)
+    frame.position = protection.target

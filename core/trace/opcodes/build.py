@@ -1,0 +1,184 @@
+"""Opcodes that build containers and strings, and take them apart."""
+
+from __future__ import annotations
+
+from armature.trace.errors import NotConstant
+from armature.trace.instructions import Instruction
+from armature.trace.opcodes.table import opcode
+from armature.trace.state import Frame
+from armature.trace.values.base import Value
+from armature.trace.values.mapping import DictValue, pairs
+from armature.trace.values.sequence import ListValue, SliceValue, TupleValue
+from armature.trace.values.sets import SetValue, update
+
+
+@opcode("BUILD_TUPLE")
+def build_tuple(frame: Frame, inst: Instruction) -> None:
+    frame.push(TupleValue(frame.popn(inst.arg)))
+
+
+@opcode("BUILD_LIST")
+def build_list(frame: Frame, inst: Instruction) -> None:
+    frame.push(ListValue(frame.popn(inst.arg)))
+
+
+@opcode("BUILD_SET")
+def build_set(frame: Frame, inst: Instruction) -> None:
+    made = SetValue({})
+    for item in frame.popn(inst.arg):
+        made.entries.setdefault(item.key(frame.tracer), item)
+    frame.push(made)
+
+
+@opcode("BUILD_MAP")
+def build_map(frame: Frame, inst: Instruction) -> None:
+    items = frame.popn(2 * inst.arg)
+    made = DictValue({})
+    for key, value in zip(items[::2], items[1::2]):
+        made.set_item(frame.tracer, key, value)
+    frame.push(made)
+
+
+@opcode("BUILD_CONST_KEY_MAP")
+def build_const_key_map(frame: Frame, inst: Instruction) -> None:
+    keys = frame.tracer.unpack(frame.pop())
+    made = DictValue({})
+    for key, value in zip(keys, frame.popn(inst.arg)):
+        made.set_item(frame.tracer, key, value)
+    frame.push(made)
+
+
+@opcode("BUILD_SLICE")
+def build_slice(frame: Frame, inst: Instruction) -> None:
+    parts = frame.popn(inst.arg)
+    none = frame.tracer.constant(None)
+    frame.push(SliceValue((parts[0], parts[1], parts[2] if inst.arg == 3 else none)))
+
+
+@opcode("LIST_TO_TUPLE")
+def list_to_tuple(frame: Frame, inst: Instruction) -> None:
+    frame.push(TupleValue(frame.tracer.unpack(frame.pop())))
+
+
+@opcode("LIST_APPEND")
+def list_append(frame: Frame, inst: Instruction) -> None:
+    item = frame.pop()
+    frame.stack[-inst.arg].call_method(frame.tracer, "append", (item,), {})
+
+
+@opcode("LIST_EXTEND")
+def list_extend(frame: Frame, inst: Instruction) -> None:
+    more = frame.pop()
+    frame.stack[-inst.arg].call_method(frame.tracer, "extend", (more,), {})
+
+
+@opcode("SET_ADD")
+def set_add(frame: Frame, inst: Instruction) -> None:
+    item = frame.pop()
+    frame.stack[-inst.arg].call_method(frame.tracer, "add", (item,), {})
+
+
+@opcode("SET_UPDATE")
+def set_update(frame: Frame, inst: Instruction) -> None:
+    more = frame.pop()
+    made = frame.stack[-inst.arg]
+    if isinstance(made, SetValue):
+        update(frame.tracer, made, more)
+
+
+@opcode("MAP_ADD")
+def map_add(frame: Frame, inst: Instruction) -> None:
+    key, value = frame.popn(2)
+    frame.stack[-inst.arg].set_item(frame.tracer, key, value)
+
+
+@opcode("DICT_UPDATE")
+def dict_update(frame: Frame, inst: Instruction) -> None:
+    more = frame.pop()
+    made = frame.stack[-inst.arg]
+    for key, value in pairs(frame.tracer, more):
+        made.set_item(frame.tracer, key, value)
+
+
+@opcode("DICT_MERGE")
+def dict_merge(frame: Frame, inst: Instruction) -> None:
+    more = frame.pop()
+    made = frame.stack[-inst.arg]
+    for key, value in pairs(frame.tracer, more):
+        if made.contains(frame.tracer, key):
+            frame.tracer.raise_error(TypeError, f"got multiple values for keyword argument {key.as_constant()!r}")
+        made.set_item(frame.tracer, key, value)
+
+
+@opcode("BUILD_STRING")
+def build_string(frame: Frame, inst: Instruction) -> None:
+    parts = frame.popn(inst.arg)
+    frame.push(frame.tracer.join_text(parts))
+
+
+def converted(frame: Frame, value: Value, conversion: int) -> Value:
+    """`!s`, `!r` or `!a` applied to a value of an f-string."""
+    if conversion == 0:
+        return value
+    return frame.tracer.text_of(value, (str, repr, ascii)[conversion - 1])
+
+
+def formatted(frame: Frame, value: Value, spec: Value | None) -> Value:
+    """`format(value, spec)`."""
+    if spec is None or spec.as_constant() == "":
+        return frame.tracer.text_of(value, format)
+    try:
+        return frame.tracer.constant(format(value.as_constant(), str(spec.as_constant())))
+    except NotConstant:
+        return frame.tracer.text_of(value, format)
+    except (TypeError, ValueError) as error:
+        frame.tracer.raise_real(error)
+
+
+@opcode("FORMAT_VALUE")
+def format_value(frame: Frame, inst: Instruction) -> None:
+    spec = frame.pop() if inst.arg & 4 else None
+    frame.push(formatted(frame, converted(frame, frame.pop(), inst.arg & 3), spec))
+
+
+@opcode("CONVERT_VALUE")
+def convert_value(frame: Frame, inst: Instruction) -> None:
+    frame.push(converted(frame, frame.pop(), inst.arg))
+
+
+@opcode("FORMAT_SIMPLE")
+def format_simple(frame: Frame, inst: Instruction) -> None:
+    frame.push(formatted(frame, frame.pop(), None))
+
+
+@opcode("FORMAT_WITH_SPEC")
+def format_with_spec(frame: Frame, inst: Instruction) -> None:
+    spec = frame.pop()
+    frame.push(formatted(frame, frame.pop(), spec))
+
+
+@opcode("UNPACK_SEQUENCE")
+def unpack_sequence(frame: Frame, inst: Instruction) -> None:
+    items = frame.tracer.unpack(frame.pop())
+    if len(items) != inst.arg:
+        few = len(items) < inst.arg
+        text = f"not enough values to unpack (expected {inst.arg}, got {len(items)})"
+        frame.tracer.raise_error(ValueError, text if few else f"too many values to unpack (expected {inst.arg})")
+    frame.stack.extend(reversed(items))
+
+
+@opcode("UNPACK_EX")
+def unpack_ex(frame: Frame, inst: Instruction) -> None:
+    before, after = inst.arg & 0xFF, inst.arg >> 8
+    items = frame.tracer.unpack(frame.pop())
+    if len(items) < before + after:
+        text = f"not enough values to unpack (expected at least {before + after}, got {len(items)})"
+        frame.tracer.raise_error(ValueError, text)
+    tail = items[len(items) - after :]
+    middle = ListValue(items[before : len(items) - after])
+    frame.stack.extend(reversed([*items[:before], middle, *tail]))
+
+
+@opcode("GET_LEN")
+def get_len(frame: Frame, inst: Instruction) -> None:
+    frame.push(frame.tracer.constant(frame.stack[-1].length(frame.tracer)))

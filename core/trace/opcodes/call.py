@@ -1,0 +1,81 @@
+"""Opcodes that call and make functions, as CPython 3.11 has them; later versions replace some."""
+
+from __future__ import annotations
+
+from types import CodeType
+
+from armature.trace.instructions import Instruction
+from armature.trace.opcodes.table import opcode
+from armature.trace.state import Frame
+from armature.trace.values.base import NULL, Value
+from armature.trace.values.function import CellValue, ClosureValue
+from armature.trace.values.mapping import DictValue
+
+
+def call_with(frame: Frame, function: Value, args: list[Value], names: tuple[str, ...]) -> None:
+    """Call a value and push the result; the last arguments go by the names."""
+    if names:
+        split = len(args) - len(names)
+        kwargs = dict(zip(names, args[split:]))
+        args = args[:split]
+    else:
+        kwargs = {}
+    frame.stack.append(frame.tracer.call(function, args, kwargs))
+
+
+@opcode("KW_NAMES")
+def kw_names(frame: Frame, inst: Instruction) -> None:
+    frame.keyword_names = frame.code.co_consts[inst.arg]
+
+
+@opcode("CALL")
+def call(frame: Frame, inst: Instruction) -> None:
+    args = frame.popn(inst.arg)
+    function = frame.stack.pop()
+    below = frame.stack.pop()
+    if below is not NULL:
+        args.insert(0, function)
+        function = below
+    names, frame.keyword_names = frame.keyword_names, ()
+    call_with(frame, function, args, names)
+
+
+@opcode("CALL_FUNCTION_EX")
+def call_function_ex(frame: Frame, inst: Instruction) -> None:
+    named = frame.stack.pop() if inst.arg & 1 else None
+    args = frame.tracer.unpack(frame.stack.pop())
+    function = frame.stack.pop()
+    if frame.stack and frame.stack[-1] is NULL:
+        frame.stack.pop()
+    frame.stack.append(frame.tracer.call(function, args, keywords(frame, named)))
+
+
+def keywords(frame: Frame, named: Value | None) -> dict[str, Value]:
+    """The keyword arguments in a `**` mapping."""
+    if named is None:
+        return {}
+    if not isinstance(named, DictValue):
+        frame.tracer.graph_break("unsupported-argument", type=f"**{named.describe()}")
+    return {str(key.as_constant()): value for key, value in named.realise(frame.tracer).values()}
+
+
+@opcode("MAKE_FUNCTION")
+def make_function(frame: Frame, inst: Instruction) -> None:
+    code = frame.stack.pop().as_constant()
+    made = ClosureValue(code if isinstance(code, CodeType) else frame.code, frame.namespace)
+    for flag in (8, 4, 2, 1):
+        if inst.arg & flag:
+            set_function_part(frame, made, flag, frame.stack.pop())
+    frame.stack.append(made)
+
+
+def set_function_part(frame: Frame, made: ClosureValue, flag: int, value: Value) -> None:
+    """Give a function its closure (8), annotations (4), keyword defaults (2) or defaults (1)."""
+    if flag == 8:
+        made.cells = tuple(cell for cell in frame.tracer.unpack(value) if isinstance(cell, CellValue))
+    elif flag == 4:
+        made.annotations = value
+    elif flag == 2:
+        made.keyword_defaults = keywords(frame, value)
+    else:
+        made.defaults = tuple(frame.tracer.unpack(value))

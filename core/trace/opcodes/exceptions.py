@@ -1,0 +1,82 @@
+"""Opcodes of `raise`, `try` and `with`."""
+
+from __future__ import annotations
+
+from armature.trace.errors import UserRaised
+from armature.trace.instructions import Instruction
+from armature.trace.opcodes.table import opcode
+from armature.trace.state import Frame
+from armature.trace.values.base import Value
+from armature.trace.values.classes import ClassValue
+from armature.trace.values.exception import ExceptionValue
+
+
+@opcode("RAISE_VARARGS")
+def raise_varargs(frame: Frame, inst: Instruction) -> None:
+    cause = frame.pop() if inst.arg == 2 else None
+    if inst.arg == 0:
+        handled = frame.tracer.handled_exception()
+        if handled is None:
+            frame.tracer.raise_error(RuntimeError, "No active exception to reraise")
+        raise UserRaised(handled)
+    error = frame.tracer.as_exception(frame.pop())
+    if cause is not None:
+        error.attributes["__cause__"] = cause
+    raise UserRaised(error)
+
+
+@opcode("RERAISE")
+def reraise(frame: Frame, inst: Instruction) -> None:
+    raise UserRaised(frame.pop())
+
+
+@opcode("PUSH_EXC_INFO")
+def push_exc_info(frame: Frame, inst: Instruction) -> None:
+    error = frame.tracer.as_exception(frame.pop())
+    frame.push(frame.handling[-1] if frame.handling else frame.tracer.constant(None))
+    frame.push(error)
+    frame.handling.append(error)
+
+
+@opcode("POP_EXCEPT")
+def pop_except(frame: Frame, inst: Instruction) -> None:
+    frame.pop()
+    frame.handling.pop()
+
+
+@opcode("CHECK_EXC_MATCH")
+def check_exc_match(frame: Frame, inst: Instruction) -> None:
+    wanted = frame.pop()
+    error = frame.stack[-1]
+    frame.push(frame.tracer.constant(issubclass(error.python_type(), exception_classes(frame, wanted))))
+
+
+def exception_classes(frame: Frame, wanted: Value) -> tuple[type, ...]:
+    """The classes that an `except` clause names."""
+    if isinstance(wanted, ClassValue):
+        return (wanted.cls,)
+    return tuple(cls for item in frame.tracer.unpack(wanted) for cls in exception_classes(frame, item))
+
+
+@opcode("LOAD_ASSERTION_ERROR")
+def load_assertion_error(frame: Frame, inst: Instruction) -> None:
+    frame.push(frame.tracer.as_value(AssertionError))
+
+
+@opcode("BEFORE_WITH")
+def before_with(frame: Frame, inst: Instruction) -> None:
+    manager = frame.pop()
+    leave = frame.tracer.special_method(manager, "__exit__")
+    enter = frame.tracer.special_method(manager, "__enter__")
+    frame.push(leave)
+    frame.push(frame.tracer.call(enter, (), {}))
+
+
+@opcode("WITH_EXCEPT_START")
+def with_except_start(frame: Frame, inst: Instruction) -> None:
+    error = frame.stack[-1]
+    leave = frame.stack[-4]
+    if not isinstance(error, ExceptionValue):
+        frame.tracer.graph_break("unsupported-operation", operation="with", type=error.describe())
+    args = (frame.tracer.as_value(error.kind), error, frame.tracer.constant(None))
+    frame.push(frame.tracer.call(leave, args, {}))

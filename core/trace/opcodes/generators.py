@@ -1,0 +1,63 @@
+"""Opcodes of generators that the frame consumes itself."""
+
+from __future__ import annotations
+
+from armature.trace.errors import UserRaised
+from armature.trace.instructions import Instruction
+from armature.trace.opcodes.table import opcode
+from armature.trace.state import Frame
+from armature.trace.values.iterator import GeneratorValue, IteratorValue
+
+
+@opcode("RETURN_GENERATOR")
+def return_generator(frame: Frame, inst: Instruction) -> None:
+    frame.result = GeneratorValue(frame)
+    frame.paused = True
+
+
+@opcode("YIELD_VALUE")
+def yield_value(frame: Frame, inst: Instruction) -> None:
+    frame.result = frame.pop()
+    frame.paused = True
+
+
+@opcode("GET_YIELD_FROM_ITER")
+def get_yield_from_iter(frame: Frame, inst: Instruction) -> None:
+    if not isinstance(frame.stack[-1], GeneratorValue):
+        frame.push(frame.tracer.iterator(frame.pop()))
+
+
+@opcode("SEND")
+def send(frame: Frame, inst: Instruction) -> None:
+    value = frame.pop()
+    receiver = frame.stack[-1]
+    try:
+        if isinstance(receiver, GeneratorValue):
+            result = receiver.send(frame.tracer, value)
+        elif isinstance(receiver, IteratorValue):
+            result = receiver.advance(frame.tracer)
+        else:
+            result = next(receiver.stream(frame.tracer))
+    except StopIteration as end:
+        finish_send(frame, inst, end)
+    else:
+        frame.push(result)
+
+
+def finish_send(frame: Frame, inst: Instruction, end: StopIteration) -> None:
+    """The iterator is exhausted: its return value takes its place."""
+    frame.pop()
+    frame.push(end.value if end.value is not None else frame.tracer.constant(None))
+    frame.position = inst.target
+
+
+@opcode("CLEANUP_THROW")
+def cleanup_throw(frame: Frame, inst: Instruction) -> None:
+    error = frame.pop()
+    frame.pop()
+    receiver = frame.pop()
+    if not issubclass(error.python_type(), StopIteration):
+        frame.push(receiver)
+        raise UserRaised(error)
+    frame.push(frame.tracer.constant(None))
+    frame.push(error.get_attribute(frame.tracer, "value"))

@@ -1,0 +1,82 @@
+"""Opcodes that jump and loop."""
+
+from __future__ import annotations
+
+from armature.trace.instructions import Instruction
+from armature.trace.opcodes.table import opcode
+from armature.trace.state import Frame
+from armature.trace.values.base import Value
+from armature.trace.values.iterator import GeneratorValue, IteratorValue
+
+
+@opcode("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
+def jump(frame: Frame, inst: Instruction) -> None:
+    frame.position = inst.target
+
+
+@opcode("POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_TRUE", "POP_JUMP_IF_TRUE")
+def pop_jump_if_true(frame: Frame, inst: Instruction) -> None:
+    if frame.stack.pop().truth(frame.tracer):
+        frame.position = inst.target
+
+
+@opcode("POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_FALSE", "POP_JUMP_IF_FALSE")
+def pop_jump_if_false(frame: Frame, inst: Instruction) -> None:
+    if not frame.stack.pop().truth(frame.tracer):
+        frame.position = inst.target
+
+
+def is_none(value: Value) -> bool:
+    """Whether a value is None."""
+    return value.is_constant and value.as_constant() is None
+
+
+@opcode("POP_JUMP_FORWARD_IF_NONE", "POP_JUMP_BACKWARD_IF_NONE", "POP_JUMP_IF_NONE")
+def pop_jump_if_none(frame: Frame, inst: Instruction) -> None:
+    if is_none(frame.stack.pop()):
+        frame.position = inst.target
+
+
+@opcode("POP_JUMP_FORWARD_IF_NOT_NONE", "POP_JUMP_BACKWARD_IF_NOT_NONE", "POP_JUMP_IF_NOT_NONE")
+def pop_jump_if_not_none(frame: Frame, inst: Instruction) -> None:
+    if not is_none(frame.stack.pop()):
+        frame.position = inst.target
+
+
+@opcode("JUMP_IF_TRUE_OR_POP")
+def jump_if_true_or_pop(frame: Frame, inst: Instruction) -> None:
+    if frame.stack[-1].truth(frame.tracer):
+        frame.position = inst.target
+    else:
+        frame.stack.pop()
+
+
+@opcode("JUMP_IF_FALSE_OR_POP")
+def jump_if_false_or_pop(frame: Frame, inst: Instruction) -> None:
+    if frame.stack[-1].truth(frame.tracer):
+        frame.stack.pop()
+    else:
+        frame.position = inst.target
+
+
+@opcode("GET_ITER")
+def get_iter(frame: Frame, inst: Instruction) -> None:
+    frame.stack.append(frame.tracer.iterator(frame.stack.pop()))
+
+
+def advance(frame: Frame, iterator: Value) -> Value:
+    """The next value of an iterator. Raises StopIteration."""
+    if isinstance(iterator, (IteratorValue, GeneratorValue)):
+        return iterator.advance(frame.tracer)
+    return next(iterator.stream(frame.tracer))
+
+
+@opcode("FOR_ITER")
+def for_iter(frame: Frame, inst: Instruction) -> None:
+    try:
+        value = advance(frame, frame.stack[-1])
+    except StopIteration:
+        frame.stack.pop()
+        frame.position = inst.target
+    else:
+        frame.stack.append(value)

@@ -1,0 +1,66 @@
+"""Opcodes of `match`."""
+
+from __future__ import annotations
+
+import collections.abc
+
+from armature.trace.instructions import Instruction
+from armature.trace.opcodes.table import opcode
+from armature.trace.state import Frame
+from armature.trace.values.base import Value
+from armature.trace.values.classes import ClassValue
+from armature.trace.values.mapping import DictValue
+from armature.trace.values.sequence import TupleValue
+
+# Classes whose one positional pattern is the object itself.
+SELF_MATCHED = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
+
+
+@opcode("MATCH_SEQUENCE")
+def match_sequence(frame: Frame, inst: Instruction) -> None:
+    kind = frame.stack[-1].python_type()
+    matches = issubclass(kind, collections.abc.Sequence) and not issubclass(kind, (str, bytes, bytearray))
+    frame.push(frame.tracer.constant(matches))
+
+
+@opcode("MATCH_MAPPING")
+def match_mapping(frame: Frame, inst: Instruction) -> None:
+    matches = issubclass(frame.stack[-1].python_type(), collections.abc.Mapping)
+    frame.push(frame.tracer.constant(matches))
+
+
+@opcode("MATCH_KEYS")
+def match_keys(frame: Frame, inst: Instruction) -> None:
+    keys, subject = frame.stack[-1], frame.stack[-2]
+    if not isinstance(subject, DictValue):
+        frame.tracer.graph_break("unsupported-operation", operation="match", type=subject.describe())
+    found = [subject.find(frame.tracer, key) for key in frame.tracer.unpack(keys)]
+    present = [value for value in found if value is not None]
+    frame.push(TupleValue(present) if len(present) == len(found) else frame.tracer.constant(None))
+
+
+@opcode("MATCH_CLASS")
+def match_class(frame: Frame, inst: Instruction) -> None:
+    subject, wanted, names = frame.popn(3)
+    if not isinstance(wanted, ClassValue):
+        frame.tracer.graph_break("unsupported-operation", operation="match", type=wanted.describe())
+    if not issubclass(subject.python_type(), wanted.cls):
+        frame.push(frame.tracer.constant(None))
+        return
+    frame.push(_attributes(frame, subject, wanted.cls, inst.arg, [str(n) for n in names.as_constant()]))  # type: ignore[attr-defined]
+
+
+def _attributes(frame: Frame, subject: Value, cls: type, count: int, keyword: list[str]) -> Value:
+    """The attributes that the patterns look at, as a tuple; None when one is missing."""
+    tracer = frame.tracer
+    if count == 1 and issubclass(cls, SELF_MATCHED) and not hasattr(cls, "__match_args__"):
+        first = [subject]
+        names = keyword
+    else:
+        first = []
+        names = [*getattr(cls, "__match_args__", ())[:count], *keyword]
+    found = [tracer.attribute_or_none(subject, name) for name in names]
+    present = [value for value in found if value is not None]
+    if len(present) < len(found):
+        return tracer.constant(None)
+    return TupleValue([*first, *present])

@@ -1,0 +1,115 @@
+"""Opcodes that read and write variables: constants, locals, globals, cells."""
+
+from __future__ import annotations
+
+from armature.trace.instructions import Instruction
+from armature.trace.opcodes.table import opcode
+from armature.trace.state import Frame
+from armature.trace.values.base import NULL
+from armature.trace.values.function import CellValue
+
+
+def load_variable(frame: Frame, name: str) -> None:
+    """Push a local variable."""
+    value = frame.variables.get(name)
+    if value is None:
+        lazy = frame.lazy.pop(name, None)
+        if lazy is None:
+            frame.tracer.raise_error(
+                UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value"
+            )
+        value = frame.variables[name] = frame.tracer.wrap(*lazy)
+    frame.stack.append(value)
+
+
+def store_variable(frame: Frame, name: str) -> None:
+    """Pop into a local variable."""
+    frame.lazy.pop(name, None)
+    frame.variables[name] = frame.stack.pop()
+
+
+def cell_of(frame: Frame, name: str) -> CellValue:
+    """The cell of a cell variable or free variable. A comprehension inlined by the compiler may have made none yet."""
+    cell = frame.cells.get(name)
+    if cell is None:
+        cell = frame.cells[name] = CellValue()
+    return cell
+
+
+@opcode("LOAD_CONST")
+def load_const(frame: Frame, inst: Instruction) -> None:
+    frame.stack.append(frame.tracer.code_constant(inst.argval))
+
+
+@opcode("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW")
+def load_fast(frame: Frame, inst: Instruction) -> None:
+    value = frame.variables.get(inst.argval)  # type: ignore[call-overload]
+    if value is None:
+        load_variable(frame, inst.argval)  # type: ignore[arg-type]
+    else:
+        frame.stack.append(value)
+
+
+@opcode("STORE_FAST")
+def store_fast(frame: Frame, inst: Instruction) -> None:
+    store_variable(frame, inst.argval)  # type: ignore[arg-type]
+
+
+@opcode("DELETE_FAST")
+def delete_fast(frame: Frame, inst: Instruction) -> None:
+    name = str(inst.argval)
+    if frame.lazy.pop(name, None) is None and frame.variables.pop(name, None) is None:
+        message = f"cannot access local variable '{name}' where it is not associated with a value"
+        frame.tracer.raise_error(UnboundLocalError, message)
+
+
+@opcode("LOAD_GLOBAL")
+def load_global(frame: Frame, inst: Instruction) -> None:
+    if inst.arg & 1:
+        frame.stack.append(NULL)
+    frame.stack.append(frame.tracer.load_global(frame, str(inst.argval)))
+
+
+@opcode("STORE_GLOBAL")
+def store_global(frame: Frame, inst: Instruction) -> None:
+    frame.tracer.store_global(frame.namespace, str(inst.argval), frame.stack.pop())
+
+
+@opcode("DELETE_GLOBAL")
+def delete_global(frame: Frame, inst: Instruction) -> None:
+    frame.tracer.load_global(frame, str(inst.argval))
+    frame.tracer.store_global(frame.namespace, str(inst.argval), None)
+
+
+@opcode("MAKE_CELL")
+def make_cell(frame: Frame, inst: Instruction) -> None:
+    name = str(inst.argval)
+    held = frame.variables.pop(name, None)
+    lazy = frame.lazy.pop(name, None)
+    if held is None and lazy is not None:
+        held = frame.tracer.wrap(*lazy)
+    frame.cells[name] = CellValue(held)
+
+
+@opcode("LOAD_CLOSURE")
+def load_closure(frame: Frame, inst: Instruction) -> None:
+    frame.stack.append(cell_of(frame, str(inst.argval)))
+
+
+@opcode("LOAD_DEREF", "LOAD_CLASSDEREF")
+def load_deref(frame: Frame, inst: Instruction) -> None:
+    name = str(inst.argval)
+    frame.stack.append(cell_of(frame, name).get(frame.tracer, name))
+
+
+@opcode("STORE_DEREF")
+def store_deref(frame: Frame, inst: Instruction) -> None:
+    cell_of(frame, str(inst.argval)).set(frame.tracer, frame.stack.pop())
+
+
+@opcode("DELETE_DEREF")
+def delete_deref(frame: Frame, inst: Instruction) -> None:
+    name = str(inst.argval)
+    cell = cell_of(frame, name)
+    cell.get(frame.tracer, name)
+    cell.set(frame.tracer, None)

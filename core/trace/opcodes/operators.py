@@ -1,0 +1,112 @@
+"""Opcodes of operators, comparisons and subscripts."""
+
+from __future__ import annotations
+
+from armature.trace.instructions import Instruction
+from armature.trace.opcodes.table import opcode
+from armature.trace.state import Frame
+from armature.trace.values.sequence import SliceValue
+
+# By argument of BINARY_OP; the second half are the in-place forms.
+BINARY = (
+    "add", "and_", "floordiv", "lshift", "matmul", "mul", "mod", "or_", "pow", "rshift", "sub", "truediv", "xor",
+)  # fmt: skip
+
+
+@opcode("BINARY_OP")
+def binary_op(frame: Frame, inst: Instruction) -> None:
+    stack = frame.stack
+    right = stack.pop()
+    left = stack.pop()
+    if inst.arg < len(BINARY):
+        stack.append(frame.tracer.operate(BINARY[inst.arg], left, right))
+    elif inst.arg < 2 * len(BINARY):
+        stack.append(frame.tracer.operate_in_place(BINARY[inst.arg - len(BINARY)], left, right))
+    else:
+        stack.append(left.get_item(frame.tracer, right))
+
+
+@opcode("UNARY_NEGATIVE")
+def unary_negative(frame: Frame, inst: Instruction) -> None:
+    frame.stack.append(frame.tracer.operate_unary("neg", frame.stack.pop()))
+
+
+@opcode("UNARY_POSITIVE")
+def unary_positive(frame: Frame, inst: Instruction) -> None:
+    frame.stack.append(frame.tracer.operate_unary("pos", frame.stack.pop()))
+
+
+@opcode("UNARY_INVERT")
+def unary_invert(frame: Frame, inst: Instruction) -> None:
+    frame.stack.append(frame.tracer.operate_unary("invert", frame.stack.pop()))
+
+
+@opcode("UNARY_NOT")
+def unary_not(frame: Frame, inst: Instruction) -> None:
+    frame.stack.append(frame.tracer.constant(not frame.stack.pop().truth(frame.tracer)))
+
+
+@opcode("TO_BOOL")
+def to_bool(frame: Frame, inst: Instruction) -> None:
+    frame.stack.append(frame.tracer.constant(frame.stack.pop().truth(frame.tracer)))
+
+
+@opcode("COMPARE_OP")
+def compare_op(frame: Frame, inst: Instruction) -> None:
+    stack = frame.stack
+    right = stack.pop()
+    left = stack.pop()
+    text = str(inst.argval)
+    result = frame.tracer.compare(text.removeprefix("bool(").removesuffix(")"), left, right)
+    if text.startswith("bool("):
+        result = frame.tracer.constant(result.truth(frame.tracer))
+    stack.append(result)
+
+
+@opcode("IS_OP")
+def is_op(frame: Frame, inst: Instruction) -> None:
+    stack = frame.stack
+    right = stack.pop()
+    left = stack.pop()
+    stack.append(frame.tracer.constant(frame.tracer.identical(left, right) != bool(inst.arg)))
+
+
+@opcode("CONTAINS_OP")
+def contains_op(frame: Frame, inst: Instruction) -> None:
+    stack = frame.stack
+    container = stack.pop()
+    item = stack.pop()
+    stack.append(frame.tracer.constant(container.contains(frame.tracer, item) != bool(inst.arg)))
+
+
+@opcode("BINARY_SUBSCR")
+def binary_subscr(frame: Frame, inst: Instruction) -> None:
+    stack = frame.stack
+    key = stack.pop()
+    stack.append(stack.pop().get_item(frame.tracer, key))
+
+
+@opcode("STORE_SUBSCR")
+def store_subscr(frame: Frame, inst: Instruction) -> None:
+    value, container, key = frame.popn(3)
+    container.set_item(frame.tracer, key, value)
+
+
+@opcode("DELETE_SUBSCR")
+def delete_subscr(frame: Frame, inst: Instruction) -> None:
+    container, key = frame.popn(2)
+    container.delete_item(frame.tracer, key)
+
+
+@opcode("BINARY_SLICE")
+def binary_slice(frame: Frame, inst: Instruction) -> None:
+    container, start, stop = frame.popn(3)
+    window = SliceValue((start, stop, frame.tracer.constant(None)))
+    frame.push(container.get_item(frame.tracer, window))
+
+
+@opcode("STORE_SLICE")
+def store_slice(frame: Frame, inst: Instruction) -> None:
+    value, container, start, stop = frame.popn(4)
+    window = SliceValue((start, stop, frame.tracer.constant(None)))
+    container.set_item(frame.tracer, window, value)

@@ -1,0 +1,136 @@
+"""What Python 3.12 adds or changes."""
+
+from __future__ import annotations
+
+from armature.trace.errors import UserRaised
+from armature.trace.instructions import Instruction
+from armature.trace.opcodes.jumps import advance
+from armature.trace.opcodes.names import cell_of
+from armature.trace.opcodes.table import opcode
+from armature.trace.state import Frame
+from armature.trace.values.base import NULL
+from armature.trace.values.classes import ClassValue, SuperValue
+from armature.trace.values.sequence import TupleValue
+
+LIST_TO_TUPLE = 6
+UNARY_POSITIVE = 5
+STOPITERATION_ERROR = 3
+
+
+@opcode("RETURN_CONST")
+def return_const(frame: Frame, inst: Instruction) -> None:
+    frame.result = frame.tracer.code_constant(inst.argval)
+    frame.done = True
+
+
+@opcode("LOAD_ATTR")
+def load_attr(frame: Frame, inst: Instruction) -> None:
+    owner = frame.stack.pop()
+    if inst.arg & 1:
+        frame.stack.append(NULL)
+    frame.stack.append(owner.get_attribute(frame.tracer, str(inst.argval)))
+
+
+@opcode("LOAD_SUPER_ATTR")
+def load_super_attr(frame: Frame, inst: Instruction) -> None:
+    _, cls, owner = frame.popn(3)
+    if not isinstance(cls, ClassValue):
+        frame.tracer.graph_break("unsupported-operation", operation="super()", type=cls.describe())
+    if inst.arg & 1:
+        frame.stack.append(NULL)
+    frame.stack.append(SuperValue(cls.cls, owner).get_attribute(frame.tracer, str(inst.argval)))
+
+
+@opcode("LOAD_FAST_AND_CLEAR")
+def load_fast_and_clear(frame: Frame, inst: Instruction) -> None:
+    name = str(inst.argval)
+    lazy = frame.lazy.pop(name, None)
+    value = frame.variables.pop(name, None)
+    if value is None and lazy is not None:
+        value = frame.tracer.wrap(*lazy)
+    if value is None and name in frame.cells:
+        value = frame.cells.pop(name)
+    frame.stack.append(NULL if value is None else value)
+
+
+@opcode("STORE_FAST")
+def store_fast(frame: Frame, inst: Instruction) -> None:
+    name = str(inst.argval)
+    value = frame.stack.pop()
+    frame.lazy.pop(name, None)
+    frame.variables.pop(name, None)
+    if value is not NULL:
+        frame.variables[name] = value
+
+
+@opcode("FOR_ITER")
+def for_iter(frame: Frame, inst: Instruction) -> None:
+    try:
+        value = advance(frame, frame.stack[-1])
+    except StopIteration:
+        frame.stack.pop()
+        frame.position = inst.target + 1  # END_FOR is for iterators that CPython inlines
+    else:
+        frame.stack.append(value)
+
+
+@opcode("END_FOR")
+def end_for(frame: Frame, inst: Instruction) -> None:
+    frame.popn(2)
+
+
+@opcode("END_SEND")
+def end_send(frame: Frame, inst: Instruction) -> None:
+    value = frame.pop()
+    frame.pop()
+    frame.push(value)
+
+
+@opcode("SEND")
+def send(frame: Frame, inst: Instruction) -> None:
+    value = frame.pop()
+    receiver = frame.stack[-1]
+    try:
+        sender = getattr(receiver, "send", None)
+        result = sender(frame.tracer, value) if sender is not None else advance(frame, receiver)
+    except StopIteration as end:
+        frame.push(end.value if end.value is not None else frame.tracer.constant(None))
+        frame.position = inst.target
+    else:
+        frame.push(result)
+
+
+@opcode("CALL_INTRINSIC_1")
+def call_intrinsic_1(frame: Frame, inst: Instruction) -> None:
+    value = frame.pop()
+    if inst.arg == LIST_TO_TUPLE:
+        frame.push(TupleValue(frame.tracer.unpack(value)))
+    elif inst.arg == UNARY_POSITIVE:
+        frame.push(frame.tracer.operate_unary("pos", value))
+    elif inst.arg == STOPITERATION_ERROR:
+        if issubclass(value.python_type(), StopIteration):
+            frame.tracer.raise_error(RuntimeError, "generator raised StopIteration")
+        frame.push(value)
+    else:
+        reason = f"intrinsic function {inst.argval}"
+        frame.tracer.graph_break("untraced-opcode", opcode=inst.opname, reason=reason)
+
+
+@opcode("CALL_INTRINSIC_2")
+def call_intrinsic_2(frame: Frame, inst: Instruction) -> None:
+    frame.tracer.graph_break("untraced-opcode", opcode=inst.opname, reason=f"intrinsic function {inst.argval}")
+
+
+@opcode("MAKE_CELL")
+def make_cell(frame: Frame, inst: Instruction) -> None:
+    name = str(inst.argval)
+    frame.cells.pop(name, None)
+    cell = cell_of(frame, name)
+    held = frame.variables.pop(name, None)
+    lazy = frame.lazy.pop(name, None)
+    cell.content = frame.tracer.wrap(*lazy) if held is None and lazy is not None else held
+
+
+@opcode("RERAISE")
+def reraise(frame: Frame, inst: Instruction) -> None:
+    raise UserRaised(frame.pop())

@@ -1,0 +1,123 @@
+"""What Python 3.13 adds or changes, on top of 3.12."""
+
+from __future__ import annotations
+
+from armature.trace.instructions import Instruction
+from armature.trace.opcodes.call import call_with, keywords, set_function_part
+from armature.trace.opcodes.jumps import advance
+from armature.trace.opcodes.names import load_variable, store_variable
+from armature.trace.opcodes.table import opcode
+from armature.trace.state import Frame
+from armature.trace.values.base import NULL
+from armature.trace.values.function import ClosureValue
+
+
+@opcode("LOAD_GLOBAL")
+def load_global(frame: Frame, inst: Instruction) -> None:
+    frame.stack.append(frame.tracer.load_global(frame, str(inst.argval)))
+    if inst.arg & 1:
+        frame.stack.append(NULL)
+
+
+@opcode("LOAD_ATTR")
+def load_attr(frame: Frame, inst: Instruction) -> None:
+    owner = frame.stack.pop()
+    frame.stack.append(owner.get_attribute(frame.tracer, str(inst.argval)))
+    if inst.arg & 1:
+        frame.stack.append(NULL)
+
+
+@opcode("LOAD_SUPER_ATTR")
+def load_super_attr(frame: Frame, inst: Instruction) -> None:
+    function, cls, owner = frame.popn(3)
+    made = frame.tracer.call(function, (cls, owner), {})
+    frame.stack.append(made.get_attribute(frame.tracer, str(inst.argval)))
+    if inst.arg & 1:
+        frame.stack.append(NULL)
+
+
+@opcode("CALL")
+def call(frame: Frame, inst: Instruction) -> None:
+    args = frame.popn(inst.arg)
+    owner = frame.stack.pop()
+    function = frame.stack.pop()
+    if owner is not NULL:
+        args.insert(0, owner)
+    call_with(frame, function, args, ())
+
+
+@opcode("CALL_KW")
+def call_kw(frame: Frame, inst: Instruction) -> None:
+    names = frame.stack.pop().as_constant()
+    args = frame.popn(inst.arg)
+    owner = frame.stack.pop()
+    function = frame.stack.pop()
+    if owner is not NULL:
+        args.insert(0, owner)
+    call_with(frame, function, args, tuple(str(name) for name in names))  # type: ignore[attr-defined]
+
+
+@opcode("CALL_FUNCTION_EX")
+def call_function_ex(frame: Frame, inst: Instruction) -> None:
+    named = frame.stack.pop() if inst.arg & 1 else None
+    args = frame.tracer.unpack(frame.stack.pop())
+    owner = frame.stack.pop()
+    function = frame.stack.pop()
+    if owner is not NULL:
+        args.insert(0, owner)
+    frame.stack.append(frame.tracer.call(function, args, keywords(frame, named)))
+
+
+@opcode("MAKE_FUNCTION")
+def make_function(frame: Frame, inst: Instruction) -> None:
+    code = frame.stack.pop().as_constant()
+    frame.stack.append(ClosureValue(code, frame.namespace))  # type: ignore[arg-type]
+
+
+@opcode("SET_FUNCTION_ATTRIBUTE")
+def set_function_attribute(frame: Frame, inst: Instruction) -> None:
+    made = frame.stack.pop()
+    if isinstance(made, ClosureValue):
+        set_function_part(frame, made, inst.arg, frame.stack.pop())
+    frame.stack.append(made)
+
+
+@opcode("LOAD_FAST_LOAD_FAST")
+def load_fast_load_fast(frame: Frame, inst: Instruction) -> None:
+    for name in names_of(inst):
+        load_variable(frame, name)
+
+
+@opcode("STORE_FAST_STORE_FAST")
+def store_fast_store_fast(frame: Frame, inst: Instruction) -> None:
+    for name in names_of(inst):
+        store_variable(frame, name)
+
+
+@opcode("STORE_FAST_LOAD_FAST")
+def store_fast_load_fast(frame: Frame, inst: Instruction) -> None:
+    first, second = names_of(inst)
+    store_variable(frame, first)
+    load_variable(frame, second)
+
+
+def names_of(inst: Instruction) -> tuple[str, str]:
+    """The two variables of a doubled instruction."""
+    first, second = inst.argval  # type: ignore[misc]
+    return first, second
+
+
+@opcode("FOR_ITER")
+def for_iter(frame: Frame, inst: Instruction) -> None:
+    try:
+        value = advance(frame, frame.stack[-1])
+    except StopIteration:
+        frame.stack.pop()
+        frame.position = inst.target + 2  # END_FOR and POP_TOP are for iterators that CPython inlines
+    else:
+        frame.stack.append(value)
+
+
+@opcode("END_FOR")
+def end_for(frame: Frame, inst: Instruction) -> None:
+    frame.pop()

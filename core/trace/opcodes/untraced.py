@@ -1,0 +1,55 @@
+"""Opcodes that are not traced, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+ASYNC = "coroutines run eagerly; what they call is still compiled"
+CLASS_BODY = "class and module bodies run eagerly; a function is compiled when it is called"
+GROUPS = "exception groups are handled eagerly"
+INTERNAL = "never part of a function's code: CPython uses it inside"
+
+UNTRACED: Mapping[str, str] = {
+    "ASYNC_GEN_WRAP": ASYNC,
+    "BEFORE_ASYNC_WITH": ASYNC,
+    "END_ASYNC_FOR": ASYNC,
+    "GET_AITER": ASYNC,
+    "GET_ANEXT": ASYNC,
+    "GET_AWAITABLE": ASYNC,
+    "CHECK_EG_MATCH": GROUPS,
+    "PREP_RERAISE_STAR": GROUPS,
+    "DELETE_NAME": CLASS_BODY,
+    "IMPORT_STAR": CLASS_BODY,
+    "LOAD_BUILD_CLASS": "a class is made when the program runs: its body and its metaclass may do anything",
+    "LOAD_LOCALS": CLASS_BODY,
+    "LOAD_NAME": CLASS_BODY,
+    "LOAD_FROM_DICT_OR_DEREF": CLASS_BODY,
+    "LOAD_FROM_DICT_OR_GLOBALS": CLASS_BODY,
+    "PRINT_EXPR": "it belongs to the interactive prompt",
+    "SETUP_ANNOTATIONS": CLASS_BODY,
+    "STORE_NAME": CLASS_BODY,
+    "INTERPRETER_EXIT": INTERNAL,
+    "RESERVED": INTERNAL,
+    "ENTER_EXECUTOR": INTERNAL,
+    "EXIT_INIT_CHECK": INTERNAL,
+    "JUMP": INTERNAL,
+    "JUMP_NO_INTERRUPT": INTERNAL,
+    "LOAD_SUPER_METHOD": INTERNAL,
+    "LOAD_ZERO_SUPER_ATTR": INTERNAL,
+    "LOAD_ZERO_SUPER_METHOD": INTERNAL,
+    "POP_BLOCK": INTERNAL,
+    "SETUP_CLEANUP": INTERNAL,
+    "SETUP_FINALLY": INTERNAL,
+    "SETUP_WITH": INTERNAL,
+    "STORE_FAST_MAYBE_NULL": INTERNAL,
+}
+# Opcodes that only instrumented code has (a debugger or profiler is at work).
+INSTRUMENTED_PREFIX = "INSTRUMENTED_"
+INSTRUMENTED = "the code is watched by a debugger or profiler"
+
+
+def reason_for(opname: str) -> str | None:
+    """Why an opcode is not traced, None when it is."""
+    if opname.startswith(INSTRUMENTED_PREFIX):
+        return INSTRUMENTED
+    return UNTRACED.get(opname)

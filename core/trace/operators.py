@@ -1,0 +1,214 @@
+"""Operators on values: folded on constants, in the graph on tensors, by the methods of the types on others."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from armature.trace.errors import NotConstant
+from armature.trace.values.base import Value
+from armature.trace.values.constant import SCALARS
+from armature.trace.values.mapping import DictValue
+from armature.trace.values.sequence import ListValue, SequenceValue, TupleValue
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
+
+FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    name: getattr(operator, name)
+    for name in (
+        "add", "and_", "floordiv", "lshift", "matmul", "mul", "mod", "or_", "pow", "rshift", "sub", "truediv", "xor",
+    )
+}  # fmt: skip
+IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
+    name: getattr(operator, "i" + name.removesuffix("_")) for name in FUNCTIONS
+}
+UNARY: dict[str, Callable[[Any], Any]] = {"neg": operator.neg, "pos": operator.pos, "invert": operator.invert}
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+COMPARE_METHODS = {"==": "__eq__", "!=": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
+SWAPPED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+TOO_LARGE = 1 << 20  # bytes or bits of a folded result that the program itself might never have computed
+
+
+def fold(tracer: Tracer, function: Callable[..., Any], *operands: Any) -> Value:
+    """The constant that a function gives for constants; what it raises, the program raises."""
+    try:
+        return tracer.as_value(function(*operands))
+    except Exception as error:
+        tracer.raise_real(error)
+
+
+def operate(tracer: Tracer, name: str, left: Value, right: Value) -> Value:
+    """`left <op> right`."""
+    if left.is_constant and right.is_constant:
+        return _fold_scalars(tracer, name, left.as_constant(), right.as_constant())
+    if left.is_tensor or right.is_tensor:
+        return tracer.graph_call(FUNCTIONS[name], (left, right), {})
+    found = _containers(tracer, name, left, right)
+    if found is not None:
+        return found
+    plain = name.removesuffix("_")
+    found = left.binary(tracer, f"__{plain}__", right)
+    if found is None:
+        found = right.binary(tracer, f"__r{plain}__", left)
+    if found is not None:
+        return found
+    try:
+        operands = left.as_constant(), right.as_constant()
+    except NotConstant:
+        unknown = f"{left.describe()} and {right.describe()}"
+        tracer.graph_break("unsupported-operation", operation=plain, type=unknown)
+    return fold(tracer, FUNCTIONS[name], *operands)
+
+
+def _fold_scalars(tracer: Tracer, name: str, left: Any, right: Any) -> Value:
+    huge = name in ("pow", "lshift") and isinstance(left, int) and isinstance(right, int)
+    if huge and left.bit_length() * abs(right) > TOO_LARGE and name == "pow" or huge and right > TOO_LARGE:
+        tracer.graph_break("unsupported-operation", operation=name, type="integers this large")
+    return fold(tracer, FUNCTIONS[name], left, right)
+
+
+def _containers(tracer: Tracer, name: str, left: Value, right: Value) -> Value | None:
+    if name == "add" and isinstance(left, ListValue) and isinstance(right, ListValue):
+        return ListValue([*left.items, *right.items])
+    if name == "add" and isinstance(left, TupleValue) and isinstance(right, TupleValue):
+        if left.kind is tuple and right.kind is tuple:
+            return TupleValue([*left.items, *right.items])
+    elif name == "mul":
+        for sequence, count in ((left, right), (right, left)):
+            if isinstance(sequence, SequenceValue) and count.is_constant and isinstance(count.as_constant(), int):
+                return sequence.like(sequence.items * count.as_constant())  # type: ignore[operator]
+    elif name == "or_" and isinstance(left, DictValue) and isinstance(right, DictValue):
+        return DictValue({**left.realise(tracer), **right.realise(tracer)}, left.kind, left.factory)
+    return None
+
+
+def operate_in_place(tracer: Tracer, name: str, left: Value, right: Value) -> Value:
+    """`left <op>= right`: the value to store."""
+    if left.is_tensor:
+        return tracer.graph_call(IN_PLACE[name], (left, right), {})
+    if isinstance(left, ListValue):
+        if name == "add":
+            left.call_method(tracer, "extend", (right,), {})
+            return left
+        if name == "mul":
+            items = left.items * right.as_constant()  # type: ignore[operator]
+            tracer.mutate(left)
+            left.items[:] = items
+            return left
+    if isinstance(left, DictValue) and name == "or_":
+        left.call_method(tracer, "update", (right,), {})
+        return left
+    found = left.binary(tracer, f"__i{name.removesuffix('_')}__", right)
+    return found if found is not None else operate(tracer, name, left, right)
+
+
+def operate_unary(tracer: Tracer, name: str, value: Value) -> Value:
+    """`-value`, `+value` or `~value`."""
+    if value.is_tensor:
+        return tracer.graph_call(UNARY[name], (value,), {})
+    if value.is_constant:
+        return fold(tracer, UNARY[name], value.as_constant())
+    return value.call_method(tracer, f"__{name}__", (), {})
+
+
+def compare(tracer: Tracer, op: str, left: Value, right: Value) -> Value:
+    """`left <op> right` for a comparison."""
+    if left.is_constant and right.is_constant:
+        return fold(tracer, COMPARISONS[op], left.as_constant(), right.as_constant())
+    if left.is_tensor or right.is_tensor:
+        return tracer.graph_call(COMPARISONS[op], (left, right), {})
+    if isinstance(left, SequenceValue) and isinstance(right, SequenceValue):
+        return _compare_sequences(tracer, op, left, right)
+    if isinstance(left, DictValue) and isinstance(right, DictValue) and op in ("==", "!="):
+        equal = _equal_dicts(tracer, left, right)
+        return tracer.constant(equal == (op == "=="))
+    found = left.binary(tracer, COMPARE_METHODS[op], right)
+    if found is None:
+        found = right.binary(tracer, COMPARE_METHODS[SWAPPED[op]], left)
+    if found is None and op == "!=":
+        found = _negated_eq(tracer, left, right)
+    return found if found is not None else _compare_objects(tracer, op, left, right)
+
+
+def _negated_eq(tracer: Tracer, left: Value, right: Value) -> Value | None:
+    equal = left.binary(tracer, "__eq__", right)
+    if equal is None:
+        equal = right.binary(tracer, "__eq__", left)
+    return None if equal is None else tracer.constant(not equal.truth(tracer))
+
+
+def _compare_objects(tracer: Tracer, op: str, left: Value, right: Value) -> Value:
+    """Objects without a method for it: constants by value, others equal only themselves."""
+    try:
+        return fold(tracer, COMPARISONS[op], left.as_object(), right.as_object())
+    except NotConstant:
+        pass
+    if op in ("==", "!="):
+        if left is right:
+            return tracer.constant(op == "==")
+        if plain_identity(left) or plain_identity(right) or left.is_constant or right.is_constant:
+            return tracer.constant(op == "!=")
+    unknown = f"{left.describe()} and {right.describe()}"
+    tracer.graph_break("unsupported-operation", operation=op, type=unknown)
+
+
+def plain_identity(value: Value) -> bool:
+    """Whether objects of the type are equal only to themselves."""
+    return value.python_type().__eq__ is object.__eq__
+
+
+def _compare_sequences(tracer: Tracer, op: str, left: SequenceValue, right: SequenceValue) -> Value:
+    same_family = isinstance(left, ListValue) == isinstance(right, ListValue)
+    if op in ("==", "!="):
+        equal = same_family and len(left.items) == len(right.items)
+        equal = equal and all(same_or_equal(tracer, a, b) for a, b in zip(left.items, right.items))
+        return tracer.constant(equal == (op == "=="))
+    if not same_family:
+        names = f"'{left.python_type().__name__}' and '{right.python_type().__name__}'"
+        tracer.raise_error(TypeError, f"'{op}' not supported between instances of {names}")
+    for a, b in zip(left.items, right.items):
+        if not same_or_equal(tracer, a, b):
+            return compare(tracer, op, a, b)
+    return tracer.constant(COMPARISONS[op](len(left.items), len(right.items)))
+
+
+def _equal_dicts(tracer: Tracer, left: DictValue, right: DictValue) -> bool:
+    mine, theirs = left.realise(tracer), right.realise(tracer)
+    if mine.keys() != theirs.keys():
+        return False
+    return all(same_or_equal(tracer, mine[key][1], theirs[key][1]) for key in mine)
+
+
+def same_or_equal(tracer: Tracer, left: Value, right: Value) -> bool:
+    """How containers compare members: identical, or equal."""
+    return left is right or compare(tracer, "==", left, right).truth(tracer)
+
+
+def identical(tracer: Tracer, left: Value, right: Value) -> bool:
+    """`left is right`."""
+    if left is right:
+        return True
+    if left.is_constant != right.is_constant:
+        return False
+    if left.is_constant:
+        return _identical_constants(tracer, left.as_constant(), right.as_constant())
+    if left.is_tensor and right.is_tensor:
+        tracer.distinct_tensors()
+        return False
+    try:
+        return left.as_object() is right.as_object()
+    except NotConstant:
+        return False
+
+
+def _identical_constants(tracer: Tracer, left: object, right: object) -> bool:
+    if left is right:
+        return True
+    if type(left) is type(right) and type(left) in SCALARS and left == right:
+        # Whether equal numbers and strings are one object is up to CPython.
+        tracer.graph_break("unsupported-operation", operation="is", type=f"the constant {left!r}")
+    return False

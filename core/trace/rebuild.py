@@ -1,0 +1,344 @@
+"""Values back to bytecode: load the inputs, call the graph, build what the frame returns, make its changes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import CodeType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import attrs
+from bytecode import Bytecode, CellVar, CompilerFlags, FreeVar, Instr
+from torch import fx
+
+from armature.frame.sources import (
+    AttrSource,
+    BuiltinSource,
+    CellSource,
+    DictOfSource,
+    GlobalSource,
+    ItemSource,
+    LocalSource,
+    ObjectSource,
+    Source,
+    TypeOfSource,
+)
+from armature.trace.data import CompiledGraphSlot
+from armature.trace.values.base import Value
+from armature.trace.values.constant import NONE, ConstantValue
+from armature.trace.values.mapping import DictValue
+from armature.trace.values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
+
+VERSION = sys.version_info[:2]
+GENERATOR_FLAGS = CompilerFlags.GENERATOR | CompilerFlags.COROUTINE | CompilerFlags.ASYNC_GENERATOR
+# Of nn.Module, plain attributes of the instance: reading them as attributes is quicker than through `__dict__`.
+MODULE_DICTS = frozenset({"_modules", "_parameters", "_buffers"})
+
+
+@attrs.define(eq=False)
+class Rebuilder:
+    """Writes the code that runs instead of the frame's. `main`: instructions after the call of the graph."""
+
+    tracer: Tracer
+    code: CodeType
+    main: list[Instr] = attrs.field(factory=list)
+    outputs: dict[fx.Node, int] = attrs.field(factory=dict)
+    _held: dict[Value, str] = attrs.field(factory=dict)
+    _open: set[Value] = attrs.field(factory=set)
+    _paths: dict[Source, str] = attrs.field(factory=dict)
+    _uses: dict[Source, int] = attrs.field(factory=dict)
+    _cells: dict[int, str] = attrs.field(factory=dict)
+    _temporaries: int = 0
+    _into: list[Instr] | None = None
+
+    @property
+    def none(self) -> Value:
+        """The value of None."""
+        return NONE
+
+    def emit(self, name: str, *arg: Any) -> None:
+        """Add an instruction."""
+        (self.main if self._into is None else self._into).append(Instr(name, *arg))
+
+    def cannot(self, value: Value) -> NoReturn:
+        """The object can't be made again."""
+        self.tracer.graph_break("unsupported-result", type=value.describe())
+
+    # What values use to rebuild themselves.
+
+    def load(self, value: Value) -> None:
+        """Push the object of a value, made once however often it is loaded."""
+        held = self._held.get(value)
+        if held is not None:
+            self.emit("LOAD_FAST", held)
+        elif isinstance(value, ConstantValue):
+            self.constant(value.value)
+        elif id(value) in self._cells:
+            self.emit("LOAD_CLOSURE" if VERSION < (3, 13) else "LOAD_FAST", self._variable(self._cells[id(value)]))
+        elif value.source is not None:
+            self.load_source(value.source)
+        else:
+            self._make(value)
+
+    def _make(self, value: Value) -> None:
+        if value in self._open:
+            self.cannot(value)  # it contains itself
+        self._open.add(value)
+        value.rebuild(self)
+        self._open.discard(value)
+        if value.mutable and value not in self._held:
+            self.hold(value)
+
+    def hold(self, value: Value) -> None:
+        """Keep the object on top of the stack for when it is loaded again."""
+        name = self.temporary()
+        self._held[value] = name
+        self.emit("STORE_FAST", name)
+        self.emit("LOAD_FAST", name)
+
+    def temporary(self) -> str:
+        """The name of a fresh local variable."""
+        self._temporaries += 1
+        return f"__armature_{self._temporaries}"
+
+    def output(self, value: TensorValue) -> None:
+        """Push a tensor that the graph computes."""
+        node = value.as_argument(self.tracer)
+        if not isinstance(node, fx.Node):
+            self.cannot(value)
+        position = self.outputs.setdefault(node, len(self.outputs))
+        self.emit("LOAD_FAST", output_name(position))
+
+    def constant(self, obj: object) -> None:
+        """Push an object that the code keeps."""
+        self.emit("LOAD_CONST", obj)
+
+    def value(self, obj: object) -> Value:
+        """A value for an object that the code keeps."""
+        return ConstantValue(obj)
+
+    def namespace_value(self, namespace: dict[str, object]) -> Value:
+        """A value for a dict of globals."""
+        return ConstantValue(namespace)
+
+    def namespace(self, namespace: dict[str, object]) -> None:
+        """Push a dict of globals."""
+        self.constant(namespace)
+
+    def build(self, name: str, count: int) -> None:
+        """A BUILD_ instruction."""
+        self.emit(name, count)
+
+    def null_function(self, fn: Callable[..., Any]) -> None:
+        """Push a function to be called."""
+        self.function(lambda: self.constant(fn))
+
+    def function(self, load: Callable[[], None]) -> None:
+        """Push a function and the NULL that its call needs."""
+        if VERSION < (3, 13):
+            self.emit("PUSH_NULL")
+        load()
+        if VERSION >= (3, 13):
+            self.emit("PUSH_NULL")
+
+    def call(self, count: int) -> None:
+        """Call with so many positional arguments."""
+        if VERSION < (3, 12):
+            self.emit("PRECALL", count)
+        self.emit("CALL", count)
+
+    def attribute(self, name: str) -> None:
+        """Replace the object on the stack by its attribute."""
+        self.emit("LOAD_ATTR", name if VERSION < (3, 12) else (False, name))
+
+    def method(self, name: str) -> None:
+        """Replace the object on the stack by its method, to be called."""
+        if VERSION < (3, 12):
+            self.emit("LOAD_METHOD", name)
+        else:
+            self.emit("LOAD_ATTR", (True, name))
+
+    def set_attribute(self, owner: Value, name: str, value: Value) -> None:
+        """`object.__setattr__(owner, name, value)`."""
+        self.null_function(object.__setattr__)
+        self.load(owner)
+        self.constant(name)
+        self.load(value)
+        self.call(3)
+        self.emit("POP_TOP")
+
+    def store_attribute(self, name: str, value: Value) -> None:
+        """Set an attribute of the object on the stack, which stays there."""
+        self.emit("COPY", 1)
+        self.load(value)
+        self.emit("SWAP", 2)
+        self.emit("STORE_ATTR", name)
+
+    def dict_of(self, items: dict[str, Value]) -> Value:
+        """A dict of names to values."""
+        return DictValue({name: (ConstantValue(name), value) for name, value in items.items()})
+
+    # Sources.
+
+    def load_source(self, source: Source) -> None:
+        """Push the object at a source; what is on the way to several objects is walked once."""
+        held = self._paths.get(source)
+        if held is not None:
+            self.emit("LOAD_FAST", held)
+            return
+        LOADERS[type(source)](self, source)
+        if self._uses.get(source, 0) > 1 and not isinstance(source, (LocalSource, ObjectSource)):
+            name = self.temporary()
+            self._paths[source] = name
+            self.emit("COPY", 1)
+            self.emit("STORE_FAST", name)
+
+    def count_uses(self, sources: list[Source]) -> None:
+        """Count how often each prefix of the sources is walked."""
+        for source in sources:
+            step: Source | None = source
+            while step is not None:
+                self._uses[step] = self._uses.get(step, 0) + 1
+                step = getattr(step, "base", None) if self._uses[step] == 1 else None
+
+    def load_local(self, source: LocalSource) -> None:
+        """A variable of the frame."""
+        variable = self._variable(source.name)
+        self.emit("LOAD_FAST" if isinstance(variable, str) else "LOAD_DEREF", variable)
+
+    def _variable(self, name: str) -> Any:
+        if name in self.code.co_cellvars:
+            return CellVar(name)
+        return FreeVar(name) if name in self.code.co_freevars else name
+
+    def load_global(self, source: GlobalSource) -> None:
+        """A global of the frame."""
+        self.emit("LOAD_GLOBAL", (False, source.name))
+
+    def load_attr(self, source: AttrSource) -> None:
+        """An attribute."""
+        self.load_source(source.base)
+        self.attribute(source.name)
+
+    def load_dict(self, source: DictOfSource) -> None:
+        """`__dict__`."""
+        self.load_source(source.base)
+        self.attribute("__dict__")
+
+    def load_type(self, source: TypeOfSource) -> None:
+        """The class of an object."""
+        self.function(lambda: self.constant(type))
+        self.load_source(source.base)
+        self.call(1)
+
+    def load_item(self, source: ItemSource) -> None:
+        """An item."""
+        if isinstance(source.base, DictOfSource) and source.key in MODULE_DICTS:
+            self.load_source(source.base.base)
+            self.attribute(str(source.key))
+            return
+        self.load_source(source.base)
+        self.constant(source.key)
+        self.emit("BINARY_SUBSCR")
+
+    def load_cell(self, source: CellSource) -> None:
+        """What a cell holds."""
+        self.load_source(source.base)
+        self.attribute("cell_contents")
+
+    # The whole.
+
+    def finish(self, result: Value, slot: CompiledGraphSlot | None) -> CodeType:
+        """The code: a prologue that calls the graph, then the result prepared, the changes made, the result returned."""
+        for name in self.code.co_freevars:
+            cell = self.tracer.frames_cells.get(name)
+            if cell is not None:
+                self._cells[id(cell)] = name
+        self.count_uses([value.source for value in self.tracer.inputs if value.source is not None])
+        prologue: list[Instr] = []
+        self._into = prologue
+        self._prologue(slot)
+        self._into = None
+        self._body(result)
+        self._into = epilogue = []
+        self._outputs(slot)
+        return self._assemble([*prologue, *epilogue, *self.main])
+
+    def _prologue(self, slot: CompiledGraphSlot | None) -> None:
+        if self.code.co_freevars:
+            self.emit("COPY_FREE_VARS", len(self.code.co_freevars))
+        for name in self.code.co_cellvars:
+            self.emit("MAKE_CELL", CellVar(name))
+        self.emit("RESUME", 0)
+        if slot is None:
+            return
+        self.null_function(slot)  # type: ignore[arg-type]
+        for value in self.tracer.inputs:
+            if value.source is not None:
+                self.load_source(value.source)
+        self.call(len(self.tracer.inputs))
+
+    def _body(self, result: Value) -> None:
+        writes = self.tracer.effects.writes(self)
+        self.load(result)
+        prepared: list[tuple[Callable[..., object], list[str]]] = []
+        for write in writes:
+            names = []
+            for operand in write.operands:
+                self.load(operand)
+                names.append(self.temporary())
+                self.emit("STORE_FAST", names[-1])
+            prepared.append((write.function, names))
+        for function, names in prepared:
+            self.null_function(function)
+            for name in names:
+                self.emit("LOAD_FAST", name)
+            self.call(len(names))
+            self.emit("POP_TOP")
+        self.emit("RETURN_VALUE")
+
+    def _outputs(self, slot: CompiledGraphSlot | None) -> None:
+        if slot is None:
+            return
+        if not self.outputs:
+            self.emit("POP_TOP")
+            return
+        self.emit("UNPACK_SEQUENCE", len(self.outputs))
+        for position in range(len(self.outputs)):
+            self.emit("STORE_FAST", output_name(position))
+
+    def _assemble(self, instructions: list[Instr]) -> CodeType:
+        code = self.code
+        made = Bytecode(instructions)
+        for inst in made:
+            if isinstance(inst, Instr):
+                inst.lineno = code.co_firstlineno
+        made.name, made.qualname, made.filename = code.co_name, code.co_qualname, code.co_filename
+        made.first_lineno, made.flags = code.co_firstlineno, CompilerFlags(code.co_flags & ~GENERATOR_FLAGS)
+        made.argcount, made.posonlyargcount = code.co_argcount, code.co_posonlyargcount
+        made.kwonlyargcount = code.co_kwonlyargcount
+        extra = bool(code.co_flags & CompilerFlags.VARARGS) + bool(code.co_flags & CompilerFlags.VARKEYWORDS)
+        made.argnames = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + extra])
+        made.freevars, made.cellvars = list(code.co_freevars), list(code.co_cellvars)
+        return made.to_code()
+
+
+def output_name(position: int) -> str:
+    """The local variable of an output of the graph."""
+    return f"__armature_out_{position}"
+
+
+LOADERS: dict[type, Callable[[Rebuilder, Any], None]] = {
+    LocalSource: Rebuilder.load_local,
+    GlobalSource: Rebuilder.load_global,
+    BuiltinSource: Rebuilder.load_global,
+    ObjectSource: lambda out, source: out.constant(source.obj),
+    AttrSource: Rebuilder.load_attr,
+    DictOfSource: Rebuilder.load_dict,
+    TypeOfSource: Rebuilder.load_type,
+    ItemSource: Rebuilder.load_item,
+    CellSource: Rebuilder.load_cell,
+}

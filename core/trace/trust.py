@@ -1,0 +1,23 @@
+"""What is not expected to be patched while a program runs: torch and the standard library. Nothing is guarded there but
+containers and their contents."""
+
+from __future__ import annotations
+
+import functools
+import sys
+
+TRUSTED_PACKAGES = sys.stdlib_module_names | {"torch", "builtins"}
+
+
+@functools.lru_cache(maxsize=8192)
+def trusted_module(name: str) -> bool:
+    """Whether a module of this name belongs to torch or to the standard library."""
+    return name.partition(".")[0] in TRUSTED_PACKAGES
+
+
+def is_trusted(obj: object) -> bool:
+    """Whether a function, class or module belongs to torch or to the standard library."""
+    name = getattr(obj, "__module__", None)
+    if name is None:
+        name = getattr(obj, "__name__", None)
+    return isinstance(name, str) and trusted_module(name)

@@ -1,0 +1,249 @@
+"""Classes, `super()`, and how an attribute found in a class is bound to an object."""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Callable, Hashable
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from armature.frame.sources import AttrSource
+from armature.trace.errors import NotConstant
+from armature.trace.trust import is_trusted
+from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.values.function import BUILTIN_TYPES, BuiltinValue, MethodValue
+
+if TYPE_CHECKING:
+    from armature.frame.sources import Source
+    from armature.trace.capture import Tracer
+    from armature.trace.rebuild import Rebuilder
+
+
+@attrs.frozen(eq=False)
+class Found:
+    """An attribute in the dict of a class: the class that holds it, and the raw object."""
+
+    holder: type
+    obj: object
+
+
+def find_in_class(cls: type, name: str, after: type | None = None) -> Found | None:
+    """The attribute as it stands in the first class of the MRO that has it; `after`: look behind that class only."""
+    mro = cls.__mro__
+    for holder in mro if after is None else mro[mro.index(after) + 1 :]:
+        if name in holder.__dict__:
+            return Found(holder, holder.__dict__[name])
+    return None
+
+
+def is_data_descriptor(obj: object) -> bool:
+    """Whether the object found in a class goes before what stands in the instance."""
+    return hasattr(type(obj), "__set__") or hasattr(type(obj), "__delete__")
+
+
+def class_source(tracer: Tracer, cls: type, name: str) -> Source | None:
+    """Source of an attribute of a class, None where classes are trusted not to change."""
+    if is_trusted(cls):
+        return None
+    return AttrSource(tracer.object_source(cls), name)
+
+
+def held_value(tracer: Tracer, cls: type, found: Found, name: str) -> Value:
+    """The value of a plain function or object found in a class, guarded to be the same next time."""
+    key = (found.holder, cls, name)
+    known = tracer.class_values.get(key)
+    if known is not None:
+        return known
+    obj: Any = found.obj
+    if isinstance(obj, (staticmethod, classmethod)):
+        obj = obj.__func__
+    source = class_source(tracer, cls if not is_trusted(found.holder) else found.holder, name)
+    if source is not None and isinstance(found.obj, classmethod):
+        source = AttrSource(source, "__func__")
+    value = tracer.wrap(obj, source if source is not None else tracer.object_source(obj, f"{cls.__name__}.{name}"))
+    tracer.class_values[key] = value
+    return value
+
+
+def bind(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
+    """`owner.name` where the class holds the attribute `found`, as its `__get__` would give it."""
+    obj = found.obj
+    kind = type(obj)
+    if kind is FunctionType:
+        return MethodValue(held_value(tracer, cls, found, name), owner)
+    binder = BINDERS.get(kind)
+    if binder is not None:
+        return binder(tracer, owner, cls, found, name)
+    if kind in BUILTIN_TYPES:
+        return MethodValue(BuiltinValue(obj), owner)  # type: ignore[arg-type]
+    getter = find_in_class(kind, "__get__")
+    if getter is None:
+        return held_value(tracer, cls, found, name)
+    if isinstance(getter.obj, FunctionType):
+        descriptor = held_value(tracer, cls, found, name)
+        return tracer.call(tracer.as_value(getter.obj), (descriptor, owner, tracer.as_value(cls)), {})
+    tracer.graph_break("unsupported-attribute", name=name, type=owner.describe())
+
+
+def _bind_property(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
+    getter: Callable[..., object] | None = found.obj.fget  # type: ignore[attr-defined]
+    if getter is None:
+        tracer.raise_error(AttributeError, f"property '{name}' of '{cls.__name__}' object has no getter")
+    source = class_source(tracer, cls, name)
+    if source is not None:
+        tracer.guard_is(source, found.obj)
+    return tracer.call(tracer.as_value(getter), (owner,), {})
+
+
+def _bind_cached_property(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
+    value = tracer.call(tracer.as_value(found.obj.func), (owner,), {})  # type: ignore[attr-defined]
+    owner.set_attribute(tracer, name, value)
+    return value
+
+
+def _bind_class_method(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
+    return MethodValue(held_value(tracer, cls, found, name), tracer.as_value(cls))
+
+
+def _bind_static_method(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
+    return held_value(tracer, cls, found, name)
+
+
+def _bind_slot(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
+    tracer.graph_break("unsupported-attribute", name=name, type=owner.describe())
+
+
+Binder = Callable[["Tracer", Value, type, Found, str], Value]
+BINDERS: dict[type, Binder] = {
+    property: _bind_property,
+    functools.cached_property: _bind_cached_property,
+    classmethod: _bind_class_method,
+    staticmethod: _bind_static_method,
+    MemberDescriptorType: _bind_slot,
+    GetSetDescriptorType: _bind_slot,
+}
+
+
+def class_attribute(tracer: Tracer, owner: Value, cls: type, name: str, after: type | None = None) -> Value:
+    """`owner.name` as far as the classes of `owner` know it. Raises AttributeError of the program."""
+    found = find_in_class(cls, name, after)
+    if found is None:
+        if name == "__class__":
+            return tracer.as_value(cls)
+        tracer.raise_error(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+    return bind(tracer, owner, cls, found, name)
+
+
+@attrs.define(eq=False)
+class ClassValue(Value):
+    """A class."""
+
+    cls: type
+
+    def python_type(self) -> type:
+        return type(self.cls)
+
+    def describe(self) -> str:
+        return f"class {self.cls.__module__}.{self.cls.__qualname__}"
+
+    def as_object(self) -> object:
+        return self.cls
+
+    def as_argument(self, tracer: Tracer) -> object:
+        return self.cls
+
+    def key(self, tracer: Tracer) -> Hashable:
+        return self.cls
+
+    def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return tracer.call_class(self, args, kwargs)
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if name in ("__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__", "__base__"):
+            return tracer.as_value(getattr(self.cls, name))
+        if name == "__class__":
+            return tracer.as_value(type(self.cls))
+        if name == "__dict__":
+            return tracer.as_value(self.cls.__dict__)
+        found = find_in_class(self.cls, name)
+        meta = find_in_class(type(self.cls), name)
+        if meta is not None and is_data_descriptor(meta.obj):
+            return bind(tracer, self, type(self.cls), meta, name)
+        if found is not None:
+            return self._own(tracer, found, name)
+        if meta is not None:
+            return bind(tracer, self, type(self.cls), meta, name)
+        tracer.raise_error(AttributeError, f"type object '{self.cls.__name__}' has no attribute '{name}'")
+
+    def _own(self, tracer: Tracer, found: Found, name: str) -> Value:
+        kind = type(found.obj)
+        if isinstance(found.obj, enum.Enum):
+            return tracer.constant(found.obj)
+        if kind is enum.property or kind in (property, MemberDescriptorType, GetSetDescriptorType):
+            return tracer.wrap(getattr(self.cls, name), tracer.object_source(getattr(self.cls, name)))
+        if isinstance(found.obj, classmethod):
+            return MethodValue(held_value(tracer, self.cls, found, name), self)
+        if kind in BUILTIN_TYPES and hasattr(kind, "__get__") and not isinstance(found.obj, type(len)):
+            bound = getattr(self.cls, name)
+            return BuiltinValue(bound)
+        return held_value(tracer, self.cls, found, name)
+
+    def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+        tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
+
+    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        return tracer.call(self.get_attribute(tracer, name), args, kwargs)
+
+    def stream(self, tracer: Tracer) -> Any:
+        if issubclass(self.cls, enum.Enum):
+            return iter([tracer.constant(member) for member in self.cls])
+        return super().stream(tracer)
+
+    def length(self, tracer: Tracer) -> int:
+        if issubclass(self.cls, enum.Enum):
+            return len(self.cls)
+        return super().length(tracer)
+
+    def get_item(self, tracer: Tracer, key: Value) -> Value:
+        if issubclass(self.cls, enum.Enum):
+            try:
+                return tracer.constant(self.cls[key.as_constant()])  # type: ignore[index]
+            except KeyError as error:
+                tracer.raise_real(error)
+        try:
+            generic = self.cls[key.as_object()]  # type: ignore[index]
+        except (NotConstant, TypeError):
+            tracer.graph_break("unsupported-operation", operation="subscript", type=self.describe())
+        return tracer.wrap(generic, tracer.object_source(generic))
+
+    def rebuild(self, out: Rebuilder) -> None:
+        out.constant(self.cls)
+
+
+@attrs.define(eq=False)
+class SuperValue(Value):
+    """`super(cls, owner)`."""
+
+    cls: type
+    owner: Value
+
+    def python_type(self) -> type:
+        return super
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if isinstance(self.owner, ClassValue):
+            found = find_in_class(self.owner.cls, name, self.cls)
+            if found is None:
+                tracer.raise_error(AttributeError, f"'super' object has no attribute '{name}'")
+            value = held_value(tracer, found.holder, found, name)
+            return MethodValue(value, self.owner) if isinstance(found.obj, classmethod) else value
+        found = find_in_class(self.owner.python_type(), name, self.cls)
+        if found is None:
+            tracer.raise_error(AttributeError, f"'super' object has no attribute '{name}'")
+        return bind(tracer, self.owner, found.holder, found, name)
+
+    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        return tracer.call(self.get_attribute(tracer, name), args, kwargs)

@@ -1,0 +1,124 @@
+"""Constants: immutable Python objects that tracing knows whole."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from types import CodeType, EllipsisType, NotImplementedType
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+import torch
+
+from armature.trace.errors import NotConstant
+from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
+    from armature.trace.rebuild import Rebuilder
+
+# Types whose objects are immutable, compare by value and may stand in a code's constants.
+SCALARS: frozenset[type] = frozenset({int, float, bool, str, bytes, complex, type(None)})
+ATOMS: frozenset[type] = SCALARS | {
+    EllipsisType, NotImplementedType, CodeType, torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo,
+    torch.iinfo, torch.qscheme,
+}  # fmt: skip
+
+
+def is_atom(obj: object) -> bool:
+    """Whether the object is a constant by itself."""
+    return type(obj) in ATOMS or isinstance(obj, enum.Enum)
+
+
+@attrs.define(eq=False)
+class ConstantValue(Value):
+    """An int, float, string, None, dtype, device, enum member, ..."""
+
+    value: object
+
+    is_constant: ClassVar[bool] = True
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def describe(self) -> str:
+        return f"the constant {self.value!r}"
+
+    def as_constant(self) -> object:
+        return self.value
+
+    def as_argument(self, tracer: Tracer) -> object:
+        return self.value
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if isinstance(self.value, enum.Enum):
+            return enum_attribute(tracer, self, self.value, name)
+        try:
+            found = getattr(self.value, name)
+        except AttributeError as error:
+            tracer.raise_real(error)
+        if callable(found) and type(found) is not type:
+            return BoundMethod(self, name)
+        return tracer.as_value(found)
+
+    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name == "join" and isinstance(self.value, str) and len(args) == 1:
+            args = (tracer.as_value([item.as_constant() for item in constants(tracer, args[0])]),)
+        try:
+            plain = [arg.as_constant() for arg in args]
+            named = {key: arg.as_constant() for key, arg in kwargs.items()}
+        except NotConstant:
+            tracer.graph_break("unsupported-argument", type=f"an argument of {type(self.value).__name__}.{name}")
+        try:
+            return tracer.as_value(getattr(self.value, name)(*plain, **named))
+        except Exception as error:
+            tracer.raise_real(error)
+
+    def truth(self, tracer: Tracer) -> bool:
+        return bool(self.value)
+
+    def length(self, tracer: Tracer) -> int:
+        if isinstance(self.value, (str, bytes)):
+            return len(self.value)
+        tracer.raise_error(TypeError, f"object of type '{type(self.value).__name__}' has no len()")
+
+    def stream(self, tracer: Tracer) -> Iterator[Value]:
+        if isinstance(self.value, (str, bytes)):
+            return (ConstantValue(item) for item in self.value)
+        tracer.raise_error(TypeError, f"'{type(self.value).__name__}' object is not iterable")
+
+    def contains(self, tracer: Tracer, item: Value) -> bool:
+        if isinstance(self.value, (str, bytes)):
+            try:
+                return item.as_constant() in self.value  # type: ignore[operator]
+            except NotConstant:
+                tracer.graph_break("unsupported-operation", operation="in", type=item.describe())
+            except TypeError as error:
+                tracer.raise_real(error)
+        return super().contains(tracer, item)
+
+    def rebuild(self, out: Rebuilder) -> None:
+        out.constant(self.value)
+
+
+def constants(tracer: Tracer, iterable: Value) -> list[Value]:
+    """The items of an iterable, all of which must be constants."""
+    items = tracer.unpack(iterable)
+    for item in items:
+        if not item.is_constant:
+            tracer.graph_break("unsupported-argument", type=item.describe())
+    return items
+
+
+def enum_attribute(tracer: Tracer, member: Value, value: enum.Enum, name: str) -> Value:
+    """An attribute of an enum member: name and value directly, methods and properties of the class by tracing."""
+    if name in ("name", "_name_"):
+        return tracer.constant(value._name_)
+    if name in ("value", "_value_"):
+        return tracer.as_value(value._value_)
+    return tracer.class_attribute(member, type(value), name)
+
+
+NONE = ConstantValue(None)
+TRUE = ConstantValue(True)
+FALSE = ConstantValue(False)

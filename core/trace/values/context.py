@@ -1,0 +1,135 @@
+"""Context managers that change torch's state: entered while tracing, and in the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+import torch
+
+from armature.torch_abi.grad_modes import enter_autocast, exit_autocast, set_grad_enabled
+from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
+    from armature.trace.rebuild import Rebuilder
+
+
+@attrs.define(eq=False)
+class ContextValue(Value):
+    """A context manager of torch. Subclasses say what entering and leaving do."""
+
+    kind: type
+
+    mutable: ClassVar[bool] = True
+
+    def python_type(self) -> type:
+        return self.kind
+
+    def enter(self, tracer: Tracer) -> Value:
+        """`__enter__`: the value that `as` binds."""
+        raise NotImplementedError(type(self).__name__)
+
+    def leave(self, tracer: Tracer) -> None:
+        """`__exit__`; exceptions pass."""
+        raise NotImplementedError(type(self).__name__)
+
+    def again(self) -> Value:
+        """A fresh context manager like this one."""
+        raise NotImplementedError(type(self).__name__)
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if name in ("__enter__", "__exit__", "clone"):
+            return BoundMethod(self, name)
+        return super().get_attribute(tracer, name)
+
+    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name == "__enter__":
+            return self.enter(tracer)
+        if name == "__exit__":
+            self.leave(tracer)
+            return tracer.constant(None)
+        if name == "clone":
+            return self.again()
+        return super().call_method(tracer, name, args, kwargs)
+
+
+@attrs.define(eq=False)
+class NullContextValue(ContextValue):
+    """A context manager that does nothing while tracing."""
+
+    result: Value | None = None
+
+    def enter(self, tracer: Tracer) -> Value:
+        return self if self.result is None else self.result
+
+    def leave(self, tracer: Tracer) -> None:
+        return None
+
+    def again(self) -> Value:
+        return NullContextValue(self.kind, self.result)
+
+
+@attrs.define(eq=False)
+class GradModeValue(ContextValue):
+    """torch.no_grad(), torch.enable_grad(), torch.set_grad_enabled(mode)."""
+
+    enabled: bool
+    before: list[bool] = attrs.field(factory=list)
+
+    def enter(self, tracer: Tracer) -> Value:
+        if self.kind is not torch.set_grad_enabled or not self.before:  # that one is in force since it was made
+            self.before.append(torch.is_grad_enabled())
+        switch_grad(tracer, self.enabled)
+        return tracer.constant(None)
+
+    def leave(self, tracer: Tracer) -> None:
+        switch_grad(tracer, self.before.pop())
+
+    def again(self) -> Value:
+        return GradModeValue(self.kind, self.enabled)
+
+    def rebuild(self, out: Rebuilder) -> None:
+        out.null_function(self.kind)
+        if self.kind is torch.set_grad_enabled:
+            out.cannot(self)
+        out.call(0)
+
+
+def switch_grad(tracer: Tracer, enabled: bool) -> None:
+    """Set the grad mode now and in the graph."""
+    if torch.is_grad_enabled() != enabled:
+        tracer.state_call(set_grad_enabled, (enabled,))
+        set_grad_enabled(enabled)
+
+
+@attrs.define(eq=False)
+class PairedContextValue(ContextValue):
+    """A context entered by one function, whose result goes to the one that leaves it (autocast)."""
+
+    enter_by: Callable[..., Any]
+    arguments: tuple[object, ...]
+    leave_by: Callable[[Any], Any]
+    open: list[tuple[Any, Any]] = attrs.field(factory=list)
+
+    def enter(self, tracer: Tracer) -> Value:
+        node = tracer.state_call(self.enter_by, self.arguments)
+        real = self.enter_by(*self.arguments)
+        self.open.append((node, real))
+        tracer.on_abort.append((self.leave_by, real))
+        return self
+
+    def leave(self, tracer: Tracer) -> None:
+        node, real = self.open.pop()
+        tracer.on_abort.remove((self.leave_by, real))
+        self.leave_by(real)
+        tracer.state_call(self.leave_by, (node,))
+
+    def again(self) -> Value:
+        return PairedContextValue(self.kind, self.enter_by, self.arguments, self.leave_by)
+
+
+def autocast_value(kind: type, device: str, dtype: object, enabled: bool, cache: object) -> Value:
+    """The value of `torch.autocast(device, dtype, enabled, cache)`."""
+    return PairedContextValue(kind, enter_autocast, (device, dtype, enabled, cache), exit_autocast)

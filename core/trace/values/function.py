@@ -1,0 +1,369 @@
+"""Callables: functions of the program, closures made in the frame, bound methods, functions written in C, partials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+
+from armature.frame.sources import AttrSource, CellSource, ItemSource
+from armature.trace.errors import NotConstant
+from armature.trace.trust import is_trusted
+from armature.trace.values.base import Args, Kwargs, Value
+
+if TYPE_CHECKING:
+    from armature.frame.sources import Source
+    from armature.trace.capture import Tracer
+    from armature.trace.rebuild import Rebuilder
+
+
+@attrs.define(eq=False)
+class CellValue(Value):
+    """A cell: a variable that closures share. `real`: the program's own cell, whose contents are read at first use."""
+
+    content: Value | None = None
+    real: CellType | None = None
+    content_source: Source | None = None
+    changed: bool = False
+
+    mutable: ClassVar[bool] = True
+
+    def python_type(self) -> type:
+        return CellType
+
+    def get(self, tracer: Tracer, name: str) -> Value:
+        """The contents."""
+        if self.content is None and self.real is not None and not self.changed:
+            try:
+                obj = self.real.cell_contents
+            except ValueError:
+                tracer.graph_break("unsupported-operation", operation="reading an empty cell", type=f"variable {name}")
+            source = self.content_source or tracer.object_source(obj)
+            self.content = tracer.wrap(obj, source)
+        if self.content is None:
+            tracer.raise_error(NameError, f"cannot access free variable '{name}' where it is not associated with a value")
+        return self.content
+
+    def set(self, tracer: Tracer, value: Value | None) -> None:
+        """Change the contents; None empties the cell."""
+        self.content = value
+        self.changed = True
+        if self.real is not None:
+            tracer.mutate(self)
+
+    def rebuild(self, out: Rebuilder) -> None:
+        out.null_function(CellType)
+        if self.content is None:
+            out.call(0)
+            return
+        out.load(self.content)
+        out.call(1)
+
+
+@attrs.define(eq=False)
+class CallableValue(Value):
+    """A callable that exists as a Python object, `fn`, with an identity."""
+
+    fn: Callable[..., Any]
+
+    def python_type(self) -> type:
+        return type(self.fn)
+
+    def describe(self) -> str:
+        return f"{getattr(self.fn, '__module__', '?')}.{getattr(self.fn, '__qualname__', type(self.fn).__name__)}"
+
+    def as_object(self) -> object:
+        return self.fn
+
+    def as_argument(self, tracer: Tracer) -> object:
+        tracer.graph_break("unsupported-argument", type=self.describe())
+
+    def key(self, tracer: Tracer) -> Hashable:
+        return self.fn
+
+    def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return tracer.call_object(self.fn, self, args, kwargs)
+
+    def rebuild(self, out: Rebuilder) -> None:
+        out.constant(self.fn)
+
+
+@attrs.define(eq=False)
+class BuiltinValue(CallableValue):
+    """A function or method written in C, or another callable that tables speak of."""
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if name in ("__name__", "__qualname__", "__module__", "__doc__", "__self__", "__objclass__"):
+            return tracer.as_value(getattr(self.fn, name))
+        if name == "__call__":
+            return self
+        return super().get_attribute(tracer, name)
+
+
+@attrs.define(eq=False)
+class FunctionValue(CallableValue):
+    """A Python function of the program."""
+
+    fn: FunctionType
+    cells: tuple[CellValue, ...] | None = None
+
+    def default(self, tracer: Tracer, position: int) -> Value:
+        """The value of the default at a position of `__defaults__`."""
+        obj = self.fn.__defaults__[position]  # type: ignore[index]
+        return self._held(tracer, obj, "__defaults__", position)
+
+    def keyword_default(self, tracer: Tracer, name: str) -> Value | None:
+        """The value of the default of a keyword-only parameter, None when it has none."""
+        held = self.fn.__kwdefaults__
+        if held is None or name not in held:
+            return None
+        return self._held(tracer, held[name], "__kwdefaults__", name)
+
+    def _held(self, tracer: Tracer, obj: object, attribute: str, key: object) -> Value:
+        if self.source is None or is_trusted(self.fn):
+            return tracer.as_value(obj)
+        return tracer.wrap(obj, ItemSource(AttrSource(self.source, attribute), key))
+
+    def closure(self, tracer: Tracer) -> tuple[CellValue, ...]:
+        """The cells of the free variables."""
+        if self.cells is None:
+            base = self.source if self.source is not None else tracer.object_source(self.fn)
+            held = AttrSource(base, "__closure__")
+            real = self.fn.__closure__ or ()
+            trusted = is_trusted(self.fn)
+            self.cells = tuple(
+                tracer.cell(cell, None if trusted else ItemSource(held, position)) for position, cell in enumerate(real)
+            )
+        return self.cells
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if name == "__class__":
+            return tracer.as_value(FunctionType)
+        if name in ("__name__", "__qualname__", "__module__", "__doc__", "__code__"):
+            return tracer.as_value(getattr(self.fn, name))
+        if name in self.fn.__dict__:
+            return tracer.wrap(self.fn.__dict__[name], AttrSource(self.source or tracer.object_source(self.fn), name))
+        if name == "__call__":
+            return self
+        if not hasattr(self.fn, name):
+            tracer.raise_error(AttributeError, f"'function' object has no attribute '{name}'")
+        return super().get_attribute(tracer, name)
+
+
+@attrs.define(eq=False)
+class ClosureValue(Value):
+    """A function made in the frame by `def`, `lambda` or a comprehension."""
+
+    code: CodeType
+    namespace: dict[str, object]
+    defaults: tuple[Value, ...] = ()
+    keyword_defaults: dict[str, Value] = attrs.field(factory=dict)
+    cells: tuple[CellValue, ...] = ()
+    attributes: dict[str, Value] = attrs.field(factory=dict)
+    annotations: Value | None = None
+
+    mutable: ClassVar[bool] = True
+
+    def python_type(self) -> type:
+        return FunctionType
+
+    def describe(self) -> str:
+        return f"function {self.code.co_qualname}"
+
+    def key(self, tracer: Tracer) -> Hashable:
+        return ("id", id(self))
+
+    def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return tracer.inline_closure(self, args, kwargs)
+
+    def default(self, tracer: Tracer, position: int) -> Value:
+        """The default at a position."""
+        return self.defaults[position]
+
+    def keyword_default(self, tracer: Tracer, name: str) -> Value | None:
+        """The default of a keyword-only parameter."""
+        return self.keyword_defaults.get(name)
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if name in self.attributes:
+            return self.attributes[name]
+        if name == "__name__":
+            return tracer.constant(self.code.co_name)
+        if name == "__qualname__":
+            return tracer.constant(self.code.co_qualname)
+        if name == "__code__":
+            return tracer.constant(self.code)
+        if name == "__module__":
+            return tracer.as_value(self.namespace.get("__name__"))
+        if name == "__doc__":
+            doc = self.code.co_consts[0] if self.code.co_consts else None
+            return tracer.constant(doc if isinstance(doc, str) else None)
+        if name == "__dict__":
+            return tracer.namespace_of(self.attributes)
+        return super().get_attribute(tracer, name)
+
+    def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+        self.attributes[name] = value
+
+    def rebuild(self, out: Rebuilder) -> None:
+        out.null_function(FunctionType)
+        out.constant(self.code)
+        out.namespace(self.namespace)
+        out.constant(self.code.co_name)
+        for default in self.defaults:
+            out.load(default)
+        if self.defaults:
+            out.build("BUILD_TUPLE", len(self.defaults))
+        else:
+            out.constant(None)
+        for cell in self.cells:
+            out.load(cell)
+        if self.cells:
+            out.build("BUILD_TUPLE", len(self.cells))
+        else:
+            out.constant(None)
+        out.call(5)
+        for name, value in (*self.attributes.items(), *self._late(out)):
+            out.store_attribute(name, value)
+
+    def _late(self, out: Rebuilder) -> list[tuple[str, Value]]:
+        if not self.keyword_defaults:
+            return []
+        return [("__kwdefaults__", out.dict_of(self.keyword_defaults))]
+
+
+@attrs.define(eq=False)
+class MethodValue(Value):
+    """A function bound to its first argument."""
+
+    function: Value
+    owner: Value
+
+    mutable: ClassVar[bool] = True
+
+    def python_type(self) -> type:
+        return MethodType
+
+    def describe(self) -> str:
+        return f"method {self.function.describe()}"
+
+    def key(self, tracer: Tracer) -> Hashable:
+        return (self.function.key(tracer), self.owner.key(tracer))
+
+    def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return self.function.call(tracer, (self.owner, *args), kwargs)
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if name == "__self__":
+            return self.owner
+        if name == "__func__":
+            return self.function
+        return self.function.get_attribute(tracer, name)
+
+    def rebuild(self, out: Rebuilder) -> None:
+        out.null_function(MethodType)
+        out.load(self.function)
+        out.load(self.owner)
+        out.call(2)
+
+
+@attrs.define(eq=False)
+class PartialValue(Value):
+    """functools.partial(function, *args, **kwargs)."""
+
+    function: Value
+    args: tuple[Value, ...]
+    kwargs: dict[str, Value]
+    kind: type
+
+    mutable: ClassVar[bool] = True
+
+    def python_type(self) -> type:
+        return self.kind
+
+    def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return tracer.call(self.function, (*self.args, *args), {**self.kwargs, **kwargs})
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if name == "func":
+            return self.function
+        if name == "args":
+            return tracer.tuple_of(list(self.args))
+        return super().get_attribute(tracer, name)
+
+    def rebuild(self, out: Rebuilder) -> None:
+        if self.kwargs:
+            out.cannot(self)
+        out.null_function(self.kind)
+        for value in (self.function, *self.args):
+            out.load(value)
+        out.call(1 + len(self.args))
+
+
+@attrs.define(eq=False)
+class PythonModuleValue(Value):
+    """A Python module, as `torch` or `math` in a global."""
+
+    module: ModuleType
+    read: dict[str, Value] = attrs.field(factory=dict)
+
+    def python_type(self) -> type:
+        return type(self.module)
+
+    def describe(self) -> str:
+        return f"module {self.module.__name__}"
+
+    def as_object(self) -> object:
+        return self.module
+
+    def key(self, tracer: Tracer) -> Hashable:
+        return self.module
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        known = self.read.get(name)
+        if known is not None:
+            return known
+        trusted = is_trusted(self.module)
+        if name in self.module.__dict__:
+            obj = self.module.__dict__[name]
+        elif trusted and hasattr(self.module, name):
+            obj = getattr(self.module, name)
+        else:
+            missing = f"module '{self.module.__name__}' has no attribute '{name}'"
+            if "__getattr__" in self.module.__dict__:
+                tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
+            tracer.raise_error(AttributeError, missing)
+        source: Source
+        if trusted or self.source is None:
+            source = tracer.object_source(obj, f"{self.module.__name__}.{name}")
+        else:
+            source = AttrSource(self.source, name)
+        self.read[name] = value = tracer.wrap(obj, source)
+        return value
+
+    def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+        tracer.store_global(self.module.__dict__, name, value)
+        self.read[name] = value
+
+    def rebuild(self, out: Rebuilder) -> None:
+        out.constant(self.module)
+
+
+def content_source(source: Source | None) -> Source | None:
+    """Source of the contents of the cell at `source`."""
+    return None if source is None else CellSource(source)
+
+
+def constant_callable(value: Value) -> object:
+    """The function that a value stands for. Raises NotConstant for one made in the frame."""
+    if isinstance(value, CallableValue):
+        return value.fn
+    raise NotConstant(value)
+
+
+BUILTIN_TYPES: tuple[type, ...] = (
+    BuiltinFunctionType, type(list.append), type(int.__add__), type((1).__add__), type(int.__dict__["real"]),
+    type(dict.__dict__["fromkeys"]), type(FunctionType.__dict__["__globals__"]),
+)  # fmt: skip

@@ -1,0 +1,161 @@
+"""Iterators: a stream of values, and generators of the program consumed in the frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from armature.trace.errors import UserRaised
+from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
+from armature.trace.values.exception import ExceptionValue
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
+    from armature.trace.state import Frame
+
+
+@attrs.define(eq=False)
+class IteratorValue(Value):
+    """An iterator over what the tracer knows how to produce: list iterators, zip, enumerate, map, ..."""
+
+    values: Iterator[Value]
+    kind: type = type(iter([]))
+
+    mutable: ClassVar[bool] = True
+
+    def python_type(self) -> type:
+        return self.kind
+
+    def advance(self, tracer: Tracer) -> Value:
+        """The next value. Raises StopIteration of the tracer itself, not of the program."""
+        return next(self.values)
+
+    def stream(self, tracer: Tracer) -> Iterator[Value]:
+        return self.values
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if name in ("__next__", "__iter__"):
+            return BoundMethod(self, name)
+        return super().get_attribute(tracer, name)
+
+    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name == "__iter__":
+            return self
+        if name == "__next__":
+            return advance_or_raise(tracer, self)
+        return super().call_method(tracer, name, args, kwargs)
+
+
+@attrs.define(eq=False)
+class GeneratorValue(Value):
+    """A generator of the program: a frame of the interpreter, suspended between its values."""
+
+    frame: Frame
+    started: bool = False
+    finished: bool = False
+    running: bool = False
+
+    mutable: ClassVar[bool] = True
+
+    def python_type(self) -> type:
+        return type(_ for _ in ())
+
+    def describe(self) -> str:
+        return f"generator {self.frame.code.co_qualname}"
+
+    def advance(self, tracer: Tracer) -> Value:
+        """The next value. Raises StopIteration, whose value is what the generator returned."""
+        return self.send(tracer, tracer.constant(None))
+
+    def send(self, tracer: Tracer, value: Value) -> Value:
+        """Resume with a value. Raises StopIteration at the end."""
+        if self.finished:
+            raise StopIteration(tracer.constant(None))
+        if self.running:
+            tracer.raise_error(ValueError, "generator already executing")
+        self.frame.push(value)  # also at the start, where the frame drops it
+        return self._run(tracer)
+
+    def throw(self, tracer: Tracer, error: ExceptionValue) -> Value:
+        """Raise an exception where the generator stands. Returns what it yields next."""
+        if self.finished or not self.started:
+            self.finished = True
+            raise UserRaised(error)
+        self.frame.push(tracer.constant(None))
+        self.frame.thrown = error
+        return self._run(tracer)
+
+    def close(self, tracer: Tracer) -> None:
+        """End the generator as `close()` does."""
+        if self.finished or not self.started:
+            self.finished = True
+            return
+        try:
+            self.throw(tracer, ExceptionValue(GeneratorExit, []))
+        except UserRaised as raised:
+            if not issubclass(raised.value.python_type(), (GeneratorExit, StopIteration)):
+                raise
+        except StopIteration:
+            pass
+        else:
+            tracer.raise_error(RuntimeError, "generator ignored GeneratorExit")
+        self.finished = True
+
+    def _run(self, tracer: Tracer) -> Value:
+        self.started = self.running = True
+        try:
+            result = tracer.resume(self.frame)
+        except UserRaised as raised:
+            self.finished = True
+            if issubclass(raised.value.python_type(), StopIteration):
+                tracer.raise_error(RuntimeError, "generator raised StopIteration")
+            raise
+        except BaseException:
+            self.finished = True
+            raise
+        finally:
+            self.running = False
+        if self.frame.done:
+            self.finished = True
+            raise StopIteration(result)
+        return result
+
+    def stream(self, tracer: Tracer) -> Iterator[Value]:
+        while True:
+            try:
+                value = self.advance(tracer)
+            except StopIteration:
+                return
+            yield value
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if name in ("__next__", "__iter__", "send", "throw", "close"):
+            return BoundMethod(self, name)
+        return super().get_attribute(tracer, name)
+
+    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name == "__iter__":
+            return self
+        if name == "close":
+            self.close(tracer)
+            return tracer.constant(None)
+        if name == "__next__":
+            return advance_or_raise(tracer, self)
+        if name in ("send", "throw"):
+            try:
+                if name == "send":
+                    return self.send(tracer, args[0])
+                return self.throw(tracer, tracer.as_exception(args[0]))
+            except StopIteration as end:
+                raise UserRaised(ExceptionValue(StopIteration, [end.value] if end.value else [])) from None
+        return super().call_method(tracer, name, args, kwargs)
+
+
+def advance_or_raise(tracer: Tracer, iterator: IteratorValue | GeneratorValue) -> Value:
+    """The next value; at the end StopIteration of the program."""
+    try:
+        return iterator.advance(tracer)
+    except StopIteration as end:
+        raise UserRaised(ExceptionValue(StopIteration, [end.value] if end.value else [])) from None

@@ -1,0 +1,298 @@
+"""Dicts, ordered and default dicts, and their views."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
+from armature.trace.values.sequence import TupleValue
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
+    from armature.trace.rebuild import Rebuilder
+
+DICT_KINDS: tuple[type, ...] = (dict, collections.OrderedDict, collections.defaultdict, MappingProxyType)
+VIEW_TYPES: Mapping[str, type] = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}
+
+
+@attrs.define(eq=False)
+class DictValue(Value):
+    """A dict. `entries`: hashable key to (key, value). `pending`: the program's own dict while its items are wrapped one by
+    one as they are read; None once the whole of it is known (and guarded)."""
+
+    entries: dict[Hashable, tuple[Value, Value]]
+    kind: type = dict
+    factory: Value | None = None  # of a defaultdict
+    pending: Mapping[object, object] | None = None
+
+    mutable: ClassVar[bool] = True
+
+    def python_type(self) -> type:
+        return self.kind
+
+    def realise(self, tracer: Tracer) -> dict[Hashable, tuple[Value, Value]]:
+        """All entries, in order; guards the keys."""
+        if self.pending is not None:
+            real, read, self.pending = self.pending, self.entries, None
+            tracer.guard_keys(self, real)
+            self.entries = {}
+            for obj in list(real):
+                key = tracer.wrap_key(obj)
+                hashed = key.key(tracer)
+                self.entries[hashed] = read[hashed] if hashed in read else (key, tracer.wrap_item(self, real, obj))
+        return self.entries
+
+    def find(self, tracer: Tracer, key: Value) -> Value | None:
+        """The value under a key, None when there is none."""
+        hashed = key.key(tracer)
+        entry = self.entries.get(hashed)
+        if entry is not None:
+            return entry[1]
+        if self.pending is None:
+            return None
+        obj = key.as_object()
+        if obj not in self.pending:
+            tracer.guard_absent(self, obj)
+            return None
+        value = tracer.wrap_item(self, self.pending, obj)
+        self.entries[hashed] = (key, value)
+        return value
+
+    def as_constant(self) -> object:
+        if self.pending is not None or self.kind is not dict:
+            return super().as_constant()
+        return {key.as_constant(): value.as_constant() for key, value in self.entries.values()}
+
+    def as_argument(self, tracer: Tracer) -> object:
+        return {key.as_constant(): value.as_argument(tracer) for key, value in self.realise(tracer).values()}
+
+    def as_fake(self, tracer: Tracer) -> object:
+        return {key.as_constant(): value.as_fake(tracer) for key, value in self.realise(tracer).values()}
+
+    def key(self, tracer: Tracer) -> Hashable:
+        tracer.raise_error(TypeError, f"unhashable type: '{self.kind.__name__}'")
+
+    def truth(self, tracer: Tracer) -> bool:
+        return bool(self.length(tracer))
+
+    def length(self, tracer: Tracer) -> int:
+        if self.pending is not None and not self.pending:
+            tracer.guard_length(self, 0)
+            return 0
+        return len(self.realise(tracer))
+
+    def stream(self, tracer: Tracer) -> Iterator[Value]:
+        entries = self.realise(tracer)
+        size = len(entries)
+        for key, _ in list(entries.values()):
+            if len(self.entries) != size:
+                tracer.raise_error(RuntimeError, "dictionary changed size during iteration")
+            yield key
+
+    def contains(self, tracer: Tracer, item: Value) -> bool:
+        return self.find(tracer, item) is not None
+
+    def get_item(self, tracer: Tracer, key: Value) -> Value:
+        found = self.find(tracer, key)
+        if found is not None:
+            return found
+        if self.factory is not None and not self.factory.is_constant:
+            made = tracer.call(self.factory, (), {})
+            self.set_item(tracer, key, made)
+            return made
+        tracer.raise_value(KeyError, (key,))
+
+    def set_item(self, tracer: Tracer, key: Value, value: Value) -> None:
+        hashed = key.key(tracer)
+        entries = self._change(tracer)
+        held = entries.get(hashed)
+        entries[hashed] = (key if held is None else held[0], value)
+
+    def delete_item(self, tracer: Tracer, key: Value) -> None:
+        entries = self._change(tracer)
+        if entries.pop(key.key(tracer), None) is None:
+            tracer.raise_value(KeyError, (key,))
+
+    def _change(self, tracer: Tracer) -> dict[Hashable, tuple[Value, Value]]:
+        if self.kind is MappingProxyType:
+            tracer.raise_error(TypeError, "'mappingproxy' object does not support item assignment")
+        entries = self.realise(tracer)
+        tracer.mutate(self)
+        return entries
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if name == "default_factory" and self.factory is not None:
+            return self.factory
+        if name == "__class__":
+            return tracer.as_value(self.kind)
+        if not hasattr(self.kind, name):
+            tracer.raise_error(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
+        return BoundMethod(self, name)
+
+    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        method = DICT_METHODS.get(name)
+        if method is None:
+            return super().call_method(tracer, name, args, kwargs)
+        result = method(tracer, self, *args, **kwargs)
+        return tracer.constant(None) if result is None else result
+
+    def rebuild(self, out: Rebuilder) -> None:
+        if self.kind is collections.defaultdict:
+            out.null_function(collections.defaultdict)
+            out.load(self.factory if self.factory is not None else out.none)
+        elif self.kind is not dict:
+            out.null_function(self.kind)
+        for key, value in self.entries.values():
+            out.load(key)
+            out.load(value)
+        out.build("BUILD_MAP", len(self.entries))
+        if self.kind is not dict:
+            out.call(2 if self.kind is collections.defaultdict else 1)
+
+
+@attrs.define(eq=False)
+class DictViewValue(Value):
+    """`d.keys()`, `d.values()` or `d.items()`, live."""
+
+    owner: DictValue
+    which: str
+
+    def python_type(self) -> type:
+        return VIEW_TYPES[self.which]
+
+    def length(self, tracer: Tracer) -> int:
+        return self.owner.length(tracer)
+
+    def truth(self, tracer: Tracer) -> bool:
+        return bool(self.owner.length(tracer))
+
+    def stream(self, tracer: Tracer) -> Iterator[Value]:
+        for key in self.owner.stream(tracer):
+            if self.which == "keys":
+                yield key
+                continue
+            value = self.owner.entries[key.key(tracer)][1]
+            yield value if self.which == "values" else TupleValue([key, value])
+
+    def contains(self, tracer: Tracer, item: Value) -> bool:
+        if self.which == "keys":
+            return self.owner.contains(tracer, item)
+        return super().contains(tracer, item)
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        return BoundMethod(self, name)
+
+    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name == "__iter__":
+            return tracer.iterator(self)
+        if name == "__len__":
+            return tracer.constant(self.length(tracer))
+        return super().call_method(tracer, name, args, kwargs)
+
+    def rebuild(self, out: Rebuilder) -> None:
+        out.load(self.owner)
+        out.method(self.which)
+        out.call(0)
+
+
+def _get(tracer: Tracer, self: DictValue, key: Value, default: Value | None = None) -> Value | None:
+    found = self.find(tracer, key)
+    return default if found is None else found
+
+
+def _pop(tracer: Tracer, self: DictValue, key: Value, default: Value | None = None) -> Value:
+    found = self.find(tracer, key)
+    if found is not None:
+        self.delete_item(tracer, key)
+        return found
+    if default is None:
+        tracer.raise_value(KeyError, (key,))
+    return default
+
+
+def _popitem(tracer: Tracer, self: DictValue, last: Value | None = None) -> Value:
+    entries = self._change(tracer)
+    if not entries:
+        tracer.raise_error(KeyError, "popitem(): dictionary is empty")
+    hashed = next(iter(entries)) if last is not None and not last.truth(tracer) else next(reversed(entries))
+    return TupleValue(list(entries.pop(hashed)))
+
+
+def _setdefault(tracer: Tracer, self: DictValue, key: Value, default: Value | None = None) -> Value:
+    found = self.find(tracer, key)
+    if found is None:
+        found = tracer.constant(None) if default is None else default
+        self.set_item(tracer, key, found)
+    return found
+
+
+def update(tracer: Tracer, self: DictValue, *others: Value, **more: Value) -> None:
+    """`self.update(other, **more)`."""
+    for other in others:
+        for key, value in pairs(tracer, other):
+            self.set_item(tracer, key, value)
+    for name, value in more.items():
+        self.set_item(tracer, tracer.constant(name), value)
+
+
+def pairs(tracer: Tracer, other: Value) -> list[tuple[Value, Value]]:
+    """The keys and values of a mapping, or of an iterable of pairs."""
+    if isinstance(other, DictValue):
+        return list(other.realise(tracer).values())
+    if hasattr(other.python_type(), "keys"):
+        keys = tracer.unpack(other.call_method(tracer, "keys", (), {}))
+        return [(key, other.get_item(tracer, key)) for key in keys]
+    found = []
+    for pair in tracer.unpack(other):
+        key, value = tracer.unpack(pair)
+        found.append((key, value))
+    return found
+
+
+def _clear(tracer: Tracer, self: DictValue) -> None:
+    self._change(tracer).clear()
+
+
+def _copy(tracer: Tracer, self: DictValue) -> Value:
+    kind = dict if self.kind is MappingProxyType else self.kind
+    return DictValue(dict(self.realise(tracer)), kind, self.factory)
+
+
+def _move_to_end(tracer: Tracer, self: DictValue, key: Value, last: Value | None = None) -> None:
+    entries = self._change(tracer)
+    hashed = key.key(tracer)
+    if hashed not in entries:
+        tracer.raise_value(KeyError, (key,))
+    entry = entries.pop(hashed)
+    if last is None or last.truth(tracer):
+        entries[hashed] = entry
+    else:
+        self.entries = {hashed: entry, **entries}
+
+
+DICT_METHODS: dict[str, Callable[..., Value | None]] = {
+    "get": _get,
+    "pop": _pop,
+    "popitem": _popitem,
+    "setdefault": _setdefault,
+    "update": update,
+    "clear": _clear,
+    "copy": _copy,
+    "move_to_end": _move_to_end,
+    "keys": lambda tracer, self: DictViewValue(self, "keys"),
+    "values": lambda tracer, self: DictViewValue(self, "values"),
+    "items": lambda tracer, self: DictViewValue(self, "items"),
+    "__len__": lambda tracer, self: tracer.constant(self.length(tracer)),
+    "__iter__": lambda tracer, self: tracer.iterator(self),
+    "__getitem__": lambda tracer, self, key: self.get_item(tracer, key),
+    "__setitem__": lambda tracer, self, key, value: self.set_item(tracer, key, value),
+    "__delitem__": lambda tracer, self, key: self.delete_item(tracer, key),
+    "__contains__": lambda tracer, self, key: tracer.constant(self.contains(tracer, key)),
+    "__eq__": lambda tracer, self, other: tracer.compare("==", self, other),
+    "__ne__": lambda tracer, self, other: tracer.compare("!=", self, other),
+}

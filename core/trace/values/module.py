@@ -1,0 +1,164 @@
+"""nn.Module objects: parameters and buffers as graph inputs, submodules, `forward` called straight when nothing hooks it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import attrs
+import torch
+from torch import nn
+
+from armature.frame.sources import DictOfSource, ItemSource
+from armature.trace.trust import is_trusted
+from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.values.classes import find_in_class
+from armature.trace.values.mapping import DictValue
+from armature.trace.values.user_object import UserObjectValue
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
+
+REGISTRIES = ("_parameters", "_buffers", "_modules")
+HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
+GLOBAL_HOOKS = (
+    "_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks", "_global_forward_pre_hooks",
+)  # fmt: skip
+CALL_METHODS = ("__call__", "_wrapped_call_impl", "_call_impl")
+GETTER = nn.Module.__getattr__
+SETTER = nn.Module.__setattr__
+
+
+@functools.lru_cache(maxsize=4096)
+def calls_plainly(cls: type) -> bool:
+    """Whether calling a module of the class is calling its `forward`, as long as there are no hooks."""
+    return all(getattr(cls, name, None) is getattr(nn.Module, name, None) for name in CALL_METHODS)
+
+
+@attrs.define(eq=False)
+class ModuleValue(UserObjectValue):
+    """An nn.Module of the program."""
+
+    obj: nn.Module = attrs.field(kw_only=True)
+    registries: dict[str, DictValue] = attrs.field(factory=dict)
+
+    def registry(self, tracer: Tracer, name: str) -> DictValue:
+        """The value of `module._parameters`, `module._buffers` or `module._modules`."""
+        known = self.registries.get(name)
+        if known is None:
+            source = ItemSource(DictOfSource(self.where(tracer).source), name)  # type: ignore[arg-type]
+            known = tracer.registry_dict(self.obj.__dict__[name], source)
+            self.registries[name] = known
+        return known
+
+    def where(self, tracer: Tracer) -> ModuleValue:
+        """Itself, with a source."""
+        if self.source is None:
+            self.source = tracer.object_source(self.obj)
+        return self
+
+    def registered(self, tracer: Tracer, name: str) -> Value | None:
+        """The parameter, buffer or submodule of that name, None when there is none."""
+        for registry in REGISTRIES:
+            known = self.registries.get(registry)
+            if known is not None and known.pending is None:
+                if name in known.entries:
+                    return known.entries[name][1]
+            elif name in self.obj.__dict__.get(registry, ()):
+                return self.registry(tracer, registry).find(tracer, tracer.constant(name))
+        return None
+
+    def own_attribute(self, tracer: Tracer, name: str) -> Value | None:
+        if name in REGISTRIES and name in self.obj.__dict__ and name not in self.written:
+            return self.registry(tracer, name)
+        return super().own_attribute(tracer, name)
+
+    def is_stable(self, name: str) -> bool:
+        if name == "forward":
+            return False
+        # What registers a parameter or submodule first makes sure that no attribute has its name.
+        return is_trusted(self.cls) or find_in_class(self.cls, name) is None or super().is_stable(name)
+
+    def missing(self, tracer: Tracer, name: str) -> Value:
+        if self.cls.__getattr__ is not GETTER:
+            return super().missing(tracer, name)
+        return self.fallback(tracer, name)
+
+    def fallback(self, tracer: Tracer, name: str) -> Value:
+        """`nn.Module.__getattr__`."""
+        found = self.registered(tracer, name)
+        if found is None:
+            for registry in REGISTRIES:
+                self.registry(tracer, registry).find(tracer, tracer.constant(name))
+            tracer.raise_error(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        return found
+
+    def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+        if self.cls.__setattr__ is not SETTER:
+            super().set_attribute(tracer, name, value)
+            return
+        self.assign(tracer, name, value)
+
+    def assign(self, tracer: Tracer, name: str, value: Value) -> None:
+        """`nn.Module.__setattr__`, for what is neither a parameter nor a module."""
+        buffers = self.registry(tracer, "_buffers")
+        if name in (buffers.entries if buffers.pending is None else buffers.pending):
+            if value.is_tensor or value.is_constant:
+                buffers.set_item(tracer, tracer.constant(name), value)
+                return
+        elif not issubclass(value.python_type(), (nn.Parameter, nn.Module)) and self.registered(tracer, name) is None:
+            self.store(tracer, name, value)
+            return
+        tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
+
+    def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        if not calls_plainly(self.cls) or not self._has_no_hooks(tracer):
+            return super().call(tracer, args, kwargs)
+        forward = self.get_attribute(tracer, "forward")
+        return tracer.call(forward, args, kwargs)
+
+    def _has_no_hooks(self, tracer: Tracer) -> bool:
+        held = self.obj.__dict__
+        if any(held.get(name) for name in HOOKS) or self.written.keys() & {*HOOKS, "_compiled_call_impl"}:
+            return False
+        if held.get("_compiled_call_impl") is not None or not tracer.no_global_hooks(GLOBAL_HOOKS):
+            return False
+        where = DictOfSource(self.where(tracer).source)  # type: ignore[arg-type]
+        if tracer.first_call(self):
+            for name in HOOKS:
+                tracer.guard_empty(ItemSource(where, name))
+            tracer.guard_not_in(where, "_compiled_call_impl")
+        return True
+
+    def get_item(self, tracer: Tracer, key: Value) -> Value:
+        plain = CONTAINERS.get(self.cls)
+        if plain is not None and key.is_constant and isinstance(key.as_constant(), int):
+            return self._by_position(tracer, key)
+        return super().get_item(tracer, key)
+
+    def _by_position(self, tracer: Tracer, key: Value) -> Value:
+        modules = list(self.registry(tracer, "_modules").realise(tracer).values())
+        try:
+            return modules[key.as_constant()][1]  # type: ignore[index]
+        except IndexError:
+            tracer.raise_error(IndexError, f"index {key.as_constant()} is out of range")
+
+    def stream(self, tracer: Tracer) -> Iterator[Value]:
+        if self.cls in CONTAINERS:
+            return iter([value for _, value in self.registry(tracer, "_modules").realise(tracer).values()])
+        return super().stream(tracer)
+
+    def length(self, tracer: Tracer) -> int:
+        if self.cls in CONTAINERS:
+            return len(self.registry(tracer, "_modules").realise(tracer))
+        return super().length(tracer)
+
+
+# Containers whose iteration and indexing are those of `_modules`.
+CONTAINERS: dict[type, str] = {nn.ModuleList: "list", nn.Sequential: "list"}
+
+
+def is_module(obj: object) -> bool:
+    """Whether the object is an nn.Module that is not compiled by TorchScript."""
+    return isinstance(obj, nn.Module) and not isinstance(obj, torch.jit.ScriptModule)

@@ -1,0 +1,407 @@
+"""Lists, tuples and their kin (named tuples, torch.Size, results of torch functions), slices and ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+import torch
+
+from armature.trace.errors import NotConstant
+from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
+    from armature.trace.rebuild import Rebuilder
+
+
+@attrs.define(eq=False)
+class SequenceValue(Value):
+    """What lists and tuples share."""
+
+    items: list[Value]
+
+    mutable: ClassVar[bool] = True
+
+    def as_constant(self) -> object:
+        return self.make([item.as_constant() for item in self.items])
+
+    def as_argument(self, tracer: Tracer) -> object:
+        return self.make([item.as_argument(tracer) for item in self.items])
+
+    def as_fake(self, tracer: Tracer) -> object:
+        return self.make([item.as_fake(tracer) for item in self.items])
+
+    def make(self, items: list[Any]) -> object:
+        """A Python object of this kind with these items."""
+        raise NotImplementedError(type(self).__name__)
+
+    def like(self, items: list[Value]) -> Value:
+        """A value for the plain sequence (list or tuple) of these items."""
+        raise NotImplementedError(type(self).__name__)
+
+    def truth(self, tracer: Tracer) -> bool:
+        return bool(self.items)
+
+    def length(self, tracer: Tracer) -> int:
+        return len(self.items)
+
+    def stream(self, tracer: Tracer) -> Iterator[Value]:
+        position = 0
+        while position < len(self.items):  # not a `for`: the program may change the list meanwhile
+            yield self.items[position]
+            position += 1
+
+    def get_item(self, tracer: Tracer, key: Value) -> Value:
+        index = index_of(tracer, key)
+        if isinstance(index, slice):
+            return self.like(self.items[index])
+        try:
+            return self.items[index]
+        except IndexError:
+            tracer.raise_error(IndexError, f"{self.python_type().__name__} index out of range")
+
+    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        method = SHARED_METHODS.get(name)
+        if method is None:
+            return super().call_method(tracer, name, args, kwargs)
+        return method(tracer, self, *args, **kwargs)
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if name == "__class__":
+            return tracer.as_value(self.python_type())
+        if not hasattr(self.python_type(), name):
+            kind = self.python_type().__name__
+            tracer.raise_error(AttributeError, f"'{kind}' object has no attribute '{name}'")
+        return BoundMethod(self, name)
+
+
+@attrs.define(eq=False)
+class ListValue(SequenceValue):
+    """A list."""
+
+    def python_type(self) -> type:
+        return list
+
+    def make(self, items: list[Any]) -> object:
+        return items
+
+    def like(self, items: list[Value]) -> Value:
+        return ListValue(items)
+
+    def key(self, tracer: Tracer) -> Hashable:
+        tracer.raise_error(TypeError, "unhashable type: 'list'")
+
+    def set_item(self, tracer: Tracer, key: Value, value: Value) -> None:
+        index = index_of(tracer, key)
+        new: Any = tracer.unpack(value) if isinstance(index, slice) else value
+        tracer.mutate(self)
+        try:
+            self.items[index] = new
+        except (IndexError, ValueError) as error:
+            tracer.raise_real(error)
+
+    def delete_item(self, tracer: Tracer, key: Value) -> None:
+        index = index_of(tracer, key)
+        tracer.mutate(self)
+        try:
+            del self.items[index]
+        except IndexError as error:
+            tracer.raise_real(error)
+
+    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        method = LIST_METHODS.get(name)
+        if method is None:
+            return super().call_method(tracer, name, args, kwargs)
+        result = method(tracer, self, *args, **kwargs)
+        return tracer.constant(None) if result is None else result
+
+    def rebuild(self, out: Rebuilder) -> None:
+        for item in self.items:
+            out.load(item)
+        out.build("BUILD_LIST", len(self.items))
+
+
+@attrs.define(eq=False)
+class TupleValue(SequenceValue):
+    """A tuple, or one of its subclasses: `kind`. `prototype`: what made it, for results that torch alone can make."""
+
+    kind: type = tuple
+
+    def python_type(self) -> type:
+        return self.kind
+
+    def make(self, items: list[Any]) -> object:
+        if self.kind is tuple or is_structseq(self.kind):
+            return tuple(items)
+        if self.kind is torch.Size:
+            return torch.Size(items) if all(isinstance(i, int) for i in items) else tuple(items)
+        return self.kind._make(items)  # type: ignore[attr-defined]
+
+    def like(self, items: list[Value]) -> Value:
+        return TupleValue(items, torch.Size if self.kind is torch.Size else tuple)
+
+    def key(self, tracer: Tracer) -> Hashable:
+        try:
+            return super().as_constant()
+        except NotConstant:
+            return tuple(item.key(tracer) for item in self.items)
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        fields = field_names(self.kind)
+        if name in fields:
+            return self.items[fields.index(name)]
+        if name == "_fields":
+            return tracer.as_value(fields)
+        if self.kind is tuple or self.kind is torch.Size or is_structseq(self.kind):
+            return super().get_attribute(tracer, name)
+        if getattr(self.kind, name, None) is getattr(tuple, name, self):
+            return super().get_attribute(tracer, name)
+        return tracer.class_attribute(self, self.kind, name)
+
+    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name == "numel" and self.kind is torch.Size:
+            return tracer.as_value(torch.Size(self.as_constant()).numel())  # type: ignore[arg-type]
+        if name not in SHARED_METHODS:
+            return tracer.call(tracer.class_attribute(self, self.kind, name), args, kwargs)
+        return super().call_method(tracer, name, args, kwargs)
+
+    def rebuild(self, out: Rebuilder) -> None:
+        if self.kind is not tuple:
+            out.null_function(self.kind if not hasattr(self.kind, "_make") else self.kind._make)
+        for item in self.items:
+            out.load(item)
+        out.build("BUILD_TUPLE", len(self.items))
+        if self.kind is not tuple:
+            out.call(1)
+
+
+@attrs.define(eq=False)
+class SliceValue(Value):
+    """slice(start, stop, step)."""
+
+    parts: tuple[Value, Value, Value]
+
+    def python_type(self) -> type:
+        return slice
+
+    def as_constant(self) -> object:
+        return slice(*(part.as_constant() for part in self.parts))
+
+    def as_argument(self, tracer: Tracer) -> object:
+        return slice(*(part.as_argument(tracer) for part in self.parts))
+
+    def as_fake(self, tracer: Tracer) -> object:
+        return slice(*(part.as_fake(tracer) for part in self.parts))
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if name in ("start", "stop", "step"):
+            return self.parts[("start", "stop", "step").index(name)]
+        return super().get_attribute(tracer, name)
+
+    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name == "indices":
+            return tracer.as_value(slice(*(p.as_constant() for p in self.parts)).indices(args[0].as_constant()))  # type: ignore[arg-type]
+        return super().call_method(tracer, name, args, kwargs)
+
+    def rebuild(self, out: Rebuilder) -> None:
+        for part in self.parts:
+            out.load(part)
+        out.build("BUILD_SLICE", 3)
+
+
+@attrs.define(eq=False)
+class RangeValue(Value):
+    """A range of known bounds."""
+
+    value: range
+
+    def python_type(self) -> type:
+        return range
+
+    def as_constant(self) -> object:
+        return self.value
+
+    def truth(self, tracer: Tracer) -> bool:
+        return bool(self.value)
+
+    def length(self, tracer: Tracer) -> int:
+        return len(self.value)
+
+    def stream(self, tracer: Tracer) -> Iterator[Value]:
+        return map(tracer.constant, self.value)
+
+    def contains(self, tracer: Tracer, item: Value) -> bool:
+        return item.as_constant() in self.value
+
+    def get_item(self, tracer: Tracer, key: Value) -> Value:
+        try:
+            return tracer.as_value(self.value[index_of(tracer, key)])
+        except IndexError as error:
+            tracer.raise_real(error)
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        found = getattr(self.value, name)
+        return BoundMethod(self, name) if callable(found) else tracer.as_value(found)
+
+    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name in ("index", "count", "__len__", "__contains__"):
+            try:
+                return tracer.as_value(getattr(self.value, name)(*(arg.as_constant() for arg in args)))
+            except ValueError as error:
+                tracer.raise_real(error)
+        if name == "__iter__":
+            return tracer.iterator(self)
+        if name == "__getitem__":
+            return self.get_item(tracer, args[0])
+        return super().call_method(tracer, name, args, kwargs)
+
+    def rebuild(self, out: Rebuilder) -> None:
+        out.null_function(range)
+        for bound in (self.value.start, self.value.stop, self.value.step):
+            out.constant(bound)
+        out.call(3)
+
+
+def is_structseq(kind: type) -> bool:
+    """Whether it is a tuple type made in C with named fields (torch.return_types.max)."""
+    return hasattr(kind, "n_sequence_fields") and not hasattr(kind, "_make")
+
+
+def field_names(kind: type) -> tuple[str, ...]:
+    """Names of the items of a named tuple type, none for a plain tuple."""
+    if kind is tuple or kind is torch.Size:
+        return ()
+    if is_structseq(kind):
+        return tuple(getattr(kind, "__match_args__", ()))
+    return tuple(getattr(kind, "_fields", ()))
+
+
+def index_of(tracer: Tracer, key: Value) -> Any:
+    """The int or slice that a subscript stands for."""
+    try:
+        index = key.as_constant()
+    except NotConstant:
+        if key.is_tensor:
+            tracer.graph_break("data-dependent-value", operation="an index that is a tensor")
+        tracer.graph_break("unsupported-operation", operation="indexing", type=key.describe())
+    if isinstance(index, (int, slice)):
+        return index
+    if hasattr(type(index), "__index__"):
+        return int(index)  # type: ignore[call-overload]
+    tracer.raise_error(TypeError, f"list indices must be integers or slices, not {type(index).__name__}")
+
+
+def _position(tracer: Tracer, self: SequenceValue, item: Value, *bounds: Value) -> Value:
+    window = slice(*(bound.as_constant() for bound in bounds)) if bounds else slice(None)
+    start = window.indices(len(self.items))[0] if bounds else 0
+    stop = len(self.items) if len(bounds) < 2 else slice(0, bounds[1].as_constant()).indices(len(self.items))[1]
+    for position in range(start, stop):
+        if tracer.same_or_equal(self.items[position], item):
+            return tracer.constant(position)
+    tracer.raise_error(ValueError, f"{self.python_type().__name__}.index(x): x not in {self.python_type().__name__}")
+
+
+def _count(tracer: Tracer, self: SequenceValue, item: Value) -> Value:
+    return tracer.constant(sum(tracer.same_or_equal(other, item) for other in self.items))
+
+
+SHARED_METHODS: dict[str, Callable[..., Value]] = {
+    "index": _position,
+    "count": _count,
+    "__len__": lambda tracer, self: tracer.constant(len(self.items)),
+    "__iter__": lambda tracer, self: tracer.iterator(self),
+    "__getitem__": lambda tracer, self, key: self.get_item(tracer, key),
+    "__contains__": lambda tracer, self, item: tracer.constant(self.contains(tracer, item)),
+    "__eq__": lambda tracer, self, other: tracer.compare("==", self, other),
+    "__ne__": lambda tracer, self, other: tracer.compare("!=", self, other),
+    "__add__": lambda tracer, self, other: tracer.operate("add", self, other),
+    "__mul__": lambda tracer, self, other: tracer.operate("mul", self, other),
+}
+
+
+def _append(tracer: Tracer, self: ListValue, item: Value) -> None:
+    tracer.mutate(self)
+    self.items.append(item)
+
+
+def _extend(tracer: Tracer, self: ListValue, more: Value) -> None:
+    added = tracer.unpack(more)
+    tracer.mutate(self)
+    self.items.extend(added)
+
+
+def _insert(tracer: Tracer, self: ListValue, position: Value, item: Value) -> None:
+    tracer.mutate(self)
+    self.items.insert(index_of(tracer, position), item)
+
+
+def _pop(tracer: Tracer, self: ListValue, position: Value | None = None) -> Value:
+    tracer.mutate(self)
+    try:
+        return self.items.pop(-1 if position is None else index_of(tracer, position))
+    except IndexError as error:
+        tracer.raise_real(error)
+
+
+def _remove(tracer: Tracer, self: ListValue, item: Value) -> None:
+    for position, other in enumerate(self.items):
+        if tracer.same_or_equal(other, item):
+            tracer.mutate(self)
+            del self.items[position]
+            return
+    tracer.raise_error(ValueError, "list.remove(x): x not in list")
+
+
+def _clear(tracer: Tracer, self: ListValue) -> None:
+    tracer.mutate(self)
+    self.items.clear()
+
+
+def _reverse(tracer: Tracer, self: ListValue) -> None:
+    tracer.mutate(self)
+    self.items.reverse()
+
+
+def _sort(tracer: Tracer, self: ListValue, *, key: Value | None = None, reverse: Value | None = None) -> None:
+    ordered = sorted_items(tracer, self.items, key, reverse)
+    tracer.mutate(self)
+    self.items[:] = ordered
+
+
+def sorted_items(tracer: Tracer, items: list[Value], key: Value | None, reverse: Value | None) -> list[Value]:
+    """The items in the order of their keys, which must be constants."""
+    plain = key is None or (key.is_constant and key.as_constant() is None)
+    by = items if plain else [tracer.call(key, (item,), {}) for item in items]  # type: ignore[arg-type]
+    try:
+        keys: list[Any] = [value.as_constant() for value in by]
+    except NotConstant:
+        tracer.graph_break("unsupported-operation", operation="sorting", type="keys that are not constants")
+    backwards = reverse is not None and reverse.truth(tracer)
+    try:
+        order = sorted(range(len(items)), key=keys.__getitem__, reverse=backwards)
+    except TypeError as error:
+        tracer.raise_real(error)
+    return [items[position] for position in order]
+
+
+def _iadd(tracer: Tracer, self: ListValue, more: Value) -> Value:
+    _extend(tracer, self, more)
+    return self
+
+
+LIST_METHODS: dict[str, Callable[..., Value | None]] = {
+    "append": _append,
+    "extend": _extend,
+    "insert": _insert,
+    "pop": _pop,
+    "remove": _remove,
+    "clear": _clear,
+    "reverse": _reverse,
+    "sort": _sort,
+    "copy": lambda tracer, self: ListValue(list(self.items)),
+    "__setitem__": lambda tracer, self, key, value: self.set_item(tracer, key, value),
+    "__delitem__": lambda tracer, self, key: self.delete_item(tracer, key),
+    "__iadd__": _iadd,
+}

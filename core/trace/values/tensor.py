@@ -1,0 +1,186 @@
+"""Tensors: a node of the graph, and a fake tensor that knows everything but the numbers."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Hashable, Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+import torch
+
+from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
+
+if TYPE_CHECKING:
+    from torch import fx
+
+    from armature.trace.capture import Tracer
+    from armature.trace.rebuild import Rebuilder
+
+# Attributes that the fake tensor answers; none depends on the numbers.
+STATIC_ATTRIBUTES = frozenset({
+    "shape", "dtype", "device", "layout", "ndim", "requires_grad", "is_cuda", "is_cpu", "is_xpu", "is_mps", "is_meta", "is_sparse",
+    "is_sparse_csr", "is_quantized", "is_nested", "is_mkldnn", "is_leaf", "itemsize", "nbytes", "names", "is_vulkan",
+    "is_ipu", "is_xla", "is_mtia", "is_maia", "retains_grad",
+})  # fmt: skip
+# Attributes that are tensors: in the graph they are a call of `getattr`.
+VIEW_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
+# Methods that the fake tensor answers.
+STATIC_METHODS = frozenset({
+    "size", "stride", "dim", "numel", "nelement", "ndimension", "element_size", "is_contiguous", "is_floating_point", "is_complex",
+    "is_signed", "get_device", "storage_offset", "__len__", "is_conj", "is_neg", "is_inference", "has_names",
+})  # fmt: skip
+# Methods whose result only the numbers tell.
+VALUE_METHODS = frozenset({
+    "item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__complex__", "__index__", "__array__", "data_ptr",
+    "is_nonzero", "equal", "allclose", "__contains__",
+})  # fmt: skip
+# Methods that change what a tensor is, not its numbers, or that leave the graph.
+OPAQUE_METHODS = frozenset({
+    "requires_grad_", "set_", "resize_", "resize_as_", "detach_", "share_memory_", "pin_memory", "register_hook", "backward",
+    "retain_grad", "as_subclass", "storage", "untyped_storage", "apply_", "map_", "map2_", "register_post_accumulate_grad_hook",
+    "to_sparse", "__deepcopy__", "__reduce_ex__", "rename_", "rename", "swap_tensors", "new", "is_shared", "to_mkldnn",
+    "refine_names", "align_to", "align_as", "unflatten_names", "module_load", "__dlpack__", "type_as_",
+})  # fmt: skip
+
+
+@attrs.define(eq=False)
+class TensorValue(Value):
+    """A tensor. `node` is made when an input is first used; `real` is the tensor of the program, for an input."""
+
+    fake: torch.Tensor
+    node: fx.Node | None = None
+    real: torch.Tensor | None = None
+
+    is_tensor: ClassVar[bool] = True
+    has_static_shape: ClassVar[bool] = True
+    mutable: ClassVar[bool] = True
+
+    @property
+    def shape(self) -> torch.Size:
+        """Sizes, in elements."""
+        return self.fake.shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Element type."""
+        return self.fake.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensor is in the program, not where the fake is."""
+        return self.fake.device
+
+    def python_type(self) -> type:
+        return torch.Tensor if self.real is None else type(self.real)
+
+    def describe(self) -> str:
+        return f"a tensor of shape {tuple(self.fake.shape)}"
+
+    def as_argument(self, tracer: Tracer) -> object:
+        return self.node if self.node is not None else tracer.lift(self)
+
+    def as_fake(self, tracer: Tracer) -> object:
+        return self.fake
+
+    def key(self, tracer: Tracer) -> Hashable:
+        return ("id", id(self))
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if name in STATIC_ATTRIBUTES:
+            return tracer.as_value(getattr(self.fake, name))
+        if name in VIEW_ATTRIBUTES:
+            return tracer.graph_call(getattr, (self, tracer.constant(name)), {})
+        if name in ("grad", "grad_fn"):
+            return self._autograd_attribute(tracer, name)
+        if name == "__class__":
+            return tracer.as_value(self.python_type())
+        own = self._own_attribute(tracer, name)
+        if own is not None:
+            return own
+        if callable(getattr(torch.Tensor, name, None)):
+            return BoundMethod(self, name)
+        if not hasattr(torch.Tensor, name):
+            tracer.raise_error(AttributeError, f"'{self.python_type().__name__}' object has no attribute '{name}'")
+        tracer.graph_break("unsupported-attribute", name=name, type="a tensor")
+
+    def _own_attribute(self, tracer: Tracer, name: str) -> Value | None:
+        """What the program itself has put on the tensor object."""
+        if self.real is None or self.source is None or name not in self.real.__dict__:
+            return None
+        return tracer.wrap(self.real.__dict__[name], tracer.attr_source(self.source, name))
+
+    def _autograd_attribute(self, tracer: Tracer, name: str) -> Value:
+        if name == "grad_fn":
+            if self.fake.grad_fn is None and self.real is None:
+                return tracer.constant(None)
+        elif self.real is not None and self.source is not None and self.real.is_leaf:
+            return tracer.wrap(self.real.grad, tracer.attr_source(self.source, "grad"))
+        elif self.real is None and not self.fake.requires_grad:
+            return tracer.constant(None)
+        tracer.graph_break("unsupported-attribute", name=name, type="a tensor")
+
+    def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+        tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type="a tensor")
+
+    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        method: Callable[..., object] | None = getattr(torch.Tensor, name, None)
+        if method is None:
+            own = self.get_attribute(tracer, name)
+            return tracer.call(own, args, kwargs)
+        known = tracer.handled(method, (self, *args), kwargs)
+        if known is not None:
+            return known
+        if name in STATIC_METHODS:
+            return self._static(tracer, name, args, kwargs)
+        if name in VALUE_METHODS or (name == "type" and not args):
+            tracer.graph_break("data-dependent-value", operation=f"Tensor.{name}")
+        if name in OPAQUE_METHODS:
+            tracer.graph_break("unsupported-tensor-method", method=name)
+        return self._in_graph(tracer, name, args, kwargs)
+
+    def _in_graph(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name == "__getitem__":
+            return self.get_item(tracer, args[0])
+        if name == "__setitem__":
+            self.set_item(tracer, args[0], args[1])
+            return tracer.constant(None)
+        if name == "__iter__":
+            return tracer.iterator(self)
+        return tracer.graph_call(name, (self, *args), kwargs)
+
+    def _static(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        plain = [arg.as_constant() for arg in args]
+        named = {key: arg.as_constant() for key, arg in kwargs.items()}
+        try:
+            return tracer.as_value(getattr(self.fake, name)(*plain, **named))
+        except (IndexError, TypeError, ValueError) as error:
+            tracer.raise_real(error)
+
+    def get_item(self, tracer: Tracer, key: Value) -> Value:
+        return tracer.graph_call(operator.getitem, (self, key), {})
+
+    def set_item(self, tracer: Tracer, key: Value, value: Value) -> None:
+        tracer.graph_call(operator.setitem, (self, key, value), {})
+
+    def truth(self, tracer: Tracer) -> bool:
+        tracer.graph_break("data-dependent-branch", test=tracer.source_text())
+
+    def length(self, tracer: Tracer) -> int:
+        if not self.fake.shape:
+            tracer.raise_error(TypeError, "len() of a 0-d tensor")
+        return int(self.fake.shape[0])
+
+    def stream(self, tracer: Tracer) -> Iterator[Value]:
+        if not self.fake.shape:
+            tracer.raise_error(TypeError, "iteration over a 0-d tensor")
+        rows = tracer.graph_call("unbind", (self, tracer.constant(0)), {})
+        return rows.stream(tracer)
+
+    def contains(self, tracer: Tracer, item: Value) -> bool:
+        tracer.graph_break("data-dependent-value", operation="Tensor.__contains__")
+
+    def rebuild(self, out: Rebuilder) -> None:
+        out.output(self)
+
+

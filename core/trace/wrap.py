@@ -1,0 +1,283 @@
+"""Python objects to values: by exact type, then what plugins say, then by ordered predicates.
+
+A value with a source gets the guards that make sure that next time the same kind of value comes the same way.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+from collections.abc import Callable
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    MappingProxyType,
+    MethodType,
+    ModuleType,
+)
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from armature.frame.sources import AttrSource, ItemSource, ObjectSource, Source
+from armature.torch_abi.fake import PLAIN_TENSORS, is_wrapped
+from armature.trace.errors import SkipFrame
+from armature.trace.values.base import BoundMethod, Value
+from armature.trace.values.classes import ClassValue
+from armature.trace.values.constant import ATOMS, ConstantValue, is_atom
+from armature.trace.values.context import GradModeValue
+from armature.trace.values.function import (
+    BUILTIN_TYPES,
+    BuiltinValue,
+    FunctionValue,
+    MethodValue,
+    PartialValue,
+    PythonModuleValue,
+)
+from armature.trace.values.mapping import DICT_KINDS, DictValue
+from armature.trace.values.module import ModuleValue, is_module
+from armature.trace.values.sequence import ListValue, RangeValue, SliceValue, TupleValue, is_structseq
+from armature.trace.values.sets import SetValue
+from armature.trace.values.tensor import TensorValue
+from armature.trace.values.user_object import UserObjectValue
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
+
+Build = Callable[["Tracer", Any, Source], Value]
+
+
+def wrap(tracer: Tracer, obj: object, source: Source) -> Value:
+    """The value of an object of the program found at `source`, guarded."""
+    held = tracer.by_id.get(id(obj))
+    if held is not None:
+        value = held[1]
+        if value.source is not None and value.source != source:
+            tracer.guards.alias(value.source, source)
+        return value
+    build = EXACT.get(type(obj))
+    if build is not None:
+        return build(tracer, obj, source)
+    plugin = tracer.tables.value_type(obj)
+    if plugin is not None:
+        tracer.guards.type_is(source, type(obj))
+        return tracer.remember(obj, plugin.build(obj, source, tracer))
+    return next(build for _, matches, build in ROWS if matches(obj))(tracer, obj, source)
+
+
+def as_value(tracer: Tracer, obj: object) -> Value:
+    """The value of an object that tracing itself made or found where nothing needs a guard."""
+    kind = type(obj)
+    if kind in ATOMS or isinstance(obj, enum.Enum):
+        return ConstantValue(obj)
+    make = FRESH.get(kind)
+    if make is not None:
+        return make(tracer, obj)
+    if isinstance(obj, tuple):
+        return TupleValue([as_value(tracer, item) for item in obj], kind)
+    return wrap(tracer, obj, tracer.object_source(obj))
+
+
+FRESH: dict[type, Callable[[Any, Any], Value]] = {
+    list: lambda tracer, obj: ListValue([as_value(tracer, item) for item in obj]),
+    dict: lambda tracer, obj: _fresh_dict(tracer, obj),
+    set: lambda tracer, obj: _fresh_set(tracer, obj),
+    frozenset: lambda tracer, obj: _fresh_set(tracer, obj),
+    slice: lambda tracer, obj: SliceValue(tuple(as_value(tracer, p) for p in (obj.start, obj.stop, obj.step))),  # type: ignore[arg-type]
+    range: lambda tracer, obj: RangeValue(obj),
+}
+
+
+def _fresh_dict(tracer: Tracer, obj: dict[object, object]) -> Value:
+    made = DictValue({})
+    for key, value in obj.items():
+        made.set_item(tracer, as_value(tracer, key), as_value(tracer, value))
+    return made
+
+
+def _fresh_set(tracer: Tracer, obj: set[object]) -> Value:
+    members = [as_value(tracer, item) for item in obj]
+    return SetValue({member.key(tracer): member for member in members}, type(obj))
+
+
+def all_atoms(items: Any) -> bool:
+    """Whether a list or tuple holds only constants, in tuples of any depth."""
+    return all(is_atom(item) or (type(item) in (tuple, torch.Size) and all_atoms(item)) for item in items)
+
+
+def _constant(tracer: Tracer, obj: object, source: Source) -> Value:
+    tracer.guards.equal(source, obj)
+    return ConstantValue(obj, source=source)
+
+
+def _tensor(tracer: Tracer, obj: torch.Tensor, source: Source) -> Value:
+    if is_wrapped(obj):
+        raise SkipFrame("it runs inside another tracer or transform of torch")
+    if type(obj) not in PLAIN_TENSORS:
+        tracer.graph_break("tensor-subclass", type=f"{type(obj).__module__}.{type(obj).__qualname__}")
+    if obj.layout is not torch.strided:
+        tracer.graph_break("tensor-subclass", type=f"a tensor of layout {obj.layout}")
+    tracer.guards.tensor(source, obj)
+    value = TensorValue(tracer.fakes.of(obj), None, obj, source=source)
+    tracer.by_fake[id(value.fake)] = value
+    return tracer.remember(obj, value)
+
+
+def _list(tracer: Tracer, obj: list[object], source: Source) -> Value:
+    tracer.guards.type_is(source, list)
+    value = ListValue([], source=source)
+    tracer.remember(obj, value)
+    if obj and all_atoms(obj):
+        tracer.guards.equal(source, list(obj))
+        value.items = [as_value(tracer, item) for item in obj]
+        return value
+    tracer.guards.length(source, len(obj))
+    value.items = [wrap(tracer, item, ItemSource(source, position)) for position, item in enumerate(obj)]
+    return value
+
+
+def _tuple(tracer: Tracer, obj: tuple[object, ...], source: Source) -> Value:
+    if all_atoms(obj):
+        tracer.guards.equal(source, obj)
+        items = [as_value(tracer, item) for item in obj]
+    else:
+        tracer.guards.type_is(source, type(obj))
+        tracer.guards.length(source, len(obj))
+        items = [wrap(tracer, item, ItemSource(source, position)) for position, item in enumerate(obj)]
+    return tracer.remember(obj, TupleValue(items, type(obj), source=source))
+
+
+def _dict(tracer: Tracer, obj: Any, source: Source) -> Value:
+    tracer.guards.type_is(source, type(obj))
+    value = DictValue({}, type(obj), None, obj, source=source)
+    tracer.remember(obj, value)
+    if type(obj) is collections.defaultdict:
+        value.factory = wrap(tracer, obj.default_factory, AttrSource(source, "default_factory"))
+    return value
+
+
+def _set(tracer: Tracer, obj: set[object], source: Source) -> Value:
+    if not all(is_atom(item) for item in obj):
+        return _opaque(tracer, obj, source)
+    tracer.guards.equal(source, type(obj)(obj))
+    return tracer.remember(obj, SetValue({item: as_value(tracer, item) for item in obj}, type(obj), source=source))
+
+
+def _slice(tracer: Tracer, obj: slice, source: Source) -> Value:
+    tracer.guards.type_is(source, slice)
+    parts = [wrap(tracer, getattr(obj, name), AttrSource(source, name)) for name in ("start", "stop", "step")]
+    return SliceValue((parts[0], parts[1], parts[2]), source=source)
+
+
+def _range(tracer: Tracer, obj: range, source: Source) -> Value:
+    tracer.guards.equal(source, obj)
+    return RangeValue(obj, source=source)
+
+
+def _function(tracer: Tracer, obj: FunctionType, source: Source) -> Value:
+    if "<locals>" in obj.__qualname__:
+        # Made anew each time its outer function runs: what it does is its code, defaults and closure.
+        tracer.guards.type_is(source, FunctionType)
+        if type(source) is not ObjectSource:
+            tracer.guards.same(AttrSource(source, "__code__"), obj.__code__)
+    else:
+        tracer.guards.same(source, obj)
+    return FunctionValue(obj, source=source)
+
+
+def _method(tracer: Tracer, obj: MethodType, source: Source) -> Value:
+    tracer.guards.type_is(source, MethodType)
+    owner = wrap(tracer, obj.__self__, AttrSource(source, "__self__"))
+    function = wrap(tracer, obj.__func__, AttrSource(source, "__func__"))
+    return MethodValue(function, owner, source=source)
+
+
+def _builtin(tracer: Tracer, obj: Any, source: Source) -> Value:
+    tracer.guards.same(source, obj)
+    owner = getattr(obj, "__self__", None)
+    if type(obj) is BuiltinFunctionType and owner is not None and not isinstance(owner, (type, ModuleType)):
+        return BoundMethod(wrap(tracer, owner, AttrSource(source, "__self__")), obj.__name__, source=source)
+    return BuiltinValue(obj, source=source)
+
+
+def _class(tracer: Tracer, obj: type, source: Source) -> Value:
+    tracer.guards.same(source, obj)
+    return ClassValue(obj, source=source)
+
+
+def _python_module(tracer: Tracer, obj: ModuleType, source: Source) -> Value:
+    tracer.guards.same(source, obj)
+    return tracer.remember(obj, PythonModuleValue(obj, source=source))
+
+
+def _partial(tracer: Tracer, obj: functools.partial[object], source: Source) -> Value:
+    tracer.guards.type_is(source, type(obj))
+    function = wrap(tracer, obj.func, AttrSource(source, "func"))
+    args = tracer.unpack(wrap(tracer, obj.args, AttrSource(source, "args")))
+    held = wrap(tracer, obj.keywords, AttrSource(source, "keywords"))
+    named = {name: held.get_item(tracer, tracer.constant(name)) for name in obj.keywords}
+    if isinstance(held, DictValue):
+        held.realise(tracer)
+    return tracer.remember(obj, PartialValue(function, tuple(args), named, type(obj), source=source))
+
+
+def _grad_mode(tracer: Tracer, obj: Any, source: Source) -> Value:
+    tracer.guards.type_is(source, type(obj))
+    enabled = type(obj) is torch.enable_grad
+    if type(obj) is torch.set_grad_enabled:
+        enabled = bool(wrap(tracer, obj.mode, AttrSource(source, "mode")).as_constant())
+    return GradModeValue(type(obj), enabled, source=source)
+
+
+def _nn_module(tracer: Tracer, obj: nn.Module, source: Source) -> Value:
+    tracer.guards.type_is(source, type(obj))
+    return tracer.remember(obj, ModuleValue(type(obj), obj=obj, source=source))
+
+
+def _opaque(tracer: Tracer, obj: object, source: Source) -> Value:
+    tracer.guards.type_is(source, type(obj))
+    return tracer.remember(obj, UserObjectValue(type(obj), obj, source=source))
+
+
+EXACT: dict[type, Build] = {
+    **dict.fromkeys(ATOMS, _constant),
+    torch.Tensor: _tensor,
+    nn.Parameter: _tensor,
+    list: _list,
+    tuple: _tuple,
+    torch.Size: _tuple,
+    **dict.fromkeys(DICT_KINDS, _dict),
+    set: _set,
+    frozenset: _set,
+    slice: _slice,
+    range: _range,
+    FunctionType: _function,
+    MethodType: _method,
+    **dict.fromkeys(BUILTIN_TYPES, _builtin),
+    type(torch.ops.aten.add): _builtin,
+    type(torch.ops.aten.add.Tensor): _builtin,
+    ModuleType: _python_module,
+    functools.partial: _partial,
+    torch.no_grad: _grad_mode,
+    torch.enable_grad: _grad_mode,
+    torch.set_grad_enabled: _grad_mode,
+    MappingProxyType: _dict,
+}
+
+
+def _is_named_tuple(obj: object) -> bool:
+    return isinstance(obj, tuple) and (hasattr(type(obj), "_fields") or is_structseq(type(obj)))
+
+
+# In this order; the last takes everything.
+ROWS: tuple[tuple[str, Callable[[object], bool], Build], ...] = (
+    ("tensor", lambda obj: isinstance(obj, torch.Tensor), _tensor),
+    ("nn.Module", is_module, _nn_module),
+    ("enum member", lambda obj: isinstance(obj, enum.Enum), _constant),
+    ("class", lambda obj: isinstance(obj, type), _class),
+    ("named tuple", _is_named_tuple, _tuple),
+    ("Python module", lambda obj: isinstance(obj, ModuleType), _python_module),
+    ("object", lambda obj: True, _opaque),
+)
