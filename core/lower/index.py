@@ -9,6 +9,7 @@ be symbolic (`Size`), in which case a simplification that needs a number is simp
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import gcd
 from typing import TypeAlias
 
 import attrs
@@ -105,25 +106,45 @@ def _sum(terms: Mapping[Atom, int], const: int) -> Index:
 
 
 def _rejoin(terms: dict[Atom, int]) -> tuple[dict[Atom, int], int]:
-    """Turn `(x // k) * (k*m) + (x % k) * m` back into `x * m`. Returns the terms and the constant this adds."""
+    """Turn `(x // k) * (k*m) + (x % k) * m` back into `x * m`; the terms, and what was constant in x."""
     const = 0
-    changed = True
-    while changed:
-        changed = False
-        for factor, coefficient in terms.items():
-            if not isinstance(factor, Mod) or not isinstance(factor.den, int):
-                continue
-            whole = floordiv(factor.num, factor.den)
-            if isinstance(whole, int) or terms.get(whole) != coefficient * factor.den:
-                continue
-            del terms[factor], terms[whole]
-            more, extra = _terms(mul(factor.num, coefficient))
-            const += extra
-            for f, c in more.items():
-                terms[f] = terms.get(f, 0) + c
-            changed = True
-            break
+    todo = [f for f in terms if isinstance(f, Mod)]
+    while todo:
+        factor = todo.pop()
+        coefficient = terms.get(factor, 0)
+        found = _quotient_of(factor, coefficient, terms) if coefficient else None
+        if found is None:
+            continue
+        quotient, shift, whole = found
+        for f in (factor, *quotient):
+            del terms[f]
+        more, extra = _terms(mul(whole, coefficient))
+        const += extra - shift
+        for f, c in more.items():
+            terms[f] = terms.get(f, 0) + c
+            if not terms[f]:
+                del terms[f]
+        todo = [f for f in terms if isinstance(f, Mod)]  # what came out may be the quotient that another one waits for
     return terms, const
+
+
+def _quotient_of(factor: Mod, coefficient: int, terms: Mapping[Atom, int]) -> tuple[list[Atom], int, Index] | None:
+    """Terms that make `num // den` times `coefficient * den`, what constant is missing, and the number they are parts of."""
+    if not isinstance(factor.den, int):
+        return None
+    wanted = coefficient * factor.den
+    quotient, shift = _terms(floordiv(factor.num, factor.den))
+    if quotient and all(terms.get(f) == c * wanted for f, c in quotient.items()):
+        return list(quotient), shift * wanted, factor.num
+    for f, c in terms.items():
+        if not isinstance(f, FloorDiv) or c != wanted or not isinstance(f.den, int) or f.den % factor.den:
+            continue
+        # `x // (a*k)` is `(x // a) // k`; and the remainder leaves multiples of k out of its terms, the quotient does not.
+        whole = floordiv(f.num, f.den // factor.den)
+        gap, const = _terms(sub(whole, factor.num))
+        if const % factor.den == 0 and all(g % factor.den == 0 for g in gap.values()):
+            return [f], 0, whole
+    return None
 
 
 def add(*values: Index) -> Index:
@@ -182,17 +203,43 @@ def floordiv(num: Index, den: Index) -> Index:
         return 1
     if not isinstance(den, int):
         return _divide_symbolic(num, den)
-    terms, const = _terms(num)
-    whole: dict[Atom, int] = {f: c // den for f, c in terms.items() if c % den == 0}
-    rest = _sum({f: c for f, c in terms.items() if c % den}, const % den)
+    whole, rest = _multiples(num, den)
     low, high = bounds(rest)
     if low is not None and high is not None and low // den == high // den:
-        return add(_sum(whole, const // den), low // den)
+        return add(whole, low // den)
     if isinstance(rest, FloorDiv) and isinstance(rest.den, int):
-        inner: Index = floordiv(rest.num, rest.den * den)
-    else:
-        inner = FloorDiv(rest, den)
-    return add(_sum(whole, const // den), inner)
+        return add(whole, floordiv(rest.num, rest.den * den))
+    parts = _coarse(rest, den)
+    if parts is not None:
+        step, coarse, _ = parts
+        return add(whole, floordiv(coarse, den // step))
+    return add(whole, FloorDiv(rest, den))
+
+
+def _multiples(num: Index, den: int) -> tuple[Index, Index]:
+    """Quotient and rest of the terms: those that `den` divides, and the others with a constant in 0..den-1."""
+    terms, const = _terms(num)
+    whole = _sum({f: c // den for f, c in terms.items() if c % den == 0}, const // den)
+    return whole, _sum({f: c for f, c in terms.items() if c % den}, const % den)
+
+
+def _coarse(num: Index, den: int) -> tuple[int, Index, Index] | None:
+    """`(step, coarse, fine)` with `num == step * coarse + fine`, `fine` in 0..step-1 and 1 < step < den dividing `den`.
+
+    `(4*i + j) // 8` with j below 4 is `i // 2`, and `(4*i + j) % 8` is `4*(i % 2) + j`.
+    """
+    terms, const = _terms(num)
+    steps = sorted({gcd(c, den) for c in terms.values()}, reverse=True)
+    for step in steps:
+        if not 1 < step < den:
+            continue
+        large = {f: c // step for f, c in terms.items() if c % step == 0}
+        fine = _sum({f: c for f, c in terms.items() if c % step}, const % step)
+        low, high = bounds(fine)
+        if low is not None and high is not None and low // step == high // step:
+            shift = low // step
+            return step, _sum(large, const // step + shift), sub(fine, shift * step)
+    return None
 
 
 def _divide_symbolic(num: Index, den: Index) -> Index:
@@ -236,6 +283,10 @@ def mod(num: Index, den: Index) -> Index:
         return sub(rest, low // den * den)
     if isinstance(rest, Mod) and isinstance(rest.den, int) and rest.den % den == 0:
         return mod(rest.num, den)
+    parts = _coarse(rest, den)
+    if parts is not None:
+        step, coarse, fine = parts
+        return add(mul(mod(coarse, den // step), step), fine)
     return Mod(rest, den)
 
 
