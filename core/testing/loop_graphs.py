@@ -63,8 +63,13 @@ class LoopWriter:
         """A reduction; argmax and argmin are converted to the graph's dtype."""
         kept = [1 if k in dims else n for k, n in enumerate(value.shape)]
         shape = kept if keepdim else [n for k, n in enumerate(value.shape) if k not in dims]
-        self.begin(name, shape)
-        return self.builder.reduction(name, value, dims, keepdim=keepdim)
+        position = name.startswith("arg")
+        self.begin(name, shape, torch.int64 if position else None)
+        found = self.builder.reduction(name, value, dims, keepdim=keepdim)
+        if not position:
+            return found
+        self.begin("cast", shape)
+        return self.builder.pointwise(lambda node: node, found, dtype=self.dtype)
 
     def pad(self, value: TensorValue, axis: int) -> TensorValue:
         """One zero before and after along an axis."""
@@ -139,6 +144,10 @@ class LoopWriter:
 
 _UNARY = ("neg", "tanh", "sigmoid", "abs")
 _BINARY = ("add", "mul", "sub", "maximum")
+_KINDS = (
+    "unary", "binary", "binary", "reduce", "view", "view", "pad", "extern", "copy", "normalise", "normalise", "argmax",
+    "gather",
+)  # fmt: skip
 _SHAPES = ((4,), (3, 4), (2, 3, 4), (1, 4), (3, 1), (6, 4))
 
 
@@ -147,6 +156,8 @@ def loop_graphs(draw: st.DrawFn, steps: int = 12) -> tuple[LoopGraph, list[Tenso
     """A graph of mixed operators with arguments for it."""
     writer = LoopWriter()
     pool = [writer.input(*shape) for shape in draw(st.lists(st.sampled_from(_SHAPES), min_size=1, max_size=3))]
+    if draw(st.booleans()):
+        pool.append(writer.input(2, 3, 4, strides=(12, 1, 3)))  # channels last
     inputs = list(pool)
     for _ in range(draw(st.integers(1, steps))):
         pool.append(_step(draw, writer, pool))
@@ -163,13 +174,22 @@ def loop_graphs(draw: st.DrawFn, steps: int = 12) -> tuple[LoopGraph, list[Tenso
 
 def _step(draw: st.DrawFn, writer: LoopWriter, pool: list[TensorValue]) -> TensorValue:
     value = draw(st.sampled_from(pool))
-    kind = draw(st.sampled_from(("unary", "binary", "binary", "reduce", "view", "view", "pad", "extern", "copy")))
+    kind = draw(st.sampled_from(_KINDS))
     if kind == "binary":
         fitting = [v for v in pool if _broadcasts(v.shape, value.shape)]
         return writer.op(draw(st.sampled_from(_BINARY)), value, draw(st.sampled_from(fitting)))
     if kind == "reduce" and value.ndim:
         dims = draw(st.lists(st.integers(0, value.ndim - 1), min_size=1, unique=True))
         return writer.reduce(draw(st.sampled_from(("sum", "max"))), value, sorted(dims), keepdim=draw(st.booleans()))
+    if kind == "normalise" and value.ndim:
+        dims = sorted(draw(st.lists(st.integers(0, value.ndim - 1), min_size=1, unique=True)))
+        centred = writer.op("sub", value, writer.reduce("max", value, dims, keepdim=True))
+        pool.append(centred)
+        return writer.op("mul", centred, writer.reduce("sum", writer.op("tanh", centred), dims, keepdim=True))
+    if kind == "argmax" and value.ndim:
+        return writer.reduce("argmax", value, [draw(st.integers(0, value.ndim - 1))])
+    if kind == "gather" and value.ndim == 2 and value.shape[0] != 1:
+        return writer.gather(value, writer.input(5, dtype=torch.int64))
     if kind == "view" and value.ndim:
         return _view(draw, value)
     if kind == "pad" and value.ndim and _elements(value) < 200:
