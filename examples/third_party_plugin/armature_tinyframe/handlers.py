@@ -6,6 +6,7 @@ import tinyframe
 from tinyframe import files
 
 from armature.plugin_api import Call, Value, handles
+from armature_tinyframe.values import FrameValue
 
 
 @handles(tinyframe.option)
@@ -18,6 +19,12 @@ def option(call: Call, options: Value, name: Value, default: Value | None = None
     if found is not MISSING:
         return call.constant(found)
     return call.constant(None) if default is None else default
+
+
+@handles(tinyframe.Frame)
+def make_frame(call: Call, **columns: Value) -> Value | None:
+    """A frame made in the traced program: its columns, in a dict."""
+    return FrameValue(call.inline(dict, **columns))
 
 
 @handles(files.load, files.save)

@@ -7,13 +7,14 @@ from typing import Any
 
 import attrs
 import tinyframe
+import torch
 
 from armature.plugin_api import Value, ValueType
 
 
 @attrs.define(eq=False)
 class FrameValue(Value):
-    """A frame that the program was given. `columns`: the dict of its columns, which is guarded as any dict is."""
+    """A frame. `columns`: the dict of its columns; that of a frame the program was given is guarded as any dict is."""
 
     columns: Value
 
@@ -48,6 +49,17 @@ class FrameValue(Value):
         """The columns, in order."""
         for key in self.columns.stream(tracer):
             yield self.columns.get_item(tracer, key)
+
+    def rebuild(self, out: Any) -> None:
+        """A frame made in the compiled function is made again at its end, from the columns as they are then."""
+        out.null_function(from_columns)
+        out.load(self.columns)
+        out.call(1)
+
+
+def from_columns(columns: dict[str, torch.Tensor]) -> tinyframe.Frame:
+    """The frame with these columns."""
+    return tinyframe.Frame(**columns)
 
 
 def build(obj: Any, source: Any, tracer: Any) -> Value:
