@@ -12,7 +12,7 @@ import typer
 from typer.main import get_command, get_command_name
 
 from armature import plugins
-from armature.cli import cache, doctor, why
+from armature.cli import breaks, cache, code, demo, doctor, explain, run, why
 from armature.cli import plugins as plugin_commands
 from armature.cli.terminal import console, fail
 from armature.errors import ArmatureError, DuplicateRow, PluginError
@@ -20,7 +20,7 @@ from armature.plugin_calls import Implementation, call, failed
 from armature.plugins import PluginManager
 
 # In the order in which `armature --help` lists them.
-COMMANDS = (why, plugin_commands, cache, doctor)
+COMMANDS = (demo, run, explain, why, code, breaks, plugin_commands, cache, doctor)
 HOOK = "armature_cli"
 
 
