@@ -107,7 +107,8 @@ def _range(tracer: Tracer, *bounds: Value) -> Value:
     if any(bound.is_tensor for bound in bounds):
         tracer.graph_break("data-dependent-value", operation="range() of a tensor")
     try:
-        return RangeValue(range(*(bound.as_constant() for bound in bounds)))  # type: ignore[arg-type]
+        plain: list[Any] = [bound.as_constant() for bound in bounds]
+        return RangeValue(range(*plain))
     except (TypeError, ValueError) as error:
         tracer.raise_real(error)
 
@@ -200,6 +201,8 @@ def _super(tracer: Tracer, *args: Value) -> Value:
         if cell is None:
             tracer.raise_error(RuntimeError, "super(): __class__ cell not found")
         cls = cell.get(tracer, "__class__")
+        if name in frame.lazy and name not in frame.variables:
+            frame.variables[name] = tracer.wrap(*frame.lazy.pop(name))
         owner = frame.cells[name].get(tracer, name) if name in frame.cells else frame.variables[name]
     if not isinstance(cls, ClassValue):
         tracer.graph_break("unsupported-call", callable="super()")
