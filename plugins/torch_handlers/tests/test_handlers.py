@@ -78,9 +78,9 @@ def parameter(x: Tensor) -> Tensor:
     return x * nn.Parameter(torch.ones(3))
 
 
-def seeded(x: Tensor) -> Tensor:
-    torch.manual_seed(3)
-    return x + torch.rand(3)
+def setting_changed(x: Tensor) -> Tensor:
+    torch.set_float32_matmul_precision("highest")
+    return x + 1
 
 
 def without_grad(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -145,11 +145,11 @@ class TestHandlers(HandlerConformance):
         Case("copied", copied, ones, absent=(torch.tensor,)),
         Case("listed", listed, ones, breaks="data-dependent-value"),
         Case("parameter", parameter, ones, breaks="creates-leaf"),
-        Case("seeded", seeded, ones, breaks="global-state"),
+        Case("setting changed", setting_changed, ones, breaks="global-state"),
         Case("without grad", without_grad, leaf, present=(torch._C._set_grad_enabled,)),
         Case("decorated", decorated, leaf, present=(torch._C._set_grad_enabled,)),
         Case("nested grad", nested_grad, leaf),
-        Case("autocast", autocast, leaf, present=(torch.set_autocast_enabled,)),
+        Case("autocast", autocast, leaf, present=(torch.amp.autocast_mode._enter_autocast,)),
         Case("inference", inference, ones, breaks="inference-mode"),
         Case("asked for", broken, ones, breaks="explicit-break"),
         Case("overridden", overridden, ones),
