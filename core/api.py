@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -125,8 +126,9 @@ def _in_python(fn: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         return fn(*args, **kwargs)
 
-    code = call.__code__.replace(co_name=fn.__name__)  # a code object of its own, so that caches are not shared
-    return FunctionType(code, globals(), fn.__name__, None, call.__closure__)
+    # A code object of its own, so that caches are not shared, and in no file of armature's, which are not traced.
+    code = call.__code__.replace(co_name=fn.__name__, co_qualname=fn.__qualname__, co_filename=f"<{fn.__qualname__}>")
+    return FunctionType(code, {"__builtins__": builtins}, fn.__name__, None, call.__closure__)
 
 
 def disable(fn: Callable[P, R], *, reason: str = "armature.disable") -> Callable[P, R]:

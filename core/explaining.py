@@ -32,7 +32,9 @@ def explain(fn: Callable[..., Any], *, dynamic: bool | None = None) -> Callable[
 def capturing(fn: Callable[..., Any], records: Session, dynamic: bool | None = None) -> Callable[..., Any]:
     """The function or module, its graphs captured into the records and run operator by operator."""
     options = Options(dynamic=dynamic, backend=as_captured)
-    return wrap(fn, FrameHook(Compiler(as_captured, dynamic=dynamic, records=records), Key()), options)
+    hook = FrameHook(Compiler(as_captured, dynamic=dynamic, records=records), Key())
+    wrapped: Callable[..., Any] = wrap(fn, hook, options)
+    return wrapped
 
 
 def as_captured(module: fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:

@@ -14,6 +14,7 @@ from armature.pipeline import native_backend, new_context
 from armature.plugins import manager
 from armature.session import session
 from armature.trace.data import CompiledGraphSlot, GraphInput, TracedFrame
+from armature.trace.show import show as show_captured
 
 
 def dynamo_backend(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -32,6 +33,7 @@ def dynamo_backend(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..
         for node, value in zip(places, inputs, strict=True)
     )
     traced = TracedFrame("graph", module, given, (), code, CompiledGraphSlot())
+    record.captured = show_captured(traced)
     ctx = new_context(config.current(), manager().tables(), record.id)
     record.events = ctx.events
     return native_backend(traced, ctx, record)

@@ -6,6 +6,7 @@ with one warning, or an error in strict mode and under fullgraph.
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -41,6 +42,7 @@ from armature.trace import verify as trace_spec
 from armature.trace.data import TracedFrame
 from armature.trace.errors import GraphBreak, SkipFrame
 from armature.trace.interpreter import trace_frame
+from armature.trace.show import show as show_captured
 
 __all__ = ["Compiler", "compile_frame", "new_context", "session"]
 
@@ -111,7 +113,9 @@ def compile_frame(
     traced = timed(record, "trace", ctx, lambda: trace_frame(request, ctx))
     if ctx.config.strict:
         trace_spec.verify(traced)
-    record.module = traced.graph
+    record.module, record.captured = traced.graph, show_captured(traced)
+    if "fx" in ctx.config.show:
+        print(f"# {record.function}    {record.where}    fx\n{record.captured}", file=sys.stderr)
     if traced.graph is None:
         return traced, traced.code
     run = timed(record, "graph", ctx, lambda: backend(traced, ctx, record))

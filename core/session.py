@@ -44,6 +44,7 @@ class Compilation:
     reason: str = ""
     seconds: float = 0.0
     module: fx.GraphModule | None = None
+    captured: str = ""  # the captured graph as a readable program
     graphs: list[CompiledGraph] = attrs.field(factory=list)
     guards: tuple[str, ...] = ()
     breaks: tuple[BreakEvent, ...] = ()

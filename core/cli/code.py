@@ -20,7 +20,6 @@ from armature.lower.show import show as show_loops
 from armature.run.data import CompiledGraph
 from armature.schedule.show import show as show_plan
 from armature.session import Compilation, Session, session
-from armature.trace.show import show_graph
 
 
 class Stage(StrEnum):
@@ -47,7 +46,7 @@ def texts(record: Compilation, stage: Stage) -> Iterator[tuple[str, str]]:
     """Name and text of what the stage made of one compilation: one per graph."""
     if stage is Stage.FX:
         if record.module is not None:
-            yield record.function, show_graph(record.module)
+            yield record.function, record.captured
         return
     for graph in record.graphs:
         yield graph.name, PER_GRAPH[stage](graph)

@@ -56,7 +56,7 @@ def redirected(compile: Compile) -> Iterator[None]:
     """torch.compile and armature.compile call the given function for the body of the `with`."""
     theirs, ours = torch.compile, armature.compile
     torch.compile = as_torch_compile(compile)
-    armature.compile = compile  # type: ignore[assignment]
+    armature.compile = compile
     try:
         yield
     finally:

@@ -28,7 +28,7 @@ NOT_A_NAME = re.compile(r"\W+")
 
 
 def graph_call(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value:
-    """Record a call. The result is a tensor, a nest of tensors, or a constant that the fake run tells (then no node is made)."""
+    """Record a call. Gives a tensor, a nest of tensors, or a constant that the fake run tells (then no node is made)."""
     arguments = tuple([arg.as_argument(tracer) for arg in args])
     named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
     result = run_on_fakes(tracer, fn, args, kwargs)
@@ -134,6 +134,9 @@ def lift(tracer: Tracer, value: TensorValue) -> fx.Node:
     """Make a tensor of the program an input of the graph, when it is first used."""
     if value.node is None:
         label = NOT_A_NAME.sub("_", value.source.expr if value.source is not None else "input").strip("_")
+        label = (
+            f"{label}_0" if label == "self" else label
+        )  # fx takes a first argument of that name for the module's own
         last = tracer.inputs[-1].node if tracer.inputs else None
         if last is None:
             point = next(iter(tracer.graph.nodes), None)

@@ -18,7 +18,7 @@ def verify(traced: TracedFrame) -> None:
     placeholders = [node for node in nodes if node.op == "placeholder"]
     first = nodes[: len(placeholders)]
     invariant(first == placeholders, "placeholders stand first", frame=traced.name)
-    names = [str(node.target) for node in placeholders]
+    names = [node.name for node in placeholders]
     given = [item.name for item in traced.inputs]
     invariant(names == given, "inputs are the placeholders, in order", placeholders=names, inputs=given)
     sources = [item.source for item in traced.inputs]

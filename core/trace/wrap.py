@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from armature.frame.sources import AttrSource, ItemSource, ObjectSource, Source
+from armature.frame.sources import AttrSource, DictOfSource, ItemSource, ObjectSource, Source
 from armature.torch_abi.fake import PLAIN_TENSORS, is_wrapped
+from armature.trace.call import ValueType
 from armature.trace.errors import SkipFrame
 from armature.trace.values.base import BoundMethod, Value
 from armature.trace.values.classes import ClassValue
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from armature.trace.capture import Tracer
 
 Build = Callable[["Tracer", Any, Source], Value]
+ORIGINAL = "__armature_original__"  # where what `armature.compile` returned keeps the function or module it was given
 
 
 def wrap(tracer: Tracer, obj: object, source: Source) -> Value:
@@ -60,7 +62,7 @@ def wrap(tracer: Tracer, obj: object, source: Source) -> Value:
     build = EXACT.get(type(obj))
     if build is not None:
         return build(tracer, obj, source)
-    plugin = tracer.tables.value_type(obj)
+    plugin: ValueType | None = tracer.tables.value_type(obj)
     if plugin is not None:
         tracer.guards.type_is(source, type(obj))
         return tracer.remember(obj, plugin.build(obj, source, tracer))
@@ -177,6 +179,9 @@ def _range(tracer: Tracer, obj: range, source: Source) -> Value:
 
 
 def _function(tracer: Tracer, obj: FunctionType, source: Source) -> Value:
+    if ORIGINAL in obj.__dict__:
+        tracer.guards.type_is(source, FunctionType)
+        return wrap(tracer, obj.__dict__[ORIGINAL], ItemSource(DictOfSource(source), ORIGINAL))
     if "<locals>" in obj.__qualname__:
         # Made anew each time its outer function runs: what it does is its code, defaults and closure.
         tracer.guards.type_is(source, FunctionType)
@@ -233,6 +238,8 @@ def _grad_mode(tracer: Tracer, obj: Any, source: Source) -> Value:
 
 def _nn_module(tracer: Tracer, obj: nn.Module, source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
+    if ORIGINAL in obj.__dict__:
+        return wrap(tracer, obj.__dict__[ORIGINAL], ItemSource(DictOfSource(source), ORIGINAL))
     return tracer.remember(obj, ModuleValue(type(obj), obj=obj, source=source))
 
 

@@ -1,0 +1,32 @@
+"""armature as a backend of torch.compile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from armature.session import session
+
+
+def test_torch_compile_finds_the_backend_by_name() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return torch.relu(x @ y).sum(0), x + 1
+
+    x, y = torch.randn(4, 3), torch.randn(3, 5)
+    compiled = torch.compile(f, backend="armature", fullgraph=True)
+    torch.testing.assert_close(compiled(x, y), f(x, y))
+    assert session().compilations[-1].graphs
+
+
+def test_training_through_torch_compile() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2))
+    x = torch.randn(3, 4)
+    net(x).square().sum().backward()
+    expected = [p.grad for p in net.parameters()]
+    net.zero_grad(set_to_none=True)
+    torch.compile(net, backend="armature")(x).square().sum().backward()
+    for ours, theirs in zip((p.grad for p in net.parameters()), expected):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
