@@ -72,6 +72,12 @@ class _Inliner:
         self.buffers = buffers
         self.limit = limit
         self.producers: dict[str, Producer] = {}
+        # Buffers that leave their loop for a reader over other points, judged before anything is copied: what is read
+        # only there follows.
+        self.moving: set[str] = set()
+        for unit in reversed(units):
+            if isinstance(unit, Item) and self.producer(unit) is not None:
+                self.moving.update(unit.writes)
 
     def rewrite(self, item: Item) -> Item:
         """The item with loads of inlined buffers replaced by what they hold; equal loads give one node."""
@@ -125,7 +131,8 @@ class _Inliner:
             return price <= CHEAP or self.work(item, store, readers) <= FREE_WORK
         together = all(self.shares_loop(item, store, reader) for reader in readers)
         if together and len(readers) == 1:
-            return False  # they run over the same points: fusion makes one loop of them
+            # They run over the same points: fusion makes one loop of them, unless the reader is itself copied elsewhere.
+            return readers[0].plain and not self.moving.isdisjoint(readers[0].writes)
         wide = sum(len(d) == len(item.outer) for n, d in depends(item.order).items() if isinstance(n, Load))
         if wide <= 1 and price <= CHEAP and len(item.loads) <= 2 and self.not_wider(item, store):
             return True

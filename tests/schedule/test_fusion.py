@@ -1,0 +1,270 @@
+"""What becomes one kernel, and what must not."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+
+from armature import config
+from armature.lower import layout
+from armature.lower.data import ExternCall, LoopGraph
+from armature.schedule.data import Allocate, KernelPlan, Launch, Release
+from armature.schedule.schedule import schedule
+from armature.schedule.show import show
+from armature.schedule.verify import verify
+from armature.testing.loop_evaluator import run_loops
+from armature.testing.loop_graphs import LoopWriter
+from armature.testing.lowering_kit import context
+from armature.testing.plan_kit import run_plan
+
+aten = torch.ops.aten
+
+
+def planned(writer: LoopWriter, graph: LoopGraph, **changes: object) -> KernelPlan:
+    """The plan, verified and compared with the loops one by one."""
+    with config.patch(**changes):
+        plan = schedule(graph, context(()))
+    verify(plan)
+    args = writer.arguments(graph)
+    expected_args = [a.clone() for a in args]
+    expected = run_loops(graph, expected_args)
+    for ours, theirs in zip((*run_plan(plan, args), *args), (*expected, *expected_args), strict=True):
+        torch.testing.assert_close(ours, theirs, msg=show(plan))
+    return plan
+
+
+def test_pointwise_chain_is_one_kernel_without_temporaries() -> None:
+    w = LoopWriter()
+    x, y = w.input(4, 5), w.input(5)
+    out = w.op("mul", w.op("tanh", w.op("add", x, y)), 2.0)
+    plan = planned(w, w.graph(out))
+    (kernel,) = plan.kernels
+    assert kernel.reads == ("in_0", "in_1") and len(kernel.writes) == 1
+    assert kernel.operators == 3
+    assert sum(isinstance(s, Allocate) for s in plan.steps) == 1
+
+
+def test_two_outputs_share_one_kernel() -> None:
+    w = LoopWriter()
+    x = w.input(4, 5)
+    a = w.op("tanh", x)
+    plan = planned(w, w.graph(w.op("neg", a), w.op("sigmoid", a)))
+    assert len(plan.kernels) == 1 and len(plan.kernels[0].writes) == 2
+
+
+def test_softmax_is_one_kernel_of_three_passes() -> None:
+    w = LoopWriter()
+    x = w.input(6, 8)
+    shifted = w.op("sub", x, w.reduce("max", x, [1], keepdim=True))
+    power = w.op("exp", shifted)
+    plan = planned(w, w.graph(w.op("div", power, w.reduce("sum", power, [1], keepdim=True))))
+    (kernel,) = plan.kernels
+    assert [len(p.reductions) for p in kernel.passes] == [1, 1, 0]
+    assert kernel.reads == ("in_0",) and len(kernel.writes) == 1
+    assert [v.extent for v in kernel.outer] == [6] and [v.extent for v in kernel.inner] == [8]
+
+
+def test_statistics_over_rows_columns_and_images_keep_their_loops_apart() -> None:
+    w = LoopWriter()
+    x = w.input(4, 3, 5, 5)
+    mean = w.reduce("sum", x, [0, 2, 3], keepdim=True)
+    plan = planned(w, w.graph(w.op("mul", w.op("sub", x, mean), 0.5), mean))
+    (kernel,) = plan.kernels
+    assert [v.extent for v in kernel.outer] == [3]
+    assert [v.extent for v in kernel.inner] == [4, 25]  # rows and columns of an image are one loop, images another
+
+
+def test_flat_and_shaped_loops_line_up() -> None:
+    w = LoopWriter()
+    x, y = w.input(2, 3, 4), w.input(3, 1)
+    a = w.op("add", x, y)
+    plan = planned(w, w.graph(a, w.op("tanh", layout.reshape(a, (24,)))))
+    assert len(plan.kernels) == 1
+
+
+def test_transposed_reader_shares_the_loop() -> None:
+    w = LoopWriter()
+    x = w.input(6, 8)
+    a = w.op("tanh", x)
+    plan = planned(w, w.graph(a, w.op("neg", layout.permute(a, (1, 0)))))
+    assert len(plan.kernels) == 1
+
+
+def test_neighbours_along_memory_are_one_loop() -> None:
+    w = LoopWriter()
+    x = w.input(4, 5, 6)
+    (kernel,) = planned(w, w.graph(w.op("tanh", x))).kernels
+    assert [v.extent for v in kernel.outer] == [120]
+
+
+def test_channels_last_runs_in_the_order_of_memory() -> None:
+    w = LoopWriter()
+    x = w.input(2, 3, 4, 5, strides=(60, 1, 15, 3))
+    w.begin("tanh", x.shape)
+    spec = w.builder.spec()
+    out = w.builder.pointwise("tanh", x, spec=type(spec)(spec.shape, spec.dtype, spec.device, (60, 1, 15, 3)))
+    (kernel,) = planned(w, w.graph(out)).kernels
+    assert [v.extent for v in kernel.outer] == [120]
+
+
+def test_extern_between_keeps_the_order() -> None:
+    w = LoopWriter()
+    x = w.input(4, 4)
+    a = w.op("tanh", x)
+    b = w.extern(aten.mm.default, a, a, shape=(4, 4))
+    c = w.op("add", b, a)  # needs `a` again: it is stored once and read by both
+    plan = planned(w, w.graph(c))
+    kinds = [type(s).__name__ for s in plan.steps if isinstance(s, (Launch, ExternCall))]
+    assert kinds == ["Launch", "ExternCall", "Launch"]
+
+
+def test_independent_work_waits_for_its_reader() -> None:
+    """`a` does not need the product; it runs after it, in one kernel with the sum of both."""
+    w = LoopWriter()
+    x, y = w.input(4, 4), w.input(4, 4)
+    a = w.op("exp", w.op("exp", w.op("add", x, y)))
+    b = w.extern(aten.mm.default, x, y, shape=(4, 4))
+    plan = planned(w, w.graph(w.op("add", a, b)))
+    assert len(plan.kernels) == 1
+
+
+def test_no_cycle_through_an_operator() -> None:
+    w = LoopWriter()
+    x = w.input(4, 4)
+    a = w.op("exp", x)
+    b = w.extern(aten.mm.default, a, a, shape=(4, 4))
+    c = w.op("exp", w.op("add", a, b))
+    plan = planned(w, w.graph(a, c))
+    assert len(plan.kernels) == 2
+
+
+def test_input_written_at_the_end_is_read_before() -> None:
+    w = LoopWriter()
+    x, y = w.input(4, 4), w.input(4, 4)
+    new = w.op("add", x, y)
+    flipped = w.op("mul", layout.permute(x, (1, 0)), y)  # reads x where another point writes it
+    w.write(x, new)
+    planned(w, w.graph(flipped))
+
+
+def test_broadcast_producer_is_computed_in_the_reader() -> None:
+    w = LoopWriter()
+    x, scale = w.input(8, 6, 10), w.input(6, 1)
+    plan = planned(w, w.graph(w.op("mul", x, w.op("rsqrt", w.op("abs", scale)))))
+    assert len(plan.kernels) == 1
+
+
+def test_padding_reads_its_producer_under_the_condition() -> None:
+    w = LoopWriter()
+    x = w.input(4, 5)
+    plan = planned(w, w.graph(w.op("neg", w.pad(w.op("tanh", x), 1))))
+    assert len(plan.kernels) == 1
+
+
+def test_full_reduction_does_not_carry_a_large_store() -> None:
+    """A kernel with one outer point would leave the device idle while it writes the large result."""
+    w = LoopWriter()
+    x = w.input(300, 300)
+    a = w.op("tanh", x)
+    plan = planned(w, w.graph(a, w.reduce("sum", a, [0, 1])))
+    assert len(plan.kernels) == 2
+    small = LoopWriter()
+    b = small.op("tanh", small.input(10, 10))
+    assert len(planned(small, small.graph(b, small.reduce("sum", b, [0, 1]))).kernels) == 1
+
+
+def test_positions_are_counted_in_their_own_order() -> None:
+    w = LoopWriter()
+    x = w.input(5, 6, 7)
+    first = w.reduce("argmax", layout.permute(layout.reshape(x, (5, 42)), (1, 0)), [0])
+    planned(w, w.graph(first, w.reduce("max", x, [1, 2])))
+
+
+def test_kernels_stay_below_the_limit_of_nodes() -> None:
+    w = LoopWriter()
+    x = w.input(4, 4)
+    for _ in range(30):
+        x = w.op("tanh", w.op("add", x, x))
+    plan = planned(w, w.graph(x), max_kernel_nodes=20)
+    assert 3 <= len(plan.kernels) <= 8
+
+
+def test_dead_loops_are_dropped() -> None:
+    w = LoopWriter()
+    x = w.input(4, 4)
+    w.op("exp", x)
+    assert len(planned(w, w.graph(w.op("tanh", x))).kernels) == 1
+
+
+def test_result_takes_over_the_memory_of_what_ends() -> None:
+    w = LoopWriter()
+    x = w.input(4, 4)
+    a = w.extern(aten.mm.default, x, x, shape=(4, 4))
+    plan = planned(w, w.graph(w.op("tanh", a)))
+    (made,) = [s for s in plan.steps if isinstance(s, Allocate)]
+    assert made.reuse is not None and plan.kernels[0].reads == ()
+    assert not any(isinstance(s, Release) and s.buffer == made.reuse for s in plan.steps)
+
+
+def test_inputs_and_outputs_are_never_taken_over() -> None:
+    w = LoopWriter()
+    x = w.input(4, 4)
+    a = w.extern(aten.mm.default, x, x, shape=(4, 4))
+    plan = planned(w, w.graph(a, w.op("tanh", a), w.op("neg", x)))
+    assert all(s.reuse is None for s in plan.steps if isinstance(s, Allocate))
+
+
+def chain(length: int) -> tuple[LoopWriter, LoopGraph]:
+    w = LoopWriter()
+    x = w.input(16, 16)
+    for step in range(length):
+        x = w.op("mul", x, x) if step % 3 == 0 else w.op("tanh" if step % 3 == 1 else "neg", x)
+    return w, w.graph(x)
+
+
+def pairs(length: int) -> tuple[LoopWriter, LoopGraph]:
+    w = LoopWriter()
+    line = [w.input(16, 16), w.input(16, 16)]
+    for _ in range(length // 2):
+        line += [w.op("add", line[-1], line[-2]), w.op("mul", line[-1], line[-2])]
+    return w, w.graph(line[-1])
+
+
+def mixed(length: int) -> tuple[LoopWriter, LoopGraph]:
+    w = LoopWriter()
+    x = w.input(16, 16)
+    for _ in range(length // 5):
+        x = w.op("sub", x, w.reduce("max", x, [1], keepdim=True))
+        x = w.op("add", w.extern(aten.mm.default, w.op("tanh", x), x, shape=(16, 16)), x)
+    return w, w.graph(x)
+
+
+@pytest.mark.parametrize("length", [100, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("build", [chain, pairs, mixed])
+def test_time_and_size_are_linear(build: object, length: int) -> None:
+    """Ten times the operators take at most 11 times the calls; seconds would depend on the machine."""
+    counts = []
+    for length in (length, 10 * length):
+        _, graph = build(length)  # type: ignore[operator]
+        plan = schedule(graph, context(()))
+        counts.append((calls(graph), len(show(plan))))
+    assert counts[1][0] <= 11 * counts[0][0]
+    assert counts[1][1] <= 11 * counts[0][1]
+
+
+def calls(graph: LoopGraph) -> int:
+    """Python function calls made while scheduling: a clock that does not depend on the machine's load."""
+    count = 0
+
+    def count_call(frame: object, event: str, arg: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(count_call)
+    try:
+        schedule(graph, context(()))
+    finally:
+        sys.setprofile(None)
+    return count
