@@ -23,7 +23,7 @@ import torch
 from torch import fx
 
 from armature import api
-from armature.errors import Unsupported
+from armature.errors import ArmatureError
 from armature.plugins import manager
 from armature.session import session
 from armature.testing.differential import difference
@@ -62,11 +62,11 @@ class Captured:
 
 
 def outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> object:
-    """What a call gives, or the exception's type and text."""
+    """What a call gives, or the type and text of the program's own exception."""
     torch.manual_seed(0)
     try:
         return fn(*args)
-    except Unsupported:
+    except ArmatureError:
         raise
     except Exception as error:
         return type(error), str(error)
