@@ -1,4 +1,4 @@
-"""The device back end for CPUs: kernels as one C++ translation unit per graph, built into a library that Python calls."""
+"""The device back end for CPUs: the kernels of a graph as one C++ source, built into a library that Python calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from armature.context import CompileContext
 
 
-@attrs.frozen
+@attrs.define(eq=False)
 class CpuBackend:
     """C++ with vectors and OpenMP. `target`: the instructions to use, this machine's by default."""
 

@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import attrs
 
-from armature.codegen.nodes import (
-    Accumulate,
-    Guarded,
-    KernelBody,
-    Let,
-    PassBody,
-    Statement,
-    Write,
-    origin_of,
-    walk_kernel,
-)
+from armature.codegen.nodes import Accumulate, Guarded, Let, PassBody, Statement, Write, origin_of
 from armature.codegen.origins import heading, place
-from armature.codegen.printer import IndexPrinter, Lines
-from armature.lower.data import Buffer, Const, IndexValue, Load, Node, Op, Reduce
+from armature.codegen.printer import Lines
+from armature.lower.data import Buffer, IndexValue, Load, Op, Reduce
 from armature.lower.index import Index, Var, hint, numel, stride_of, variables
 from armature_cpu_cpp import reduce
 from armature_cpu_cpp.loops import Nest
-from armature_cpu_cpp.ops import FORMS, IMPLICIT, STORED_AS_THEY_ARE, in_float
-from armature_cpu_cpp.vector import HALVES, accumulator, cpp_type, literal
+from armature_cpu_cpp.values import ValuePrinter, identifier
+from armature_cpu_cpp.vector import accumulator, cpp_type, literal
 
-SUM_BLOCK = (
-    512  # values that one accumulator of a float sum takes before it is added to a total: rounding grows with them
-)
-
-
-def identifier(name: str) -> str:
-    """A C++ identifier for a name of ours."""
-    return re.sub(r"\W", "_", name)
+SUM_BLOCK = 512  # values that one accumulator of a float sum takes before it joins a total: rounding grows with them
 
 
 @attrs.frozen
@@ -46,121 +28,13 @@ class Range:
     end: str
 
 
-class KernelPrinter:
+class KernelPrinter(ValuePrinter):
     """Prints one kernel."""
 
     def __init__(self, nest: Nest, buffers: Mapping[str, Buffer], lines: Lines) -> None:
-        self.nest = nest
-        self.buffers = buffers
-        self.lines = lines
-        self.body: KernelBody = walk_kernel(nest.kernel)
-        self.kernel = self.body.kernel
-        self.index = IndexPrinter(names={v: identifier(v.name) for v in (*nest.outer, *nest.inner)})
-        self.pointers = {
-            **{n: f"in_{identifier(n)}" for n in self.kernel.reads},
-            **{n: f"out_{identifier(n)}" for n in self.kernel.writes},
-        }
-        self.mask = ""  # lanes outside of which nothing may be touched
-        self.spilled: set[str] = set()
-        self.targets: dict[Reduce, str] = {}
-        self.ways = 1  # accumulators that take turns in the loop that is printed
-
-    # ---- values ----
-
-    def lanes_vary(self, node: Node) -> bool:
-        """Whether the node is a vector here."""
-        return not isinstance(node, Const) and self.nest.vector in self.body.depends[node]
-
-    def value_type(self, node: Node) -> str:
-        """The C++ type of the node's value."""
-        name = cpp_type(node.dtype)
-        return f"Vec<{name}, N>" if self.lanes_vary(node) else name
-
-    def text(self, node: Node) -> str:
-        """How the value is spelled where it is used."""
-        return literal(node.value, node.dtype) if isinstance(node, Const) else self.body.names[node]
-
-    def spread(self, node: Node, dtype: str = "") -> str:
-        """The value as a vector."""
-        text = self.text(node)
-        return text if self.lanes_vary(node) else f"Vec<{dtype or cpp_type(node.dtype)}, N>({text})"
-
-    def operation(self, node: Op) -> str:
-        """The expression of an operation."""
-        if node.op == "check_index":
-            return self.check_index(node)
-        wide = self.lanes_vary(node)
-        operands = [self.text(a) for a in node.args]
-        if wide and node.op not in IMPLICIT:
-            operands = [self.spread(a) for a in node.args]
-        elif wide and not any(self.lanes_vary(a) for a in node.args[-2:]):  # where, of two scalars
-            operands = [*operands[:-1], self.spread(node.args[-1])]
-        form = FORMS[node.op]
-        halves = any(a.dtype in HALVES for a in (node, *node.args))
-        if halves and node.op not in STORED_AS_THEY_ARE:
-            return in_float(node, form, operands)
-        return form.format(*operands) if isinstance(form, str) else form(node, operands)
-
-    def check_index(self, node: Op) -> str:
-        """Wrapped and checked: only lanes that are needed may complain."""
-        at, size = node.args
-        if not self.lanes_vary(node):
-            return f"check_index(true, {self.text(at)}, {self.text(size)}, bad)"
-        needed = self.mask or "active(l)"
-        return f"check_index({needed}, {self.spread(at)}, {self.spread(size)}, bad)"
-
-    # ---- indices and memory ----
-
-    def indexer(self, indirect: Sequence[tuple[Var, Node]], lane: bool) -> IndexPrinter:
-        """Prints positions; with `lane`, those of lane k."""
-        names: dict[object, str] = dict(self.index.names)
-        if lane and self.nest.vector is not None:
-            names[self.nest.vector] = f"({names[self.nest.vector]} + k)"
-        for var, node in indirect:
-            text = self.text(node)
-            names[var] = f"{self.spill(node)}.at[k]" if self.lanes_vary(node) else text
-        return attrs.evolve(self.index, names=names)
-
-    def spill(self, node: Node) -> str:
-        """The name of the value's lanes in memory."""
-        name = f"{self.text(node)}_lanes"
-        if name not in self.spilled:
-            self.spilled.add(name)
-            self.lines.add(f"const auto {name} = spill({self.text(node)});")
-        return name
-
-    def stride(self, index: Index, indirect: Sequence[tuple[Var, Node]]) -> Index | None:
-        """By how much the position grows from lane to lane; None where lanes stand anywhere."""
-        if self.nest.vector is None:
-            return 0
-        if any(self.lanes_vary(node) for _, node in indirect):
-            return None
-        return stride_of(index, self.nest.vector)
-
-    def load(self, node: Load) -> str:
-        """The expression of a load."""
-        pointer = self.pointers[node.buffer]
-        stride = self.stride(node.index[0], node.indirect)
-        if stride == 0:
-            return f"{pointer}[{self.indexer(node.indirect, False).print(node.index[0])}]"
-        masked = f"_where(l, {self.mask}," if self.mask else "(l,"
-        if stride == 1:
-            return f"load{masked} {pointer} + {self.indexer(node.indirect, False).print(node.index[0])})"
-        return f"gather{masked} {pointer}, {self.lane_place(node.index[0], node.indirect)})"
-
-    def lane_place(self, index: Index, indirect: Sequence[tuple[Var, Node]]) -> str:
-        """A function from lane to position."""
-        return f"[&](i64 k) {{ return {self.indexer(indirect, True).print(index)}; }}"
-
-    def index_value(self, node: IndexValue) -> str:
-        """The expression of an index used as a value."""
-        vector, name = self.nest.vector, cpp_type(node.dtype)
-        if not self.lanes_vary(node) or vector is None:
-            return f"cast<{name}>(i64({self.index.print(node.index)}))"
-        stride = stride_of(node.index, vector)
-        if stride is not None and vector not in variables(stride):
-            return f"index_steps<{name}>(l, {self.index.print(node.index)}, {self.index.print(stride)})"
-        return f"index_lanes<{name}>(l, {self.lane_place(node.index, ())})"
+        super().__init__(nest, buffers, lines)
+        self.targets: dict[Reduce, str] = {}  # accumulators of the loop that is printed
+        self.ways = 1  # how many of them take turns
 
     # ---- statements ----
 
@@ -263,19 +137,23 @@ class KernelPrinter:
             with self.lines.indented(f"for (i64 {name} = {begin}; {name} < {end}; ++{name}) {{", "}"):
                 yield
         else:
-            lanes = self.nest.lanes
             begin, end = (f"{limit.begin} * N", f"least({limit.end} * N, {extent})") if limit else ("0", extent)
-            tail = "ALL" if not isinstance(var.extent, int) or var.extent % lanes else "WHOLE"
-            if tail == "WHOLE" and not limit and var.extent % (lanes * self.ways) == 0:
-                tail = "NONE"
-            form, body = "vectors<N>", "LANES"
-            if self.ways > 1:
-                form, body = f"interleaved<N, {self.ways}, {tail}>", "LANES_OF"
-            elif isinstance(var.extent, int):
-                form = "full_vectors<N>" if tail != "ALL" else "part_vector<N>" if var.extent < lanes else form
-            with self.lines.indented(f"{form}({begin}, {end}, {body}(l, {name}) {{", "});"):
+            body = "LANES_OF" if self.ways > 1 else "LANES"
+            with self.lines.indented(f"{self.walk(var.extent, limit)}({begin}, {end}, {body}(l, {name}) {{", "});"):
                 yield
         self.spilled = spilled
+
+    def walk(self, extent: Index, limit: Range | None) -> str:
+        """The function of the header that walks the vector's loop: what is known not to occur is not compiled."""
+        lanes, ways = self.nest.lanes, self.ways
+        known = extent if isinstance(extent, int) else None
+        if ways > 1:
+            exact = known is not None and not limit and known % (lanes * ways) == 0
+            tail = "NONE" if exact else "WHOLE" if known is not None and known % lanes == 0 else "ALL"
+            return f"interleaved<N, {ways}, {tail}>"
+        if known is None:
+            return "vectors<N>"
+        return "full_vectors<N>" if known % lanes == 0 else "part_vector<N>" if known < lanes else "vectors<N>"
 
     def blocks(self, var: Var) -> str:
         """How often the loop runs: points, or vectors."""
@@ -299,7 +177,7 @@ class KernelPrinter:
             self.share_loops(shared, ranges, first.after, _Points())
 
     def share_loops(
-        self, shared: Sequence[Var], ranges: dict[Var, Range], inside: Sequence[Statement], last: Loop
+        self, shared: Sequence[Var], ranges: Mapping[Var, Range], inside: Sequence[Statement], last: Loop
     ) -> None:
         if len(shared) < 2:
             self.run(self.nest.outer, ranges, inside, last)
@@ -517,7 +395,7 @@ class Loop:
 
     @contextmanager
     def around(self, printer: KernelPrinter, loops: Sequence[Var], limit: Range | None) -> Iterator[Range | None]:
-        """Print around the first of the loops that are left, which runs over `limit` (None: all of it); gives its range."""
+        """Print around the first of the loops that are left, which runs over `limit` (None: all); gives its range."""
         yield limit
 
 
@@ -533,8 +411,8 @@ class _Passes(Loop):
 
 
 class _Inner(Loop):
-    """Inner loops. The innermost has accumulators of its own, joined after it, where several take turns, or where a float
-    sum is so long that it is taken in blocks."""
+    """Inner loops. The innermost has accumulators of its own, joined after it, where several take turns, or where a
+    float sum is so long that it is taken in blocks."""
 
     def __init__(self, items: Sequence[Accumulate], blocks: bool, ways: int) -> None:
         self.items = items

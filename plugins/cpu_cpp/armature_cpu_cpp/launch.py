@@ -17,7 +17,7 @@ DLPACK_MAJOR, VIEW_SLOT = 1, 5
 
 
 def view_function() -> int | None:
-    """Address of torch's function from tensor to DLPack view; None where this torch has none (data_ptr is called then)."""
+    """Address of the function from tensor to DLPack view; None where this torch has none (then data_ptr is called)."""
     capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     if capsule is None:
         return None

@@ -1,7 +1,7 @@
 """The loops of a kernel: which are joined, in which order they run, which is vectorised, what threads share.
 
-`plan_nest` rewrites a kernel so that each load and store has one index, its position in elements; then loops that walk memory
-as one are joined, and the vector's loop is chosen by what its accesses cost.
+`plan_nest` rewrites a kernel so that each load and store has one index, its position in elements; then loops that walk
+memory as one are joined, and the vector's loop is chosen by what its accesses cost.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ PARALLEL_WORK = 40_000  # operations below which waking threads costs more than 
 class Nest:
     """A kernel with its loops decided.
 
-    kernel: flat (one index per access, its position), loops joined. outer, inner: loops from outside to inside. vector: the
-    loop whose points are lanes, None for a kernel of scalars. collapsed: how many leading outer loops threads divide as
-    one. split: a loop that threads divide where it stands; one of `outer` (then its points are independent) or of `inner`
-    (then each thread has accumulators of its own). place: of argmax and argmin, the row-major position within the reduction.
-    unroll: accumulators that take turns where a cheap reduction would wait for the addition before.
+    kernel: flat (one index per access, its position), loops joined. outer, inner: loops from outside to inside.
+    vector: the loop whose points are lanes, None for a kernel of scalars. collapsed: how many leading outer loops
+    threads divide as one. split: a loop that threads divide where it stands; one of `outer` (then its points are
+    independent) or of `inner` (then each thread has accumulators of its own). place: of argmax and argmin, the
+    row-major position within the reduction. unroll: accumulators that take turns where a cheap reduction would wait
+    for the addition before.
     """
 
     kernel: Kernel
@@ -237,7 +238,7 @@ def _stride_order(loops: Iterable[Var], forms: Sequence[Index]) -> list[Var]:
 
 
 def _turning(flat: _Flat, vector: Var, loops: Sequence[Var]) -> list[Var]:
-    """Loops along which a load is contiguous that is strided along the vector: run inside it, so that lines are used up."""
+    """Loops along which a load is contiguous that is strided along the vector: run inside it, they use up its lines."""
     found: list[Var] = []
     for node in postorder(flat.roots()):
         if isinstance(node, Load) and not node.indirect and stride_of(node.index[0], vector) not in (0, 1):
@@ -296,7 +297,7 @@ def _interleave(flat: _Flat, vector: Var | None, lanes: int, work: float) -> tup
 
 
 def _share(nest: Nest, candidates: Sequence[Var], adds: bool, threads: int) -> Nest:
-    """Give loops to threads: leading outer loops as one, one loop alone where stores add, or a loop of the reduction."""
+    """Give loops to threads: leading outer loops as one, one alone where stores add, or a loop of the reduction."""
 
     def blocks(var: Var) -> int:
         return -(-_size(var.extent) // nest.lanes) if var is nest.vector else _size(var.extent)

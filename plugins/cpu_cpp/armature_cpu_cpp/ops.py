@@ -65,27 +65,11 @@ def _pow(node: Op, operands: Sequence[str]) -> str:
     return f"pow({operands[0]}, {operands[1]})"
 
 
-INFIX: frozenset[str] = frozenset(
-    [
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "logical_and",
-        "logical_or",
-        "logical_xor",
-        "bit_and",
-        "bit_or",
-        "bit_xor",
-    ]
-)
-IMPLICIT: frozenset[str] = INFIX | frozenset(("maximum", "minimum", "fmax", "fmin", "where"))
+INFIX = frozenset(
+    ("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor",
+     "bit_and", "bit_or", "bit_xor")
+)  # fmt: skip
+IMPLICIT = INFIX | frozenset(("maximum", "minimum", "fmax", "fmin", "where"))
 """Operations that take a scalar beside a vector as it is; for others the scalar is spread over the lanes first."""
 
 FORMS: Mapping[str, OpForm] = MappingProxyType(

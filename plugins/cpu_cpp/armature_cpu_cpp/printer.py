@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from armature.codegen.printer import Lines
 from armature.lower.data import Buffer
 from armature.schedule.data import Kernel
-from armature_cpu_cpp.kernel import KernelPrinter, identifier
+from armature_cpu_cpp.kernel import KernelPrinter
 from armature_cpu_cpp.loops import plan_nest
+from armature_cpu_cpp.values import identifier
 
 ENTRY = "armature_kernels"
-"""The one exported function: takes DLPack's view function or null, gives a tuple of the kernels in the order of the text."""
+"""The one exported function: takes DLPack's view function or null, gives a tuple of the kernels in their order."""
 
 
 def print_kernels(kernels: Sequence[Kernel], buffers: Mapping[str, Buffer], register_bytes: int, threads: int) -> str:

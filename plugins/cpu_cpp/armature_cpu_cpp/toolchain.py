@@ -48,7 +48,7 @@ def probe(command: str) -> Compiler | None:
 
 
 def find(asked: str) -> Compiler:
-    """The compiler that was asked for, or where none was the first that works. Errors: BackendError that names the fix."""
+    """The compiler that was asked for, or where none was, the first that works. Errors: BackendError with the fix."""
     for name in (asked,) if asked else NAMES:
         found = probe(name)
         if found is not None:

@@ -63,7 +63,7 @@ def _float_literal(value: float, dtype: torch.dtype) -> str:
 
 
 def lanes_of(dtypes: Iterable[torch.dtype], register_bytes: int) -> int:
-    """Lanes of a kernel that touches these dtypes: those that fill a register with the most common width of 4 or 8 bytes."""
+    """Lanes of a kernel that touches these dtypes: they fill a register with the most common width of 4 or 8 bytes."""
     widths = [accumulator(d).itemsize for d in dtypes if d != torch.bool]
     wide = sum(w == 8 for w in widths)
     single = sum(w == 4 for w in widths)

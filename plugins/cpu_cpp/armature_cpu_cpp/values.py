@@ -1,0 +1,132 @@
+"""The values of a kernel as C++ expressions: literals, operations, loads, indices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from armature.codegen.nodes import KernelBody, walk_kernel
+from armature.codegen.printer import IndexPrinter, Lines
+from armature.lower.data import Buffer, Const, IndexValue, Load, Node, Op
+from armature.lower.index import Index, Size, Var, stride_of, variables
+from armature_cpu_cpp.loops import Nest
+from armature_cpu_cpp.ops import FORMS, IMPLICIT, STORED_AS_THEY_ARE, in_float
+from armature_cpu_cpp.vector import HALVES, cpp_type, literal
+
+
+def identifier(name: str) -> str:
+    """A C++ identifier for a name of ours."""
+    return re.sub(r"\W", "_", name)
+
+
+class ValuePrinter:
+    """Prints what statements are made of; knows which values are vectors."""
+
+    def __init__(self, nest: Nest, buffers: Mapping[str, Buffer], lines: Lines) -> None:
+        self.nest = nest
+        self.buffers = buffers
+        self.lines = lines
+        self.body: KernelBody = walk_kernel(nest.kernel)
+        self.kernel = self.body.kernel
+        self.index = IndexPrinter(names={v: identifier(v.name) for v in (*nest.outer, *nest.inner)})
+        self.pointers = {
+            **{n: f"in_{identifier(n)}" for n in self.kernel.reads},
+            **{n: f"out_{identifier(n)}" for n in self.kernel.writes},
+        }
+        self.mask = ""  # lanes outside of which nothing may be touched
+        self.spilled: set[str] = set()
+
+    def lanes_vary(self, node: Node) -> bool:
+        """Whether the node is a vector here."""
+        return not isinstance(node, Const) and self.nest.vector in self.body.depends[node]
+
+    def value_type(self, node: Node) -> str:
+        """The C++ type of the node's value."""
+        name = cpp_type(node.dtype)
+        return f"Vec<{name}, N>" if self.lanes_vary(node) else name
+
+    def text(self, node: Node) -> str:
+        """How the value is spelled where it is used."""
+        return literal(node.value, node.dtype) if isinstance(node, Const) else self.body.names[node]
+
+    def spread(self, node: Node, dtype: str = "") -> str:
+        """The value as a vector."""
+        text = self.text(node)
+        return text if self.lanes_vary(node) else f"Vec<{dtype or cpp_type(node.dtype)}, N>({text})"
+
+    def operation(self, node: Op) -> str:
+        """The expression of an operation."""
+        if node.op == "check_index":
+            return self.check_index(node)
+        wide = self.lanes_vary(node)
+        operands = [self.text(a) for a in node.args]
+        if wide and node.op not in IMPLICIT:
+            operands = [self.spread(a) for a in node.args]
+        elif wide and not any(self.lanes_vary(a) for a in node.args[-2:]):  # where, of two scalars
+            operands = [*operands[:-1], self.spread(node.args[-1])]
+        form = FORMS[node.op]
+        halves = any(a.dtype in HALVES for a in (node, *node.args))
+        if halves and node.op not in STORED_AS_THEY_ARE:
+            return in_float(node, form, operands)
+        return form.format(*operands) if isinstance(form, str) else form(node, operands)
+
+    def check_index(self, node: Op) -> str:
+        """Wrapped and checked: only lanes that are needed may complain."""
+        at, size = node.args
+        if not self.lanes_vary(node):
+            return f"check_index(true, {self.text(at)}, {self.text(size)}, bad)"
+        needed = self.mask or "active(l)"
+        return f"check_index({needed}, {self.spread(at)}, {self.spread(size)}, bad)"
+
+    def indexer(self, indirect: Sequence[tuple[Var, Node]], lane: bool) -> IndexPrinter:
+        """Prints positions; with `lane`, those of lane k."""
+        names: dict[Var | Size, str] = dict(self.index.names)
+        if lane and self.nest.vector is not None:
+            names[self.nest.vector] = f"({names[self.nest.vector]} + k)"
+        for var, node in indirect:
+            text = self.text(node)
+            names[var] = f"{self.spill(node)}.at[k]" if self.lanes_vary(node) else text
+        return attrs.evolve(self.index, names=names)
+
+    def spill(self, node: Node) -> str:
+        """The name of the value's lanes in memory."""
+        name = f"{self.text(node)}_lanes"
+        if name not in self.spilled:
+            self.spilled.add(name)
+            self.lines.add(f"const auto {name} = spill({self.text(node)});")
+        return name
+
+    def stride(self, index: Index, indirect: Sequence[tuple[Var, Node]]) -> Index | None:
+        """By how much the position grows from lane to lane; None where lanes stand anywhere."""
+        if self.nest.vector is None:
+            return 0
+        if any(self.lanes_vary(node) for _, node in indirect):
+            return None
+        return stride_of(index, self.nest.vector)
+
+    def load(self, node: Load) -> str:
+        """The expression of a load."""
+        pointer = self.pointers[node.buffer]
+        stride = self.stride(node.index[0], node.indirect)
+        if stride == 0:
+            return f"{pointer}[{self.indexer(node.indirect, False).print(node.index[0])}]"
+        masked = f"_where(l, {self.mask}," if self.mask else "(l,"
+        if stride == 1:
+            return f"load{masked} {pointer} + {self.indexer(node.indirect, False).print(node.index[0])})"
+        return f"gather{masked} {pointer}, {self.lane_place(node.index[0], node.indirect)})"
+
+    def lane_place(self, index: Index, indirect: Sequence[tuple[Var, Node]]) -> str:
+        """A function from lane to position."""
+        return f"[&](i64 k) {{ return {self.indexer(indirect, True).print(index)}; }}"
+
+    def index_value(self, node: IndexValue) -> str:
+        """The expression of an index used as a value."""
+        vector, name = self.nest.vector, cpp_type(node.dtype)
+        if not self.lanes_vary(node) or vector is None:
+            return f"cast<{name}>(i64({self.index.print(node.index)}))"
+        stride = stride_of(node.index, vector)
+        if stride is not None and vector not in variables(stride):
+            return f"index_steps<{name}>(l, {self.index.print(node.index)}, {self.index.print(stride)})"
+        return f"index_lanes<{name}>(l, {self.lane_place(node.index, ())})"
