@@ -11,7 +11,7 @@ from typing import TypeAlias, Union
 import attrs
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class LocalSource:
     """A local variable or argument; `cell` when it is a cell or free variable (the value inside the cell is meant)."""
 
@@ -23,7 +23,7 @@ class LocalSource:
         return self.name
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class GlobalSource:
     """A global of the frame being compiled."""
 
@@ -34,7 +34,7 @@ class GlobalSource:
         return f"globals()[{self.name!r}]"
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class BuiltinSource:
     """A name of the builtins."""
 
@@ -45,7 +45,7 @@ class BuiltinSource:
         return f"builtins.{self.name}"
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class ObjectSource:
     """An object reached in no other way (the globals of an inlined function, a module in sys.modules), kept alive by the
     compiled code. Guarded by nothing itself; attributes and items below it are."""
@@ -58,7 +58,7 @@ class ObjectSource:
         return self.label
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class AttrSource:
     """`base.name` by getattr."""
 
@@ -70,7 +70,7 @@ class AttrSource:
         return f"{self.base.expr}.{self.name}"
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class DictOfSource:
     """`base.__dict__`, read without running user code."""
 
@@ -81,7 +81,7 @@ class DictOfSource:
         return f"{self.base.expr}.__dict__"
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class TypeOfSource:
     """`type(base)`."""
 
@@ -92,7 +92,7 @@ class TypeOfSource:
         return f"type({self.base.expr})"
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class ItemSource:
     """`base[key]` for a list, tuple or dict; `key` is an int or a hashable constant."""
 
@@ -104,7 +104,7 @@ class ItemSource:
         return f"{self.base.expr}[{self.key!r}]"
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class CellSource:
     """The contents of the cell object at `base` (an element of a function's `__closure__`)."""
 

@@ -25,7 +25,15 @@ DATA_DEPENDENT: tuple[type[BaseException], ...] = (
 UNSUPPORTED_OPERATOR: tuple[type[BaseException], ...] = (UnsupportedOperatorException,)
 PLAIN_TENSORS: frozenset[type] = frozenset({torch.Tensor, nn.Parameter})
 
-__all__ = ["DATA_DEPENDENT", "PLAIN_TENSORS", "UNSUPPORTED_OPERATOR", "FakeTensor", "FakeWorld", "is_wrapped", "version_of"]
+__all__ = [
+    "DATA_DEPENDENT",
+    "PLAIN_TENSORS",
+    "UNSUPPORTED_OPERATOR",
+    "FakeTensor",
+    "FakeWorld",
+    "is_wrapped",
+    "version_of",
+]
 
 
 @attrs.define(eq=False)
@@ -61,20 +69,20 @@ class FakeWorld:
         return self.mode.from_tensor(tensor, static_shapes=True)
 
     def _bare(self, tensor: torch.Tensor) -> torch.Tensor:
-        with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
+        with torch._C._DisableTorchDispatch():
             return torch.empty_strided(
                 tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta", requires_grad=tensor.requires_grad
             )
 
     def _sharing(self, tensor: torch.Tensor, held: torch.Tensor) -> FakeTensor:
-        with torch._C._DisableTorchDispatch(), torch.no_grad():  # type: ignore[attr-defined]
+        with torch._C._DisableTorchDispatch(), torch.no_grad():
             meta = torch.empty(0, dtype=tensor.dtype, device="meta")
             meta.set_(held.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
             meta.requires_grad_(tensor.requires_grad)
         return self._wrap(tensor, meta)
 
     def _wrap(self, tensor: torch.Tensor, meta: torch.Tensor) -> FakeTensor:
-        with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
+        with torch._C._DisableTorchDispatch():
             fake = FakeTensor(self.mode, meta, tensor.device)
         if isinstance(tensor, nn.Parameter):
             fake._is_param = True

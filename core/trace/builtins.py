@@ -1,4 +1,4 @@
-"""What Python's own functions and types do to values. This is mechanism: the semantics of the language, not knowledge of it."""
+"""What Python's own functions do to values: the semantics of the language, hence mechanism and not knowledge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import nn
 from armature.trace.builtin_types import TYPES
 from armature.trace.errors import NotConstant, UserRaised
 from armature.trace.values.base import BoundMethod, Value
-from armature.trace.values.classes import ClassValue
+from armature.trace.values.classes import ClassValue, find_in_class
 from armature.trace.values.function import CallableValue, ClosureValue, MethodValue, PartialValue
 from armature.trace.values.iterator import GeneratorValue, IteratorValue, advance_or_raise
 from armature.trace.values.module import GETTER, SETTER, ModuleValue
@@ -61,7 +61,9 @@ def _isinstance(tracer: Tracer, obj: Value, kinds: Value) -> Value:
 def _is_tensor_of(obj: TensorValue, cls: type) -> bool:
     if issubclass(torch.Tensor, cls):
         return True
-    return f"{cls.__module__}.{cls.__name__}" == torch.empty(0, dtype=obj.dtype, device="meta").type().replace("meta.", "")
+    return f"{cls.__module__}.{cls.__name__}" == torch.empty(0, dtype=obj.dtype, device="meta").type().replace(
+        "meta.", ""
+    )
 
 
 def _plain_object(obj: Value) -> Any:
@@ -79,7 +81,7 @@ def _issubclass(tracer: Tracer, cls: Value, kinds: Value) -> Value:
 
 def _callable(tracer: Tracer, obj: Value) -> Value:
     known = isinstance(obj, (CallableValue, ClosureValue, MethodValue, ClassValue, PartialValue, BoundMethod))
-    return tracer.constant(known or callable(getattr(obj.python_type(), "__call__", None)))
+    return tracer.constant(known or find_in_class(obj.python_type(), "__call__") is not None)
 
 
 def _getattr(tracer: Tracer, obj: Value, name: Value, *default: Value) -> Value:

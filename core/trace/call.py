@@ -26,7 +26,7 @@ class Handler:
 
 @attrs.frozen(eq=False)
 class ValueType:
-    """A tracer value class for a Python type: `build(obj, source, tracer) -> Value`. `match` is an exact type or a predicate."""
+    """A tracer value class for a Python type: `build(obj, source, tracer) -> Value`. `match`: a type, or a predicate."""
 
     match: type | Callable[[object], bool]
     build: Callable[[object, Any, Tracer], Value]
@@ -74,11 +74,11 @@ class Call:
     tracer: Tracer
 
     def constant(self, obj: object) -> Value:
-        """A value for a Python constant (int, float, str, None, bool, torch.dtype, torch.device, torch.Size, tuples of these)."""
+        """A value for a Python constant (int, str, None, dtype, device, torch.Size, tuples of these, ...)."""
         return self.tracer.constant(obj)
 
     def graph_call(self, fn: Callable[..., object] | str, *args: Value, **kwargs: Value) -> Value:
-        """Put a call of `fn` (a str: the method of that name on args[0]) in the graph; the result's type comes from fake tensors."""
+        """Put a call of `fn` (a str: the method of that name on args[0]) in the graph; fakes tell what it gives."""
         return self.tracer.graph_call(fn, args, kwargs)
 
     def inline(self, fn: Value | Callable[..., object], *args: Value, **kwargs: Value) -> Value:

@@ -15,7 +15,7 @@ from armature.trace import inline
 from armature.trace.builtins import BUILTINS
 from armature.trace.call import Call, Handler, Polyfill
 from armature.trace.values.base import Args, Kwargs, Value
-from armature.trace.values.classes import ClassValue, bind, find_in_class, held_value
+from armature.trace.values.classes import ClassValue, bind, find_in_class, held_value, inherits
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import FunctionValue
 from armature.trace.values.sequence import TupleValue, field_names
@@ -154,7 +154,7 @@ def instantiate(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -
     cls = value.cls
     if getattr(cls, "__abstractmethods__", None):
         tracer.raise_error(TypeError, f"Can't instantiate abstract class {cls.__name__}")
-    if cls.__new__ is object.__new__:
+    if inherits(cls, "__new__", object):
         made: Value = UserObjectValue(cls)
     else:
         found = find_in_class(cls, "__new__")
@@ -168,7 +168,7 @@ def instantiate(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -
             tracer.call(bind(tracer, made, made.cls, init, "__init__"), args, kwargs)
         elif init is None or init.obj is not object.__init__:
             tracer.graph_break("unsupported-call", callable=value.describe())
-        elif (args or kwargs) and cls.__new__ is object.__new__:
+        elif (args or kwargs) and inherits(cls, "__new__", object):
             tracer.raise_error(TypeError, f"{cls.__name__}() takes no arguments")
     return made
 

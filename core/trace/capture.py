@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable, Hashable, Mapping
 from types import CellType, CodeType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import attrs
 import torch
@@ -36,6 +36,9 @@ from armature.trace.wrap import as_value, wrap
 if TYPE_CHECKING:
     from armature.context import CompileContext
     from armature.trace.state import Frame
+
+
+V = TypeVar("V", bound=Value)
 
 
 @attrs.define(eq=False)
@@ -107,7 +110,7 @@ class Tracer:
             held = self._constants[id(obj)] = (obj, self.constant(obj))
         return held[1]
 
-    def remember(self, obj: object, value: Value) -> Any:
+    def remember(self, obj: object, value: V) -> V:
         """Keep the value of an object that has an identity."""
         self.by_id[id(obj)] = (obj, value)
         return value
@@ -189,7 +192,7 @@ class Tracer:
             return held[1]
         real = owner.obj.__dict__
         source = self.dict_source(owner.source)
-        return self.remember(real, DictValue({}, dict, None, real, source=source))  # type: ignore[no-any-return]
+        return self.remember(real, DictValue({}, dict, None, real, source=source))
 
     def dict_source(self, source: Source) -> Source:
         """`source.__dict__`."""
@@ -200,7 +203,11 @@ class Tracer:
         if not isinstance(source, ItemSource):
             return False
         base = source.base
-        return isinstance(base, ItemSource) and isinstance(base.base, DictOfSource) and base.key in ("_parameters", "_buffers")
+        return (
+            isinstance(base, ItemSource)
+            and isinstance(base.base, DictOfSource)
+            and base.key in ("_parameters", "_buffers")
+        )
 
     # Guards.
 

@@ -1,7 +1,7 @@
 """Mutations of objects that outlive the frame: held back while tracing, replayed by the generated code.
 
-An object made in the frame is simply built in its last state. For the others the last state is prepared first, all of them,
-then written: preparing reads the program's objects as they were before.
+An object made in the frame is simply built in its last state. For the others the last state is prepared first, all of
+them, then written: preparing reads the program's objects as they were before.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Effects:
     def writes(self, out: Rebuilder) -> list[Write]:
         """The calls that bring all objects to their last state."""
         found: list[Write] = []
-        for value in list(self.changed):
-            found += WRITERS[next(kind for kind in WRITERS if isinstance(value, kind))](value, out)
+        for changed in list(self.changed):
+            found += WRITERS[next(kind for kind in WRITERS if isinstance(changed, kind))](changed, out)
         for (_, name), (namespace, value) in self.globals_.items():
             where = out.namespace_value(namespace)
             if value is None:

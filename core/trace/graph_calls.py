@@ -28,7 +28,7 @@ NOT_A_NAME = re.compile(r"\W+")
 
 
 def graph_call(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value:
-    """Record a call. Gives a tensor, a nest of tensors, or a constant that the fake run tells (then no node is made)."""
+    """Record a call. Gives a tensor, a nest of tensors, or a constant that the fake run tells (then without a node)."""
     arguments = tuple([arg.as_argument(tracer) for arg in args])
     named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
     result = run_on_fakes(tracer, fn, args, kwargs)

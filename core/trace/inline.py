@@ -13,7 +13,6 @@ from armature.trace.state import Frame
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.function import CellValue, ClosureValue, FunctionValue
-from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import TupleValue
 
 if TYPE_CHECKING:
@@ -97,8 +96,7 @@ def bind(
         bound[names[total]] = TupleValue(list(args[positional:]))
         total += 1
     if code.co_flags & inspect.CO_VARKEYWORDS:
-        entries = {name: (tracer.constant(name), value) for name, value in extra.items()}
-        bound[names[total]] = DictValue(dict(entries))
+        bound[names[total]] = tracer.namespace_of(extra)
     return bound
 
 

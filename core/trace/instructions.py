@@ -44,9 +44,7 @@ def decode(code: CodeType) -> tuple[Instruction, ...]:
     for inst in found:
         line = (inst.positions.lineno if inst.positions is not None else None) or line
         target = position[int(inst.argval)] if inst.opcode in jumps else -1
-        decoded.append(
-            Instruction(inst.opname, inst.opcode, inst.arg or 0, inst.argval, inst.offset, line, target)
-        )
+        decoded.append(Instruction(inst.opname, inst.opcode, inst.arg or 0, inst.argval, inst.offset, line, target))
     for entry in getattr(bytecode, "exception_entries", ()):
         protection = Protection(position[entry.target], entry.depth, entry.lasti)
         for instruction in decoded:

@@ -29,7 +29,7 @@ UNTRACEABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GEN
 
 
 def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
-    """Trace a frame to its end. Errors: GraphBreak where it can't go in one graph, SkipFrame where there is nothing to do.
+    """Trace a frame to its end. Errors: GraphBreak where it can't go in one graph, SkipFrame with nothing to do.
 
     Nothing that the program can see changes: its objects, torch's modes and the state of random number generators.
     """

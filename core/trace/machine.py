@@ -16,7 +16,8 @@ from armature.trace.state import Frame
 
 # Instructions whose effect on the stack depends on what is iterated, or that 3.11 counts on the one before (CALL).
 UNCHECKED = frozenset({
-    "PRECALL", "CALL", "FOR_ITER", "SEND", "RETURN_GENERATOR", "CLEANUP_THROW", "END_FOR", "RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE",
+    "PRECALL", "CALL", "FOR_ITER", "SEND", "RETURN_GENERATOR", "CLEANUP_THROW", "END_FOR", "RETURN_VALUE",
+    "RETURN_CONST", "YIELD_VALUE",
 })  # fmt: skip
 
 

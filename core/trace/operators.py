@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from armature.trace.errors import NotConstant
 from armature.trace.values.base import Value
+from armature.trace.values.classes import inherits
 from armature.trace.values.constant import SCALARS
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import ListValue, SequenceValue, TupleValue
@@ -66,7 +67,7 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value) -> Value:
 
 def _fold_scalars(tracer: Tracer, name: str, left: Any, right: Any) -> Value:
     huge = name in ("pow", "lshift") and isinstance(left, int) and isinstance(right, int)
-    if huge and left.bit_length() * abs(right) > TOO_LARGE and name == "pow" or huge and right > TOO_LARGE:
+    if huge and (right if name == "lshift" else left.bit_length() * abs(right)) > TOO_LARGE:
         tracer.graph_break("unsupported-operation", operation=name, type="integers this large")
     return fold(tracer, FUNCTIONS[name], left, right)
 
@@ -158,7 +159,7 @@ def _compare_objects(tracer: Tracer, op: str, left: Value, right: Value) -> Valu
 
 def plain_identity(value: Value) -> bool:
     """Whether objects of the type are equal only to themselves."""
-    return value.python_type().__eq__ is object.__eq__
+    return inherits(value.python_type(), "__eq__", object)
 
 
 def _compare_sequences(tracer: Tracer, op: str, left: SequenceValue, right: SequenceValue) -> Value:

@@ -8,7 +8,8 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
-from bytecode import Bytecode, CellVar, CompilerFlags, FreeVar, Instr
+from bytecode import Bytecode, CompilerFlags, Instr
+from bytecode.instr import CellVar, FreeVar
 from torch import fx
 
 from armature.frame.sources import (
@@ -252,7 +253,7 @@ class Rebuilder:
     # The whole.
 
     def finish(self, result: Value, slot: CompiledGraphSlot | None) -> CodeType:
-        """The code: a prologue that calls the graph, then the result prepared, the changes made, the result returned."""
+        """The code: call the graph, prepare the result and the changes, make the changes, return the result."""
         for name in self.code.co_freevars:
             cell = self.tracer.frames_cells.get(name)
             if cell is not None:
@@ -263,7 +264,8 @@ class Rebuilder:
         self._prologue(slot)
         self._into = None
         self._body(result)
-        self._into = epilogue = []
+        epilogue: list[Instr] = []
+        self._into = epilogue
         self._outputs(slot)
         return self._assemble([*prologue, *epilogue, *self.main])
 

@@ -45,7 +45,7 @@ def call_text(node: fx.Node) -> str:
 
 
 def kind_of(value: object) -> str:
-    """"float32[2, 3]" of a tensor, a type's name of anything else."""
+    """ "float32[2, 3]" of a tensor, a type's name of anything else."""
     if isinstance(value, torch.Tensor):
         return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
     return type(value).__name__

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Frame:
     """A frame. `lazy`: arguments of the outermost frame, wrapped when they are first read.
 
-    An opcode function changes the frame: pops and pushes values, sets `position` to jump, `done` with `result` to return,
-    `paused` with `result` to yield.
+    An opcode function changes the frame: pops and pushes values, sets `position` to jump, `done` with `result` to
+    return, `paused` with `result` to yield.
     """
 
     tracer: Tracer

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.call import call_with, keywords, set_function_part
 from armature.trace.opcodes.jumps import advance
@@ -103,8 +105,8 @@ def store_fast_load_fast(frame: Frame, inst: Instruction) -> None:
 
 def names_of(inst: Instruction) -> tuple[str, str]:
     """The two variables of a doubled instruction."""
-    first, second = inst.argval  # type: ignore[misc]
-    return first, second
+    names: Any = inst.argval
+    return names[0], names[1]
 
 
 @opcode("FOR_ITER")

@@ -22,8 +22,8 @@ Kwargs = Mapping[str, "Value"]
 class Value:
     """Base of all values. `source` says where the object can be loaded again, None for one made while tracing.
 
-    Plugins subclass this for third-party types and override the verbs that the type supports; a verb that is not overridden
-    breaks the graph with a catalogue id. `tracer` arguments give access to the graph, guards and tables.
+    Plugins subclass this for third-party types and override the verbs that the type supports; a verb that is not
+    overridden breaks the graph with a catalogue id. `tracer` arguments give access to the graph, guards and tables.
 
     One Python object that has an identity (a list, a module, a tensor) is one Value: `is` on objects is `is` on values.
     """
@@ -45,7 +45,7 @@ class Value:
         return f"a {self.python_type().__name__}"
 
     def as_constant(self) -> object:
-        """The Python object, where tracing knows it whole (also tuples, lists and slices of constants). Raises NotConstant."""
+        """The Python object, where tracing knows it whole (also lists and slices of constants). Raises NotConstant."""
         raise NotConstant(self)
 
     def as_argument(self, tracer: Tracer) -> object:
@@ -107,7 +107,7 @@ class Value:
         tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
 
     def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
-        """`obj <op> other` by the method of this name ("__add__", "__radd__", "__iadd__", "__lt__"); None: NotImplemented."""
+        """`obj <op> other` by the method of this name ("__add__", "__radd__", "__lt__"); None: NotImplemented."""
         return None
 
     # Protocols.

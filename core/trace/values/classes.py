@@ -39,6 +39,11 @@ def find_in_class(cls: type, name: str, after: type | None = None) -> Found | No
     return None
 
 
+def inherits(cls: type, name: str, base: type) -> bool:
+    """Whether a class has an attribute just as a base has it."""
+    return getattr(cls, name, None) is getattr(base, name, None)
+
+
 def is_data_descriptor(obj: object) -> bool:
     """Whether the object found in a class goes before what stands in the instance."""
     return hasattr(type(obj), "__set__") or hasattr(type(obj), "__delete__")

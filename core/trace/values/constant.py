@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 # Types whose objects are immutable, compare by value and may stand in a code's constants.
 SCALARS: frozenset[type] = frozenset({int, float, bool, str, bytes, complex, type(None)})
 ATOMS: frozenset[type] = SCALARS | {
-    EllipsisType, NotImplementedType, CodeType, torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo,
-    torch.iinfo, torch.qscheme,
+    EllipsisType, NotImplementedType, CodeType, torch.dtype, torch.device, torch.layout, torch.memory_format,
+    torch.finfo, torch.iinfo, torch.qscheme,
 }  # fmt: skip
 
 

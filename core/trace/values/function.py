@@ -43,7 +43,9 @@ class CellValue(Value):
             source = self.content_source or tracer.object_source(obj)
             self.content = tracer.wrap(obj, source)
         if self.content is None:
-            tracer.raise_error(NameError, f"cannot access free variable '{name}' where it is not associated with a value")
+            tracer.raise_error(
+                NameError, f"cannot access free variable '{name}' where it is not associated with a value"
+            )
         return self.content
 
     def set(self, tracer: Tracer, value: Value | None) -> None:
@@ -106,12 +108,12 @@ class BuiltinValue(CallableValue):
 class FunctionValue(CallableValue):
     """A Python function of the program."""
 
-    fn: FunctionType
+    fn: Any  # FunctionType
     cells: tuple[CellValue, ...] | None = None
 
     def default(self, tracer: Tracer, position: int) -> Value:
         """The value of the default at a position of `__defaults__`."""
-        obj = self.fn.__defaults__[position]  # type: ignore[index]
+        obj = self.fn.__defaults__[position]
         return self._held(tracer, obj, "__defaults__", position)
 
     def keyword_default(self, tracer: Tracer, name: str) -> Value | None:

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from armature.trace.state import Frame
 
 
+LIST_ITERATOR: type = type(iter([]))
+
+
 @attrs.define(eq=False)
 class IteratorValue(Value):
     """An iterator over what the tracer knows how to produce: list iterators, zip, enumerate, map, ..."""
 
     values: Iterator[Value]
-    kind: type = type(iter([]))
+    kind: type = LIST_ITERATOR
 
     mutable: ClassVar[bool] = True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
@@ -22,13 +22,16 @@ VIEW_TYPES: Mapping[str, type] = {"keys": type({}.keys()), "values": type({}.val
 
 @attrs.define(eq=False)
 class DictValue(Value):
-    """A dict. `entries`: hashable key to (key, value). `pending`: the program's own dict while its items are wrapped one by
-    one as they are read; None once the whole of it is known (and guarded)."""
+    """A dict. `entries`: hashable key to (key, value).
+
+    `pending`: the program's own dict while its items are wrapped one by one as they are read; None once the whole of it
+    is known (and guarded).
+    """
 
     entries: dict[Hashable, tuple[Value, Value]]
     kind: type = dict
     factory: Value | None = None  # of a defaultdict
-    pending: Mapping[object, object] | None = None
+    pending: Mapping[Any, object] | None = None
 
     mutable: ClassVar[bool] = True
 

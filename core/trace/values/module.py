@@ -1,4 +1,4 @@
-"""nn.Module objects: parameters and buffers as graph inputs, submodules, `forward` called straight when nothing hooks it."""
+"""nn.Module objects: parameters and buffers as graph inputs, submodules, `forward` called straight without hooks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import nn
 from armature.frame.sources import DictOfSource, ItemSource
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import Args, Kwargs, Value
-from armature.trace.values.classes import find_in_class
+from armature.trace.values.classes import find_in_class, inherits
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.user_object import UserObjectValue
 
@@ -81,7 +81,7 @@ class ModuleValue(UserObjectValue):
         return is_trusted(self.cls) or find_in_class(self.cls, name) is None or super().is_stable(name)
 
     def missing(self, tracer: Tracer, name: str) -> Value:
-        if self.cls.__getattr__ is not GETTER:
+        if not inherits(self.cls, "__getattr__", nn.Module):
             return super().missing(tracer, name)
         return self.fallback(tracer, name)
 
@@ -95,7 +95,7 @@ class ModuleValue(UserObjectValue):
         return found
 
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
-        if self.cls.__setattr__ is not SETTER:
+        if not inherits(self.cls, "__setattr__", nn.Module):
             super().set_attribute(tracer, name, value)
             return
         self.assign(tracer, name, value)
@@ -133,16 +133,17 @@ class ModuleValue(UserObjectValue):
 
     def get_item(self, tracer: Tracer, key: Value) -> Value:
         plain = CONTAINERS.get(self.cls)
-        if plain is not None and key.is_constant and isinstance(key.as_constant(), int):
-            return self._by_position(tracer, key)
+        position = key.as_constant() if plain is not None and key.is_constant else None
+        if isinstance(position, int):
+            return self._by_position(tracer, position)
         return super().get_item(tracer, key)
 
-    def _by_position(self, tracer: Tracer, key: Value) -> Value:
+    def _by_position(self, tracer: Tracer, position: int) -> Value:
         modules = list(self.registry(tracer, "_modules").realise(tracer).values())
         try:
-            return modules[key.as_constant()][1]  # type: ignore[index]
+            return modules[position][1]
         except IndexError:
-            tracer.raise_error(IndexError, f"index {key.as_constant()} is out of range")
+            tracer.raise_error(IndexError, f"index {position} is out of range")
 
     def stream(self, tracer: Tracer) -> Iterator[Value]:
         if self.cls in CONTAINERS:

@@ -54,7 +54,7 @@ class SequenceValue(Value):
             position += 1
 
     def get_item(self, tracer: Tracer, key: Value) -> Value:
-        index = index_of(tracer, key)
+        index: int | slice = index_of(tracer, key)
         if isinstance(index, slice):
             return self.like(self.items[index])
         try:

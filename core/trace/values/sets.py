@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class SetValue(Value):
-    """A set or frozenset. Sets of more than one member can be asked, combined and changed, but not iterated: see `stream`."""
+    """A set or frozenset. One of several members can be asked, combined and changed, but not iterated: see `stream`."""
 
     entries: dict[Hashable, Value]
     kind: type = set

@@ -19,28 +19,30 @@ if TYPE_CHECKING:
 
 # Attributes that the fake tensor answers; none depends on the numbers.
 STATIC_ATTRIBUTES = frozenset({
-    "shape", "dtype", "device", "layout", "ndim", "requires_grad", "is_cuda", "is_cpu", "is_xpu", "is_mps", "is_meta", "is_sparse",
-    "is_sparse_csr", "is_quantized", "is_nested", "is_mkldnn", "is_leaf", "itemsize", "nbytes", "names", "is_vulkan",
-    "is_ipu", "is_xla", "is_mtia", "is_maia", "retains_grad",
+    "shape", "dtype", "device", "layout", "ndim", "requires_grad", "is_cuda", "is_cpu", "is_xpu", "is_mps",
+    "is_meta", "is_sparse", "is_sparse_csr", "is_quantized", "is_nested", "is_mkldnn", "is_leaf", "itemsize",
+    "nbytes", "names", "is_vulkan", "is_ipu", "is_xla", "is_mtia", "is_maia", "retains_grad",
 })  # fmt: skip
 # Attributes that are tensors: in the graph they are a call of `getattr`.
 VIEW_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 # Methods that the fake tensor answers.
 STATIC_METHODS = frozenset({
-    "size", "stride", "dim", "numel", "nelement", "ndimension", "element_size", "is_contiguous", "is_floating_point", "is_complex",
-    "is_signed", "get_device", "storage_offset", "__len__", "is_conj", "is_neg", "is_inference", "has_names",
+    "size", "stride", "dim", "numel", "nelement", "ndimension", "element_size", "is_contiguous",
+    "is_floating_point", "is_complex", "is_signed", "get_device", "storage_offset", "__len__", "is_conj", "is_neg",
+    "is_inference", "has_names",
 })  # fmt: skip
 # Methods whose result only the numbers tell.
 VALUE_METHODS = frozenset({
-    "item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__complex__", "__index__", "__array__", "data_ptr",
-    "is_nonzero", "equal", "allclose", "__contains__",
+    "item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__complex__", "__index__", "__array__",
+    "data_ptr", "is_nonzero", "equal", "allclose", "__contains__",
 })  # fmt: skip
 # Methods that change what a tensor is, not its numbers, or that leave the graph.
 OPAQUE_METHODS = frozenset({
-    "requires_grad_", "set_", "resize_", "resize_as_", "detach_", "share_memory_", "pin_memory", "register_hook", "backward",
-    "retain_grad", "as_subclass", "storage", "untyped_storage", "apply_", "map_", "map2_", "register_post_accumulate_grad_hook",
-    "to_sparse", "__deepcopy__", "__reduce_ex__", "rename_", "rename", "swap_tensors", "new", "is_shared", "to_mkldnn",
-    "refine_names", "align_to", "align_as", "unflatten_names", "module_load", "__dlpack__", "type_as_",
+    "requires_grad_", "set_", "resize_", "resize_as_", "detach_", "share_memory_", "pin_memory", "register_hook",
+    "backward", "retain_grad", "as_subclass", "storage", "untyped_storage", "apply_", "map_", "map2_",
+    "register_post_accumulate_grad_hook", "to_sparse", "__deepcopy__", "__reduce_ex__", "rename_", "rename",
+    "swap_tensors", "new", "is_shared", "to_mkldnn", "refine_names", "align_to", "align_as", "unflatten_names",
+    "module_load", "__dlpack__", "type_as_",
 })  # fmt: skip
 
 
@@ -182,5 +184,3 @@ class TensorValue(Value):
 
     def rebuild(self, out: Rebuilder) -> None:
         out.output(self)
-
-

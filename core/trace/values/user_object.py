@@ -1,4 +1,4 @@
-"""Objects of user classes: attributes as Python looks them up, calls, operators and protocols by tracing the methods."""
+"""Objects of user classes: attributes as Python looks them up; calls, operators and protocols through their methods."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import attrs
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource
 from armature.trace.errors import UserRaised
 from armature.trace.values.base import Args, Kwargs, Value
-from armature.trace.values.classes import Found, bind, find_in_class, is_data_descriptor
+from armature.trace.values.classes import Found, bind, find_in_class, inherits, is_data_descriptor
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class UserObjectValue(Value):
-    """An object. `obj`: the program's own, None for one made in the frame. `attributes`: what has been read of or written
-    to it; None: deleted. `written`: names to set (or delete) on the object at the end of the frame."""
+    """An object. `obj`: the program's own, None for one made in the frame.
+
+    `attributes`: what has been read of or written to it; None: deleted. `written`: names to set (or delete) on the
+    object at the end of the frame.
+    """
 
     cls: type
     obj: object = None
@@ -41,7 +44,7 @@ class UserObjectValue(Value):
         return super().as_object() if self.obj is None else self.obj
 
     def key(self, tracer: Tracer) -> Hashable:
-        if self.cls.__hash__ is not object.__hash__ or self.cls.__eq__ is not object.__eq__:
+        if not (inherits(self.cls, "__hash__", object) and inherits(self.cls, "__eq__", object)):
             tracer.graph_break("unsupported-key", type=self.describe())
         return ("id", id(self))
 
@@ -51,7 +54,7 @@ class UserObjectValue(Value):
         known = self.attributes.get(name)
         if known is not None:
             return known
-        if self.cls.__getattribute__ is not object.__getattribute__:
+        if not inherits(self.cls, "__getattribute__", object):
             tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
         found = find_in_class(self.cls, name)
         if found is not None and is_data_descriptor(found.obj):
