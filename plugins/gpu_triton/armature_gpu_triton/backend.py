@@ -82,7 +82,7 @@ class TritonBackend:
         """A callable per kernel. Errors: BackendError with the compiler's message."""
         groups: tuple[GroupSpec, ...] = tuple(source.meta["groups"])  # type: ignore[arg-type]
         build = _Build(source, ctx)
-        specs = [part.spec for part in launch.parts_of(groups)]
+        specs = launch.specs_of(groups)
         if self.interpret:
             return launch.join(groups, build.interpreted(specs), torch.device("cpu"))
         index = next((g.device for g in groups if g.device is not None), None)
@@ -120,12 +120,12 @@ class _Build:
         return {s.name: launch.interpreted_launch(self.toolchain.interpret(functions[s.name]), s) for s in specs}
 
     def key(self, spec: KernelSpec, capability: int) -> tuple[str, ...]:
-        texts: Mapping[str, str] = self.source.meta["texts"]  # type: ignore[assignment]
+        bodies: Mapping[str, str] = self.source.meta["bodies"]  # type: ignore[assignment]
         folder = Path(__file__).parent
-        plain = attrs.evolve(spec, device=None, grid=(0, 0, 0))
+        plain = attrs.evolve(spec, name="", device=None, grid=(0, 0, 0))
         return (
             HEADER,
-            texts[spec.name],
+            bodies[spec.name],
             repr(plain),
             f"sm_{capability}",
             *self.source.flags,

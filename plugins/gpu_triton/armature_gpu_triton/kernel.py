@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import attrs
+
 from armature.codegen.data import KernelSource
 from armature.codegen.printer import PYTHON_INDEX
 from armature.lower.data import Buffer, Op
@@ -11,7 +13,7 @@ from armature.lower.index import add, floordiv
 from armature.schedule.data import Kernel
 from armature_gpu_triton.loops import Tile, nodes_of, tile
 from armature_gpu_triton.ops import POINTERS
-from armature_gpu_triton.printer import KernelPrinter, print_module
+from armature_gpu_triton.printer import KernelPrinter, print_function, print_module
 from armature_gpu_triton.spec import GroupSpec, KernelSpec, Part
 from armature_gpu_triton.split import Group, split
 
@@ -68,36 +70,44 @@ def group_spec(kernel: Kernel, group: Group, specs: Sequence[KernelSpec]) -> Gro
     return GroupSpec(kernel.name, parts, sizes, kernel.device.index)
 
 
-def print_group(group: Group, buffers: Mapping[str, Buffer]) -> tuple[list[str], list[KernelSpec]]:
-    """Texts and specs of a group's kernels."""
-    every = {**buffers, **group.workspaces}
-    texts: list[str] = []
-    specs: list[KernelSpec] = []
-    for kernel in group.kernels:
-        part = tile(kernel, every)
-        texts.append(KernelPrinter(part, every).print())
-        specs.append(spec_of(part, every))
-    return texts, specs
+@attrs.define
+class Functions:
+    """The functions of one source. Kernels that differ in nothing but names share one.
+
+    bodies: what a function's cubin depends on, by its name; its name is no part of it.
+    """
+
+    texts: dict[str, str] = attrs.field(factory=dict)
+    bodies: dict[str, str] = attrs.field(factory=dict)
+    specs: dict[tuple[str, str, KernelSpec], KernelSpec] = attrs.field(factory=dict)
+
+    def add(self, kernel: Kernel, buffers: Mapping[str, Buffer]) -> KernelSpec:
+        """The function for a kernel, printed now or shared with an earlier one."""
+        part = tile(kernel, buffers)
+        spec = spec_of(part, buffers)
+        printer = KernelPrinter(part, buffers)
+        parameters, body = printer.parameters(), printer.print()
+        key = (parameters, body, attrs.evolve(spec, name=""))
+        if key not in self.specs:
+            self.specs[key] = spec
+            self.texts[spec.name] = print_function(kernel, parameters, body)
+            self.bodies[spec.name] = f"({parameters})\n{body}"
+        return self.specs[key]
 
 
 def print_kernels(kernels: Sequence[Kernel], buffers: Mapping[str, Buffer], flags: tuple[str, ...]) -> KernelSource:
     """All kernels of one graph as one source, with a GroupSpec per kernel in `meta["groups"]`."""
-    texts: list[str] = []
+    functions = Functions()
     groups: list[GroupSpec] = []
     for kernel in kernels:
         group = split(kernel, buffers)
-        more, specs = print_group(group, buffers)
-        texts += more
-        groups.append(group_spec(kernel, group, specs))
+        every = {**buffers, **group.workspaces}
+        groups.append(group_spec(kernel, group, [functions.add(part, every) for part in group.kernels]))
     return KernelSource(
         backend=BACKEND,
         language="python",
-        text=print_module(texts),
+        text=print_module(list(functions.texts.values())),
         kernels={k.name: k.arguments for k in kernels},
         flags=flags,
-        meta={"groups": tuple(groups), "texts": {s.spec.name: t for s, t in _named(groups, texts)}},
+        meta={"groups": tuple(groups), "bodies": functions.bodies},
     )
-
-
-def _named(groups: Sequence[GroupSpec], texts: Sequence[str]) -> list[tuple[Part, str]]:
-    return list(zip([part for group in groups for part in group.parts], texts, strict=True))

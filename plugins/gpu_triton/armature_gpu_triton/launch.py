@@ -21,7 +21,7 @@ import torch
 
 from armature.plugin_api import BackendError
 from armature_gpu_triton.binary import Binary
-from armature_gpu_triton.spec import GroupSpec, KernelSpec, Part
+from armature_gpu_triton.spec import GroupSpec, KernelSpec
 
 if TYPE_CHECKING:
     from armature.context import CompileContext
@@ -141,9 +141,9 @@ class Lazy:
         self.launch(*args)
 
 
-def parts_of(groups: Sequence[GroupSpec]) -> list[Part]:
-    """All parts of all groups, in order."""
-    return [part for group in groups for part in group.parts]
+def specs_of(groups: Sequence[GroupSpec]) -> list[KernelSpec]:
+    """The functions that the groups launch, each once."""
+    return list({part.spec.name: part.spec for group in groups for part in group.parts}.values())
 
 
 def join(groups: Sequence[GroupSpec], launches: Mapping[str, Launch], device: torch.device) -> dict[str, Launch]:

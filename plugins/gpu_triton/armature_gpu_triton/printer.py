@@ -19,6 +19,7 @@ from armature.codegen.origins import heading, place
 from armature.codegen.printer import IndexPrinter, Lines, position, print_op
 from armature.lower.data import Buffer, Const, IndexValue, Load, Node, Op, Reduce, Store
 from armature.lower.index import Index, Size, Var, sizes, variables
+from armature.schedule.data import Kernel
 from armature_gpu_triton import reduce
 from armature_gpu_triton.loops import Tile
 from armature_gpu_triton.ops import FORMS, HALVES, INFIX, TYPES, cast_text, widen
@@ -28,7 +29,9 @@ import triton.language as tl
 from armature_gpu_triton import helpers
 from triton.language.extra import libdevice
 """
-TAKEN = re.compile(r"(tmp|red)\d+(_\w+)?|x|r|x_in|r_in|r_start|tl|triton|helpers|libdevice|float|range|XBLOCK|RBLOCK")
+TAKEN = re.compile(
+    r"(tmp|red|in|out)\d+(_\w+)?|x|r|x_in|r_in|r_start|tl|triton|helpers|libdevice|float|range|[XR]BLOCK"
+)
 INDEX = IndexPrinter(
     floordiv="({0} // {1})",
     mod="({0} % {1})",
@@ -37,11 +40,19 @@ INDEX = IndexPrinter(
 )
 
 
-def argument_name(name: str) -> str:
-    """The buffer's or size's own name, with a letter before it where a kernel uses that name itself."""
+def size_name(name: str) -> str:
+    """The size's own name, with letters before it where a kernel uses that name itself."""
     clean = re.sub(r"\W", "_", name)
     clash = TAKEN.fullmatch(clean) or keyword.iskeyword(clean) or not clean.isidentifier()
-    return f"b_{clean}" if clash else clean
+    return f"size_{clean}" if clash else clean
+
+
+def argument_names(kernel: Kernel) -> dict[str, str]:
+    """A parameter name per argument. Buffers are `in0`, `out0`: kernels that differ in nothing else have one text."""
+    names = {n: f"in{at}" for at, n in enumerate(kernel.reads)}
+    names.update((n, f"out{at}") for at, n in enumerate(kernel.writes))
+    names.update((s.name, size_name(s.name)) for s in kernel.sizes)
+    return names
 
 
 def literal(value: bool | int | float) -> str:
@@ -68,7 +79,7 @@ class KernelPrinter:
         self.body: KernelBody = walk_kernel(tile.kernel)
         self.kernel = self.body.kernel
         self.lines = Lines()
-        self.arguments = {n: argument_name(n) for n in self.kernel.arguments}
+        self.arguments = argument_names(self.kernel)
         self.index = attrs.evolve(INDEX, names={s: self.arguments[s.name] for s in self.kernel.sizes})
         self.guards: list[Guard] = []
         self.known: set[str] = set()  # names that a persistent kernel has computed for good
@@ -345,16 +356,14 @@ class KernelPrinter:
             if self.tile.r_masked:
                 self.lines.add(f"r_in = r < {self.index.print(self.tile.r.extent)}")
 
-    def print(self) -> str:
-        """The text of the function, with comments that lead to the user's lines."""
-        origins = heading(self.kernel.origins)
-        self.lines.add(f"# kernel {self.kernel.name}")
-        for line in origins:
-            self.lines.add(f"#   {line}")
+    def parameters(self) -> str:
+        """The function's parameters: buffers, sizes, tile sizes."""
         tiles = ["XBLOCK: tl.constexpr"] + (["RBLOCK: tl.constexpr"] if self.tile.r is not None else [])
-        parameters = ", ".join([*self.arguments.values(), *tiles])
-        self.lines.add("@triton.jit")
-        with self.lines.indented(f"def {self.kernel.name}({parameters}):"):
+        return ", ".join([*self.arguments.values(), *tiles])
+
+    def print(self) -> str:
+        """The function's body, with comments that lead to the user's lines. It does not hold the kernel's name."""
+        with self.lines.indented():
             self.prologue()
             written: set[str] = set()
             for source, item in zip(self.kernel.passes, self.body.passes, strict=True):
@@ -368,6 +377,12 @@ class KernelPrinter:
         return str(self.lines)
 
 
+def print_function(kernel: Kernel, parameters: str, body: str) -> str:
+    """The whole function, under a heading of the operators that it computes."""
+    lines = [f"# kernel {kernel.name}", *(f"#   {line}" for line in heading(kernel.origins))]
+    return "\n".join([*lines, "@triton.jit", f"def {kernel.name}({parameters}):", body])
+
+
 def print_module(kernels: Sequence[str]) -> str:
-    """All kernels of one graph as a Python module."""
+    """All functions of one graph as a Python module."""
     return "\n\n".join([HEADER, *(k.rstrip("\n") for k in kernels)]) + "\n"

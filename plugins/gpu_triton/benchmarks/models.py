@@ -205,7 +205,7 @@ def launches(args: argparse.Namespace) -> list[Row]:
     x, out = torch.randn(128, device="cuda"), torch.empty(128, device="cuda")
     call(x, out)
     torch.testing.assert_close(out, x * 2)
-    spec = launch.parts_of(source.meta["groups"])[0].spec  # type: ignore[arg-type]
+    spec = launch.specs_of(source.meta["groups"])[0]  # type: ignore[arg-type]
     major, minor = torch.cuda.get_device_capability()
     build = _Build(source, ctx)
     binary = build.binary(spec, major * 10 + minor)

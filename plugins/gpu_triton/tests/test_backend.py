@@ -19,7 +19,7 @@ from armature_gpu_triton import backend as backend_module
 from armature_gpu_triton import helpers, interpreted, plugin
 from armature_gpu_triton.backend import TritonBackend, _Build
 from armature_gpu_triton.features import FEATURES
-from armature_gpu_triton.launch import parts_of
+from armature_gpu_triton.launch import specs_of
 from armature_gpu_triton.ops import FORMS, LIBDEVICE
 
 
@@ -75,7 +75,7 @@ def test_built_kernels_are_found_without_triton(compile_context: CompileContext,
     plan = plan_of([with_own_names(case.make(torch.device("cpu"), FEATURES))])
     ctx = attrs.evolve(compile_context, cache=Cache(tmp_path), events=[])
     source = TritonBackend().generate(plan.kernels, plan, ctx)
-    specs = [p.spec for p in parts_of(source.meta["groups"])]  # type: ignore[arg-type]
+    specs = specs_of(source.meta["groups"])  # type: ignore[arg-type]
     first = _Build(source, ctx).binaries(specs, 90)
     misses = ctx.cache.misses
     second = _Build(source, ctx).binaries(specs, 90)

@@ -45,8 +45,8 @@ def compile_all(case: Case, capability: int, ctx: CompileContext, folder: Path) 
     path = folder / f"{case.name}.py"
     path.write_text(source.text)
     functions = toolchain.functions_of(source.text, path)
-    for part in launch.parts_of(source.meta["groups"]):  # type: ignore[arg-type]
-        for spec in (part.spec, part.spec.unaligned()):
+    for aligned in launch.specs_of(source.meta["groups"]):  # type: ignore[arg-type]
+        for spec in (aligned, aligned.unaligned()):
             built = toolchain.compile_function(functions[spec.name], spec, capability)
             assert built.cubin.startswith(ELF) and built.name == spec.name
             assert built.block == spec.num_warps * 32 and built.shared <= 160 * 1024
@@ -91,6 +91,6 @@ def test_compiler_error_names_the_kernel(tmp_path: Path, compile_context: Compil
     path = tmp_path / "rows.py"
     path.write_text(source.text)
     function = toolchain.functions_of(source.text, path)["rows"]
-    spec = launch.parts_of(source.meta["groups"])[0].spec  # type: ignore[arg-type]
+    spec = launch.specs_of(source.meta["groups"])[0]  # type: ignore[arg-type]
     with pytest.raises(BackendError, match="triton could not build rows: "):
         toolchain.compile_function(function, attrs.evolve(spec, constants=(("XBLOCK", 3), ("RBLOCK", 5))), 90)

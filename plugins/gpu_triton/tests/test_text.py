@@ -11,7 +11,7 @@ from armature.lower.index import Index, Size, Var, contiguous_strides
 from armature.schedule.data import Kernel, KernelPlan, Launch, Pass
 from armature_gpu_triton.backend import TritonBackend
 from armature_gpu_triton.loops import tile
-from armature_gpu_triton.printer import KernelPrinter, argument_name
+from armature_gpu_triton.printer import KernelPrinter, print_function, size_name
 
 F32, BF16, I64 = torch.float32, torch.bfloat16, torch.int64
 DEVICE = torch.device("cuda", 0)
@@ -42,7 +42,8 @@ def row_mean(columns: Index = 100, sizes: tuple[Size, ...] = ()) -> Kernel:
 
 def text_of(kernel: Kernel, **shapes: tuple[Index, ...]) -> str:
     every = buffers(**shapes)
-    return KernelPrinter(tile(kernel, every), every).print()
+    printer = KernelPrinter(tile(kernel, every), every)
+    return print_function(kernel, printer.parameters(), printer.print())
 
 
 def test_pointwise_kernel_with_the_lines_it_comes_from() -> None:
@@ -54,14 +55,14 @@ def test_pointwise_kernel_with_the_lines_it_comes_from() -> None:
 #   aten.add.Tensor    model.py:41  y = x + bias
 #   aten.relu.default    model.py:42  return torch.relu(y)
 @triton.jit
-def add_relu_0(x_, bias, out, XBLOCK: tl.constexpr):
+def add_relu_0(in0, in1, out0, XBLOCK: tl.constexpr):
     x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
-    tmp0 = tl.load(x_ + x)
-    tmp1 = tl.load(bias + (x % 100))
+    tmp0 = tl.load(in0 + x)
+    tmp1 = tl.load(in1 + (x % 100))
     tmp2 = tmp0 + tmp1                                                    # model.py:41  y = x + bias
     tmp3 = helpers.maximum(tmp2, tl.full([1], 0.0, tl.float32))           # model.py:42  return torch.relu(y)
-    tl.store(out + x, tmp3)
-""".replace("x_", argument_name("x"))
+    tl.store(out0 + x, tmp3)
+"""
     )
 
 
@@ -81,7 +82,7 @@ def test_long_rows_are_walked_in_pieces() -> None:
 def test_symbolic_sizes_are_arguments_and_indices_have_64_bits() -> None:
     size = Size("s0", 100)
     text = text_of(row_mean(size, (size,)), x=(64, size), out=(64,))
-    assert "out, s0, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr):" in text
+    assert "out0, s0, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr):" in text
     assert "tl.program_id(0).to(tl.int64)" in text
     assert "range(0, s0, RBLOCK)" in text
 
@@ -122,8 +123,8 @@ def test_few_long_rows_are_cut_into_pieces() -> None:
 
 
 @pytest.mark.parametrize("name", ["x", "tmp3", "tl", "for", "red0_all", "s 0", "XBLOCK"])
-def test_buffer_names_never_clash(name: str) -> None:
-    assert argument_name(name).isidentifier() and argument_name(name) != name
+def test_names_of_sizes_never_clash(name: str) -> None:
+    assert size_name(name).isidentifier() and size_name(name) != name
 
 
 def test_module_holds_all_kernels_and_the_same_text_each_time() -> None:
@@ -142,3 +143,18 @@ def test_module_holds_all_kernels_and_the_same_text_each_time() -> None:
     assert first == second
     assert first.language == "python" and compile(first.text, "generated", "exec")
     assert set(first.kernels) == {"add_relu_0", "mean_0"}
+
+
+def test_kernels_that_differ_only_in_buffers_share_a_function() -> None:
+    """As the layers of a network do: each function is compiled once."""
+    first = add_relu()
+    value = first.passes[0].outer_stores[0].value
+    item = Pass((), (), (Store("other", (ROW, COLUMN), value),))
+    second = attrs.evolve(first, name="add_relu_1", passes=(item,), writes=("other",))
+    every = buffers(x=(64, 100), bias=(100,), out=(64, 100), other=(64, 100))
+    plan = KernelPlan("g", (), {}, every, (Launch(first), Launch(second)), (), {})
+    source = TritonBackend().generate([first, second], plan, None)  # type: ignore[arg-type]
+    assert source.text.count("@triton.jit") == 1
+    assert source.kernels == {"add_relu_0": ("x", "bias", "out"), "add_relu_1": ("x", "bias", "other")}
+    groups = source.meta["groups"]
+    assert [g.parts[0].spec.name for g in groups] == ["add_relu_0", "add_relu_0"]  # type: ignore[attr-defined]

@@ -1,0 +1,60 @@
+"""Tile sizes by rule."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from armature_gpu_triton.autotune import Shape, choose, pieces, power
+
+ROWS = Shape(x=4096, r=1000, static=True, passes=1, along_r=True, bytes=4)
+
+
+def powers_of_two(*values: int) -> bool:
+    return all(v & (v - 1) == 0 and v > 0 for v in values)
+
+
+@pytest.mark.parametrize("x", [1, 3, 100, 5000, 10**6, 2**28])
+@pytest.mark.parametrize("r", [0, 1, 7, 64, 1000, 5000, 10**6])
+@pytest.mark.parametrize("along_r", [True, False])
+def test_every_choice_is_one_that_triton_takes(x: int, r: int, along_r: bool) -> None:
+    config = choose(attrs.evolve(ROWS, x=x, r=r, along_r=along_r))
+    assert powers_of_two(config.xblock, config.num_warps) and (config.rblock == 0) == (r == 0)
+    assert r == 0 or powers_of_two(config.rblock)
+    assert config.num_warps <= 16 and config.xblock * max(config.rblock, 1) <= 16384
+    assert not config.persistent or config.rblock >= r
+
+
+def test_small_work_is_spread_over_many_programs() -> None:
+    small, large = (choose(attrs.evolve(ROWS, x=x, r=0)) for x in (2**14, 2**24))
+    assert 2**14 // small.xblock >= 100 and large.xblock == 1024
+
+
+def test_a_row_is_kept_in_registers_longer_where_it_is_read_again() -> None:
+    long = attrs.evolve(ROWS, r=10_000)
+    assert not choose(long).persistent
+    assert choose(attrs.evolve(long, passes=3)).persistent
+    assert not choose(attrs.evolve(long, passes=3, static=False)).persistent
+
+
+def test_tiles_are_long_where_memory_is_contiguous() -> None:
+    across = choose(attrs.evolve(ROWS, r=100_000, along_r=False))
+    along = choose(attrs.evolve(ROWS, r=100_000))
+    assert across.xblock >= 32 and along.rblock >= 1024
+
+
+@pytest.mark.parametrize(
+    ("x", "r", "along_r", "cut"),
+    [
+        (1, 10**6, True, True), (64, 131_072, True, True), (4096, 10**6, True, False), (1, 4096, True, False),
+        (768, 2048, False, True), (10**6, 2048, False, False), (768, 512, False, False),
+    ],
+)  # fmt: skip
+def test_rows_are_cut_where_they_are_long_and_few(x: int, r: int, along_r: bool, cut: bool) -> None:
+    found = pieces(attrs.evolve(ROWS, x=x, r=r, along_r=along_r))
+    assert (found > 1) == cut
+    assert pieces(attrs.evolve(ROWS, x=x, r=r, along_r=along_r, static=False)) == 1
+
+
+def test_power() -> None:
+    assert [power(n) for n in (0, 1, 2, 3, 64, 65)] == [1, 1, 2, 4, 64, 128]
