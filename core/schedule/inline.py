@@ -131,7 +131,7 @@ class _Inliner:
             return price <= CHEAP or self.work(item, store, readers) <= FREE_WORK
         together = all(self.shares_loop(item, store, reader) for reader in readers)
         if together and len(readers) == 1:
-            # They run over the same points: fusion makes one loop of them, unless the reader is itself copied elsewhere.
+            # They run over the same points: fusion makes one loop of them, unless the reader itself moves elsewhere.
             return readers[0].plain and not self.moving.isdisjoint(readers[0].writes)
         wide = sum(len(d) == len(item.outer) for n, d in depends(item.order).items() if isinstance(n, Load))
         if wide <= 1 and price <= CHEAP and len(item.loads) <= 2 and self.not_wider(item, store):

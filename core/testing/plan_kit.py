@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import torch
 from torch import Tensor
 
-from armature.lower.data import Argument, ExternCall, View
+from armature.codegen.backend import Features
+from armature.codegen.data import KernelSource
+from armature.lower.data import Argument, Buffer, ExternCall, View
 from armature.lower.index import FloorDiv, Index, Mod, Product, Size, Sum, Var, substitute
-from armature.schedule.data import Allocate, KernelPlan, Launch, Release
+from armature.schedule.data import Allocate, Kernel, KernelPlan, Launch, Release
+from armature.schedule.show import show_kernel
 from armature.testing.kernel_reference import run_reference
+from armature.testing.lowering_kit import ReferenceBackend
+
+if TYPE_CHECKING:
+    from armature.context import CompileContext
 
 _INDEX = (Var, Size, Sum, Product, FloorDiv, Mod)
 
@@ -94,11 +101,7 @@ class _Run:
             self.memory[step.buffer] = old.as_strided(shape, strides)
 
     def launch(self, step: Launch) -> None:
-        flat: dict[str, Tensor] = {}
-        for name in (*step.kernel.reads, *step.kernel.writes):
-            tensor = self.memory[name]
-            span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-            flat[name] = tensor.as_strided((span,), (1,)) if tensor.numel() else tensor.reshape(-1)
+        flat = {name: _flat(self.memory[name]) for name in (*step.kernel.reads, *step.kernel.writes)}
         run_reference(step.kernel, self.plan.buffers, flat, {s.name: n for s, n in self.sizes.items()})
 
     def extern(self, call: ExternCall) -> None:
@@ -118,3 +121,53 @@ class _Run:
         if isinstance(value, tuple):
             return [self.argument(v) for v in value]
         return self.number(value) if isinstance(value, _INDEX) else value
+
+
+@attrs.define(eq=False)
+class PlanBackend:
+    """A back end whose kernels are run by the reference: tests the stages after scheduling without a compiler.
+
+    `builds` counts how often something was built; `failing` makes every build raise it.
+    """
+
+    name: str = "reference"
+    device_types: frozenset[str] = frozenset(("cpu",))
+    features: Features = attrs.field(factory=lambda: ReferenceBackend().features)
+    failing: Exception | None = None
+    builds: int = 0
+    _known: dict[str, tuple[Kernel, Mapping[str, Buffer]]] = attrs.field(factory=dict)
+
+    def generate(self, kernels: Sequence[Kernel], plan: KernelPlan, ctx: CompileContext) -> KernelSource:
+        """The kernels as `show` prints them."""
+        for kernel in kernels:
+            self._known[kernel.name] = (kernel, plan.buffers)
+        text = "\n".join(show_kernel(kernel) for kernel in kernels)
+        return KernelSource(self.name, "text", text, {k.name: k.arguments for k in kernels})
+
+    def build(self, source: KernelSource, ctx: CompileContext) -> Mapping[str, Callable[..., None]]:
+        """Callables that take tensors and sizes as `source.kernels` says."""
+        self.builds += 1
+        if self.failing is not None:
+            raise self.failing
+        return {name: self._callable(name, arguments) for name, arguments in source.kernels.items()}
+
+    def missing(self) -> str | None:
+        """Nothing: torch is all it takes."""
+        return None
+
+    def _callable(self, name: str, arguments: tuple[str, ...]) -> Callable[..., None]:
+        kernel, buffers = self._known[name]
+
+        def run(*given: Any) -> None:
+            found = dict(zip(arguments, given, strict=True))
+            memory = {k: _flat(v) for k, v in found.items() if isinstance(v, Tensor)}
+            sizes = {k: v for k, v in found.items() if isinstance(v, int)}
+            run_reference(kernel, buffers, memory, sizes)
+
+        return run
+
+
+def _flat(tensor: Tensor) -> Tensor:
+    """The memory from the tensor's first element to its last."""
+    span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.as_strided((span,), (1,)) if tensor.numel() else tensor.reshape(-1)

@@ -241,12 +241,12 @@ def mixed(length: int) -> tuple[LoopWriter, LoopGraph]:
     return w, w.graph(x)
 
 
-@pytest.mark.parametrize("length", [100, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("small", [100, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("build", [chain, pairs, mixed])
-def test_time_and_size_are_linear(build: object, length: int) -> None:
+def test_time_and_size_are_linear(build: object, small: int) -> None:
     """Ten times the operators take at most 11 times the calls; seconds would depend on the machine."""
     counts = []
-    for length in (length, 10 * length):
+    for length in (small, 10 * small):
         _, graph = build(length)  # type: ignore[operator]
         plan = schedule(graph, context(()))
         counts.append((calls(graph), len(show(plan))))

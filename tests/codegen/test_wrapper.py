@@ -1,0 +1,103 @@
+"""The wrapper: Python that a person can read, which allocates, launches, calls and frees as the plan says."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+import torch
+
+from armature.codegen.data import Program
+from armature.codegen.program import generate
+from armature.codegen.show import show
+from armature.codegen.verify import verify
+from armature.errors import InvariantError
+from armature.lower import layout
+from armature.lower.data import LoopGraph
+from armature.lower.index import Size
+from armature.schedule.schedule import schedule
+from armature.testing.loop_graphs import LoopWriter
+from armature.testing.lowering_kit import context
+from armature.testing.plan_kit import PlanBackend
+
+aten = torch.ops.aten
+
+
+def program_of(graph: LoopGraph) -> Program:
+    ctx = context((), PlanBackend())
+    program = generate(schedule(graph, ctx), ctx)
+    verify(program)
+    return program
+
+
+def test_wrapper_reads_like_a_program() -> None:
+    w = LoopWriter()
+    x, y = w.input(4, 4), w.input(4, 4)
+    flipped = attrs.evolve(layout.permute(y, (1, 0)), strides=(1, 4))
+    product = w.extern(aten.mm.default, w.op("tanh", x), flipped, shape=(4, 4))
+    text = program_of(w.graph(w.op("add", product, 1.0))).wrapper
+    steps = [line.split("  #")[0].strip() for line in text.splitlines()]
+    assert steps == [
+        "# graph: 2 kernels",
+        "def call(args):",
+        "(in_0, in_1) = args",
+        "args.clear()",
+        "tanh_1 = empty_strided_cpu((4, 4), (4, 1), float64)",
+        "tanh_0(in_0, tanh_1)",
+        "del in_0",
+        "mm_2 = aten_mm(tanh_1, reinterpret(in_1, (4, 4), (1, 4), 0))",
+        "del tanh_1, in_1",
+        "add_3 = mm_2; del mm_2",
+        "add_1(add_3)",
+        "return (add_3,)",
+    ]
+
+
+def test_each_step_names_the_users_line() -> None:
+    w = LoopWriter()
+    text = program_of(w.graph(w.op("tanh", w.input(4, 4)))).wrapper
+    assert "# model.py:1  tanh(...)" in text
+
+
+def test_fast_binding_is_used_for_what_torch_has() -> None:
+    w = LoopWriter()
+    x = w.input(4, 4)
+    product = w.extern(aten.mm.default, x, x, shape=(4, 4))
+    program = program_of(w.graph(product, w.extern(aten.tanh.default, x, shape=(4, 4))))
+    assert program.bindings["aten_mm"] is torch.mm
+    assert program.bindings["aten_tanh"] is aten.tanh.default
+    assert program.extern_count == 2 and program.kernel_count == 0
+
+
+def test_symbolic_sizes_are_read_from_the_inputs() -> None:
+    w = LoopWriter()
+    rows = Size("s0", 5)
+    x = w.input(rows, 4)
+    graph = w.graph(w.op("tanh", x))
+    graph = LoopGraph(graph.name, graph.inputs, {}, graph.buffers, graph.nodes, graph.outputs, {rows: (0, 0)})
+    text = program_of(graph).wrapper
+    assert "s0 = in_0.size(0)" in text
+    assert "empty_strided_cpu((s0, 4), (4, 1), float64)" in text
+    assert "tanh_0(in_0, tanh_1, s0)" in text
+
+
+def test_counts_say_what_was_fused() -> None:
+    w = LoopWriter()
+    x = w.input(4, 4)
+    program = program_of(w.graph(w.op("tanh", w.op("neg", w.op("abs", x)))))
+    assert (program.kernel_count, program.fused_count, program.extern_count) == (1, 3, 0)
+
+
+def test_same_graph_gives_the_same_text() -> None:
+    def text() -> str:
+        w = LoopWriter()
+        x = w.input(4, 4)
+        a = w.op("sub", x, w.reduce("max", x, [1], keepdim=True))
+        return show(program_of(w.graph(a, w.op("tanh", a))))
+
+    assert text() == text()
+
+
+def test_unknown_name_in_a_wrapper_is_found() -> None:
+    program = Program("p", (), "def call(args):\n    return launch(args)\n", {}, {}, 0, 0, 0)
+    with pytest.raises(InvariantError, match="launch"):
+        verify(program)
