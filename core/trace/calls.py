@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from types import FunctionType, MethodType
+from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -62,7 +62,7 @@ def call_object(tracer: Tracer, fn: Callable[..., Any], value: Value, args: Args
         return tracer.graph_call(fn, args, kwargs)
     if verdict.decision is Decision.SKIP:
         owner = getattr(fn, "__self__", None)
-        if isinstance(owner, type) or owner is None or isinstance(fn, FunctionType):
+        if isinstance(owner, (type, ModuleType)) or owner is None or isinstance(fn, FunctionType):
             tracer.graph_break("skipped-function", function=value.describe(), reason=verdict.reason)
     tracer.graph_break("unsupported-call", callable=value.describe())
 
