@@ -8,10 +8,12 @@ PERSISTENT = 4096  # longest row that one program holds in registers when it rea
 PERSISTENT_REREAD = 16384  # the same where a loop would read it again in each pass
 PROGRAMS = 1024  # programs wanted at least: several for each of a big GPU's 132 multiprocessors
 TILE = 2048  # elements of a reduction's tile
-SPLIT_ABOVE = 16384  # rows shorter than this are never cut
+COLUMN_ROWS = 64  # longest inner loop across memory that one tile holds
+CUT_ABOVE = 16384  # rows shorter than this are never cut
 CHUNK = 4096  # shortest piece of a cut row
-MAX_SPLIT = 512
-WIDEST = 1 << 17  # most elements of a tile that only the interpreter runs
+CUT_COLUMNS_ABOVE = 1024  # the same where memory is contiguous across the rows, and a program reads many rows at once
+COLUMN_CHUNK = 256
+MOST_PIECES = 1024
 
 
 @attrs.frozen
@@ -56,7 +58,7 @@ def choose(shape: Shape) -> Config:
     if not shape.r:
         return pointwise(shape)
     limit = PERSISTENT_REREAD if shape.passes > 1 else PERSISTENT
-    if shape.static and shape.along_r and shape.r <= limit:
+    if shape.static and shape.r <= (limit if shape.along_r else COLUMN_ROWS):
         return persistent(shape)
     return looped(shape)
 
@@ -81,11 +83,12 @@ def persistent(shape: Shape) -> Config:
 def looped(shape: Shape) -> Config:
     """A loop over pieces of the row: long in the direction in which memory is contiguous."""
     if shape.along_r:
-        rblock = clamp(power(shape.r), 1, TILE)
+        # 16 elements a thread: a loop waits for its loads in each round, so more of them must be under way.
+        rblock = clamp(power(shape.r), 1, 2 * TILE)
         xblock = clamp(TILE // rblock, 1, power(shape.x))
-    else:
-        xblock = clamp(power(shape.x), 1, 64)
-        rblock = clamp(TILE // xblock, 1, clamp(power(shape.r), 1, 64))
+        return Config(xblock, rblock, num_warps=clamp(xblock * rblock // 512, 1, 8))
+    xblock = clamp(power(shape.x), 1, 64)
+    rblock = clamp(TILE // xblock, 1, clamp(power(shape.r), 1, 64))
     return Config(xblock, rblock, num_warps=warps(xblock * rblock))
 
 
@@ -96,8 +99,8 @@ def warps(elements: int) -> int:
 
 def pieces(shape: Shape) -> int:
     """Into how many pieces each row is cut, so that short `x` still fills the GPU; 1 for none."""
-    if not shape.static or shape.r < SPLIT_ABOVE:
+    shortest, chunk, rows = (CUT_ABOVE, CHUNK, 1) if shape.along_r else (CUT_COLUMNS_ABOVE, COLUMN_CHUNK, 64)
+    if not shape.static or shape.r < shortest:
         return 1
-    programs = -(-shape.x // (1 if shape.along_r else 64))
-    wanted = PROGRAMS // max(programs, 1)
-    return clamp(min(wanted, shape.r // CHUNK), 1, MAX_SPLIT)
+    programs = -(-shape.x // rows)
+    return clamp(min(PROGRAMS // max(programs, 1), shape.r // chunk), 1, MOST_PIECES)

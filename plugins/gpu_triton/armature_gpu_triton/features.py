@@ -15,4 +15,5 @@ FEATURES = Features(
     atomic_add=frozenset((torch.float16, torch.float32, torch.float64, torch.int32, torch.int64)),
     check_index=True,
     symbolic_sizes=True,
+    parallel=32,
 )

@@ -73,6 +73,7 @@ class _Splitter:
         self.changes = dict(zip(kernel.inner, delinear(self.place, [v.extent for v in kernel.inner]), strict=True))
         self.workspaces: dict[str, Buffer] = {}
         self.results: dict[Node, Load] = {}  # reductions of earlier passes, as loads
+        self.needed: set[Node] = set()  # reductions that something after their own pass's join reads
         self.kernels: list[Kernel] = []
 
     def workspace(self, dtype: torch.dtype, over: Iterable[Var]) -> str:
@@ -130,6 +131,8 @@ class _Splitter:
         new = self.renamed(roots, {}, {**self.results, **joined})
         stores = [rename_store(s, {}, new) for s in item.outer_stores]
         for old, total in joined.items():
+            if old not in self.needed:
+                continue
             name = self.workspace(total.dtype, self.kernel.outer)
             stores.append(Store(name, self.kernel.outer, total))
             self.results[old] = Load(name, self.kernel.outer, total.dtype)
@@ -140,7 +143,16 @@ class _Splitter:
         new = self.renamed(roots, {}, self.results)
         self.emit(outer, (), Pass((), (), tuple(rename_store(s, {}, new) for s in stores)))
 
+    def note_needs(self) -> None:
+        known: set[Node] = set()
+        for item in self.kernel.passes:
+            roots: list[Node] = [r.value for r in item.reductions]
+            roots += [root for s in (*item.inner_stores, *item.outer_stores) for root in store_roots(s)]
+            self.needed |= known & set(postorder(roots))
+            known |= set(item.reductions)
+
     def run(self) -> Group:
+        self.note_needs()
         for item in self.kernel.passes:
             if item.inner_stores:
                 self.pointwise(item.inner_stores, (*self.kernel.outer, *self.kernel.inner))
