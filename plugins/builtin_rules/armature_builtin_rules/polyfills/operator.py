@@ -22,7 +22,7 @@ def contains(a: Any, b: Any, /) -> bool:
 def countOf(a: Iterable[Any], b: Any, /) -> int:
     found = 0
     for item in a:
-        if item is b or item == b:
+        if b in (item,):  # the same object, or equal
             found += 1
     return found
 
@@ -88,7 +88,7 @@ def imul(a: Any, b: Any, /) -> Any:
 
 def indexOf(a: Iterable[Any], b: Any, /) -> int:
     for position, item in enumerate(a):
-        if item is b or item == b:
+        if b in (item,):
             return position
     raise ValueError("sequence.index(x): x not in sequence")
 
