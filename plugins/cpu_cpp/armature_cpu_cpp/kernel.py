@@ -13,7 +13,9 @@ from armature.codegen.printer import Lines
 from armature.lower.data import Buffer, IndexValue, Load, Op, Reduce
 from armature.lower.index import Index, Var, hint, numel, stride_of, variables
 from armature_cpu_cpp import reduce
+from armature_cpu_cpp.keep import plan_kept
 from armature_cpu_cpp.loops import Nest
+from armature_cpu_cpp.segments import Segment, cut
 from armature_cpu_cpp.values import ValuePrinter, identifier
 from armature_cpu_cpp.vector import accumulator, cpp_type, literal
 
@@ -35,6 +37,8 @@ class KernelPrinter(ValuePrinter):
         super().__init__(nest, buffers, lines)
         self.targets: dict[Reduce, str] = {}  # accumulators of the loop that is printed
         self.ways = 1  # how many of them take turns
+        self.kept = plan_kept(self.body, nest)
+        self.step = 0  # the pass that is printed
 
     # ---- statements ----
 
@@ -55,6 +59,13 @@ class KernelPrinter(ValuePrinter):
 
     def let(self, statement: Let) -> None:
         node = statement.node
+        if node in self.known:
+            return
+        if self.kept.first.get(node, self.step) < self.step:
+            self.lines.add(
+                f"const {self.value_type(node)} {statement.name} = {self.row(node, '')};", self.note(statement)
+            )
+            return
         if isinstance(node, Op):
             value = self.operation(node)
         elif isinstance(node, Load):
@@ -64,12 +75,30 @@ class KernelPrinter(ValuePrinter):
         else:
             raise TypeError(f"no statement for {type(node).__name__}")
         self.lines.add(f"const {self.value_type(node)} {statement.name} = {value};", self.note(statement))
+        if node in self.kept.rows:
+            self.lines.add(f"{self.row(node, statement.name)};")
+
+    def row(self, node: Node, value: str) -> str:
+        """Access to the scratch of a kept value: a load where `value` is empty, else the store of it."""
+        name, at = self.kept.rows[node], self.index.print(self.kept.position)
+        if self.nest.vector in self.nest.inner and self.lanes_vary(node):
+            return f"store(l, {name} + {at}, {value})" if value else f"load(l, {name} + {at})"
+        return f"{name}[{at}] = {value}" if value else f"{name}[{at}]"
+
+    def declare_rows(self) -> None:
+        """The scratch of kept values, for one outer point."""
+        for node, name in self.kept.rows.items():
+            across = self.nest.vector in self.nest.inner
+            kind = cpp_type(node.dtype) if across else self.value_type(node)
+            self.lines.add(f"alignas(64) {kind} {name}[{self.kept.length}];")
 
     def guarded(self, statement: Guarded) -> None:
         node, outside = statement.node, self.mask
         kind = self.value_type(node)
         self.lines.add(f"{kind} {statement.name} = {kind}({literal(node.other.value, node.dtype)});")
         known = set(self.spilled)
+        if self.known.get(node.cond) is False:
+            return
         if self.lanes_vary(node.cond):
             mask = f"{statement.name}_mask"
             self.lines.add(f"const Vec<bool, N> {mask} = {self.text(node.cond)} & {outside or 'active(l)'};")
@@ -124,12 +153,24 @@ class KernelPrinter(ValuePrinter):
                 self.statement(statement)
             last.inside(self)
             return
-        with last.around(self, loops, ranges.get(loops[0])) as limit, self.loop(loops[0], limit):
-            self.run(loops[1:], ranges, rest, last)
+        outside = self.known
+        with last.around(self, loops, ranges.get(loops[0])) as limit:
+            for piece in self.pieces(loops[0], rest):
+                with self.loop(loops[0], limit, piece):
+                    self.run(loops[1:], ranges, rest, last)
+                self.known = outside
+
+    def pieces(self, var: Var, statements: Sequence[Statement]) -> list[Segment | None]:
+        """The vector's loop cut where conditions on it change; None: all of the loop, nothing known."""
+        if var is not self.nest.vector or not isinstance(var.extent, int):
+            return [None]
+        nodes: list[Node] = [s.node for s in statements if isinstance(s, (Let, Guarded))]
+        found = cut(nodes, var, var.extent)
+        return [None] if len(found) == 1 and not found[0].known else [*found]
 
     @contextmanager
-    def loop(self, var: Var, limit: Range | None) -> Iterator[None]:
-        """The loop over one variable."""
+    def loop(self, var: Var, limit: Range | None, piece: Segment | None) -> Iterator[None]:
+        """The loop over one variable, or a piece of it."""
         name, spilled = self.index.names[var], set(self.spilled)
         extent = self.index.print(var.extent)
         if var is not self.nest.vector:
@@ -138,8 +179,16 @@ class KernelPrinter(ValuePrinter):
                 yield
         else:
             begin, end = (f"{limit.begin} * N", f"least({limit.end} * N, {extent})") if limit else ("0", extent)
+            walk = self.walk(var.extent, limit)
+            if piece is not None:
+                self.known = {**self.known, **piece.known}
+                walk = self.walk(piece.end - piece.begin, limit)
+                begin = f"most({piece.begin}, {begin})" if limit else str(piece.begin)
+                end = f"least({piece.end}, {end})" if limit else str(piece.end)
+                if limit and "full" in walk:  # a thread's share may begin inside of the piece
+                    walk = "vectors<N>"
             body = "LANES_OF" if self.ways > 1 else "LANES"
-            with self.lines.indented(f"{self.walk(var.extent, limit)}({begin}, {end}, {body}(l, {name}) {{", "});"):
+            with self.lines.indented(f"{walk}({begin}, {end}, {body}(l, {name}) {{", "});"):
                 yield
         self.spilled = spilled
 
@@ -200,7 +249,9 @@ class KernelPrinter(ValuePrinter):
 
     def passes(self) -> None:
         """All passes of one outer point."""
-        for number, step in enumerate(self.body.passes):
+        self.declare_rows()
+        for number, step in enumerate(self.kept.passes):
+            self.step = number
             for statement in step.before:
                 self.statement(statement)
             if step.inside:

@@ -37,10 +37,11 @@ class ValuePrinter:
         }
         self.mask = ""  # lanes outside of which nothing may be touched
         self.spilled: set[str] = set()
+        self.known: Mapping[Node, bool] = {}  # conditions whose answer is the same all over the piece that is printed
 
     def lanes_vary(self, node: Node) -> bool:
         """Whether the node is a vector here."""
-        return not isinstance(node, Const) and self.nest.vector in self.body.depends[node]
+        return not isinstance(node, Const) and node not in self.known and self.nest.vector in self.body.depends[node]
 
     def value_type(self, node: Node) -> str:
         """The C++ type of the node's value."""
@@ -49,6 +50,8 @@ class ValuePrinter:
 
     def text(self, node: Node) -> str:
         """How the value is spelled where it is used."""
+        if node in self.known:
+            return "true" if self.known[node] else "false"
         return literal(node.value, node.dtype) if isinstance(node, Const) else self.body.names[node]
 
     def spread(self, node: Node, dtype: str = "") -> str:
@@ -61,6 +64,9 @@ class ValuePrinter:
         if node.op == "check_index":
             return self.check_index(node)
         wide = self.lanes_vary(node)
+        if node.op == "where" and node.args[0] in self.known:
+            chosen = node.args[1 if self.known[node.args[0]] else 2]
+            return self.spread(chosen) if wide else self.text(chosen)
         operands = [self.text(a) for a in node.args]
         if wide and node.op not in IMPLICIT:
             operands = [self.spread(a) for a in node.args]

@@ -96,6 +96,7 @@ template <int COUNT> static PyObject* functions(PyMethodDef (&rows)[COUNT], void
 #define LANES(l, index) [&](auto l, i64 index) __attribute__((always_inline))
 
 INLINE i64 least(i64 a, i64 b) { return a < b ? a : b; }
+INLINE i64 most(i64 a, i64 b) { return a > b ? a : b; }
 
 // Points begin..end-1 in vectors of N, the last of them partial.
 template <int N, class F> INLINE void vectors(i64 begin, i64 end, F body) {

@@ -1,0 +1,88 @@
+"""Costly values that several passes need: kept in a row of scratch memory by the first, read back by the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+
+from armature.codegen.nodes import Accumulate, Guarded, KernelBody, Let, PassBody, Statement, Write
+from armature.lower.data import Load, Node, Op
+from armature.lower.index import Index, add, mul
+from armature.lower.ops import OPS
+from armature.schedule.walk import operands, postorder, store_roots
+from armature_cpu_cpp.loops import Nest
+
+COSTLY = 8  # an operation that costs this much is worth a store and a load that stay in the cache
+SCRATCH_BYTES = 32 << 10  # of all kept values of one outer point: about a first-level cache
+
+
+@attrs.frozen(eq=False)
+class Kept:
+    """What the printer must do: `rows` names the scratch of each kept node, `first` holds the pass that fills it."""
+
+    passes: tuple[PassBody, ...]
+    rows: Mapping[Node, str]
+    first: Mapping[Node, int]
+    length: int
+    position: Index
+
+
+def _costly(step: PassBody, body: KernelBody, inner: frozenset[object]) -> list[Node]:
+    found: list[Node] = []
+    for statement in step.inside:
+        node = statement.node if isinstance(statement, Let) else None
+        if isinstance(node, Op) and OPS[node.op].cost >= COSTLY and body.depends[node] & inner:
+            found.append(node)
+    return found
+
+
+def _roots(statements: Iterable[Statement]) -> list[Node]:
+    out: list[Node] = []
+    for statement in statements:
+        if isinstance(statement, Accumulate):
+            out.append(statement.node.value)
+        elif isinstance(statement, Write):
+            out += store_roots(statement.store)
+    return out
+
+
+def _only(statements: Sequence[Statement], needed: frozenset[Node]) -> tuple[Statement, ...]:
+    return tuple(s for s in statements if not isinstance(s, (Let, Guarded)) or s.node in needed)
+
+
+def plan_kept(body: KernelBody, nest: Nest) -> Kept:
+    """Choose what is kept, and drop what only kept values needed from the later passes."""
+    nothing = Kept(body.passes, {}, {}, 0, 0)
+    length = 1
+    for var in nest.inner:
+        if not isinstance(var.extent, int):
+            return nothing
+        length *= var.extent
+    if len(body.passes) < 2 or nest.split in nest.inner or not nest.inner:
+        return nothing
+    inner: frozenset[object] = frozenset(nest.inner)
+    first: dict[Node, int] = {}
+    used: dict[Node, None] = {}
+    passes: list[PassBody] = []
+    for number, step in enumerate(body.passes):
+        # A value that is made from a buffer which the kernel writes may change from pass to pass.
+        stable = [n for n in _costly(step, body, inner) if not _reads(n, body.kernel.writes)]
+        known = {n for n in stable if first.get(n, number) < number}
+        reached = postorder(_roots(step.inside), lambda n, known=known: () if n in known else operands(n))
+        used.update(dict.fromkeys(n for n in reached if n in known))
+        passes.append(attrs.evolve(step, inside=_only(step.inside, frozenset(reached))))
+        for node in stable:
+            first.setdefault(node, number)
+    lanes = 1 if nest.vector in nest.inner else nest.lanes
+    if not used or length * lanes * sum(n.dtype.itemsize for n in used) > SCRATCH_BYTES:
+        return nothing
+    place: Index = 0
+    for var in nest.inner:
+        place = add(mul(place, var.extent), var)
+    rows = {n: f"{body.names[n]}_row" for n in used}
+    return Kept(tuple(passes), rows, {n: first[n] for n in used}, length, place)
+
+
+def _reads(node: Node, buffers: Sequence[str]) -> bool:
+    return any(isinstance(n, Load) and n.buffer in buffers for n in postorder([node]))

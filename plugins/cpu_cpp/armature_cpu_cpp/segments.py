@@ -1,0 +1,78 @@
+"""Conditions on the vector's variable: the loop is cut where they change, so that each piece has no condition at all.
+
+A concatenation along the last axis, or padding, compares the loop's variable with constants. Between these, the answer is
+the same for all lanes: the piece is printed with the answer in place of the comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+
+import attrs
+
+from armature.lower.data import Const, IndexValue, Node, Op
+from armature.lower.index import Var, sub
+
+MOST = 6  # pieces; each is a copy of the body
+
+
+@attrs.frozen
+class Segment:
+    """Points `begin`..`end`-1 of the variable, and the conditions that are known there."""
+
+    begin: int
+    end: int
+    known: Mapping[Node, bool]
+
+
+# The first point at which the comparison of the variable with a limit has its second answer.
+EDGE: Mapping[str, Callable[[int], int]] = MappingProxyType(
+    {"lt": lambda k: k, "ge": lambda k: k, "le": lambda k: k + 1, "gt": lambda k: k + 1}
+)
+BELOW = frozenset(("lt", "le"))
+
+
+def _edge(node: Node, var: Var) -> int | None:
+    """Where the node changes its answer along the variable; None where it is no such comparison."""
+    if not isinstance(node, Op) or node.op not in EDGE:
+        return None
+    left, right = node.args
+    if not isinstance(left, IndexValue) or not isinstance(right, Const) or left.dtype.is_floating_point:
+        return None
+    offset = sub(left.index, var)
+    return EDGE[node.op](int(right.value) - offset) if isinstance(offset, int) else None
+
+
+def _decide(node: Op, known: Mapping[Node, bool]) -> bool | None:
+    """What follows for a logical operation from what is known of its operands."""
+    values = [bool(a.value) if isinstance(a, Const) else known.get(a) for a in node.args]
+    if node.op == "logical_not" and values[0] is not None:
+        return not values[0]
+    if node.op in ("logical_and", "bit_and"):
+        return False if False in values else True if None not in values else None
+    if node.op in ("logical_or", "bit_or"):
+        return True if True in values else False if None not in values else None
+    return None
+
+
+def cut(nodes: Iterable[Node], var: Var, extent: int) -> list[Segment]:
+    """The pieces of the loop over `var`; one piece that knows nothing where there is nothing to gain.
+
+    `nodes` gives operands before users.
+    """
+    order = list(nodes)
+    edges = {n: edge for n in order if (edge := _edge(n, var)) is not None}
+    points = sorted({e for e in edges.values() if 0 < e < extent})
+    if not edges or len(points) >= MOST:
+        return [Segment(0, extent, {})]
+    pieces: list[Segment] = []
+    for begin, end in zip([0, *points], [*points, extent]):
+        known: dict[Node, bool] = {
+            n: (begin < edge) == (n.op in BELOW) for n, edge in edges.items() if isinstance(n, Op)
+        }
+        for node in order:
+            if isinstance(node, Op) and (answer := _decide(node, known)) is not None:
+                known[node] = answer
+        pieces.append(Segment(begin, end, known))
+    return pieces
