@@ -106,7 +106,7 @@ class _Build:
         """The generated module, run from a file of the cache: Triton, tracebacks and profilers read its lines there."""
 
         def write(path: Path) -> None:
-            path.write_text(self.source.text)
+            path.write_text(self.source.text, encoding="utf-8")
 
         path = self.ctx.cache.get_or_build((self.source.text,), ".py", write)
         found: Mapping[str, Any] = self.toolchain.functions_of(self.source.text, path)

@@ -1,0 +1,105 @@
+"""Whole programs through armature.compile, with this back end in the interpreter in place of the one for CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import armature
+from armature.pipeline import session
+from armature.plugin_api import DeviceBackend, hookimpl
+from armature.plugins import manager
+from armature.testing.differential import against_eager
+from armature_gpu_triton.backend import TritonBackend
+
+
+class Interpreted:
+    """A plugin that serves "cpu" through Triton's interpreter, before any other."""
+
+    ARMATURE_PRIORITY = 100
+
+    @hookimpl
+    def armature_device_backend(self, device_type: str) -> DeviceBackend | None:
+        if device_type != "cpu":
+            return None
+        return TritonBackend(interpret=True, device_types=frozenset(("cpu",)))
+
+
+@pytest.fixture(autouse=True)
+def interpreted(all_plugins: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for needed in ("builtin_rules", "torch_handlers", "aten_lowerings"):
+        pytest.importorskip(f"armature_{needed}")
+    armature.reset()
+    with manager().registered(Interpreted(), "interpreted-triton"):
+        yield
+    armature.reset()
+
+
+def gelu_softmax(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(functional.gelu(x * w + 1.0), dim=-1)
+
+
+def columns(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x.mean(0) * w, (x - x.amax(0)).t().contiguous()
+
+
+def picks(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x.argmax(1), torch.where(x > 0, x, w).to(torch.bfloat16) * 2
+
+
+@pytest.mark.parametrize("fn", [gelu_softmax, columns, picks])
+def test_function_gives_what_eager_gives(fn: Callable[..., object]) -> None:
+    x, w = torch.randn(13, 37), torch.randn(37)
+    torch.testing.assert_close(armature.compile(fn, fullgraph=True)(x, w), fn(x, w))
+    (source,) = session().kernel_sources()
+    assert source.backend == "gpu_triton" and "@triton.jit" in source.text
+    assert f"test_pipeline.py:{fn.__code__.co_firstlineno + 1}" in source.text
+
+
+class Conv(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 6, 3, padding=1)
+        self.norm = nn.BatchNorm2d(6)
+        self.head = nn.Linear(6 * 16, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = functional.max_pool2d(torch.relu(self.norm(self.conv(x))), 2)
+        return torch.log_softmax(self.head(x.flatten(1)), dim=1)
+
+
+class Words(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(50, 16)
+        self.norm = nn.LayerNorm(16)
+        self.up, self.down = nn.Linear(16, 32), nn.Linear(32, 16)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        x = self.table(ids)
+        return x + self.down(functional.gelu(self.up(self.norm(x))))
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("make", [Conv, Words])
+def test_model_gives_what_eager_gives(make: Callable[[], nn.Module], train: bool) -> None:
+    torch.manual_seed(0)
+    model = make().train(train)
+    inputs = (torch.randn(4, 3, 8, 8),) if make is Conv else (torch.randint(0, 50, (3, 7)),)
+    loss = (lambda out: out.pow(2).mean()) if train else None
+    with torch.set_grad_enabled(train):
+        gap = against_eager(model, lambda m: armature.compile(m, fullgraph=True), inputs, loss)
+    assert gap < 1e-5
+    assert session().totals().kernels >= 1
+
+
+def test_wrong_index_raises_as_in_eager() -> None:
+    table = torch.randn(10, 4)
+    lookup = armature.compile(lambda ids: functional.embedding(ids, table) * 2.0)
+    assert lookup(torch.tensor([1, 9])).shape == (2, 4)
+    with pytest.raises(IndexError):
+        lookup(torch.tensor([1, 10]))
