@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from armature.testing.backend_kit import BackendConformance
+    from armature.testing.handler_kit import HandlerConformance
+    from armature.testing.lowering_kit import LoweringConformance
     from armature.testing.plugin_kit import PluginConformance
+    from armature.testing.rules_kit import RulesConformance
 
-__all__ = ["BackendConformance", "PluginConformance"]
+__all__ = ["BackendConformance", "HandlerConformance", "LoweringConformance", "PluginConformance", "RulesConformance"]
 
 KITS = {
     "BackendConformance": "armature.testing.backend_kit",
+    "HandlerConformance": "armature.testing.handler_kit",
+    "LoweringConformance": "armature.testing.lowering_kit",
     "PluginConformance": "armature.testing.plugin_kit",
+    "RulesConformance": "armature.testing.rules_kit",
 }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from armature import testing
 from armature.plugin_api import (
     BreakType,
     Decision,
@@ -135,3 +136,13 @@ def checks() -> list[Callable[..., list[str]]]:
 def test_every_check_is_a_test_of_the_class() -> None:
     tests = {name for name in vars(PluginConformance) if name.startswith("test_")}
     assert {function.__name__.replace("check_", "test_") for function in checks()} <= tests
+
+
+@pytest.mark.parametrize("name", testing.__all__)
+def test_kits_are_exported(name: str) -> None:
+    assert getattr(testing, name).__name__ == name
+
+
+def test_what_is_no_kit_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="NoSuchKit"):
+        _ = testing.NoSuchKit
