@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import partial
 
 import attrs
 
@@ -47,6 +48,10 @@ def _roots(statements: Iterable[Statement]) -> list[Node]:
     return out
 
 
+def _operands_but(known: Container[Node], node: Node) -> tuple[Node, ...]:
+    return () if node in known else operands(node)
+
+
 def _only(statements: Sequence[Statement], needed: frozenset[Node]) -> tuple[Statement, ...]:
     return tuple(s for s in statements if not isinstance(s, (Let, Guarded)) or s.node in needed)
 
@@ -69,7 +74,7 @@ def plan_kept(body: KernelBody, nest: Nest) -> Kept:
         # A value that is made from a buffer which the kernel writes may change from pass to pass.
         stable = [n for n in _costly(step, body, inner) if not _reads(n, body.kernel.writes)]
         known = {n for n in stable if first.get(n, number) < number}
-        reached = postorder(_roots(step.inside), lambda n, known=known: () if n in known else operands(n))
+        reached = postorder(_roots(step.inside), partial(_operands_but, known))
         used.update(dict.fromkeys(n for n in reached if n in known))
         passes.append(attrs.evolve(step, inside=_only(step.inside, frozenset(reached))))
         for node in stable:

@@ -10,7 +10,7 @@ import attrs
 from armature.codegen.nodes import Accumulate, Guarded, Let, PassBody, Statement, Write, origin_of
 from armature.codegen.origins import heading, place
 from armature.codegen.printer import Lines
-from armature.lower.data import Buffer, IndexValue, Load, Op, Reduce
+from armature.lower.data import Buffer, IndexValue, Load, Node, Op, Reduce
 from armature.lower.index import Index, Var, hint, numel, stride_of, variables
 from armature_cpu_cpp import reduce
 from armature_cpu_cpp.keep import plan_kept

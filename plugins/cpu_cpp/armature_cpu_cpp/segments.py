@@ -1,7 +1,7 @@
 """Conditions on the vector's variable: the loop is cut where they change, so that each piece has no condition at all.
 
-A concatenation along the last axis, or padding, compares the loop's variable with constants. Between these, the answer is
-the same for all lanes: the piece is printed with the answer in place of the comparison.
+A concatenation along the last axis, or padding, compares the loop's variable with constants. Between these, the answer
+is the same for all lanes: the piece is printed with the answer in place of the comparison.
 """
 
 from __future__ import annotations
