@@ -18,7 +18,7 @@ from armature.trace.values.classes import ClassValue, find_in_class
 from armature.trace.values.function import CallableValue, ClosureValue, MethodValue, PartialValue
 from armature.trace.values.iterator import GeneratorValue, IteratorValue, advance_or_raise
 from armature.trace.values.module import GETTER, SETTER, ModuleValue
-from armature.trace.values.sequence import ListValue, sorted_items
+from armature.trace.values.sequence import ListValue, TupleValue, sorted_items
 from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
 
@@ -125,6 +125,12 @@ def _object_new(tracer: Tracer, cls: Value, *args: Value, **kwargs: Value) -> Va
     if not isinstance(cls, ClassValue):
         tracer.graph_break("unsupported-call", callable="object.__new__")
     return UserObjectValue(cls.cls)
+
+
+def _tuple_new(tracer: Tracer, cls: Value, items: Value | None = None) -> Value:
+    if not isinstance(cls, ClassValue):
+        tracer.graph_break("unsupported-call", callable="tuple.__new__")
+    return TupleValue([] if items is None else tracer.unpack(items), cls.cls)
 
 
 def _object_init(tracer: Tracer, obj: Value, *args: Value, **kwargs: Value) -> Value:
@@ -347,6 +353,7 @@ BUILTINS: dict[Any, Builtin] = {
     object.__getattribute__: _object_getattribute,
     object.__new__: _object_new,
     object.__init__: _object_init,
+    tuple.__new__: _tuple_new,
     BaseException.__init__: _exception_init,
     Exception.__init__: _exception_init,
     GETTER: _module_getattr,

@@ -26,7 +26,7 @@ class Handler:
 
 @attrs.frozen(eq=False)
 class ValueType:
-    """A tracer value class for a Python type: `build(obj, source, tracer) -> Value`. `match`: a type, or a predicate."""
+    """A tracer value class for a type: `build(obj, source, tracer) -> Value`. `match`: an exact type or a predicate."""
 
     match: type | Callable[[object], bool]
     build: Callable[[object, Any, Tracer], Value]

@@ -34,7 +34,8 @@ class TracedFrame:
     """A frame traced to its end.
 
     `graph` takes `inputs` in order (flat) and returns a tuple; it holds torch functions and methods as in user code,
-    each node with `meta["example_value"]` (fake) and `meta["origin"]` (FrameSummary). None when the frame computes nothing with tensors.
+    each node with `meta["example_value"]` (fake) and `meta["origin"]` (FrameSummary). None when the frame computes
+    nothing with tensors.
     `code` runs instead of the frame's code: loads the inputs, calls the graph (a constant, `CompiledGraphSlot`) as
     `slot(*inputs)`, replays side effects, rebuilds and returns the frame's value.
     """

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 @attrs.define(eq=False)
 class UnknownTextValue(Value):
     """A string that tracing does not know: it shows the numbers of a tensor, or an address. It may be made, for an
-    error
-    that is raised, but not looked at."""
+    error that is raised, but not looked at."""
 
     mutable: ClassVar[bool] = True
 

@@ -199,10 +199,14 @@ def _method(tracer: Tracer, obj: MethodType, source: Source) -> Value:
     return MethodValue(function, owner, source=source)
 
 
+# Objects whose methods written in C the tracer knows when they are passed around on their own.
+METHOD_OWNERS: frozenset[type] = frozenset({list, dict, set, str, tuple, torch.Tensor, nn.Parameter})
+
+
 def _builtin(tracer: Tracer, obj: Any, source: Source) -> Value:
     tracer.guards.same(source, obj)
     owner = getattr(obj, "__self__", None)
-    if type(obj) is BuiltinFunctionType and owner is not None and not isinstance(owner, (type, ModuleType)):
+    if type(obj) is BuiltinFunctionType and type(owner) in METHOD_OWNERS:
         return BoundMethod(wrap(tracer, owner, AttrSource(source, "__self__")), obj.__name__, source=source)
     return BuiltinValue(obj, source=source)
 
