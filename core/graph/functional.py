@@ -6,7 +6,7 @@ when it is first needed, and should that fail, it runs operator by operator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
@@ -18,7 +18,7 @@ from armature.graph import origins
 from armature.graph.data import AtenGraph, GraphKind
 from armature.graph.passes import run_passes
 from armature.graph.verify import verify
-from armature.torch_abi import aot
+from armature.torch_abi import aot, recorder
 from armature.trace.data import TracedFrame
 
 if TYPE_CHECKING:
@@ -49,11 +49,24 @@ class _Compilation:
 
     def run(self) -> Callable[..., tuple[Any, ...]]:
         module = run_passes("pre_grad", cast(fx.GraphModule, self.traced.graph), self.ctx)
-        origins.mark(module)
         fakes = [given.fake for given in self.traced.inputs]
         table = {op: row.fn for op, row in self.ctx.tables.decompositions.items()}
+        if not _wants_gradients(fakes) and (plain := self.recorded(module, fakes, table)) is not None:
+            return aot.flat(self.compile(plain, GraphKind.INFERENCE))
+        origins.mark(module)
         compilers = aot.Compilers(self.forward, self.backward, self.inference, self.partition)
         return aot.compile_functional(module, fakes, compilers, table)
+
+    def recorded(
+        self, module: fx.GraphModule, fakes: Sequence[object], table: Mapping[Any, Callable[..., Any]]
+    ) -> fx.GraphModule | None:
+        """The functional graph found by running the module once; None where that takes AOTAutograd."""
+        try:
+            graph = recorder.record(module, fakes, table)
+        except recorder.NotPlain:
+            return None
+        origins.name_operators(graph)
+        return graph
 
     def partition(self, joint: fx.GraphModule, inputs: Any, **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
         origins.restore(joint)
@@ -70,7 +83,8 @@ class _Compilation:
 
     def compile(self, graph: fx.GraphModule, kind: GraphKind) -> Callable[[list[Any]], Any]:
         """One functional graph compiled."""
-        origins.restore(graph)
+        if any("origin" not in node.meta for node in graph.graph.nodes if node.op == "call_function"):
+            origins.restore(graph)
         graph = run_passes("post_grad", graph, self.ctx)
         places = [node for node in graph.graph.nodes if node.op == "placeholder"]
         fixed = frozenset(k for k, given in enumerate(self.traced.inputs) if given.is_parameter)
@@ -85,6 +99,10 @@ class _Compilation:
             verify(aten)
         compiled = self.compile_aten(aten, self.ctx)
         return compiled.call if hasattr(compiled, "call") else compiled  # type: ignore[no-any-return]
+
+
+def _wants_gradients(fakes: Sequence[object]) -> bool:
+    return torch.is_grad_enabled() and any(isinstance(f, torch.Tensor) and f.requires_grad for f in fakes)
 
 
 def _identifier(name: str) -> str:

@@ -33,6 +33,13 @@ def restore(graph: fx.GraphModule) -> None:
             node.meta["origin"] = _origin(str(node.target), found)
 
 
+def name_operators(graph: fx.GraphModule) -> None:
+    """The same where each node has the origin of the captured node it comes from: the operator is filled in."""
+    for node in graph.graph.nodes:
+        if node.op == "call_function":
+            node.meta["origin"] = _origin(str(node.target), node.meta.get("origin"))
+
+
 def _origin(op: str, found: Any) -> Origin:
     if found is None:
         return Origin(op)

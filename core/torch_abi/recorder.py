@@ -1,0 +1,181 @@
+"""Seam to dispatch modes: runs a captured graph once on fake tensors and records the ATen operators that arrive.
+
+Enough where nothing is differentiated and nothing written: there AOTAutograd, which runs the graph several times and takes
+seconds to import, would find the same graph.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+Overload = torch._ops.OpOverload
+ORIGIN = "origin"
+
+
+class NotPlain(Exception):
+    """The graph writes, differentiates or returns something for which this recorder is not enough; says what."""
+
+
+class _Recorder(TorchDispatchMode):
+    """Puts each operator that arrives in a graph. Tensors are known by identity; all are kept alive until the end."""
+
+    def __init__(self, decompositions: Mapping[Overload, Callable[..., Any]], fake_mode: FakeTensorMode) -> None:
+        super().__init__()
+        self.decompositions = decompositions
+        self.fake_mode = fake_mode
+        self.graph = fx.Graph()
+        self.attributes: dict[str, Tensor] = {}
+        self.nodes: dict[int, tuple[fx.Node, Tensor]] = {}
+        self.origin: object = None
+
+    def placeholder(self, name: str, fake: object) -> object:
+        node = self.graph.placeholder(name)
+        node.meta["val"] = fake
+        if isinstance(fake, Tensor):
+            self.know(fake, node)
+        return fake
+
+    def know(self, value: Tensor, node: fx.Node) -> None:
+        self.nodes.setdefault(id(value), (node, value))
+
+    def __torch_dispatch__(
+        self, func: Overload, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func.namespace == "prim":
+            return func(*args, **kwargs)  # a question about the tensor, such as its device
+        if func in self.decompositions:
+            with self:
+                result = self.decompositions[func](*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        if func._schema.is_mutable:
+            raise NotPlain(f"{func} writes")
+        if func._can_decompose():
+            with self:
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        result = func(*args, **kwargs)
+        if any(isinstance(item, Tensor) for item in (result if isinstance(result, (tuple, list)) else (result,))):
+            self.record(func, args, kwargs, result)
+        return result
+
+    def record(self, func: Overload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        node = self.graph.create_node(
+            "call_function", func, self.replaced(args), self.replaced(kwargs), name=func.overloadpacket.__name__
+        )
+        node.meta["val"] = result
+        node.meta[ORIGIN] = self.origin
+        if isinstance(result, Tensor):
+            self.know(result, node)
+        elif isinstance(result, (tuple, list)):
+            for k, item in enumerate(result):
+                if isinstance(item, Tensor):
+                    part = self.graph.call_function(operator.getitem, (node, k))
+                    part.meta["val"] = item
+                    self.know(item, part)
+
+    def replaced(self, value: Any) -> Any:
+        """Arguments with nodes for tensors; lists and dicts as in the call."""
+        if isinstance(value, Tensor):
+            return self.node_of(value)
+        if isinstance(value, (list, tuple)):
+            items = [self.replaced(item) for item in value]
+            return items if isinstance(value, list) else tuple(items)
+        if isinstance(value, dict):
+            return {key: self.replaced(item) for key, item in value.items()}
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            raise NotPlain("a symbolic size")
+        return value
+
+    def node_of(self, value: Tensor) -> fx.Node:
+        held = self.nodes.get(id(value))
+        if held is not None:
+            return held[0]
+        if isinstance(value, FakeTensor):
+            if value.constant is None:
+                raise NotPlain("a tensor from elsewhere")
+            value = value.constant
+        return self.constant(value)
+
+    def constant(self, value: Tensor) -> fx.Node:
+        """A tensor burnt into the graph."""
+        name = f"constant_{len(self.attributes)}"
+        self.attributes[name] = value
+        node = self.graph.create_node("get_attr", name)
+        node.meta["val"] = self.fake_mode.from_tensor(value)
+        self.know(value, node)
+        return node
+
+
+def record(
+    captured: fx.GraphModule,
+    fakes: Sequence[object],
+    decompositions: Mapping[Overload, Callable[..., Any]],
+) -> fx.GraphModule:
+    """The ATen graph of a captured graph of torch functions, flat inputs and outputs; `meta["origin"]` is the captured node's.
+
+    Errors: NotPlain, and whatever the operators raise on fake tensors.
+    """
+    fake_mode = next((f.fake_mode for f in fakes if isinstance(f, FakeTensor)), None) or FakeTensorMode()
+    recorder = _Recorder(decompositions, fake_mode)
+    given = iter(fakes)
+    values: dict[fx.Node, Any] = {}
+    with _restored_grad_mode(), fake_mode, enable_python_dispatcher(), recorder:
+        for node in captured.graph.nodes:
+            if node.op == "placeholder":
+                values[node] = recorder.placeholder(node.name, next(given))
+            elif node.op == "output":
+                _finish(recorder, fx.map_arg(node.args[0], lambda n: values[n]))
+            else:
+                recorder.origin = node.meta.get(ORIGIN)
+                values[node] = _run(captured, node, values)
+    module = fx.GraphModule({}, recorder.graph)
+    for name, tensor in recorder.attributes.items():
+        setattr(module, name, tensor)
+    return module
+
+
+@contextmanager
+def _restored_grad_mode() -> Iterator[None]:
+    """Errors: NotPlain when the graph leaves gradients switched otherwise than it found them."""
+    before = torch.is_grad_enabled()
+    try:
+        yield
+        if torch.is_grad_enabled() != before:
+            raise NotPlain("gradients switched on or off for the caller")
+    finally:
+        torch.set_grad_enabled(before)
+
+
+def _run(captured: fx.GraphModule, node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
+    args = fx.map_arg(node.args, lambda n: values[n])
+    kwargs = fx.map_arg(node.kwargs, lambda n: values[n])
+    if node.op == "call_function":
+        return node.target(*args, **kwargs)  # type: ignore[operator]
+    if node.op == "call_method":
+        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+    found: Any = captured
+    for part in str(node.target).split("."):
+        found = getattr(found, part)
+    return found(*args, **kwargs) if node.op == "call_module" else found
+
+
+def _finish(recorder: _Recorder, outputs: Any) -> None:
+    if not isinstance(outputs, (tuple, list)):
+        raise NotPlain("an output that is no tuple")
+    for leaf in pytree.tree_leaves(outputs):
+        if isinstance(leaf, Tensor) and leaf.requires_grad and torch.is_grad_enabled():
+            raise NotPlain("an output with a gradient")
+    recorder.graph.output(tuple(recorder.replaced(value) for value in outputs))
