@@ -84,10 +84,8 @@ class TritonBackend:
         build = _Build(source, ctx)
         specs = launch.specs_of(groups)
         if self.interpret:
-            return launch.join(groups, build.interpreted(specs), torch.device("cpu"))
-        index = next((g.device for g in groups if g.device is not None), None)
-        device = torch.cuda.current_device() if index is None else index
-        return launch.join(groups, build.bound(specs, device), torch.device("cuda", device))
+            return launch.join(groups, build.interpreted(specs), "cpu")
+        return launch.join(groups, build.bound(specs), "cuda")
 
 
 @attrs.frozen(eq=False)
@@ -141,30 +139,33 @@ class _Build:
 
         return Binary.read(self.ctx.cache.get_or_build(self.key(spec, capability), ".cubin", write))
 
-    def binaries(self, specs: Sequence[KernelSpec], capability: int) -> list[Binary]:
-        """All cubins; what is not in the cache is compiled side by side: LLVM and ptxas run outside Python's lock."""
-        missing = [s for s in specs if not self.ctx.cache.path(self.key(s, capability), ".cubin").exists()]
+    def binaries(self, wanted: Sequence[tuple[KernelSpec, int]]) -> list[Binary]:
+        """Cubins for functions and capabilities; what is not in the cache is compiled side by side.
+
+        LLVM and ptxas run outside Python's lock.
+        """
+        missing = [(s, c) for s, c in wanted if not self.ctx.cache.path(self.key(s, c), ".cubin").exists()]
         functions = self.functions() if missing else None
         if len(missing) > 1:
             # Not ctx.workers: this may itself run on one of its threads, and would wait for a thread for ever.
             with ThreadPoolExecutor(max(1, self.ctx.workers.threads)) as pool:
-                list(pool.map(lambda s: self.binary(s, capability, functions), missing))
-        return [self.binary(s, capability, functions) for s in specs]
+                list(pool.map(lambda item: self.binary(item[0], item[1], functions), missing))
+        return [self.binary(spec, capability, functions) for spec, capability in wanted]
 
-    def bound(self, specs: Sequence[KernelSpec], device: int) -> dict[str, launch.Launch]:
-        """Callables that launch on a GPU."""
+    def bound(self, specs: Sequence[KernelSpec]) -> dict[str, launch.Launch]:
+        """Callables that launch on a GPU, each on its own device."""
         if not specs:
             return {}
-        major, minor = torch.cuda.get_device_capability(device)
-        capability = major * 10 + minor
+        devices = [torch.cuda.current_device() if s.device is None else s.device for s in specs]
+        capabilities = [major * 10 + minor for major, minor in map(torch.cuda.get_device_capability, devices)]
         module, stream = launch.native(self.ctx), raw_stream_getter()
+
+        def variant(spec: KernelSpec, device: int, capability: int) -> launch.Launch:
+            return launch.bind(module, spec, self.binary(spec, capability), device, stream, None)
+
         found: dict[str, launch.Launch] = {}
-
-        def variant(spec: KernelSpec) -> launch.Launch:
-            plain = spec.unaligned()
-            return launch.bind(module, plain, self.binary(plain, capability), device, stream, None)
-
-        for spec, binary in zip(specs, self.binaries(specs, capability), strict=True):
-            lazy = launch.Lazy(partial(variant, spec))
+        built = self.binaries(list(zip(specs, capabilities, strict=True)))
+        for spec, binary, device, capability in zip(specs, built, devices, capabilities, strict=True):
+            lazy = launch.Lazy(partial(variant, spec.unaligned(), device, capability))
             found[spec.name] = launch.bind(module, spec, binary, device, stream, lazy)
         return found

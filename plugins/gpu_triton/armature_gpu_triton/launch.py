@@ -146,6 +146,11 @@ def specs_of(groups: Sequence[GroupSpec]) -> list[KernelSpec]:
     return list({part.spec.name: part.spec for group in groups for part in group.parts}.values())
 
 
-def join(groups: Sequence[GroupSpec], launches: Mapping[str, Launch], device: torch.device) -> dict[str, Launch]:
-    """A callable per kernel of the plan from a callable per function."""
-    return {g.name: in_order(g, [launches[p.spec.name] for p in g.parts], device) for g in groups}
+def join(groups: Sequence[GroupSpec], launches: Mapping[str, Launch], device: str) -> dict[str, Launch]:
+    """A callable per kernel of the plan from a callable per function; workspaces stand on devices of type `device`."""
+    found: dict[str, Launch] = {}
+    for group in groups:
+        indexed = device == "cuda" and group.device is not None
+        place = torch.device(f"{device}:{group.device}" if indexed else device)
+        found[group.name] = in_order(group, [launches[part.spec.name] for part in group.parts], place)
+    return found

@@ -212,16 +212,20 @@ def launches(args: argparse.Namespace) -> list[Row]:
     function = launch.native(ctx).load(binary.cubin, binary.name, binary.shared, torch.cuda.current_device())
     jit = build.functions()[kernel.name]
     constants = dict(spec.constants)
-    raw = raw_launch_us(function, binary.block, (x.data_ptr(), out.data_ptr()))
-    ours = per_launch_us(lambda: call(x, out))
-    rows = [
-        {"launch": "cuLaunchKernel in a C loop", "us": raw},
-        {"launch": "armature", "us": ours, "over_raw_us": ours - raw},
-        {"launch": "torch.mul(x, 2, out=out)", "us": per_launch_us(lambda: torch.mul(x, 2, out=out))},
-        {"launch": "Triton, kernel[grid](...)", "us": per_launch_us(lambda: jit[(1, 1, 1)](x, out, **constants))},
-    ]
-    for row in rows:
-        print(show(row), flush=True)
+    ways: dict[str, Call] = {
+        "cuLaunchKernel in a C loop": lambda: raw_launch_us(function, binary.block, (x.data_ptr(), out.data_ptr())),
+        "armature": lambda: per_launch_us(lambda: call(x, out)),
+        "torch.mul(x, 2, out=out)": lambda: per_launch_us(lambda: torch.mul(x, 2, out=out)),
+        "Triton, kernel[grid](...)": lambda: per_launch_us(lambda: jit[(1, 1, 1)](x, out, **constants)),
+    }
+    rows: list[Row] = []
+    for name, way in ways.items():
+        try:
+            rows.append({"launch": name, "us": way()})
+        except Exception as error:
+            traceback.print_exc()
+            rows.append({"launch": name, "failed": f"{type(error).__name__}: {error}"[:500]})
+        print(show(rows[-1]), flush=True)
     return rows
 
 

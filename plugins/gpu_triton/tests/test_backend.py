@@ -76,11 +76,11 @@ def test_built_kernels_are_found_without_triton(compile_context: CompileContext,
     ctx = attrs.evolve(compile_context, cache=Cache(tmp_path), events=[])
     source = TritonBackend().generate(plan.kernels, plan, ctx)
     specs = specs_of(source.meta["groups"])  # type: ignore[arg-type]
-    first = _Build(source, ctx).binaries(specs, 90)
+    first = _Build(source, ctx).binaries([(s, 90) for s in specs])
     misses = ctx.cache.misses
-    second = _Build(source, ctx).binaries(specs, 90)
+    second = _Build(source, ctx).binaries([(s, 90) for s in specs])
     assert first == second and ctx.cache.misses == misses > 0
-    _Build(source, ctx).binaries([specs[0].unaligned()], 90)
+    _Build(source, ctx).binaries([(specs[0].unaligned(), 90)])
     assert ctx.cache.misses == misses + 1
 
 
