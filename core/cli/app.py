@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from importlib import metadata
 from typing import Annotated
 
-import torch
 import typer
 from typer.main import get_command, get_command_name
 
@@ -18,6 +17,7 @@ from armature.cli.terminal import console, fail
 from armature.errors import ArmatureError, DuplicateRow, PluginError
 from armature.plugin_calls import Implementation, call, failed
 from armature.plugins import PluginManager
+from armature.torch_abi import versions
 
 # In the order in which `armature --help` lists them.
 COMMANDS = (demo, run, explain, why, code, breaks, plugin_commands, cache, doctor)
@@ -28,7 +28,7 @@ def show_version(wanted: bool) -> None:
     """Print the versions that a bug report needs, and leave."""
     if wanted:
         python = ".".join(map(str, sys.version_info[:3]))
-        print(f"armature {metadata.version(plugins.CORE)}, torch {torch.__version__}, Python {python}")
+        print(f"armature {metadata.version(plugins.CORE)}, torch {versions.found().torch}, Python {python}")
         raise typer.Exit
 
 

@@ -80,10 +80,11 @@ def check_python() -> Iterator[Check]:
 
 def check_torch() -> Iterator[Check]:
     """The torch that is installed."""
-    fits = versions.found().torch_supported
+    seen = versions.found()
+    fits = seen.torch_supported
     low, high = versions.TORCH_RANGE
     fix = "" if fits else f"pip install 'torch>={low},<{high.removesuffix('.dev0')}'"
-    yield Check("torch", State.OK if fits else State.MISSING, torch.__version__, fix)
+    yield Check("torch", State.OK if fits else State.MISSING, str(seen.torch), fix)
 
 
 def install_compiler(state: State) -> str:
