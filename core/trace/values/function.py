@@ -7,6 +7,7 @@ from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodT
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
+import torch
 
 from armature.frame.sources import AttrSource, CellSource, ItemSource
 from armature.trace.errors import NotConstant
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from armature.frame.sources import Source
     from armature.trace.capture import Tracer
     from armature.trace.rebuild import Rebuilder
+
+PACKET = type(torch.ops.aten.add)
 
 
 @attrs.define(eq=False)
@@ -101,6 +104,9 @@ class BuiltinValue(CallableValue):
             return tracer.as_value(getattr(self.fn, name))
         if name == "__call__":
             return self
+        if type(self.fn) is PACKET and name in self.fn.overloads():
+            overload = getattr(self.fn, name)
+            return tracer.wrap(overload, tracer.object_source(overload))
         return super().get_attribute(tracer, name)
 
 

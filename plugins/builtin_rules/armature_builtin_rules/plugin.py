@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from armature.plugin_api import BreakType, Polyfill, Rule, Subject, ValueType, Verdict, hookimpl
-from armature_builtin_rules import derived, load, value_types
+from armature.plugin_api import BreakType, Handler, Polyfill, Rule, Subject, ValueType, Verdict, collect, hookimpl
+from armature_builtin_rules import derived, handlers, load, value_types
 from armature_builtin_rules.breaks import calls, control_flow, data_dependent, mutation, objects
 from armature_builtin_rules.polyfills import functools, itertools, operator
 
@@ -27,6 +27,12 @@ def armature_polyfills() -> Iterable[Polyfill]:
     """Python stand-ins for C functions of the standard library."""
     for module in (functools, itertools, operator):
         yield from (Polyfill(original, stand_in) for original, stand_in in module.STAND_INS)
+
+
+@hookimpl
+def armature_handlers() -> Iterable[Handler]:
+    """Functions of the standard library that act on the world."""
+    return collect(handlers)
 
 
 @hookimpl

@@ -6,12 +6,14 @@ import functools
 import itertools
 import math
 import operator
+import warnings
 from collections import OrderedDict, defaultdict, deque, namedtuple
 
 import torch
 from torch import Tensor
 
-from armature.testing.handler_kit import Case, HandlerConformance
+from armature import api
+from armature.testing.handler_kit import Captured, Case, HandlerConformance, break_id
 from armature_builtin_rules import plugin
 
 Pair = namedtuple("Pair", "first second")
@@ -103,6 +105,15 @@ def partials(x: Tensor) -> Tensor:
     return add(x, functools.partial(functools.partial(torch.mul, x), 2)()) * cached(3)
 
 
+def overloads(x: Tensor) -> Tensor:
+    return torch.ops.aten.add.Tensor(x, x) + torch.ops.aten.mul(x, 2) + torch.ops.aten.relu.default(x)
+
+
+def warned(x: Tensor) -> Tensor:
+    warnings.warn("once", stacklevel=2)
+    return x + 1
+
+
 class TestTraced(HandlerConformance):
     plugin = plugin
     cases = (
@@ -118,7 +129,25 @@ class TestTraced(HandlerConformance):
         Case("numbers", numbers, ones),
         Case("partial and lru_cache", partials, ones),
         Case("print", lambda x: (x + 1, print("seen"))[0], ones, breaks="skipped-function"),
+        Case("overloads", overloads, ones),
         Case("deque", lambda x: deque([x, x + 1]).pop(), ones, breaks="skipped-function"),
         Case("branch", lambda x: x + 1 if x.sum() > 0 else x, ones, breaks="data-dependent-branch"),
         Case("item", lambda x: x * x.sum().item(), ones, breaks="data-dependent-value"),
     )
+
+
+def test_a_warning_that_is_shown_once_stays_out_of_the_graph() -> None:
+    captured = Captured()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("default")
+        compiled = api.compile(warned, backend=captured, fullgraph=True)
+        assert torch.equal(compiled(*ones()), torch.ones(2, 3) + 1)
+        compiled(*ones())
+    assert [str(warning.message) for warning in seen] == ["once"]
+    assert len(captured.graphs) == 1
+
+
+def test_a_warning_that_is_an_error_breaks_the_graph() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert break_id(warned, ones()) == "skipped-function"

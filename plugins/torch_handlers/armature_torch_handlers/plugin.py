@@ -17,19 +17,22 @@ from armature_torch_handlers import (
     stateful,
     tracing_state,
 )
-from armature_torch_handlers.contexts import autocast, grad
+from armature_torch_handlers.contexts import attention, autocast, grad, profiler
+from armature_torch_handlers.programs import checkpoint
 
 
 @hookimpl
 def armature_handlers() -> Iterable[Handler]:
     """The handlers of all families."""
-    return collect(own, grad, autocast, tracing_state, queries, checks, creation, stateful)
+    return collect(
+        own, grad, autocast, attention, profiler, checkpoint, tracing_state, queries, checks, creation, stateful
+    )
 
 
 @hookimpl
 def armature_value_types() -> Iterable[ValueType]:
     """Contexts that the program made before the function was called."""
-    return autocast.VALUE_TYPES
+    return (*autocast.VALUE_TYPES, *profiler.VALUE_TYPES)
 
 
 @hookimpl

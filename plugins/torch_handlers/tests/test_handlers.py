@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.checkpoint import checkpoint
 
 from armature import api
 from armature.testing.handler_kit import Case, HandlerConformance
 from armature_torch_handlers import plugin
+from armature_torch_handlers.contexts import attention
 
 
 def ones() -> tuple[Tensor]:
@@ -130,6 +134,36 @@ def autocast(x: Tensor) -> tuple[Tensor, Tensor]:
     return y, z + (x @ x.T)
 
 
+def chosen_kernels(x: Tensor) -> Tensor:
+    query = x.view(1, 1, 2, 3)
+    with sdpa_kernel([SDPBackend.MATH]):
+        first = F.scaled_dot_product_attention(query, query, query)
+    with sdpa_kernel(SDPBackend.MATH):
+        return first + F.scaled_dot_product_attention(query, query, query, is_causal=True)
+
+
+def ranges(x: Tensor) -> Tensor:
+    with torch.profiler.record_function("outer"), torch.autograd.profiler.record_function("inner"):
+        return x + 1
+
+
+def checkpointed(x: Tensor) -> Tensor:
+    return checkpoint(lambda y, scale: y.sin() * scale, x, scale=3, use_reentrant=False)
+
+
+def reentrant(x: Tensor) -> Tensor:
+    return checkpoint(torch.sin, x, use_reentrant=True)
+
+
+def cast_by_decorator(x: Tensor) -> Tensor:
+    return in_bfloat16(x) + 1
+
+
+@torch.autocast("cpu", dtype=torch.bfloat16)
+def in_bfloat16(x: Tensor) -> Tensor:
+    return x @ x.T
+
+
 class TestHandlers(HandlerConformance):
     plugin = plugin
     cases = (
@@ -150,6 +184,11 @@ class TestHandlers(HandlerConformance):
         Case("decorated", decorated, leaf, present=(torch._C._set_grad_enabled,)),
         Case("nested grad", nested_grad, leaf),
         Case("autocast", autocast, leaf, present=(torch.amp.autocast_mode._enter_autocast,)),
+        Case("autocast as decorator", cast_by_decorator, ones, present=(torch.amp.autocast_mode._enter_autocast,)),
+        Case("sdpa_kernel", chosen_kernels, ones, present=(attention.enter_sdpa_kernel,)),
+        Case("profiler", ranges, ones),
+        Case("checkpoint", checkpointed, leaf),
+        Case("reentrant checkpoint", reentrant, leaf, breaks="skipped-function"),
         Case("inference", inference, ones, breaks="inference-mode"),
         Case("asked for", broken, ones, breaks="explicit-break"),
         Case("overridden", overridden, ones),

@@ -1,0 +1,40 @@
+"""`torch.nn.attention.sdpa_kernel`: which kernels scaled_dot_product_attention may choose, decided while tracing."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from armature.plugin_api import Call, PairedContextValue, Value, handles
+
+BACKENDS: dict[int, SDPBackend] = {int(backend): backend for backend in SDPBackend.__members__.values()}
+
+
+def enter_sdpa_kernel(backends: tuple[int, ...], set_priority: bool) -> AbstractContextManager[Any]:
+    """Allow these backends only; the context manager to leave again. Numbers stand for them in the graph."""
+    entered: AbstractContextManager[Any] = sdpa_kernel([BACKENDS[number] for number in backends], set_priority)
+    entered.__enter__()
+    return entered
+
+
+def exit_sdpa_kernel(entered: AbstractContextManager[Any]) -> None:
+    """Allow again what was allowed before."""
+    entered.__exit__(None, None, None)
+
+
+@handles(sdpa_kernel)
+def choose_kernels(call: Call, backends: Value, set_priority: Value | None = None) -> Value | None:
+    """The context manager, for backends that are known while tracing."""
+    if issubclass(backends.python_type(), SDPBackend):
+        items = [backends]
+    else:
+        items = list(call.tracer.unpack(backends))
+    if not all(issubclass(item.python_type(), SDPBackend) for item in items):
+        return None
+    if set_priority is not None and not set_priority.is_constant:
+        return None
+    numbers = tuple([int(item.as_object()) for item in items])  # type: ignore[call-overload]
+    ranked = set_priority is not None and bool(set_priority.as_constant())
+    return PairedContextValue(type(sdpa_kernel), enter_sdpa_kernel, (numbers, ranked), exit_sdpa_kernel)

@@ -1,0 +1,24 @@
+"""Ranges of the profiler: a compiled graph has none inside, so entering one is nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from armature.plugin_api import Call, NullContextValue, Value, ValueType, existing, handles
+
+RANGES = existing("torch.autograd.profiler.record_function")
+
+
+@handles(*RANGES)
+def record_function(call: Call, name: Value, args: Value | None = None) -> Value:
+    """A context that does nothing."""
+    kind: Any = call.fn
+    return NullContextValue(kind)
+
+
+def held(obj: Any, source: Any, tracer: Any) -> Value:
+    """The value of a range that was made before the function was called."""
+    return NullContextValue(type(obj), source=source)
+
+
+VALUE_TYPES = tuple(ValueType(kind, held) for kind in RANGES)

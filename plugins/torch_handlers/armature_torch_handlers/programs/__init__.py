@@ -1,0 +1,1 @@
+"""Functions of torch that take programs: functions to run now, later or twice."""
