@@ -44,7 +44,7 @@ class FakeWorld:
     """
 
     mode: FakeTensorMode = attrs.field(
-        factory=lambda: FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=False, static_shapes=True)
+        factory=lambda: FakeTensorMode(shape_env=new_shape_env(), allow_non_fake_inputs=False, static_shapes=True)
     )
     _storages: dict[int, torch.Tensor | None] = attrs.field(factory=dict)
 
@@ -88,6 +88,11 @@ class FakeWorld:
             fake._is_param = True
         self.mode.fake_tensor_converter.set_tensor_memo(tensor, fake)
         return fake
+
+
+def new_shape_env() -> ShapeEnv:
+    """A shape environment in which sizes and numbers that only a run would tell are errors."""
+    return ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
 
 
 def is_simple(tensor: torch.Tensor) -> bool:

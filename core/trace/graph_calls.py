@@ -53,7 +53,7 @@ def run_on_fakes(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwarg
         if isinstance(fn, str):
             return getattr(fakes[0], fn)(*fakes[1:], **named)
         return fn(*fakes, **named)
-    except (GraphBreak, SkipFrame, UserRaised):
+    except (GraphBreak, SkipFrame, UserRaised, RecursionError):
         raise
     except DATA_DEPENDENT:
         tracer.graph_break("data-dependent-value", operation=name)

@@ -18,7 +18,7 @@ from armature.trace.values.sequence import TupleValue
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
 
-MAX_DEPTH = 150  # frames; each takes a few frames of the Python that traces
+MAX_DEPTH = 150  # frames; each takes some ten frames of the Python that traces
 COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 

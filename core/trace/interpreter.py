@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from typing import TYPE_CHECKING
 
 import torch
@@ -25,6 +26,7 @@ from armature.trace.values.function import CellValue
 if TYPE_CHECKING:
     from armature.context import CompileContext
 
+PYTHON_DEPTH = 32 * inline.MAX_DEPTH
 UNTRACEABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 
@@ -38,6 +40,8 @@ def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
     tracer = Tracer(ctx, request, ctx.config.strict)
     tracer.guards.global_state()
     grad = torch.is_grad_enabled()
+    depth = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(depth, PYTHON_DEPTH))
     try:
         with tracer.fakes.mode:
             result = _run(tracer, request)
@@ -47,6 +51,7 @@ def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
         for leave, state in reversed(tracer.on_abort):
             leave(state)
         set_grad_enabled(grad)
+        sys.setrecursionlimit(depth)
     return _finish(tracer, request, result)
 
 

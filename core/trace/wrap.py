@@ -57,7 +57,7 @@ def wrap(tracer: Tracer, obj: object, source: Source) -> Value:
     if held is not None:
         value = held[1]
         if value.source is not None and value.source != source:
-            tracer.guards.alias(value.source, source)
+            _same_object(tracer, obj, value.source, source)
         return value
     build = EXACT.get(type(obj))
     if build is not None:
@@ -67,6 +67,14 @@ def wrap(tracer: Tracer, obj: object, source: Source) -> Value:
         tracer.guards.type_is(source, type(obj))
         return tracer.remember(obj, plugin.build(obj, source, tracer))
     return next(build for _, matches, build in ROWS if matches(obj))(tracer, obj, source)
+
+
+def _same_object(tracer: Tracer, obj: object, first: Source, second: Source) -> None:
+    """Guard that two ways lead to one object; one that the compiled code keeps alive is known by its identity."""
+    if type(first) is ObjectSource or type(second) is ObjectSource:
+        tracer.guards.same(second if type(first) is ObjectSource else first, obj)
+    else:
+        tracer.guards.alias(first, second)
 
 
 def as_value(tracer: Tracer, obj: object) -> Value:

@@ -84,10 +84,10 @@ class DictValue(Value):
         return bool(self.length(tracer))
 
     def length(self, tracer: Tracer) -> int:
-        if self.pending is not None and not self.pending:
-            tracer.guard_length(self, 0)
-            return 0
-        return len(self.realise(tracer))
+        if self.pending is None:
+            return len(self.entries)
+        tracer.guard_length(self, len(self.pending))
+        return len(self.pending)
 
     def stream(self, tracer: Tracer) -> Iterator[Value]:
         entries = self.realise(tracer)

@@ -1,0 +1,219 @@
+"""Where one graph is not enough: the break has an id and the user's stack, and nothing is left behind."""
+
+from __future__ import annotations
+
+import dis
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from armature.plugins import manager
+from armature.testing.tracing import break_of, trace
+from armature.trace.break_ids import BREAK_IDS
+from armature.trace.errors import GraphBreak, SkipFrame
+from armature.trace.opcodes import OPCODES
+from armature.trace.opcodes.untraced import reason_for
+
+X = torch.ones(2, 3)
+
+
+class Sub(torch.Tensor):
+    pass
+
+
+class Odd:
+    def __getattribute__(self, name: str) -> Any:
+        return object.__getattribute__(self, name)
+
+
+def branch(t):
+    return t if t.sum() > 0 else -t
+
+
+def loop(t):
+    while t.sum() < 10:
+        t = t + 1
+    return t
+
+
+def item(t):
+    return t * t.sum().item()
+
+
+def number(t):
+    return float(t.sum())
+
+
+def prints(t):
+    print(t)
+    return t + 1
+
+
+def nonzero(t):
+    return t.nonzero()
+
+
+def mask(t):
+    return t[t > 0]
+
+
+def identity(t):
+    return t + id(t) % 2
+
+
+def asserts(t):
+    assert (t > 0).all(), "positive"
+    return t
+
+
+def opens(t):
+    with open("/dev/null") as f:
+        return t + len(f.read())
+
+
+def warns(t):
+    warnings.warn("careful", stacklevel=2)
+    return t
+
+
+def wrong_shapes(t):
+    return t @ t
+
+
+def backward(t):
+    w = t * 2
+    w.sum().backward()
+    return w
+
+
+def set_iteration(t):
+    return [t * len(name) for name in {"a", "bb", "ccc"}]
+
+
+def odd_object(t):
+    return t + len(Odd().__class__.__name__)
+
+
+def makes_module(t):
+    return nn.Linear(3, 3)(t)
+
+
+def makes_class(t):
+    class Inner:
+        value = 2
+
+    return t * Inner.value
+
+
+def runs_code(t):
+    return eval("t + 1")
+
+
+def seeds(t):
+    torch.manual_seed(0)
+    return t + torch.rand(3)
+
+
+def requires_grad(t):
+    return t.clone().requires_grad_()
+
+
+def missing_name(t):
+    return t + undefined_name  # noqa: F821
+
+
+def too_deep(t):
+    return too_deep(t + 1)
+
+
+BREAKS: dict[Callable[..., Any], str] = {
+    branch: "data-dependent-branch",
+    loop: "data-dependent-branch",
+    item: "data-dependent-value",
+    number: "data-dependent-value",
+    nonzero: "data-dependent-value",
+    mask: "data-dependent-value",
+    asserts: "data-dependent-branch",
+    identity: "unsupported-operation",
+    wrong_shapes: "operator-failed",
+    backward: "unsupported-tensor-method",
+    set_iteration: "unsupported-operation",
+    makes_module: "unsupported-call",
+    makes_class: "untraced-opcode",
+    requires_grad: "unsupported-tensor-method",
+    missing_name: "exception-leaves-frame",
+    too_deep: "unsupported-operation",
+}
+
+
+@pytest.mark.parametrize("fn", BREAKS, ids=lambda fn: fn.__name__)
+def test_break(fn: Callable[..., Any]) -> None:
+    assert break_of(fn, X) == BREAKS[fn]
+
+
+@pytest.mark.parametrize("fn", [prints, opens, warns, runs_code, seeds, odd_object], ids=lambda fn: fn.__name__)
+def test_acts_on_the_world(fn: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
+    state = torch.get_rng_state()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert break_of(fn, X) != ""
+    assert capsys.readouterr().out == ""
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_tensor_subclass() -> None:
+    assert break_of(lambda t: t + 1, X.as_subclass(Sub)) == "tensor-subclass"
+
+
+def test_ids_are_declared_with_their_facts() -> None:
+    for fn in BREAKS:
+        with pytest.raises(GraphBreak) as stop:
+            trace(fn, X)
+        event = stop.value.event
+        assert set(event.facts) == set(BREAK_IDS[event.type.id])
+        assert event.stack[0].file == __file__
+
+
+def test_the_catalogue_has_the_ids() -> None:
+    tables = manager().tables()
+    for id, facts in BREAK_IDS.items():
+        row = tables.break_type(id)
+        row.explanation.format(**dict.fromkeys(facts, "x"))
+
+
+def test_stack_of_a_break_in_a_helper() -> None:
+    def outer(t):
+        return branch(t)
+
+    with pytest.raises(GraphBreak) as stop:
+        trace(outer, X)
+    assert [line.function for line in stop.value.event.stack] == ["outer", "branch"]
+    assert "t.sum() > 0" in stop.value.event.stack[-1].text
+
+
+def test_frames_without_tensors_are_skipped() -> None:
+    with pytest.raises(SkipFrame):
+        trace(lambda a, b: a + b, 1, 2)
+
+
+def test_generators_are_skipped() -> None:
+    def fn(t):
+        yield t
+
+    with pytest.raises(SkipFrame):
+        trace(fn, X)
+
+
+def test_every_opcode_is_decided() -> None:
+    names = set(dis.opmap)
+    undecided = {name for name in names if name not in OPCODES and reason_for(name) is None}
+    twice = {name for name in names if name in OPCODES and reason_for(name) is not None}
+    assert undecided == set()
+    assert twice == set()
+    assert all(reason_for(name) for name in names - OPCODES.keys())
+    assert sys.version_info[:2] in {(3, 11), (3, 12), (3, 13)}

@@ -1,0 +1,259 @@
+"""What the frame changes is changed once, after the graph; what tracing looks at is not changed at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from armature.testing.tracing import break_of, check, trace
+
+COUNTER = 0
+REGISTRY: dict[str, Any] = {}
+
+
+def x() -> torch.Tensor:
+    return torch.linspace(-1.0, 1.0, 6).reshape(2, 3)
+
+
+class Holder:
+    def __init__(self) -> None:
+        self.value: Any = 1
+        self.items = [1, 2]
+        self.table = {"a": 1}
+
+
+class Slotted:
+    __slots__ = ("left", "right")
+
+    def __init__(self) -> None:
+        self.left = 1
+
+
+class Watched:
+    """Writes go through Python code of its own."""
+
+    def __init__(self) -> None:
+        self.__dict__["log"] = 0
+        self.value = 1
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, "log", self.log + 1)
+        object.__setattr__(self, name, value)
+
+
+def append(t, items):
+    items.append(t * 2)
+    items[0] = "first"
+    return items, len(items)
+
+
+def fill_dict(t, table):
+    table["new"] = t + 1
+    table.pop("old")
+    del table["gone"]
+    return table["new"]
+
+
+def fill_set(t, members):
+    members.add(3)
+    members.discard(1)
+    return t * len(members)
+
+
+def write_attributes(t, holder):
+    old = holder.value
+    holder.value = t + old
+    holder.items.append(holder.value)
+    holder.table["b"] = holder.items
+    holder.fresh = "new"
+    del holder.value
+    return old
+
+
+def write_slots(t, obj):
+    obj.right = t * obj.left
+    obj.left = obj.right.sum()
+    return obj.right
+
+
+def write_watched(t, obj):
+    obj.value = t
+    obj.other = obj.value + 1
+    return obj.log
+
+
+def change_tensor(t, other):
+    t.add_(1)
+    t[0] = other
+    other.mul_(2)
+    return t + other
+
+
+def cross(t, pair):
+    pair[0], pair[1] = pair[1], pair[0]
+    return t
+
+
+@pytest.mark.parametrize(
+    ("fn", "make"),
+    [
+        (append, lambda: [0, 1]),
+        (fill_dict, lambda: {"old": 1, "gone": 2, "kept": 3}),
+        (fill_set, lambda: {1, 2}),
+        (write_attributes, Holder),
+        (write_slots, Slotted),
+        (write_watched, Watched),
+        (change_tensor, lambda: torch.ones(3)),
+        (cross, lambda: [torch.ones(2), torch.zeros(2)]),
+    ],
+    ids=lambda p: getattr(p, "__name__", ""),
+)
+def test_arguments_change_as_in_eager(fn: Any, make: Any) -> None:
+    check(fn, x(), make())
+
+
+def test_tracing_changes_nothing() -> None:
+    holder, items, table, t = Holder(), [0, 1], {"old": 1, "gone": 2}, x()
+    before = t.clone()
+    trace(write_attributes, t, holder)
+    trace(append, t, items)
+    trace(fill_dict, t, table)
+    trace(change_tensor, t, torch.ones(3))
+    assert vars(holder) == {"value": 1, "items": [1, 2], "table": {"a": 1}}
+    assert items == [0, 1]
+    assert table == {"old": 1, "gone": 2}
+    assert torch.equal(t, before)
+    assert t._version == 0
+
+
+def test_globals_are_written() -> None:
+    def fn(t):
+        global COUNTER
+        COUNTER = COUNTER + 1
+        REGISTRY["last"] = t * COUNTER
+        return t + COUNTER
+
+    traced = trace(fn, x())
+    assert COUNTER == 0
+    assert torch.equal(traced.run(x()), x() + 1)
+    assert COUNTER == 1
+    assert torch.equal(REGISTRY["last"], x())
+
+
+def test_cells_are_written() -> None:
+    count = 0
+
+    def fn(t):
+        nonlocal count
+        count += 2
+        return t * count
+
+    traced = trace(fn, x())
+    assert count == 0
+    assert torch.equal(traced.run(x()), x() * 2)
+    assert count == 2
+
+
+def test_returned_closures_share_their_cells() -> None:
+    def fn(t):
+        state = t * 2
+
+        def read():
+            return state
+
+        def write(value):
+            nonlocal state
+            state = value
+
+        return read, write
+
+    read, write = trace(fn, x()).run(x())
+    assert torch.equal(read(), x() * 2)
+    write(5)
+    assert read() == 5
+
+
+def test_identity_of_what_is_returned() -> None:
+    def fn(t, items):
+        made = [t + 1]
+        return made, made, items, t, {"made": made}
+
+    t, items = x(), [1]
+    made, again, same, tensor, table = trace(fn, t, items).run(t, items)
+    assert made is again
+    assert table["made"] is made
+    assert same is items
+    assert tensor is t
+
+
+def test_a_view_and_its_base() -> None:
+    def fn(t):
+        row = t[0]
+        row += 1
+        return row, t * 1
+
+    check(fn, x())
+
+
+def test_new_objects_are_built_with_what_they_hold() -> None:
+    def fn(t):
+        holder = Holder()
+        holder.value = t * 2
+        holder.me = [holder.items]
+        return holder
+
+    made = trace(fn, x()).run(x())
+    assert type(made) is Holder
+    assert torch.equal(made.value, x() * 2)
+    assert made.me[0] is made.items
+
+
+def test_buffers_and_attributes_of_modules() -> None:
+    class Running(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(3))
+            self.calls = 0
+
+        def forward(self, t):
+            self.mean = 0.9 * self.mean + 0.1 * t.mean(0)
+            self.calls += 1
+            return t - self.mean
+
+    check(Running.forward, Running(), x())
+
+
+def test_an_exception_that_leaves_the_frame_leaves_it_to_eager() -> None:
+    def fn(t, items):
+        items.append(1)
+        if t.shape[0] == 2:
+            raise ValueError(f"{t.shape[0]} rows")
+        return t
+
+    items: list[int] = []
+    assert break_of(fn, x(), items) == "exception-leaves-frame"
+    assert items == []
+
+
+def test_grad_mode_is_as_before_when_tracing_fails() -> None:
+    def fn(t):
+        with torch.no_grad():
+            return t.item()
+
+    assert break_of(fn, torch.ones(())) == "data-dependent-value"
+    assert torch.is_grad_enabled()
+
+
+def test_autocast_is_in_the_graph() -> None:
+    def fn(a, b):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            c = a @ b
+        return c, a @ b
+
+    traced = check(fn, torch.ones(4, 4), torch.ones(4, 4))
+    out = traced.run(torch.ones(4, 4), torch.ones(4, 4))
+    assert [t.dtype for t in out] == [torch.bfloat16, torch.float32]
+    assert not torch.is_autocast_enabled("cpu")
