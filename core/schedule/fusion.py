@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from armature.context import CompileContext
 
 _NEIGHBOURS = 8  # groups looked at per buffer: those that touched it last
+_SCALARS = ""  # in place of a buffer's name: what all loops of one point have in common
 _ROUNDS = 2  # a join can make another one possible that was looked at before
 
 
@@ -65,9 +66,13 @@ class Fusion:
                     shared[other] = shared.get(other, 0) + self.bytes_of(name) * (2 if handed else 1)
         return sorted(shared, key=lambda g: (-shared[g], -self.order.place[g]))
 
+    def names_of(self, group: Group) -> tuple[str, ...]:
+        """The buffers that the group touches, and what stands for all groups of one point."""
+        return tuple(dict.fromkeys((*group.loads, *group.stores, *((_SCALARS,) if group.is_scalar else ()))))
+
     def bytes_of(self, name: str) -> int:
         if name not in self.bytes:
-            self.bytes[name] = bytes_of(self.buffers[name])
+            self.bytes[name] = 0 if name == _SCALARS else bytes_of(self.buffers[name])
         return self.bytes[name]
 
     def visit(self, group: Group, names: Sequence[str]) -> None:
@@ -125,6 +130,8 @@ class Fusion:
 
     def worth(self, one: Group, other: Group) -> bool:
         """False for kernels that have next to nothing in common."""
+        if one.is_scalar and other.is_scalar:
+            return True
         small, large = sorted((one, other), key=lambda g: len(g.loads) + len(g.stores))
         if any(n in large.loads for n in small.stores) or any(n in large.stores for n in small.loads):
             return True
@@ -134,6 +141,9 @@ class Fusion:
 
     def alignment(self, one: Group, other: Group) -> Alignment | None:
         """How the two nests run over the same points, such that each value is read where it was written."""
+        if one.is_scalar and other.is_scalar:
+            nothing = Alignment((), (), {}, {})
+            return nothing if self.same_places(one, other, nothing) else None
         links = [n for n in (*other.loads, *other.stores) if n in one.stores]
         links += [n for n in other.stores if n in one.loads]
         links += [n for n in other.loads if n in one.loads]
@@ -242,12 +252,12 @@ def fuse(units: Sequence[Unit], deps: Dependencies, buffers: Mapping[str, Buffer
     order = Order((g, frozenset(groups[n] for n in deps.before[k])) for k, g in enumerate(groups))
     work = Fusion(deps, buffers, ctx, order, groups)
     for group in groups:
-        names = tuple(dict.fromkeys((*group.loads, *group.stores)))
+        names = work.names_of(group)
         for name in names:
             work.touching.setdefault(name, []).append(group)
         work.visit(group, names)
     for _ in range(_ROUNDS - 1):
         for group in order.groups():
             if order.find(group) is group:
-                work.visit(group, tuple(dict.fromkeys((*group.loads, *group.stores))))
+                work.visit(group, work.names_of(group))
     return order.groups()

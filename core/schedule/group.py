@@ -50,6 +50,11 @@ class Group:
         """(outer, inner)."""
         return self.outer, self.inner
 
+    @property
+    def is_scalar(self) -> bool:
+        """True for loops of one point."""
+        return not self.outer and not self.inner and not self.solo
+
     def change(self, outer: tuple[Var, ...], inner: tuple[Var, ...], changes: Mapping[Var, Index]) -> None:
         """Write everything in the variables of another nest. Pointwise members become inner ones of a reduction."""
         if changes:

@@ -19,6 +19,7 @@ from armature.schedule.walk import (
     rename_node,
     rename_store,
     store_roots,
+    structure,
     with_operands,
 )  # fmt: skip
 
@@ -88,8 +89,14 @@ def _arranged(
     inner, change_inner = merge(inner, places)
     changes = {**change_outer, **change_inner}
 
+    known: dict[object, Node] = {}
+    itself: dict[Node, Node] = {}
+
     def change(node: Node) -> Node:
-        return attrs.evolve(node, over=inner) if isinstance(node, Reduce) else rename_node(node, changes)
+        new = attrs.evolve(node, over=inner) if isinstance(node, Reduce) else rename_node(node, changes)
+        found = known.setdefault(structure(new, itself), new)
+        itself[found] = found
+        return found
 
     table = rebuild(roots, change)
     return outer, inner, [attrs.evolve(p, store=rename_store(p.store, changes, table)) for p in placed]

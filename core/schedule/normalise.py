@@ -111,7 +111,8 @@ class _Normaliser:
         device = self.buffers[stores[0].buffer].device
         space = tuple(_kept(outer.values()))
         parts = frozenset((loop.name,))
-        item = Item(number, loop.name, device, space, left, done, loop.origins, loop.plain, order, parts)
+        plain = loop.plain or all(_writes_all(s, space, self.buffers[s.buffer]) for s in done)
+        item = Item(number, loop.name, device, space, left, done, loop.origins, plain, order, parts)
         self.nodes.append(item)
 
     def split(self, loop: Loop) -> tuple[Store, ...]:
@@ -158,6 +159,17 @@ def _odd_reduction(stores: tuple[Store, ...], space: tuple[Var, ...]) -> Reduce 
             return node
         places.update(_positions((node,)))
     return None
+
+
+def _writes_all(store: Store, space: tuple[Var, ...], buffer: Buffer) -> bool:
+    """Whether each point writes an element of its own, and all are written: a copy into an input is a plain loop."""
+    if store.atomic or store.indirect or len(store.index) != len(buffer.shape):
+        return False
+    used = [i for i in store.index if isinstance(i, Var)]
+    if len(used) != len(space) or frozenset(used) != frozenset(space):
+        return False
+    pairs = zip(store.index, buffer.shape, strict=True)
+    return all(i.extent == size if isinstance(i, Var) else i == 0 and size == 1 for i, size in pairs)
 
 
 def _fresh(var: Var, name: str) -> Index:
