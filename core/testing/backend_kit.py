@@ -6,13 +6,14 @@
         def make_backend(self) -> DeviceBackend:
             return MyBackend()
 
-Every case of `kernel_cases` and `kernel_shapes` is built by the back end, run on the device and compared with the
+Every case of `kernel_cases`, `kernel_shapes` and `kernel_accesses` is built by the back end, run on the device and compared with the
 reference of `kernel_reference`. Cases of one group are built as one source. What `features` leaves out is skipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -24,11 +25,12 @@ from armature.codegen.backend import DeviceBackend
 from armature.context import CompileContext
 from armature.errors import invariant
 from armature.schedule.data import Kernel, KernelPlan, Launch
+from armature.testing.kernel_accesses import ACCESS_CASES
 from armature.testing.kernel_cases import OPERATION_CASES, Case, Sketch, Skip
 from armature.testing.kernel_reference import run_reference
 from armature.testing.kernel_shapes import SHAPE_CASES
 
-CASES: tuple[Case, ...] = (*OPERATION_CASES, *SHAPE_CASES)
+CASES: tuple[Case, ...] = (*OPERATION_CASES, *SHAPE_CASES, *ACCESS_CASES)
 GROUPS: tuple[str, ...] = tuple(dict.fromkeys(case.group for case in CASES))
 ACCURACY: Mapping[torch.dtype, float] = {
     torch.float64: 1e-12,
@@ -181,6 +183,10 @@ def build_group(backend: DeviceBackend, group: str, device: torch.device, ctx: C
     return BuiltGroup(sketches, backend.build(source, ctx))
 
 
+built_groups: weakref.WeakKeyDictionary[type, dict[str, BuiltGroup]] = weakref.WeakKeyDictionary()
+"""What a test class has built so far: compiling a group takes longer than running it."""
+
+
 class BackendConformance:
     """Subclass it with `device` and `make_backend`; the suite gives a class-scoped fixture `compile_context`."""
 
@@ -190,18 +196,17 @@ class BackendConformance:
         """The back end under test."""
         raise NotImplementedError
 
-    @pytest.fixture(scope="class")
-    def built(self, compile_context: CompileContext) -> Iterator[Callable[[str], BuiltGroup]]:
-        """Builds each group once, when its first case runs."""
-        groups: dict[str, BuiltGroup] = {}
-        backend = self.make_backend()
+    @pytest.fixture
+    def built(self, compile_context: CompileContext) -> Callable[[str], BuiltGroup]:
+        """Builds each group once in a class, when its first case runs."""
+        groups = built_groups.setdefault(type(self), {})
 
         def get(group: str) -> BuiltGroup:
             if group not in groups:
-                groups[group] = build_group(backend, group, torch.device(self.device), compile_context)
+                groups[group] = build_group(self.make_backend(), group, torch.device(self.device), compile_context)
             return groups[group]
 
-        yield get
+        return get
 
     @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
     def test_kernel_computes_the_reference(self, case: Case, built: Callable[[str], BuiltGroup]) -> None:

@@ -224,7 +224,8 @@ def family_case(family: str, dtype: torch.dtype) -> Case:
         x, y = (sketch.load(sketch.buffer(n, dtype, (77,), v), i) for n, v in (("a", a), ("b", b)))
         stores = []
         for name in names:
-            given: list[Node] = [x, y, x][: OPS[name].arity]
+            operands: list[Node] = [x, y, x]
+            given = operands[: OPS[name].arity]
             if name in POSITIVE:
                 given = [op("abs", x)]
             out = BOOL if name in PREDICATES else dtype

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from armature.codegen.backend import Features
-from armature.lower.data import Const, IndexValue, Masked, Node, Reduce, Store
+from armature.lower.data import Const, IndexValue, Node, Reduce, Store
 from armature.lower.index import Index, Var, add, floordiv, mod, mul
 from armature.schedule.data import Pass
 from armature.testing.kernel_cases import (
@@ -28,11 +28,11 @@ from armature.testing.kernel_cases import (
     randn,
 )  # fmt: skip
 
-SHAPE_CASES: list[Case] = []
+SHAPE_CASES: list[Case] = []  # grows to the end of this module, and is read by backend_kit only
 
 
-def case(group: str, *, needs: Sequence[torch.dtype] = ()) -> Callable[[Make], Make]:
-    """Add the function below to the cases; skipped where a dtype is missing."""
+def case(group: str, rows: list[Case], *, needs: Sequence[torch.dtype] = ()) -> Callable[[Make], Make]:
+    """Add the function below to the rows; skipped where a dtype is missing."""
 
     def add_row(make: Make) -> Make:
         def checked(device: torch.device, features: Features) -> Sketch:
@@ -40,7 +40,7 @@ def case(group: str, *, needs: Sequence[torch.dtype] = ()) -> Callable[[Make], M
                 raise Skip
             return make(device, features)
 
-        SHAPE_CASES.append(Case(group, make.__name__, checked))
+        rows.append(Case(group, make.__name__, checked))
         return make
 
     return add_row
@@ -59,7 +59,7 @@ def f32(value: float) -> Const:
 # ---- pointwise
 
 
-@case("pointwise")
+@case("pointwise", SHAPE_CASES)
 def chain_of_a_matrix(device: torch.device, features: Features) -> Sketch:
     k = Sketch("chain_of_a_matrix", device)
     i, j = variables(13, 37)
@@ -70,7 +70,7 @@ def chain_of_a_matrix(device: torch.device, features: Features) -> Sketch:
     return k.pointwise((i, j), Store("out", (i, j), op("mul", total, op("maximum", total, f32(0.0)))))
 
 
-@case("pointwise")
+@case("pointwise", SHAPE_CASES)
 def large_and_contiguous(device: torch.device, features: Features) -> Sketch:
     """Enough work for several threads, in three dimensions that are one."""
     k = Sketch("large_and_contiguous", device)
@@ -80,7 +80,7 @@ def large_and_contiguous(device: torch.device, features: Features) -> Sketch:
     return k.pointwise(v, Store("out", v, op("add", op("mul", x, x), f32(1.0))))
 
 
-@case("pointwise")
+@case("pointwise", SHAPE_CASES)
 def bias_over_channels(device: torch.device, features: Features) -> Sketch:
     k = Sketch("bias_over_channels", device)
     n, c, h, w = variables(3, 5, 7, 9)
@@ -90,7 +90,7 @@ def bias_over_channels(device: torch.device, features: Features) -> Sketch:
     return k.pointwise((n, c, h, w), Store("out", (n, c, h, w), op("add", x, b)))
 
 
-@case("pointwise")
+@case("pointwise", SHAPE_CASES)
 def transposed_copy(device: torch.device, features: Features) -> Sketch:
     k = Sketch("transposed_copy", device)
     i, j = variables(70, 45)
@@ -99,7 +99,7 @@ def transposed_copy(device: torch.device, features: Features) -> Sketch:
     return k.pointwise((i, j), Store("out", (i, j), op("mul", x, f32(2.0))))
 
 
-@case("pointwise")
+@case("pointwise", SHAPE_CASES)
 def channels_last_to_first(device: torch.device, features: Features) -> Sketch:
     k = Sketch("channels_last_to_first", device)
     n, c, h, w = variables(2, 24, 6, 6)
@@ -109,7 +109,7 @@ def channels_last_to_first(device: torch.device, features: Features) -> Sketch:
     return k.pointwise((n, c, h, w), Store("out", (n, c, h, w), op("add", x, y)))
 
 
-@case("pointwise")
+@case("pointwise", SHAPE_CASES)
 def strided_store_into_a_part(device: torch.device, features: Features) -> Sketch:
     k = Sketch("strided_store_into_a_part", device)
     i, j = variables(6, 20)
@@ -118,7 +118,7 @@ def strided_store_into_a_part(device: torch.device, features: Features) -> Sketc
     return k.pointwise((i, j), Store("out", (i, add(mul(j, 2), 3)), op("neg", x)))
 
 
-@case("pointwise")
+@case("pointwise", SHAPE_CASES)
 def scalar_point(device: torch.device, features: Features) -> Sketch:
     k = Sketch("scalar_point", device)
     x = k.load(k.buffer("x", F32, (), randn(1)))
@@ -126,7 +126,7 @@ def scalar_point(device: torch.device, features: Features) -> Sketch:
     return k.pointwise((), Store("out", (), op("sqrt", op("abs", x))))
 
 
-@case("pointwise")
+@case("pointwise", SHAPE_CASES)
 def no_points(device: torch.device, features: Features) -> Sketch:
     k = Sketch("no_points", device)
     i, j = variables(0, 8)
@@ -135,7 +135,7 @@ def no_points(device: torch.device, features: Features) -> Sketch:
     return k.pointwise((i, j), Store("out", (i, j), op("exp", x)))
 
 
-@case("pointwise")
+@case("pointwise", SHAPE_CASES)
 def counting(device: torch.device, features: Features) -> Sketch:
     """Index values: arange, a triangular mask, a coordinate behind a division."""
     k = Sketch("counting", device)
@@ -154,7 +154,7 @@ def counting(device: torch.device, features: Features) -> Sketch:
     )
 
 
-@case("pointwise")
+@case("pointwise", SHAPE_CASES)
 def view_across_rows(device: torch.device, features: Features) -> Sketch:
     """Reads through a reshape that does not follow the loops."""
     k = Sketch("view_across_rows", device)
@@ -165,7 +165,7 @@ def view_across_rows(device: torch.device, features: Features) -> Sketch:
     return k.pointwise((i, j), Store("out", (i, j), op("add", x, f32(1.0))))
 
 
-@case("pointwise", needs=(BF16,))
+@case("pointwise", SHAPE_CASES, needs=(BF16,))
 def half_precision(device: torch.device, features: Features) -> Sketch:
     k = Sketch("half_precision", device)
     (i,) = variables(333)
@@ -176,7 +176,7 @@ def half_precision(device: torch.device, features: Features) -> Sketch:
     return k.pointwise((i,), Store("out", (i,), cast(op("mul", cast(total, F32), f32(1.5)), BF16)))
 
 
-@case("pointwise", needs=(F16,))
+@case("pointwise", SHAPE_CASES, needs=(F16,))
 def half_precision_ieee(device: torch.device, features: Features) -> Sketch:
     """Rounding to nearest even, subnormals, overflow, infinities and NaN."""
     k = Sketch("half_precision_ieee", device)
@@ -192,7 +192,7 @@ def half_precision_ieee(device: torch.device, features: Features) -> Sketch:
     return k.pointwise((i,), Store("half", (i,), half), Store("back", (i,), cast(half, F32)))
 
 
-@case("pointwise")
+@case("pointwise", SHAPE_CASES)
 def several_widths(device: torch.device, features: Features) -> Sketch:
     """float32, float64, int64, uint8 and bool in one body."""
     k = Sketch("several_widths", device)
@@ -216,7 +216,7 @@ def several_widths(device: torch.device, features: Features) -> Sketch:
     )
 
 
-@case("pointwise")
+@case("pointwise", SHAPE_CASES)
 def bits_of_a_float(device: torch.device, features: Features) -> Sketch:
     k = Sketch("bits_of_a_float", device)
     (i,) = variables(40)
@@ -225,7 +225,7 @@ def bits_of_a_float(device: torch.device, features: Features) -> Sketch:
     return k.pointwise((i,), Store("out", (i,), op("bitcast", x, dtype=I32)))
 
 
-@case("pointwise")
+@case("pointwise", SHAPE_CASES)
 def in_place(device: torch.device, features: Features) -> Sketch:
     """A buffer that is read and written at the same place."""
     k = Sketch("in_place", device)
@@ -289,7 +289,7 @@ SHAPE_CASES += [
 ]
 
 
-@case("reductions")
+@case("reductions", SHAPE_CASES)
 def sum_of_many(device: torch.device, features: Features) -> Sketch:
     """Accuracy: a million float32 of one sign; a plain running sum would be off by 1e-3."""
     k = Sketch("sum_of_many", device)
@@ -301,7 +301,7 @@ def sum_of_many(device: torch.device, features: Features) -> Sketch:
     return k.finish((), (i,), [Pass((total,), (), (Store("out", (), total),))])
 
 
-@case("reductions")
+@case("reductions", SHAPE_CASES)
 def tall_columns(device: torch.device, features: Features) -> Sketch:
     """Accuracy down the columns."""
     k = Sketch("tall_columns", device)
@@ -313,7 +313,7 @@ def tall_columns(device: torch.device, features: Features) -> Sketch:
     return k.finish((j,), (i,), [Pass((total,), (), (Store("out", (j,), total),))])
 
 
-@case("reductions")
+@case("reductions", SHAPE_CASES)
 def empty_sum(device: torch.device, features: Features) -> Sketch:
     k = Sketch("empty_sum", device)
     i, j = variables(5, 0)
@@ -356,7 +356,7 @@ SHAPE_CASES += [
 ]
 
 
-@case("passes")
+@case("passes", SHAPE_CASES)
 def layer_norm(device: torch.device, features: Features) -> Sketch:
     k = Sketch("layer_norm", device)
     i, j = variables(17, 70)
@@ -382,7 +382,7 @@ def layer_norm(device: torch.device, features: Features) -> Sketch:
     )  # fmt: skip
 
 
-@case("passes")
+@case("passes", SHAPE_CASES)
 def batch_norm_statistics(device: torch.device, features: Features) -> Sketch:
     """Mean and variance of each channel over n, h and w, then the normalised values."""
     k = Sketch("batch_norm_statistics", device)
@@ -408,7 +408,7 @@ def batch_norm_statistics(device: torch.device, features: Features) -> Sketch:
     )  # fmt: skip
 
 
-@case("passes")
+@case("passes", SHAPE_CASES)
 def store_seen_by_the_next_pass(device: torch.device, features: Features) -> Sketch:
     k = Sketch("store_seen_by_the_next_pass", device)
     i, j = variables(6, 35)
@@ -424,7 +424,7 @@ def store_seen_by_the_next_pass(device: torch.device, features: Features) -> Ske
     )  # fmt: skip
 
 
-@case("passes")
+@case("passes", SHAPE_CASES)
 def loss_over_everything(device: torch.device, features: Features) -> Sketch:
     """Mean squared error: a reduction to one value with a prologue and an epilogue."""
     k = Sketch("loss_over_everything", device)
@@ -435,170 +435,3 @@ def loss_over_everything(device: torch.device, features: Features) -> Sketch:
     total = Reduce("sum", op("mul", away, away), (i, j), F32)
     k.buffer("out", F32, ())
     return k.finish((), (i, j), [Pass((total,), (), (Store("out", (), op("div", total, f32(300 * 515.0))),))])
-
-
-# ---- gathers, masks and scatters
-
-
-def _embedding(name: str, bad: bool) -> Case:
-    def make(device: torch.device, features: Features) -> Sketch:
-        if not features.check_index:
-            raise Skip
-        k = Sketch(name, device)
-        i, j = variables(23, 40)
-        rows = randn(23, dtype=I64)
-        rows[11] = 31 if bad else 3
-        k.buffer("ids", I64, (23,), rows)
-        k.buffer("table", F32, (30, 40), randn(30, 40))
-        row = Var("row", 30)
-        place = op("check_index", k.load("ids", i), Const(30, I64), dtype=I64)
-        k.buffer("out", F32, (23, 40))
-        k.raises = IndexError if bad else None
-        value = k.load("table", row, j, indirect=[(row, place)])
-        return k.pointwise((i, j), Store("out", (i, j), op("mul", value, f32(2.0))))
-
-    return Case("gathers out of range" if bad else "gathers", name, make)
-
-
-SHAPE_CASES += [_embedding("embedding", bad=False), _embedding("embedding_out_of_range", bad=True)]
-
-
-@case("gathers")
-def gather_along_the_last(device: torch.device, features: Features) -> Sketch:
-    """Each lane has a place of its own."""
-    k = Sketch("gather_along_the_last", device)
-    i, j = variables(5, 38)
-    k.buffer("ids", I64, (5, 38), randn(5, 38, dtype=I64))
-    k.buffer("x", F32, (5, 20), randn(5, 20))
-    column = Var("column", 20)
-    place = op("check_index", k.load("ids", i, j), Const(20, I64), dtype=I64)
-    k.buffer("out", F32, (5, 38))
-    return k.pointwise((i, j), Store("out", (i, j), k.load("x", i, column, indirect=[(column, place)])))
-
-
-@case("gathers")
-def loss_of_picked_rows(device: torch.device, features: Features) -> Sketch:
-    """Negative log likelihood: a gather inside a reduction."""
-    k = Sketch("loss_of_picked_rows", device)
-    (i,) = variables(50)
-    k.buffer("ids", I64, (50,), randn(50, dtype=I64).abs())
-    k.buffer("x", F32, (50, 10), randn(50, 10))
-    column = Var("column", 10)
-    place = op("check_index", k.load("ids", i), Const(10, I64), dtype=I64)
-    value = op("neg", k.load("x", i, column, indirect=[(column, place)]))
-    total = Reduce("sum", value, (i,), F32)
-    k.buffer("out", F32, ())
-    return k.finish((), (i,), [Pass((total,), (), (Store("out", (), total),))])
-
-
-@case("gathers")
-def padding(device: torch.device, features: Features) -> Sketch:
-    """Loads outside the buffer must not be made."""
-    k = Sketch("padding", device)
-    i, j = variables(9, 46)
-    k.buffer("x", F32, (7, 42), randn(7, 42))
-
-    def within(v: Var, size: int, shift: int) -> Node:
-        place = IndexValue(add(v, -shift), I64)
-        low = op("ge", place, Const(0, I64), dtype=BOOL)
-        return op("logical_and", low, op("lt", place, Const(size, I64), dtype=BOOL))
-
-    cond = op("logical_and", within(i, 7, 1), within(j, 42, 2))
-    value = Masked(cond, k.load("x", add(i, -1), add(j, -2)), f32(-1.0), F32)
-    k.buffer("out", F32, (9, 46))
-    return k.pointwise((i, j), Store("out", (i, j), op("add", value, f32(0.5))))
-
-
-@case("gathers")
-def concatenation(device: torch.device, features: Features) -> Sketch:
-    k = Sketch("concatenation", device)
-    i, j = variables(4, 50)
-    k.buffer("x", F32, (4, 21), randn(4, 21))
-    k.buffer("y", F32, (4, 29), randn(4, 29))
-    left = op("lt", IndexValue(j, I64), Const(21, I64), dtype=BOOL)
-    right = op("ge", IndexValue(j, I64), Const(21, I64), dtype=BOOL)
-    first = Masked(left, k.load("x", i, j), f32(0.0), F32)
-    second = Masked(right, op("exp", k.load("y", i, add(j, -21))), f32(0.0), F32)
-    k.buffer("out", F32, (4, 50))
-    return k.pointwise((i, j), Store("out", (i, j), op("where", left, first, second, dtype=F32)))
-
-
-@case("gathers")
-def shifted_window_sum(device: torch.device, features: Features) -> Sketch:
-    """A pooling window with padding inside a reduction."""
-    k = Sketch("shifted_window_sum", device)
-    (i,) = variables(37)
-    (r,) = variables(3, prefix="r")
-    k.buffer("x", F32, (37,), randn(37))
-    place = add(i, r, -1)
-    low = op("ge", IndexValue(place, I64), Const(0, I64), dtype=BOOL)
-    cond = op("logical_and", low, op("lt", IndexValue(place, I64), Const(37, I64), dtype=BOOL))
-    total = Reduce("max", Masked(cond, k.load("x", place), f32(-math.inf), F32), (r,), F32)
-    k.buffer("out", F32, (37,))
-    return k.finish((i,), (r,), [Pass((total,), (), (Store("out", (i,), total),))])
-
-
-def _scatter(dtype: torch.dtype) -> Case:
-    name = f"scatter_add_{str(dtype).removeprefix('torch.')}"
-
-    def make(device: torch.device, features: Features) -> Sketch:
-        if dtype not in features.atomic_add:
-            raise Skip
-        k = Sketch(name, device)
-        i, j = variables(64, 40)
-        k.buffer("ids", I64, (64,), randn(64, dtype=I64).abs())
-        k.buffer("grad", dtype, (64, 40), randn(64, 40, dtype=dtype))
-        k.buffer("out", dtype, (10, 40), randn(10, 40, dtype=dtype))
-        row = Var("row", 10)
-        place = op("check_index", k.load("ids", i), Const(10, I64), dtype=I64)
-        k.tolerance["out"] = 1e-5
-        return k.pointwise((i, j), Store("out", (row, j), k.load("grad", i, j), True, ((row, place),)))
-
-    return Case("scatters", name, make)
-
-
-SHAPE_CASES += [_scatter(dtype) for dtype in (F32, F64, I32, I64)]
-
-
-# ---- symbolic sizes
-
-
-@case("symbolic")
-def symbolic_rows(device: torch.device, features: Features) -> Sketch:
-    if not features.symbolic_sizes:
-        raise Skip
-    k = Sketch("symbolic_rows", device)
-    n = k.size("s0", 13)
-    i, j = variables(n, 37)
-    x = k.load(k.buffer("x", F32, (n, 37), randn(13, 37)), i, j)
-    k.buffer("out", F32, (n, 37))
-    scale = IndexValue(n, F32)
-    return k.pointwise((i, j), Store("out", (i, j), op("mul", x, scale)))
-
-
-@case("symbolic")
-def symbolic_softmax(device: torch.device, features: Features) -> Sketch:
-    if not features.symbolic_sizes:
-        raise Skip
-    k = Sketch("symbolic_softmax", device)
-    n, m = k.size("s0", 6), k.size("s1", 53)
-    i, j = variables(n, m)
-    x = k.load(k.buffer("x", F32, (n, m), randn(6, 53)), i, j)
-    top = Reduce("max", x, (j,), F32)
-    power = op("exp", op("sub", x, top))
-    total = Reduce("sum", power, (j,), F32)
-    k.buffer("out", F32, (n, m))
-    store = Store("out", (i, j), op("div", power, total))
-    return k.finish((i,), (j,), [Pass((top,), (), ()), Pass((total,), (), ()), Pass((), (store,), ())])
-
-
-@case("symbolic")
-def symbolic_transpose(device: torch.device, features: Features) -> Sketch:
-    if not features.symbolic_sizes:
-        raise Skip
-    k = Sketch("symbolic_transpose", device)
-    n = k.size("s0", 18)
-    i, j = variables(21, n)
-    x = k.load(k.buffer("x", F32, (n, 21), randn(18, 21)), j, i)
-    k.buffer("out", F32, (21, n))
-    return k.pointwise((i, j), Store("out", (i, j), x))

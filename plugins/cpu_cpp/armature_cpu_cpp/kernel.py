@@ -153,19 +153,19 @@ class KernelPrinter(ValuePrinter):
                 self.statement(statement)
             last.inside(self)
             return
-        outside = self.known
+        outside = self.known, self.uniform
         with last.around(self, loops, ranges.get(loops[0])) as limit:
             for piece in self.pieces(loops[0], rest):
                 with self.loop(loops[0], limit, piece):
                     self.run(loops[1:], ranges, rest, last)
-                self.known = outside
+                self.known, self.uniform = outside
 
     def pieces(self, var: Var, statements: Sequence[Statement]) -> list[Segment | None]:
         """The vector's loop cut where conditions on it change; None: all of the loop, nothing known."""
         if var is not self.nest.vector or not isinstance(var.extent, int):
             return [None]
         nodes: list[Node] = [s.node for s in statements if isinstance(s, (Let, Guarded))]
-        found = cut(nodes, var, var.extent)
+        found = cut(nodes, var, var.extent, self.lanes_vary)
         return [None] if len(found) == 1 and not found[0].known else [*found]
 
     @contextmanager
@@ -181,7 +181,7 @@ class KernelPrinter(ValuePrinter):
             begin, end = (f"{limit.begin} * N", f"least({limit.end} * N, {extent})") if limit else ("0", extent)
             walk = self.walk(var.extent, limit)
             if piece is not None:
-                self.known = {**self.known, **piece.known}
+                self.known, self.uniform = {**self.known, **piece.known}, self.uniform | piece.uniform
                 walk = self.walk(piece.end - piece.begin, limit)
                 begin = f"most({piece.begin}, {begin})" if limit else str(piece.begin)
                 end = f"least({piece.end}, {end})" if limit else str(piece.end)

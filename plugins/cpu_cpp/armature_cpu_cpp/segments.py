@@ -19,11 +19,13 @@ MOST = 6  # pieces; each is a copy of the body
 
 @attrs.frozen
 class Segment:
-    """Points `begin`..`end`-1 of the variable, and the conditions that are known there."""
+    """Points `begin`..`end`-1 of the variable, the conditions that are known there, and what is the same for all lanes
+    because it hung on these only."""
 
     begin: int
     end: int
     known: Mapping[Node, bool]
+    uniform: frozenset[Node] = frozenset()
 
 
 # The first point at which the comparison of the variable with a limit has its second answer.
@@ -56,10 +58,10 @@ def _decide(node: Op, known: Mapping[Node, bool]) -> bool | None:
     return None
 
 
-def cut(nodes: Iterable[Node], var: Var, extent: int) -> list[Segment]:
+def cut(nodes: Iterable[Node], var: Var, extent: int, varies: Callable[[Node], bool]) -> list[Segment]:
     """The pieces of the loop over `var`; one piece that knows nothing where there is nothing to gain.
 
-    `nodes` gives operands before users.
+    `nodes` gives operands before users; `varies` tells which of them differ from lane to lane.
     """
     order = list(nodes)
     edges = {n: edge for n in order if (edge := _edge(n, var)) is not None}
@@ -74,5 +76,9 @@ def cut(nodes: Iterable[Node], var: Var, extent: int) -> list[Segment]:
         for node in order:
             if isinstance(node, Op) and (answer := _decide(node, known)) is not None:
                 known[node] = answer
-        pieces.append(Segment(begin, end, known))
+        uniform: set[Node] = set()
+        for node in order:
+            if isinstance(node, Op) and all(a in known or a in uniform or not varies(a) for a in node.args):
+                uniform.add(node)
+        pieces.append(Segment(begin, end, known, frozenset(uniform)))
     return pieces

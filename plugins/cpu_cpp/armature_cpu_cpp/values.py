@@ -38,10 +38,13 @@ class ValuePrinter:
         self.mask = ""  # lanes outside of which nothing may be touched
         self.spilled: set[str] = set()
         self.known: Mapping[Node, bool] = {}  # conditions whose answer is the same all over the piece that is printed
+        self.uniform: frozenset[Node] = frozenset()  # what does not differ from lane to lane there
 
     def lanes_vary(self, node: Node) -> bool:
         """Whether the node is a vector here."""
-        return not isinstance(node, Const) and node not in self.known and self.nest.vector in self.body.depends[node]
+        if isinstance(node, Const) or node in self.known or node in self.uniform:
+            return False
+        return self.nest.vector in self.body.depends[node]
 
     def value_type(self, node: Node) -> str:
         """The C++ type of the node's value."""

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import pytest
+
 from armature.codegen.backend import DeviceBackend
 from armature.testing.backend_kit import BackendConformance
+from armature_cpu_cpp import isa
 from armature_cpu_cpp.backend import CpuBackend
 
 
-class TestCpu(BackendConformance):
-    """On this machine's instructions."""
+class TestThisMachine(BackendConformance):
+    """With all instructions that this machine has."""
 
     def make_backend(self) -> DeviceBackend:
         return CpuBackend()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(isa.detect().register_bytes < 32, reason="no AVX2 here")
+class TestAvx2(BackendConformance):
+    """With registers of 32 bytes."""
+
+    def make_backend(self) -> DeviceBackend:
+        return CpuBackend(target=isa.AVX2)
+
+
+@pytest.mark.slow
+class TestBaseline(BackendConformance):
+    """With what every processor has: portable code only."""
+
+    def make_backend(self) -> DeviceBackend:
+        return CpuBackend(target=isa.BASELINE)

@@ -1,0 +1,193 @@
+"""Hand-built kernels that gather, mask, scatter, or have sizes known only at run time."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from armature.codegen.backend import Features
+from armature.lower.data import Const, IndexValue, Masked, Node, Reduce, Store
+from armature.lower.index import Var, add
+from armature.schedule.data import Pass
+from armature.testing.kernel_cases import (
+    BOOL,
+    F32,
+    F64,
+    I32,
+    I64,
+    Case,
+    Sketch,
+    Skip,
+    op,
+    randn,
+)  # fmt: skip
+from armature.testing.kernel_shapes import case, f32, variables
+
+ACCESS_CASES: list[Case] = []  # grows to the end of this module, and is read by backend_kit only
+
+# ---- gathers, masks and scatters
+
+
+def _embedding(name: str, bad: bool) -> Case:
+    def make(device: torch.device, features: Features) -> Sketch:
+        if not features.check_index:
+            raise Skip
+        k = Sketch(name, device)
+        i, j = variables(23, 40)
+        rows = randn(23, dtype=I64)
+        rows[11] = 31 if bad else 3
+        k.buffer("ids", I64, (23,), rows)
+        k.buffer("table", F32, (30, 40), randn(30, 40))
+        row = Var("row", 30)
+        place = op("check_index", k.load("ids", i), Const(30, I64), dtype=I64)
+        k.buffer("out", F32, (23, 40))
+        k.raises = IndexError if bad else None
+        value = k.load("table", row, j, indirect=[(row, place)])
+        return k.pointwise((i, j), Store("out", (i, j), op("mul", value, f32(2.0))))
+
+    return Case("gathers out of range" if bad else "gathers", name, make)
+
+
+ACCESS_CASES += [_embedding("embedding", bad=False), _embedding("embedding_out_of_range", bad=True)]
+
+
+@case("gathers", ACCESS_CASES)
+def gather_along_the_last(device: torch.device, features: Features) -> Sketch:
+    """Each lane has a place of its own."""
+    k = Sketch("gather_along_the_last", device)
+    i, j = variables(5, 38)
+    k.buffer("ids", I64, (5, 38), randn(5, 38, dtype=I64))
+    k.buffer("x", F32, (5, 20), randn(5, 20))
+    column = Var("column", 20)
+    place = op("check_index", k.load("ids", i, j), Const(20, I64), dtype=I64)
+    k.buffer("out", F32, (5, 38))
+    return k.pointwise((i, j), Store("out", (i, j), k.load("x", i, column, indirect=[(column, place)])))
+
+
+@case("gathers", ACCESS_CASES)
+def loss_of_picked_rows(device: torch.device, features: Features) -> Sketch:
+    """Negative log likelihood: a gather inside a reduction."""
+    k = Sketch("loss_of_picked_rows", device)
+    (i,) = variables(50)
+    k.buffer("ids", I64, (50,), randn(50, dtype=I64).abs())
+    k.buffer("x", F32, (50, 10), randn(50, 10))
+    column = Var("column", 10)
+    place = op("check_index", k.load("ids", i), Const(10, I64), dtype=I64)
+    value = op("neg", k.load("x", i, column, indirect=[(column, place)]))
+    total = Reduce("sum", value, (i,), F32)
+    k.buffer("out", F32, ())
+    return k.finish((), (i,), [Pass((total,), (), (Store("out", (), total),))])
+
+
+@case("gathers", ACCESS_CASES)
+def padding(device: torch.device, features: Features) -> Sketch:
+    """Loads outside the buffer must not be made."""
+    k = Sketch("padding", device)
+    i, j = variables(9, 46)
+    k.buffer("x", F32, (7, 42), randn(7, 42))
+
+    def within(v: Var, size: int, shift: int) -> Node:
+        place = IndexValue(add(v, -shift), I64)
+        low = op("ge", place, Const(0, I64), dtype=BOOL)
+        return op("logical_and", low, op("lt", place, Const(size, I64), dtype=BOOL))
+
+    cond = op("logical_and", within(i, 7, 1), within(j, 42, 2))
+    value = Masked(cond, k.load("x", add(i, -1), add(j, -2)), f32(-1.0), F32)
+    k.buffer("out", F32, (9, 46))
+    return k.pointwise((i, j), Store("out", (i, j), op("add", value, f32(0.5))))
+
+
+@case("gathers", ACCESS_CASES)
+def concatenation(device: torch.device, features: Features) -> Sketch:
+    k = Sketch("concatenation", device)
+    i, j = variables(4, 50)
+    k.buffer("x", F32, (4, 21), randn(4, 21))
+    k.buffer("y", F32, (4, 29), randn(4, 29))
+    left = op("lt", IndexValue(j, I64), Const(21, I64), dtype=BOOL)
+    right = op("ge", IndexValue(j, I64), Const(21, I64), dtype=BOOL)
+    first = Masked(left, k.load("x", i, j), f32(0.0), F32)
+    second = Masked(right, op("exp", k.load("y", i, add(j, -21))), f32(0.0), F32)
+    k.buffer("out", F32, (4, 50))
+    return k.pointwise((i, j), Store("out", (i, j), op("where", left, first, second, dtype=F32)))
+
+
+@case("gathers", ACCESS_CASES)
+def shifted_window_sum(device: torch.device, features: Features) -> Sketch:
+    """A pooling window with padding inside a reduction."""
+    k = Sketch("shifted_window_sum", device)
+    (i,) = variables(37)
+    (r,) = variables(3, prefix="r")
+    k.buffer("x", F32, (37,), randn(37))
+    place = add(i, r, -1)
+    low = op("ge", IndexValue(place, I64), Const(0, I64), dtype=BOOL)
+    cond = op("logical_and", low, op("lt", IndexValue(place, I64), Const(37, I64), dtype=BOOL))
+    total = Reduce("max", Masked(cond, k.load("x", place), f32(-math.inf), F32), (r,), F32)
+    k.buffer("out", F32, (37,))
+    return k.finish((i,), (r,), [Pass((total,), (), (Store("out", (i,), total),))])
+
+
+def _scatter(dtype: torch.dtype) -> Case:
+    name = f"scatter_add_{str(dtype).removeprefix('torch.')}"
+
+    def make(device: torch.device, features: Features) -> Sketch:
+        if dtype not in features.atomic_add:
+            raise Skip
+        k = Sketch(name, device)
+        i, j = variables(64, 40)
+        k.buffer("ids", I64, (64,), randn(64, dtype=I64).abs())
+        k.buffer("grad", dtype, (64, 40), randn(64, 40, dtype=dtype))
+        k.buffer("out", dtype, (10, 40), randn(10, 40, dtype=dtype))
+        row = Var("row", 10)
+        place = op("check_index", k.load("ids", i), Const(10, I64), dtype=I64)
+        k.tolerance["out"] = 1e-5
+        return k.pointwise((i, j), Store("out", (row, j), k.load("grad", i, j), True, ((row, place),)))
+
+    return Case("scatters", name, make)
+
+
+ACCESS_CASES += [_scatter(dtype) for dtype in (F32, F64, I32, I64)]
+
+
+# ---- symbolic sizes
+
+
+@case("symbolic", ACCESS_CASES)
+def symbolic_rows(device: torch.device, features: Features) -> Sketch:
+    if not features.symbolic_sizes:
+        raise Skip
+    k = Sketch("symbolic_rows", device)
+    n = k.size("s0", 13)
+    i, j = variables(n, 37)
+    x = k.load(k.buffer("x", F32, (n, 37), randn(13, 37)), i, j)
+    k.buffer("out", F32, (n, 37))
+    scale = IndexValue(n, F32)
+    return k.pointwise((i, j), Store("out", (i, j), op("mul", x, scale)))
+
+
+@case("symbolic", ACCESS_CASES)
+def symbolic_softmax(device: torch.device, features: Features) -> Sketch:
+    if not features.symbolic_sizes:
+        raise Skip
+    k = Sketch("symbolic_softmax", device)
+    n, m = k.size("s0", 6), k.size("s1", 53)
+    i, j = variables(n, m)
+    x = k.load(k.buffer("x", F32, (n, m), randn(6, 53)), i, j)
+    top = Reduce("max", x, (j,), F32)
+    power = op("exp", op("sub", x, top))
+    total = Reduce("sum", power, (j,), F32)
+    k.buffer("out", F32, (n, m))
+    store = Store("out", (i, j), op("div", power, total))
+    return k.finish((i,), (j,), [Pass((top,), (), ()), Pass((total,), (), ()), Pass((), (store,), ())])
+
+
+@case("symbolic", ACCESS_CASES)
+def symbolic_transpose(device: torch.device, features: Features) -> Sketch:
+    if not features.symbolic_sizes:
+        raise Skip
+    k = Sketch("symbolic_transpose", device)
+    n = k.size("s0", 18)
+    i, j = variables(21, n)
+    x = k.load(k.buffer("x", F32, (n, 21), randn(18, 21)), j, i)
+    k.buffer("out", F32, (21, n))
+    return k.pointwise((i, j), Store("out", (i, j), x))

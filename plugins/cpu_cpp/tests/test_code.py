@@ -1,0 +1,118 @@
+"""What generated code looks like, one property a test."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import torch
+
+from armature.codegen.data import KernelSource
+from armature.lower.data import Reduce, Store
+from armature.lower.index import Var
+from armature.schedule.data import Pass
+from armature.testing.kernel_cases import F32, Sketch, op, randn
+from armature.testing.kernel_shapes import f32
+
+Printed = Callable[..., KernelSource]
+CPU = torch.device("cpu")
+
+
+def body(source: KernelSource) -> str:
+    """The part functions, without the functions that Python calls."""
+    return "\n".join(re.findall(r"^static void .*?^}", source.text, re.M | re.S))
+
+
+def chain(name: str, rows: int, columns: int) -> Sketch:
+    """relu(x + 1) of a matrix."""
+    k = Sketch(name, CPU)
+    i, j = Var("i0", rows), Var("i1", columns)
+    x = k.load(k.buffer("x", F32, (rows, columns)), i, j)
+    k.buffer("out", F32, (rows, columns))
+    return k.pointwise((i, j), Store("out", (i, j), op("maximum", op("add", x, f32(1.0)), f32(0.0))))
+
+
+def test_a_contiguous_chain_is_one_loop_over_full_vectors(printed: Printed) -> None:
+    text = body(printed(chain("chain_0", 8, 64)))
+    assert text.count("full_vectors<N>(0, 512, ") == 1
+    assert "for (" not in text and "vectors<N>" in text
+
+
+def test_statements_bear_the_users_line(printed: Printed) -> None:
+    text = body(printed(chain("chain_0", 8, 64)))
+    assert re.search(r"tmp1 = tmp0 \+ 1\.0f; +// model\.py:41  y = example\(x\)", text)
+
+
+def test_small_kernels_are_serial_and_large_ones_parallel(printed: Printed) -> None:
+    assert "parallel(" not in printed(chain("small_0", 8, 64)).text
+    assert printed(chain("large_0", 1024, 1024)).text.count("parallel(") == 1
+
+
+def test_large_kernels_let_other_python_threads_run(printed: Printed) -> None:
+    assert "Released others;" in printed(chain("large_0", 1024, 1024)).text
+    assert "Released others;" not in printed(chain("small_0", 8, 64)).text
+
+
+def test_an_odd_length_has_a_tail(printed: Printed) -> None:
+    assert "  vectors<N>(0, 77, " in body(printed(chain("odd_0", 7, 11)))
+
+
+def test_rows_are_reduced_by_vectors_that_take_turns(printed: Printed) -> None:
+    k = Sketch("rows_0", CPU)
+    i, j = Var("i0", 16), Var("i1", 1024)
+    total = Reduce("sum", k.load(k.buffer("x", F32, (16, 1024), randn(16, 1024)), i, j), (j,), F32)
+    k.buffer("out", F32, (16,))
+    k.finish((i,), (j,), [Pass((total,), (), (Store("out", (i,), total),))])
+    text = body(printed(k))
+    assert "interleaved<N, 4, NONE>(0, 1024, " in text
+    assert "across_sum(red0_acc)" in text
+
+
+def test_columns_are_reduced_without_joining_lanes(printed: Printed) -> None:
+    text = body(printed("columns_wide"))
+    assert "across_" not in text
+    assert text.index("vectors<N>(") < text.index("for (i64 i0")
+
+
+def test_softmax_computes_the_exponential_once(printed: Printed) -> None:
+    text = body(printed("softmax_rows"))
+    assert text.count(" exp(") == 1
+    assert text.count("load(l, tmp2_row + i1)") == 1
+
+
+def test_a_concatenation_is_cut_and_has_no_masks(printed: Printed) -> None:
+    text = body(printed("concatenation"))
+    assert "_mask" not in text and "load_where" not in text
+    assert text.count("vectors<N>(") + text.count("vector<N>(") == 2
+
+
+def test_padding_outside_of_a_row_is_a_branch(printed: Printed) -> None:
+    text = body(printed("padding"))
+    assert "load_where" not in text
+
+
+def test_a_transposing_copy_uses_up_the_lines_it_loads(printed: Printed) -> None:
+    text = body(printed("transposed_copy"))
+    assert text.index("vectors<N>(") < text.index("for (i64 ")
+
+
+def test_scatters_are_shared_by_column(printed: Printed) -> None:
+    text = printed("scatter_add_float32").text
+    assert "atomic" not in text
+    assert "store(l, " in text
+
+
+def test_long_sums_go_through_blocks(printed: Printed) -> None:
+    text = printed("sum_of_many").text
+    assert "_block += 512" in text
+    assert "parallel_reduce(" in text
+
+
+def test_equal_kernels_give_equal_text(printed: Printed) -> None:
+    assert printed("layer_norm", "softmax_rows").text == printed("layer_norm", "softmax_rows").text
+
+
+def test_sizes_are_arguments(printed: Printed) -> None:
+    source = printed("symbolic_softmax")
+    assert next(iter(source.kernels.values()))[-2:] == ("s0", "s1")
+    assert "const i64 s1 = given.integer(3);" in source.text
