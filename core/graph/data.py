@@ -35,7 +35,8 @@ class GraphKind(Enum):
 
 @attrs.frozen(eq=False)
 class AtenGraph:
-    """A functional graph of ATen operators after decomposition. Each node has `meta["val"]` (fake tensor or SymInt), and
+    """A functional graph of ATen operators after decomposition. Each node has `meta["val"]` (fake tensor or SymInt),
+    and
     `meta["origin"]` (`Origin`: the user's line). Its only mutations are `aten.copy_` into inputs at its end.
     """
 
@@ -48,7 +49,8 @@ class AtenGraph:
 
 @attrs.frozen
 class Pass:
-    """A pass of the pipeline. `stage`: pre_grad and joint, post_grad run on fx.GraphModule; loops on LoopGraph; kernels on
+    """A pass of the pipeline. `stage`: pre_grad and joint, post_grad run on fx.GraphModule; loops on LoopGraph;
+    kernels on
     KernelPlan. `run` returns the changed (or same) object. `before` and `after` name other passes of the stage.
     """
 

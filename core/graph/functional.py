@@ -1,6 +1,7 @@
 """From a captured graph of torch functions to a compiled callable, by way of functional ATen graphs.
 
-Inference: one graph. Training: a forward and a backward graph behind an autograd function; the backward graph is compiled
+Inference: one graph. Training: a forward and a backward graph behind an autograd function; the backward graph is
+compiled
 when it is first needed, and should that fail, it runs operator by operator.
 """
 

@@ -15,7 +15,8 @@ T = TypeVar("T")
 
 
 def run_passes(stage: str, subject: T, ctx: CompileContext) -> T:
-    """The subject after all passes of the stage. Errors (strict): InvariantError naming the pass that broke the graph."""
+    """The subject after all passes of the stage. Errors (strict): InvariantError naming the pass that broke the
+    graph."""
     for step in ctx.tables.passes(stage):
         changed = step.run(subject, ctx)
         invariant(isinstance(changed, type(subject)), "a pass gave something else", gave=type(changed), of=step.name)

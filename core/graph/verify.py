@@ -14,7 +14,8 @@ MUTATES_INPUTS = frozenset((torch.ops.aten.copy_.default,))
 
 
 def verify(aten: AtenGraph) -> None:
-    """ATen operators only, with layouts, functional but for `copy_` into inputs. Errors: InvariantError naming the node."""
+    """ATen operators only, with layouts, functional but for `copy_` into inputs. Errors: InvariantError naming the
+    node."""
     try:
         aten.module.graph.lint()
     except Exception as error:

@@ -1,6 +1,7 @@
 """`Builder`: what a lowering writes loops with.
 
-A lowering says what one element is; the builder makes the loop over the output, knows its layout from the fake tensor, gives
+A lowering says what one element is; the builder makes the loop over the output, knows its layout from the fake
+tensor, gives
 each operation the origin of the node being lowered, and raises `NotSupported` as soon as the device's back end lacks an
 operation or a dtype: the operator then stays an ATen call, and nothing of the attempt is kept.
 """
@@ -98,7 +99,8 @@ class Builder(Elements):
     ) -> TensorValue:
         """A tensor made element by element from broadcast inputs.
 
-        `compute`: the name of an operation, or a function over element values. `dtype`: what the inputs are converted to
+        `compute`: the name of an operation, or a function over element values. `dtype`: what the inputs are
+        converted to
         (16-bit floats to float32); None: each input's own.
         """
         wanted = None if dtype is None else compute_dtype(dtype)
@@ -128,7 +130,8 @@ class Builder(Elements):
     ) -> TensorValue:
         """Combine over the axes `dims` (none given: all) by `op` of REDUCTIONS.
 
-        `dtype`: what elements are converted to before; `prepare(element, position)` and `finish(combined)` change the element
+        `dtype`: what elements are converted to before; `prepare(element, position)` and `finish(combined)` change
+        the element
         and the result.
         """
         gone = sorted({layout.normal_axis(d, value.ndim) for d in dims} or range(value.ndim)) if value.ndim else []
@@ -148,7 +151,8 @@ class Builder(Elements):
         *,
         atomic: bool = False,
     ) -> None:
-        """A loop over `space` that writes into an existing buffer: `element` gives where, what, and indirect variables."""
+        """A loop over `space` that writes into an existing buffer: `element` gives where, what, and indirect
+        variables."""
         buffer = self.buffers[target]
         self.device = str(buffer.device)
         self.need_dtype(buffer.dtype)

@@ -140,7 +140,20 @@ class View:
     offset: Index = 0
 
 
-Argument: TypeAlias = View | Index | None | bool | int | float | complex | str | torch.dtype | torch.device | torch.layout | torch.memory_format | tuple["Argument", ...]  # fmt: skip
+Argument: TypeAlias = (
+    View
+    | Index
+    | bool
+    | float
+    | complex
+    | str
+    | torch.dtype
+    | torch.device
+    | torch.layout
+    | torch.memory_format
+    | tuple["Argument", ...]
+    | None
+)
 
 
 @attrs.frozen(eq=False)
@@ -168,7 +181,8 @@ class LoopGraph:
     """What lowering gives: buffers, and the nodes that fill them, in an order that respects their dependencies.
 
     `outputs` holds, per output of the graph, a View, an Index (a symbolic int), a Python constant or None.
-    `sizes` says where each symbolic size is read from: (position among `inputs`, axis), axis -1: the input itself is an int.
+    `sizes` says where each symbolic size is read from: (position among `inputs`, axis), axis -1: the input itself is
+    an int.
     """
 
     name: str

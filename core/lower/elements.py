@@ -99,7 +99,8 @@ class Elements:
         return self.const(value, dtype) if isinstance(value, int) else IndexValue(value, dtype)
 
     def op(self, name: str, *args: Node, dtype: torch.dtype | None = None) -> Node:
-        """An operation of `armature.lower.ops.OPS`. Arguments of one dtype; the result's is theirs, or bool for comparisons."""
+        """An operation of `armature.lower.ops.OPS`. Arguments of one dtype; the result's is theirs, or bool for
+        comparisons."""
         invariant(
             name in OPS and OPS[name].arity == len(args), "no such operation of that arity", op=name, args=len(args)
         )
@@ -127,7 +128,8 @@ class Elements:
         return Masked(cond, value, self.const(other, value.dtype), value.dtype)
 
     def within(self, *checks: tuple[Index, Index]) -> Node:
-        """The condition `0 <= index < size` for every pair given, leaving out what the ranges of variables show already."""
+        """The condition `0 <= index < size` for every pair given, leaving out what the ranges of variables show
+        already."""
         cond: Node = self.const(True, torch.bool)
         for value, size in checks:
             low, high = ix.bounds(value)

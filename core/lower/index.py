@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import gcd
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import attrs
 
@@ -129,7 +129,8 @@ def _rejoin(terms: dict[Atom, int]) -> tuple[dict[Atom, int], int]:
 
 
 def _quotient_of(factor: Mod, coefficient: int, terms: Mapping[Atom, int]) -> tuple[list[Atom], int, Index] | None:
-    """Terms that make `num // den` times `coefficient * den`, what constant is missing, and the number they are parts of."""
+    """Terms that make `num // den` times `coefficient * den`, what constant is missing, and the number they are
+    parts of."""
     if not isinstance(factor.den, int):
         return None
     wanted = coefficient * factor.den
@@ -139,7 +140,8 @@ def _quotient_of(factor: Mod, coefficient: int, terms: Mapping[Atom, int]) -> tu
     for f, c in terms.items():
         if not isinstance(f, FloorDiv) or c != wanted or not isinstance(f.den, int) or f.den % factor.den:
             continue
-        # `x // (a*k)` is `(x // a) // k`; and the remainder leaves multiples of k out of its terms, the quotient does not.
+        # `x // (a*k)` is `(x // a) // k`; and the remainder leaves multiples of k out of its terms, the quotient
+        # does not.
         whole = floordiv(f.num, f.den // factor.den)
         gap, const = _terms(sub(whole, factor.num))
         if const % factor.den == 0 and all(g % factor.den == 0 for g in gap.values()):
@@ -179,7 +181,7 @@ def mul(left: Index, right: Index) -> Index:
         parts += [mul(f, c * left_const) for f, c in right_terms.items()]
         parts += [mul(_product(f, g), c * d) for f, c in left_terms.items() for g, d in right_terms.items()]
         return add(*parts)
-    return _product(left, right)
+    return _product(cast(Atom, left), cast(Atom, right))
 
 
 def _product(left: Atom, right: Atom) -> Index:

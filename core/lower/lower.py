@@ -13,7 +13,7 @@ import attrs
 import torch
 from torch import fx
 
-from armature.errors import ArmatureError, LoweringError, invariant
+from armature.errors import LoweringError, invariant
 from armature.graph.data import AtenGraph
 from armature.lower import symints
 from armature.lower.builder import Builder
@@ -133,10 +133,11 @@ class _Lowering:
         elif isinstance(target, torch._ops.OpOverload):
             try:
                 self._operator(node, target, fake)
-            except ArmatureError:
+            except LoweringError:
                 raise
             except Exception as error:
-                raise LoweringError(op=str(target), message=repr(error), where=_where(node)) from error
+                raise LoweringError(op=str(target), message=f"{type(error).__name__}: {error}", where=_where(node))
+                from error
         else:
             raise LoweringError(op=str(target), message="it is no ATen operator", where=_where(node))
 
@@ -152,7 +153,7 @@ class _Lowering:
         results = self._try_lowerings(target, cast("Sequence[object]", args), cast("dict[str, object]", kwargs))
         if results is None:
             used = _used_results(node, len(specs)) if several else None
-            results = call_extern(self.builder, target, args, kwargs, specs, used)  # type: ignore[arg-type]
+            results = call_extern(self.builder, target, cast("Any", args), cast("Any", kwargs), specs, used)
         fixed = tuple(self._checked(target, r, s) for r, s in zip(results, specs, strict=True))
         self.values[node] = fixed if several else fixed[0]
 
@@ -167,7 +168,7 @@ class _Lowering:
                         raise NotSupported("not in this case")
             except NotSupported:
                 continue
-            return tuple(result) if isinstance(result, (list, tuple)) else (result,)
+            return tuple(result) if isinstance(result, (list, tuple)) else (cast(TensorValue, result),)
         return None
 
     def _checked(
@@ -208,7 +209,7 @@ class _Lowering:
                 self.builder.begin(name, torch.ops.aten.clone.default, [value.spec], None)
                 out.append(self._output_view(value))
             else:
-                out.append(value)
+                out.append(cast(Output, value))
         return tuple(out)
 
     def _output_view(self, value: TensorValue) -> View:

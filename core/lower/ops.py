@@ -56,18 +56,22 @@ OPS: Mapping[str, OpInfo] = _table(
     sigmoid=OpInfo(1, 14),
     # trigonometry
     sin=OpInfo(1, 15), cos=OpInfo(1, 15), tan=OpInfo(1, 20), asin=OpInfo(1, 20), acos=OpInfo(1, 20), atan=OpInfo(1, 20),
-    sinh=OpInfo(1, 20), cosh=OpInfo(1, 20), tanh=OpInfo(1, 15), asinh=OpInfo(1, 20), acosh=OpInfo(1, 20), atanh=OpInfo(1, 20),
+    sinh=OpInfo(1, 20), cosh=OpInfo(1, 20), tanh=OpInfo(1, 15), asinh=OpInfo(1, 20), acosh=OpInfo(1, 20),
+    atanh=OpInfo(1, 20),
     atan2=OpInfo(2, 25), hypot=OpInfo(2, 10), copysign=OpInfo(2),
     # special functions
     erf=OpInfo(1, 15), erfc=OpInfo(1, 18), erfinv=OpInfo(1, 25), lgamma=OpInfo(1, 40), nextafter=OpInfo(2, 4),
     # indices
-    check_index=OpInfo(2, 1, "check_index(i, size): i, wrapped when negative; the kernel raises IndexError outside -size..size-1"),
+    check_index=OpInfo(
+        2, 1, "check_index(i, size): i, wrapped when negative; the kernel raises IndexError outside -size..size-1"
+    ),
 )  # fmt: skip
 
 
 @attrs.frozen
 class ReductionInfo:
-    """How a reduction starts and what combines two partial results (an operation of OPS; None: a pair with its position)."""
+    """How a reduction starts and what combines two partial results (an operation of OPS; None: a pair with its
+    position)."""
 
     combine: str | None
     doc: str = ""

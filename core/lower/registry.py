@@ -17,7 +17,8 @@ _MARK = "__armature_lowerings__"
 def lowers(*ops: torch._ops.OpOverload, priority: int = 0) -> Callable[[F], F]:
     """Mark `fn(builder, *args, **kwargs)` as the lowering of the operators; `collect_lowerings` finds it.
 
-    The arguments are the operator's, with `TensorValue` for a tensor. Returns a TensorValue (a tuple for several results), or None
+    The arguments are the operator's, with `TensorValue` for a tensor. Returns a TensorValue (a tuple for several
+    results), or None
     for "not in this case": the operator stays an ATen call.
     """
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any
 
-import sympy
+import sympy  # type: ignore[import-untyped]
 import torch
 
 from armature.errors import LoweringError
@@ -12,7 +12,7 @@ from armature.lower import index
 from armature.lower.index import Index, Size
 
 
-def to_index(value: int | torch.SymInt, known: Mapping[str, Size] | None = None) -> Index:
+def to_index(value: int | torch.SymInt) -> Index:
     """The index expression of an int or a SymInt. Errors: LoweringError when an operation has no index form."""
     if isinstance(value, int):
         return int(value)
@@ -33,10 +33,10 @@ def symbol_name(value: object) -> str | None:
 
 def _size(symbol: sympy.Symbol, shape_env: object) -> Size:
     hints = getattr(shape_env, "backed_var_to_val", None) or getattr(shape_env, "var_to_val", {})
-    ranges = getattr(shape_env, "var_to_range", {})
+    ranges: Any = getattr(shape_env, "var_to_range", {})
     if symbol not in hints:
         raise LoweringError(op=str(symbol), message="a size that is known only when the program runs")
-    lower = ranges[symbol].lower if symbol in ranges else 0
+    lower = ranges[symbol].lower if symbol in ranges else sympy.Integer(0)
     return Size(str(symbol), int(hints[symbol]), int(lower) if lower.is_Integer else 0)
 
 

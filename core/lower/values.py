@@ -37,7 +37,8 @@ class Spec:
 class TensorValue:
     """A tensor while lowering: element `i` of `shape` is `buffer[index]`, `index` written in `coordinates(shape)`.
 
-    So a view is another index on the same buffer. `strides` are those that eager has, in elements: an extern operator or a
+    So a view is another index on the same buffer. `strides` are those that eager has, in elements: an extern
+    operator or a
     graph output gets the tensor with these.
     """
 

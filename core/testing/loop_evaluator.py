@@ -1,4 +1,5 @@
-"""Runs a LoopGraph with plain torch operations, one whole index grid at a time: the meaning of the loop IR, with no back end."""
+"""Runs a LoopGraph with plain torch operations, one whole index grid at a time: the meaning of the loop IR, with no
+back end."""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ OPERATIONS: Mapping[str, Callable[..., Tensor]] = {
 
 
 def run_loops(graph: LoopGraph, args: Sequence[object]) -> tuple[object, ...]:
-    """The graph's outputs for the inputs. Errors: IndexError for an access out of bounds, InvariantError for a broken rule."""
+    """The graph's outputs for the inputs. Errors: IndexError for an access out of bounds, InvariantError for a
+    broken rule."""
     return _Run(graph, tuple(args)).run()
 
 

@@ -37,13 +37,16 @@ DTYPES = frozenset(
 )  # fmt: skip
 
 
+EVERYTHING = Features(frozenset(OPS), frozenset(REDUCTIONS), DTYPES, DTYPES - {torch.bool})
+
+
 @attrs.frozen
 class ReferenceBackend:
-    """A back end on paper: everything that the loop IR has."""
+    """A back end on paper: everything that the loop IR has, unless told less."""
 
     name: str = "reference"
     device_types: frozenset[str] = frozenset(("cpu",))
-    features: Features = Features(frozenset(OPS), frozenset(REDUCTIONS), DTYPES, DTYPES - {torch.bool})
+    features: Features = EVERYTHING
 
 
 @attrs.define(eq=False)

@@ -56,7 +56,8 @@ def compile_functional(
 ) -> Callable[..., Any]:
     """The compiled function, called flat. `fakes`: one fake tensor or int per placeholder, all of one fake mode.
 
-    Where nothing has to be done around the graph (no input written behind its back, no output that is a view, no gradients) the
+    Where nothing has to be done around the graph (no input written behind its back, no output that is a view, no
+    gradients) the
     compiled graph is returned as it is.
     """
     guards = torch._guards
@@ -110,7 +111,8 @@ def _needs_nothing_around(metadata: Any) -> bool:
 def min_cut(
     joint: fx.GraphModule, inputs: Any, *, num_fwd_outputs: int, static_lifetime_input_indices: Any = None, **_: Any
 ) -> tuple[fx.GraphModule, fx.GraphModule]:
-    """Forward and backward graphs that pass on as few bytes as a minimum cut finds; cheap operators are computed again."""
+    """Forward and backward graphs that pass on as few bytes as a minimum cut finds; cheap operators are computed
+    again."""
     return _module("partitioners").min_cut_rematerialization_partition(  # type: ignore[no-any-return]
         joint,
         inputs,

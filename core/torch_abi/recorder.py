@@ -1,6 +1,7 @@
 """Seam to dispatch modes: runs a captured graph once on fake tensors and records the ATen operators that arrive.
 
-Enough where nothing is differentiated and nothing written: there AOTAutograd, which runs the graph several times and takes
+Enough where nothing is differentiated and nothing written: there AOTAutograd, which runs the graph several times and
+takes
 seconds to import, would find the same graph.
 """
 
@@ -26,11 +27,11 @@ class NotPlain(Exception):
     """The graph writes, differentiates or returns something for which this recorder is not enough; says what."""
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Puts each operator that arrives in a graph. Tensors are known by identity; all are kept alive until the end."""
 
     def __init__(self, decompositions: Mapping[Overload, Callable[..., Any]], fake_mode: FakeTensorMode) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.decompositions = decompositions
         self.fake_mode = fake_mode
         self.graph = fx.Graph()
@@ -124,7 +125,8 @@ def record(
     fakes: Sequence[object],
     decompositions: Mapping[Overload, Callable[..., Any]],
 ) -> fx.GraphModule:
-    """The ATen graph of a captured graph of torch functions, flat inputs and outputs; `meta["origin"]` is the captured node's.
+    """The ATen graph of a captured graph of torch functions, flat inputs and outputs; `meta["origin"]` is the
+    captured node's.
 
     Errors: NotPlain, and whatever the operators raise on fake tensors.
     """

@@ -18,7 +18,10 @@ NO_CODE: CodeType = (lambda: None).__code__
 def captured(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[fx.GraphModule, list[Any], int]:
     """The module's graph with parameters and buffers as its first placeholders; all inputs; how many are state."""
     program = torch.export.export(module, inputs, strict=False)
-    tensors = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers(remove_duplicate=False))}
+    tensors = {
+        **dict(module.named_parameters(remove_duplicate=False)),
+        **dict(module.named_buffers(remove_duplicate=False)),
+    }
     given: list[Any] = []
     state = 0
     user = iter(inputs)

@@ -18,7 +18,8 @@ NAMES = (
     # activations
     "glu", "glu_backward", "log_sigmoid_forward", "log_sigmoid_backward", "mish", "mish_backward", "prelu",
     "_prelu_kernel", "_prelu_kernel_backward", "hardshrink", "softshrink", "softshrink_backward", "celu", "selu",
-    "rrelu_with_noise_functional", "logit", "logit_backward", "sinc", "xlogy.Tensor", "special_entr", "special_log_ndtr",
+    "rrelu_with_noise_functional", "logit", "logit_backward", "sinc", "xlogy.Tensor", "special_entr",
+    "special_log_ndtr",
     "heaviside", "logaddexp", "logaddexp2", "logsumexp", "nan_to_num", "deg2rad", "rad2deg", "frac", "trace",
     # norms and reductions
     "native_group_norm_backward", "_fused_rms_norm", "_fused_rms_norm_backward", "rms_norm", "linalg_vector_norm",

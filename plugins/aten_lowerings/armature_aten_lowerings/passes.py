@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 import torch
-from armature_aten_lowerings import rnn
 from torch import fx
 
 from armature.plugin_api import Pass
+from armature_aten_lowerings import rnn
 
 RANDOM = torch.Tag.nondeterministic_seeded
 

@@ -34,7 +34,8 @@ ROUNDING: Mapping[Overload, str] = {
 
 BINARY: Mapping[Overload, str] = {
     aten.mul.Tensor: "mul", aten.mul.Scalar: "mul", aten.div.Tensor: "div", aten.div.Scalar: "div",
-    aten.maximum.default: "maximum", aten.minimum.default: "minimum", aten.fmax.default: "fmax", aten.fmin.default: "fmin",
+    aten.maximum.default: "maximum", aten.minimum.default: "minimum", aten.fmax.default: "fmax",
+    aten.fmin.default: "fmin",
     aten.atan2.default: "atan2", aten.hypot.default: "hypot", aten.copysign.Tensor: "copysign",
     aten.copysign.Scalar: "copysign", aten.nextafter.default: "nextafter",
     aten.bitwise_and.Tensor: "bit_and", aten.bitwise_and.Scalar: "bit_and",

@@ -1,4 +1,5 @@
-"""Type promotion: the dtype in which mixed arguments are compared or computed. Results' dtypes come from the fake tensors."""
+"""Type promotion: the dtype in which mixed arguments are compared or computed. Results' dtypes come from the fake
+tensors."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def _fold(dtypes: list[torch.dtype]) -> torch.dtype | None:
 
 
 def promoted(*values: object) -> torch.dtype:
-    """The common dtype: tensors with axes before tensors without, before numbers; a later group counts only with a higher kind.
+    """The common dtype: tensors with axes before tensors without, before numbers; a later group counts only with a
+    higher kind.
 
     Kinds, in order: bool, integer, float, complex.
     """

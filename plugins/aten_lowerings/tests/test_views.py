@@ -22,7 +22,8 @@ VIEWS = [
     (aten.squeeze.dim, X[:1], 0), (aten.squeeze.dim, X, 0), (aten.squeeze.dims, X[:1, :, :1], [0, -2]),
     (aten.unsqueeze.default, X, -1), (aten.unsqueeze.default, X, 0), (aten.slice.Tensor, X, 2, 1, 3),
     (aten.slice.Tensor, X, -1, -4, 9223372036854775807, 2), (aten.slice.Tensor, X, 1, 0, -1),
-    (aten.select.int, X, 1, -1), (aten.select.int, X, -1, 2), (aten.split.Tensor, X, 2, 2), (aten.split.Tensor, X, 3, -1),
+    (aten.select.int, X, 1, -1), (aten.select.int, X, -1, 2), (aten.split.Tensor, X, 2, 2), (aten.split.Tensor, X, 3,
+    -1),
     (aten.split_with_sizes.default, X, [1, 4], 3), (aten.unbind.int, X, 1), (aten.diagonal.default, X, 1, 2, 3),
     (aten.diagonal.default, X, -1, 0, 1), (aten.unfold.default, X, 3, 2, 1), (aten.alias.default, X),
     (aten.detach.default, X),
@@ -37,7 +38,8 @@ def test_views_are_no_loops(kit: Kit, op: torch._ops.OpOverload, x: torch.Tensor
 
 COPIES = [
     (aten.clone.default, X.permute(2, 0, 3, 1)), (aten.clone.default, X[:, 1:, ::2]), (aten.flip.default, X, [0, -1]),
-    (aten.roll.default, X, [1, -2], [0, 3]), (aten.repeat.default, X, [2, 1, 1, 3, 1]), (aten.cat.default, [X, X + 1], 1),
+    (aten.roll.default, X, [1, -2], [0, 3]), (aten.repeat.default, X, [2, 1, 1, 3, 1]), (aten.cat.default, [X,
+    X + 1], 1),
     (aten.cat.default, [X, X[..., :2]], -1), (aten.cat.default, [torch.ones(0), X[0, 0, 0]], 0),
     (aten.stack.default, [X, X * 2], 1), (aten.stack.default, [X, X * 2], -1),
     (aten.constant_pad_nd.default, X, [1, 2, 0, 1], 3.0), (aten.constant_pad_nd.default, X, [-1, 1], 0),
@@ -83,10 +85,13 @@ def test_reshapes_of_permuted_tensors(kit: Kit, data: st.DataObject) -> None:
 
 
 CREATIONS = [
-    (aten.full.default, [3, 4], 2.5), (aten.full.default, [], 7), (aten.full_like.default, X, 2), (aten.zeros_like.default, X),
-    (aten.ones_like.default, X), (aten.new_zeros.default, X, [2, 2]), (aten.zeros.default, [4]), (aten.ones.default, [4]),
+    (aten.full.default, [3, 4], 2.5), (aten.full.default, [], 7), (aten.full_like.default, X, 2),
+    (aten.zeros_like.default, X),
+    (aten.ones_like.default, X), (aten.new_zeros.default, X, [2, 2]), (aten.zeros.default, [4]), (aten.ones.default,
+    [4]),
     (aten.scalar_tensor.default, 2.0), (aten.arange.default, 5), (aten.arange.start, 2, 9),
-    (aten.arange.start_step, 2, 19, 3), (aten.arange.start_step, 0.5, 3.0, 0.25), (aten.eye.default, 4), (aten.eye.m, 3, 5),
+    (aten.arange.start_step, 2, 19, 3), (aten.arange.start_step, 0.5, 3.0, 0.25), (aten.eye.default, 4), (aten.eye.m,
+    3, 5),
     (aten.fill.Scalar, X, 3),
 ]  # fmt: skip
 

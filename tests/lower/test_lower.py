@@ -1,0 +1,174 @@
+"""Lowering graphs: layouts handed to ATen calls, missing features, printing, the spec, and time linear in the graph."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import attrs
+import pytest
+import torch
+from torch import fx
+
+from armature.codegen.backend import Features
+from armature.errors import InvariantError, LoweringError
+from armature.graph.data import AtenGraph, GraphKind, Origin
+from armature.lower.data import Const, ExternCall, Load, Loop, LoopGraph, Op, Store, View
+from armature.lower.index import Var
+from armature.lower.lower import lower
+from armature.lower.show import show
+from armature.lower.verify import verify
+from armature.testing.loop_evaluator import run_loops
+from armature.testing.lowering_kit import EVERYTHING, ReferenceBackend, context
+from armature_aten_lowerings import plugin
+
+aten = torch.ops.aten
+ROWS = tuple(plugin.armature_lowerings())
+
+
+class Graph:
+    """An ATen graph built call by call on real tensors, which give the layouts."""
+
+    def __init__(self, *inputs: torch.Tensor) -> None:
+        self.graph = fx.Graph()
+        self.inputs = inputs
+        self.places = [self.graph.placeholder(f"x{k}") for k in range(len(inputs))]
+        for place, value in zip(self.places, inputs, strict=True):
+            place.meta["val"] = value
+
+    def call(self, op: Any, *args: Any, **kwargs: Any) -> fx.Node:
+        node = self.graph.call_function(op, args, kwargs)
+        node.meta["val"] = op(*fx.map_arg(args, lambda n: n.meta["val"]), **kwargs)
+        return node
+
+    def loops(self, *outputs: Any, features: Features = EVERYTHING) -> LoopGraph:
+        self.graph.output(outputs)
+        module = fx.GraphModule({}, self.graph)
+        made = lower(
+            AtenGraph("f", GraphKind.INFERENCE, module, self.inputs), context(ROWS, ReferenceBackend(features=features))
+        )
+        verify(made)
+        return made
+
+
+def test_views_go_to_aten_calls_as_strides() -> None:
+    g = Graph(torch.randn(4, 6), torch.randn(5, 6))
+    loops = g.loops(g.call(aten.mm.default, g.places[0], g.call(aten.t.default, g.places[1])))
+    (call,) = loops.nodes
+    assert isinstance(call, ExternCall)
+    assert call.args[1] == View("x1_0", (6, 5), (1, 6), 0)
+
+
+def test_a_view_that_no_strides_describe_is_copied_once() -> None:
+    g = Graph(torch.randn(2, 3, 4))
+    turned = g.call(aten.permute.default, g.places[0], [0, 2, 1])
+    flat = g.call(
+        aten._unsafe_view.default, g.call(aten.clone.default, turned, memory_format=torch.contiguous_format), [8, 3]
+    )
+    loops = g.loops(g.call(aten.mm.default, flat, g.call(aten.t.default, flat)))
+    assert [type(n) for n in loops.nodes] == [Loop, ExternCall]
+    assert torch.allclose(run_loops(loops, g.inputs)[0], flat.meta["val"] @ flat.meta["val"].t())
+
+
+@pytest.mark.parametrize(
+    "less",
+    [{"ops": EVERYTHING.ops - {"exp"}}, {"dtypes": EVERYTHING.dtypes - {torch.float32}}, {"dtypes": frozenset()}],
+    ids=["operation", "dtype", "nothing"],
+)
+def test_what_a_back_end_lacks_stays_an_aten_call(less: dict[str, Any]) -> None:
+    g = Graph(torch.randn(4))
+    loops = g.loops(g.call(aten.exp.default, g.places[0]), features=attrs.evolve(EVERYTHING, **less))
+    (call,) = loops.nodes
+    assert isinstance(call, ExternCall) and call.target is aten.exp.default
+    assert list(loops.buffers) == ["x0_0", "exp_default_0"]  # nothing of the attempt is left
+    assert torch.equal(run_loops(loops, g.inputs)[0], g.inputs[0].exp())
+
+
+def test_atomic_stores_need_the_feature() -> None:
+    g = Graph(torch.randn(3, 2), torch.tensor([0, 1, 1]))
+    node = g.call(aten.embedding_dense_backward.default, *g.places, 4, -1, False)
+    loops = g.loops(node, features=attrs.evolve(EVERYTHING, atomic_add=frozenset()))
+    assert [type(n) for n in loops.nodes] == [ExternCall]
+
+
+def test_an_operator_on_a_device_without_back_end_stays_an_aten_call() -> None:
+    x = torch.randn(3, device="meta")
+    g = Graph(x)
+    loops = g.loops(g.call(aten.exp.default, g.places[0]))
+    assert [type(n) for n in loops.nodes] == [ExternCall]
+
+
+def test_show_prints_the_users_line() -> None:
+    g = Graph(torch.randn(4, 5))
+    node = g.call(aten.sum.dim_IntList, g.call(aten.exp.default, g.places[0]), [1])
+    node.meta["origin"] = Origin("aten.sum.dim_IntList", "/home/me/model.py", 41, "forward", "x.exp().sum(1)")
+    text = show(g.loops(node))
+    assert "for i0<4: sum_dim_int_list_0[i0] = sum(exp_default_0[i0, r0] over r0<5)" in text
+    assert text.splitlines()[-2].endswith("# aten.sum.dim_IntList     model.py:41  x.exp().sum(1)")
+
+
+def test_constants_are_kept() -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    c = graph.create_node("get_attr", "c")
+    y = graph.call_function(aten.add.Tensor, (x, c))
+    value = torch.randn(3)
+    y.meta["val"] = value
+    graph.output((y, c))
+    module = fx.GraphModule({"c": value}, graph)
+    loops = lower(AtenGraph("f", GraphKind.INFERENCE, module, (value,)), context(ROWS))
+    verify(loops)
+    total, constant = run_loops(loops, [value])
+    assert torch.equal(total, value * 2) and torch.equal(constant, value)
+
+
+def test_a_failing_lowering_names_operator_and_line() -> None:
+    g = Graph(torch.randn(3))
+    node = g.call(aten.exp.default, g.places[0])
+    node.meta["origin"] = Origin("aten.exp.default", "model.py", 41)
+    node.args = ()
+    with pytest.raises(LoweringError, match=r"model\.py:41: .*aten\.exp\.default"):
+        g.loops(node)
+
+
+def test_time_is_linear_in_the_graph() -> None:
+    def seconds(count: int) -> float:
+        g = Graph(torch.randn(4))
+        a, b = g.places[0], g.call(aten.exp.default, g.places[0])
+        for _ in range(count):
+            a, b = b, g.call(aten.add.Tensor, a, b)
+        start = time.perf_counter()
+        g.loops(b)
+        return time.perf_counter() - start
+
+    seconds(10)
+    assert min(seconds(1000) for _ in range(2)) < 25 * min(seconds(100) for _ in range(2))
+
+
+def broken(**changes: Any) -> LoopGraph:
+    """A sound graph with one thing changed."""
+    g = Graph(torch.randn(4))
+    loops = g.loops(g.call(aten.exp.default, g.places[0]))
+    (loop,) = loops.nodes
+    return attrs.evolve(loops, nodes=(attrs.evolve(loop, **changes),))
+
+
+I0, J = Var("i0", 4), Var("j", 4)
+F32 = torch.float32
+WRONG = {
+    "variable that no loop runs": Store("exp_default_0", (I0,), Load("x0_0", (J,), F32)),
+    "one index per axis": Store("exp_default_0", (I0,), Load("x0_0", (I0, I0), F32)),
+    "read before it is filled": Store("exp_default_0", (I0,), Load("nowhere", (I0,), F32)),
+    "unknown operation": Store("exp_default_0", (I0,), Op("guess", (Const(1.0, F32),), F32)),
+    "wrong number of arguments": Store("exp_default_0", (I0,), Op("add", (Const(1.0, F32),), F32)),
+    "another dtype than the buffer": Store("exp_default_0", (I0,), Const(1, torch.int64)),
+    "load of another dtype": Store("exp_default_0", (I0,), Load("x0_0", (I0,), torch.int64)),
+    "elsewhere than at its own": Store("exp_default_0", (0,), Const(1.0, F32)),
+    "unknown buffer": Store("nowhere", (I0,), Const(1.0, F32)),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_verify_names_what_is_wrong(what: str) -> None:
+    with pytest.raises(InvariantError, match=what):
+        verify(broken(stores=(WRONG[what],)))
