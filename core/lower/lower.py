@@ -136,8 +136,8 @@ class _Lowering:
             except LoweringError:
                 raise
             except Exception as error:
-                raise LoweringError(op=str(target), message=f"{type(error).__name__}: {error}", where=_where(node))
-                from error
+                message = f"{type(error).__name__}: {error}"
+                raise LoweringError(op=str(target), message=message, where=_where(node)) from error
         else:
             raise LoweringError(op=str(target), message="it is no ATen operator", where=_where(node))
 
