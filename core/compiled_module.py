@@ -12,8 +12,7 @@ from torch import nn
 
 from armature.frame.hook import FrameHook
 from armature.torch_abi.eval_frame import set_eval_frame, skip_code
-
-OWN = frozenset({"_armature_hook", "__armature_original__", "_armature_again"})
+from armature.torch_abi.modules import calls_forward_only
 
 
 class CompiledModule(nn.Module):
@@ -30,9 +29,11 @@ class CompiledModule(nn.Module):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         held = self.__dict__
+        original = held["__armature_original__"]
+        target = original.forward if calls_forward_only(original) else original
         prior = set_eval_frame(held["_armature_hook"])
         try:
-            return held["__armature_original__"](*args, **kwargs)
+            return target(*args, **kwargs)
         finally:
             set_eval_frame(prior)
 
@@ -81,6 +82,3 @@ for _name, _member in vars(nn.Module).items():
         setattr(CompiledModule, _name, _forward(_name))
 
 skip_code(CompiledModule.__call__.__code__)
-# The dispatch around `forward` runs hooks as they are; each hook's frame, and `forward`, are looked at by themselves.
-for _around in (nn.Module._wrapped_call_impl, nn.Module._call_impl):
-    skip_code(_around.__code__)

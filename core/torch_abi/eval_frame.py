@@ -7,6 +7,7 @@ only when no cached code of the same backend key has guards that hold. While the
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import CellType, CodeType
 from typing import Any, Protocol
@@ -44,15 +45,35 @@ SKIP_BELOW: object = _STRATEGY(_ACTION.SKIP, _ACTION.SKIP)
 """Run this frame and all below it with the hook off."""
 
 
-@attrs.define(eq=False)
 class GuardHolder:
-    """What torch's cache keeps of the guards: it reads `root` and sets the other three."""
+    """What torch's cache keeps of the guards: it reads `root` and sets the next three.
 
-    root: Any
-    cache_entry: Any = None
-    extra_state: Any = None
-    diff_guard_root: Any = None
-    keep_alive: list[object] = attrs.field(factory=list)  # weak references with their callbacks, objects guarded by id
+    torch.compile goes through all entries of a code object, ours too, when it compiles a function that armature compiled
+    as well. What stands below `keep_alive` is for it: the class says that the entry is none of its own, and it finds
+    nothing to do in the rest.
+    """
+
+    def __init__(self, root: Any) -> None:
+        self.root = root
+        self.cache_entry: Any = None
+        self.extra_state: Any = None
+        self.diff_guard_root: Any = None
+        self.keep_alive: list[object] = []  # weak references with their callbacks, objects guarded by id
+        self.id_matched_objs: dict[str, object] = {}
+        self.invalidation_reason = "compiled by armature"
+
+    def collect_diff_guard_sources(self) -> set[object]:
+        """Nothing that torch.compile should check first."""
+        return set()
+
+    def populate_diff_guard_manager(self) -> None:
+        """Nothing to prepare."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        theirs = sys.modules.get("torch._dynamo.guards")
+        found: type = getattr(theirs, "DeletedGuardManagerWrapper", GuardHolder)
+        return found
 
 
 @attrs.define(eq=False)

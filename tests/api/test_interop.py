@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+import armature
 from armature.session import session
 
 
@@ -30,3 +31,17 @@ def test_training_through_torch_compile() -> None:
     torch.compile(net, backend="armature")(x).square().sum().backward()
     for ours, theirs in zip((p.grad for p in net.parameters()), expected):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def scale(x: Any, by: int) -> Any:
+    return x * by + 1
+
+
+def test_both_compilers_may_compile_the_same_function() -> None:
+    x = torch.ones(3)
+    ours, theirs = armature.compile(scale, backend="eager"), torch.compile(scale, backend="eager", dynamic=False)
+    for by in range(4):
+        assert torch.equal(ours(x, by), x * by + 1)
+        assert torch.equal(theirs(x, by), x * by + 1)
+    assert torch.equal(ours(x, 0), torch.ones(3))
+    assert len(session().compilations) == 4
