@@ -8,10 +8,11 @@ import importlib.util
 import json
 import math
 import os
+import re
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,12 +25,16 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 import armature
+from armature.cli.terminal import console as make_console
 from armature.cli.why import render_why
+from armature.codegen.data import KernelSource
 from armature.errors import ArmatureError
 from armature.pipeline import session
 from armature.testing.differential import compare_runs, run_model
 
 MODES = ("infer", "train")
+FUSED = re.compile(r"^(//|#).*aten\.\w+.*, aten\.")  # the comment over a kernel names the operators in it
+KERNEL_LINES = 60
 
 
 class ExamplesNotFound(ArmatureError):
@@ -161,23 +166,49 @@ def measure(make: Callable[[], Any], mode: str, device: str, budget: float) -> R
     )
 
 
-def table_of(rows: list[Row], device: str) -> Table:
-    """The rows as people read them."""
-    table = Table(title=f"armature on {device}: {len({r.model for r in rows})} models")
+COUNTS: Mapping[str, Callable[[Row], str]] = {
+    "graphs": lambda r: str(r.graphs),
+    "breaks": lambda r: str(r.breaks),
+    "ops": lambda r: str(r.operators),
+    "kernels": lambda r: str(r.kernels),
+    "fused": lambda r: str(r.fused),
+    "ATen": lambda r: str(r.extern),
+}
+TIMES: Mapping[str, Callable[[Row], str]] = {
+    "error": lambda r: f"{r.error:.1e}",
+    "compile s": lambda r: f"{r.compile_s:.2f}",
+    "eager ms": lambda r: f"{r.eager_ms:.2f}",
+    "armature ms": lambda r: f"{r.armature_ms:.2f}",
+    "ratio": lambda r: f"{r.ratio:.2f}",
+}
+ONE_TABLE = 132  # columns of a terminal in which all figures stand side by side
+
+
+def table_of(rows: list[Row], title: str, columns: Mapping[str, Callable[[Row], str]]) -> Table:
+    """The rows as people read them; red where a model differs from eager by more than its tolerance."""
+    table = Table(title=title)
     for name in ("model", "mode"):
         table.add_column(name, no_wrap=True)
-    numbers = ("graphs", "breaks", "operators", "kernels", "fused", "ATen calls", "error", "compile s")
-    for name in (*numbers, "eager ms", "armature ms", "ratio"):
-        table.add_column(name, justify="right")
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
     for r in rows:
         style = None if r.error <= r.tolerance else "red"
-        counts = (str(v) for v in (r.graphs, r.breaks, r.operators, r.kernels, r.fused, r.extern))
-        times = (f"{r.compile_s:.2f}", f"{r.eager_ms:.2f}", f"{r.armature_ms:.2f}", f"{r.ratio:.2f}")
-        table.add_row(r.model, r.mode, *counts, f"{r.error:.1e}", *times, style=style)
-    mean = math.exp(statistics.fmean(math.log(r.ratio) for r in rows))
-    table.add_section()
-    table.add_row("geometric mean", *[""] * 11, f"{mean:.2f}", style="bold")
+        table.add_row(r.model, r.mode, *(show(r) for show in columns.values()), style=style)
+    if "ratio" in columns:
+        mean = math.exp(statistics.fmean(math.log(r.ratio) for r in rows))
+        table.add_section()
+        table.add_row("geometric mean", "", *[""] * (len(columns) - 1), f"{mean:.2f}", style="bold")
     return table
+
+
+def show_tables(console: Console, rows: list[Row], device: str) -> None:
+    """One table where it fits, else counts and times apart."""
+    title = f"armature on {device}"
+    if console.width >= ONE_TABLE:
+        console.print(table_of(rows, title, {**COUNTS, **TIMES}))
+        return
+    console.print(table_of(rows, f"{title}: what was compiled", COUNTS))
+    console.print(table_of(rows, f"{title}: against eager", TIMES))
 
 
 def chosen_examples(names: str) -> dict[str, Callable[[], Any]]:
@@ -190,30 +221,25 @@ def chosen_examples(names: str) -> dict[str, Callable[[], Any]]:
     return {n: f for n, f in examples.items() if n in wanted}
 
 
-def sample_kernel(text: str, limit: int = 45) -> str:
-    """The first kernel of a source, cut after `limit` lines."""
-    lines = text.splitlines()
-    start = next((i for i, line in enumerate(lines) if line.startswith(("// kernel", "# kernel"))), 0)
-    kept = lines[start : start + limit]
-    return "\n".join(kept)
+def sample_kernel(sources: Sequence[KernelSource]) -> tuple[str, str] | None:
+    """The shortest kernel that fuses operators, with its language; None where there is none."""
+    found = [
+        (block.strip("\n"), source.language)
+        for source in sources
+        for block in re.split(r"\n\s*\n", source.text)
+        if FUSED.search(block.split("\n", 1)[0])
+    ]
+    return min(found, key=lambda pair: pair[0].count("\n"), default=None)
 
 
-def fused_example(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """What the demo shows the kernel of."""
-    shifted = x * weight + 1.0
-    return torch.softmax(torch.nn.functional.gelu(shifted), dim=-1)
-
-
-def show_one_kernel(console: Console, device: str) -> None:
-    """Compile a small function and print what was generated for it."""
-    armature.reset()
-    armature.compile(fused_example)(torch.randn(64, 128, device=device), torch.randn(128, device=device))
-    sources = session().kernel_sources()
-    if not sources:
-        console.print("No kernel was generated: run [bold]armature doctor[/bold] to see what is missing.")
+def show_one_kernel(console: Console, kernel: tuple[str, str] | None) -> None:
+    """Print a generated kernel with its origins."""
+    if kernel is None:
+        console.print("No kernel fused operators: run [bold]armature doctor[/bold] to see what is missing.")
         return
     console.rule("One generated kernel")
-    console.print(Syntax(sample_kernel(sources[0].text), sources[0].language, word_wrap=True))
+    text, language = kernel
+    console.print(Syntax("\n".join(text.splitlines()[:KERNEL_LINES]), language, word_wrap=True))
 
 
 def check_device(device: str, console: Console) -> None:
@@ -233,7 +259,7 @@ def demo(
     json_file: Annotated[Path | None, typer.Option("--json", help="write the same as data")] = None,
 ) -> None:
     """Compile the example models, compare each with eager, and show what was generated."""
-    console = Console()
+    console = make_console()
     check_device(device, console)
     try:
         examples = chosen_examples(models)
@@ -242,15 +268,17 @@ def demo(
         raise typer.Exit(2) from None
     todo = [(name, mode) for name in examples for mode in MODES if mode in modes.split(",")]
     rows: list[Row] = []
+    sources: list[KernelSource] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("compiling", total=len(todo))
         for name, mode in todo:
             progress.update(task, description=f"{name} ({mode})")
             rows.append(measure(examples[name], mode, device, budget))
+            sources += session().kernel_sources()
             progress.advance(task)
-    console.print(table_of(rows, device))
-    show_one_kernel(console, device)
+    show_tables(console, rows, device)
+    show_one_kernel(console, sample_kernel(sources))
     console.rule("Why a function is traced as it is: armature why torch.nn.functional.gelu")
     render_why(console, "torch.nn.functional.gelu")
     console.rule("Where to go next")
@@ -263,7 +291,7 @@ def demo(
     )
     if json_file:
         data = [attrs.asdict(r) | {"ratio": r.ratio} for r in rows]
-        machine = {"device": device, "torch": torch.__version__, "cores": os.cpu_count()}
+        machine = {"device": device, "torch": str(torch.__version__), "cores": os.cpu_count()}
         json_file.write_text(json.dumps({"machine": machine, "rows": data}, indent=1) + "\n")
     if any(r.error > r.tolerance for r in rows):
         console.print("A model differs from eager by more than its tolerance.", style="red")
