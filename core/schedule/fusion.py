@@ -15,7 +15,17 @@ import attrs
 
 from armature.errors import InvariantError
 from armature.lower.data import Buffer, ExternCall, Reduce
-from armature.lower.index import Index, Var, contiguous_strides, linear, substitute, variables
+from armature.lower.index import (
+    Index,
+    Sum,
+    Var,
+    bounds,
+    contiguous_strides,
+    linear,
+    mul,
+    substitute,
+    variables,
+)  # fmt: skip
 from armature.schedule.align import Alignment, align
 from armature.schedule.dependencies import Dependencies, Unit
 from armature.schedule.group import (
@@ -133,7 +143,7 @@ class Fusion:
         if one.is_scalar and other.is_scalar:
             return True
         small, large = sorted((one, other), key=lambda g: len(g.loads) + len(g.stores))
-        if any(n in large.loads for n in small.stores) or any(n in large.stores for n in small.loads):
+        if any(n in large.stores for n in (*small.stores, *small.loads)) or any(n in large.loads for n in small.stores):
             return True
         common = sum(self.bytes_of(n) for n in small.loads if n in large.loads)
         least = min(sum(self.bytes_of(n) for n in (*g.loads, *g.stores)) for g in (one, other))
@@ -151,6 +161,8 @@ class Fusion:
         for name in list(dict.fromkeys(links))[:4]:
             left = next(iter(one.stores.get(name) or one.loads[name]))
             right = next(iter(other.stores.get(name) or other.loads[name]))
+            if name in one.stores and name in other.stores:  # two parts of one buffer
+                left, right = from_start(left), from_start(right)
             found = align(one.nest, other.nest, left, right, self.buffers[name].shape)
             if found is not None and self.same_places(one, other, found):
                 return found
@@ -161,7 +173,10 @@ class Fusion:
         inner = frozenset(found.inner)
         for name in dict.fromkeys((*other.stores, *other.loads)):
             if name in one.stores and name in other.stores:
-                return False
+                parts = (moved(one.stores[name], found.left), moved(other.stores[name], found.right))
+                if name in one.loads or name in other.loads or not apart(*parts):
+                    return False
+                continue
             if name not in one.stores and not (name in other.stores and name in one.loads):
                 continue
             in_one = {**one.stores.get(name, {}), **one.loads.get(name, {})}
@@ -230,6 +245,30 @@ def moved(places: Places, changes: Mapping[Var, Index]) -> Iterable[Where]:
     if not changes:
         return places
     return [tuple(substitute(i, changes) for i in place) for place in places]
+
+
+def from_start(place: Where) -> Where:
+    """The place as it would be if the part of the buffer began at its first element."""
+    return tuple(attrs.evolve(i, const=0) if isinstance(i, Sum) and len(i.terms) > 1 else _bare(i) for i in place)
+
+
+def _bare(index: Index) -> Index:
+    """A variable without the constant added to it; 0 for a constant."""
+    if isinstance(index, Sum):
+        factor, step = index.terms[0]
+        return mul(factor, step)
+    return 0 if isinstance(index, int) else index
+
+
+def apart(left: Iterable[Where], right: Iterable[Where]) -> bool:
+    """True when no element can be in both: along some axis the ranges do not touch."""
+    right = list(right)
+    return all(any(_before(a, b) or _before(b, a) for a, b in zip(p, q, strict=True)) for p in left for q in right)
+
+
+def _before(one: Index, other: Index) -> bool:
+    high, low = bounds(one)[1], bounds(other)[0]
+    return high is not None and low is not None and high < low
 
 
 def keeps_positions(members: Iterable[Member], inner: tuple[Var, ...]) -> bool:

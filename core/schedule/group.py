@@ -94,7 +94,7 @@ def group_of_item(item: Item) -> Group:
     """A group of one."""
     stores: dict[str, Places] = {}
     loads: dict[str, Places] = {}
-    solo = not item.plain
+    solo = False
     for store in item.stores:
         stores.setdefault(store.buffer, {})[store.index] = None
         solo = solo or store.atomic or bool(store.indirect)

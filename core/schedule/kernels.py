@@ -10,7 +10,7 @@ from armature.lower.data import Buffer, IndexValue, Load, Node, Reduce, Store
 from armature.lower.index import Size, Var, sizes
 from armature.schedule.axes import addresses, arrange, gives_position, merge
 from armature.schedule.data import Kernel, Pass
-from armature.schedule.group import Group
+from armature.schedule.group import Group, Where
 from armature.schedule.names import kernel_name
 from armature.schedule.walk import (
     operands,
@@ -54,23 +54,22 @@ def build_kernel(
 
 def _joined(group: Group, changed: frozenset[str]) -> list[Placed]:
     """All stores of the members in the group's variables, with values handed from one member to the next."""
-    known: dict[str, Node] = {}
+    known: dict[tuple[str, Where], Node] = {}
     placed: list[Placed] = []
     for member in group.members:
         table: dict[Node, Node] = {}
         for old in member.item.order:
             node = with_operands(old, table)
-            if isinstance(node, Load) and node.buffer in known:
-                table[old] = known[node.buffer]
-            elif isinstance(node, Reduce):
+            if isinstance(node, Reduce):
                 table[old] = attrs.evolve(node, over=group.inner)
-            else:
-                table[old] = rename_node(node, member.changes)
+                continue
+            node = rename_node(node, member.changes)
+            table[old] = known.get((node.buffer, node.index), node) if isinstance(node, Load) else node
         for store in member.item.stores:
             new = rename_store(store, member.changes, table)
             placed.append(Placed(new, member.at_inner, store.buffer in changed))
             if not store.atomic:
-                known[store.buffer] = new.value
+                known[store.buffer, new.index] = new.value
     return placed
 
 

@@ -15,7 +15,7 @@ from armature.lower.builder import Builder
 from armature.lower.data import Buffer, BufferKind, LoopGraph, Node, Origin
 from armature.lower.elements import Position
 from armature.lower.extern import as_view, call_extern
-from armature.lower.index import Index, add, contiguous_strides, sub
+from armature.lower.index import Index, add, contiguous_strides, mul, sub
 from armature.lower.values import Spec, TensorValue
 from armature.testing.lowering_kit import context
 
@@ -108,6 +108,15 @@ class LoopWriter:
             raise ValueError("the operator gives nothing")
         return result
 
+    def join(self, values: Sequence[TensorValue]) -> TensorValue:
+        """Values of one shape one after the other along the first axis, each written by a loop of its own."""
+        shape = values[0].shape
+        self.begin("cat", (mul(shape[0], len(values)), *shape[1:]))
+        whole = self.builder.whole(self.builder.new_buffer(self.builder.spec()))
+        for number, value in enumerate(values):
+            self.write(layout.slice_axis(whole, 0, mul(shape[0], number), shape[0]), value)
+        return whole
+
     def write(self, target: TensorValue, value: TensorValue) -> None:
         """`target.copy_(value)` into an input."""
         self.begin("copy", target.shape)
@@ -146,7 +155,7 @@ _UNARY = ("neg", "tanh", "sigmoid", "abs")
 _BINARY = ("add", "mul", "sub", "maximum")
 _KINDS = (
     "unary", "binary", "binary", "reduce", "view", "view", "pad", "extern", "copy", "normalise", "normalise", "argmax",
-    "gather",
+    "gather", "join",
 )  # fmt: skip
 _SHAPES = ((4,), (3, 4), (2, 3, 4), (1, 4), (3, 1), (6, 4))
 
@@ -188,6 +197,8 @@ def _step(draw: st.DrawFn, writer: LoopWriter, pool: list[TensorValue]) -> Tenso
         return writer.op("mul", centred, writer.reduce("sum", writer.op("tanh", centred), dims, keepdim=True))
     if kind == "argmax" and value.ndim:
         return writer.reduce("argmax", value, [draw(st.integers(0, value.ndim - 1))])
+    if kind == "join" and value.ndim and _elements(value) < 200:
+        return writer.join([value, draw(st.sampled_from([v for v in pool if v.shape == value.shape]))])
     if kind == "gather" and value.ndim == 2 and value.shape[0] != 1:
         return writer.gather(value, writer.input(5, dtype=torch.int64))
     if kind == "view" and value.ndim:

@@ -216,6 +216,42 @@ def test_inputs_and_outputs_are_never_taken_over() -> None:
     assert all(s.reuse is None for s in plan.steps if isinstance(s, Allocate))
 
 
+def test_parts_of_one_buffer_are_written_by_one_kernel() -> None:
+    """A concatenation of equal parts is one kernel; a reader of the whole waits for it."""
+    w = LoopWriter()
+    parts = [w.op("tanh", w.input(4, 3)) for _ in range(3)]
+    w.begin("cat", (4, 9))
+    whole = w.builder.whole(w.builder.new_buffer(w.builder.spec()))
+    for number, part in enumerate(parts):
+        w.write(layout.slice_axis(whole, 1, 3 * number, 3), part)
+    plan = planned(w, w.graph(w.reduce("sum", whole, [1])))
+    assert [k.operators for k in plan.kernels] == [6, 1]
+
+
+def test_overlapping_parts_keep_their_order() -> None:
+    w = LoopWriter()
+    x, y, z = w.input(4, 6), w.input(4, 3), w.input(4, 3)
+    w.write(layout.slice_axis(x, 1, 1, 3), y)
+    w.write(layout.slice_axis(x, 1, 2, 3), z)
+    planned(w, w.graph(w.op("neg", y)))
+
+
+def test_copies_into_inputs_join_what_computes_them() -> None:
+    w = LoopWriter()
+    x, running = w.input(8, 3, 5), w.input(3)
+    mean = w.reduce("sum", x, [0, 2])
+    w.write(running, w.op("add", w.op("mul", running, 0.9), w.op("mul", mean, 0.1)))
+    plan = planned(w, w.graph(mean))
+    assert len(plan.kernels) == 1 and "in_1" in plan.kernels[0].writes
+
+
+def test_loops_of_one_point_share_a_kernel() -> None:
+    w = LoopWriter()
+    x, y = w.input(), w.input()
+    plan = planned(w, w.graph(w.op("tanh", x), w.op("neg", y)))
+    assert len(plan.kernels) == 1
+
+
 def chain(length: int) -> tuple[LoopWriter, LoopGraph]:
     w = LoopWriter()
     x = w.input(16, 16)
