@@ -25,6 +25,8 @@ IN_PLACE_OPERATORS: frozenset[object] = frozenset({
     operator.ipow, operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift, operator.imatmul,
 })  # fmt: skip
 NOT_A_NAME = re.compile(r"\W+")
+# A module keeps its members in tables: self.__dict__['_modules']['fc'] is read by people as self.fc.
+MODULE_TABLE = re.compile(r"\.__dict__\['_(modules|parameters|buffers)'\]")
 
 
 def graph_call(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value:
@@ -133,7 +135,8 @@ def item_of(tracer: Tracer, item: Any, node: fx.Node, position: int) -> Value:
 def lift(tracer: Tracer, value: TensorValue) -> fx.Node:
     """Make a tensor of the program an input of the graph, when it is first used."""
     if value.node is None:
-        label = NOT_A_NAME.sub("_", value.source.expr if value.source is not None else "input").strip("_")
+        path = MODULE_TABLE.sub("", value.source.expr if value.source is not None else "input")
+        label = NOT_A_NAME.sub("_", path).strip("_")
         label = (
             f"{label}_0" if label == "self" else label
         )  # fx takes a first argument of that name for the module's own
