@@ -19,6 +19,7 @@ from armature.lower.index import Index, Var
 from armature.lower.registry import collect_lowerings, lowers
 from armature.lower.values import Spec, TensorValue
 from armature.rules import Decision, Rule, RuleOrigin, Subject, Verdict
+from armature.torch_abi.aot import Compilers, compile_functional, min_cut
 from armature.torch_abi.decomps import overload, torch_decompositions
 from armature.trace.call import Call, Handler, Polyfill, ValueType, collect, handles
 from armature.trace.values.base import Value
@@ -43,6 +44,7 @@ __all__ = [
     "Builder",
     "Call",
     "CompileEvent",
+    "Compilers",
     "Const",
     "ConstantValue",
     "ContextValue",
@@ -78,6 +80,7 @@ __all__ = [
     "autocast_value",
     "collect",
     "collect_lowerings",
+    "compile_functional",
     "compute_dtype",
     "existing",
     "handles",
@@ -86,6 +89,7 @@ __all__ = [
     "invariant",
     "layout",
     "lowers",
+    "min_cut",
     "overload",
     "switch_grad",
     "torch_decompositions",

@@ -1,4 +1,4 @@
-"""Back ends that take the captured graph as it is: to tell a fault of tracing from one of code generation."""
+"""Back ends that generate no code: to tell a fault of tracing from one of AOTAutograd or of lowering."""
 
 from __future__ import annotations
 
@@ -7,7 +7,19 @@ from typing import Any
 
 from torch import fx
 
+from armature.plugin_api import Compilers, compile_functional, min_cut
+
 
 def eager(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """Run the captured graph operator by operator."""
     return graph.forward
+
+
+def aot_eager(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """Run the functional ATen graphs, forward and backward, operator by operator."""
+    return compile_functional(graph, example_inputs, Compilers(as_it_is, as_it_is, as_it_is, min_cut), {})
+
+
+def as_it_is(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
+    """The graph, called with a list."""
+    return lambda args: graph.forward(*args)

@@ -44,7 +44,7 @@ def armature_polyfills() -> Iterable[Polyfill]:
 @hookimpl
 def armature_graph_backends() -> Mapping[str, Callable[..., Any]]:
     """Named back ends for `armature.compile(backend=...)`."""
-    return {"eager": graph_backends.eager}
+    return {"eager": graph_backends.eager, "aot_eager": graph_backends.aot_eager}
 
 
 @hookimpl
