@@ -142,7 +142,7 @@ def nonzero(x):
 @triton.jit
 def check_index(index, size, mask):
     """`index`, counted from the end when negative. Traps where `mask` holds and it is not in -size..size-1."""
-    tl.device_assert((index >= -size) & (index < size), "index out of range", mask=mask)
+    tl.device_assert(((index >= -size) & (index < size)) | ~mask, "index out of range")  # no mask= before Triton 3.5
     return tl.where(index < 0, index + size, index)
 
 
