@@ -189,11 +189,21 @@ class TestHandlers(HandlerConformance):
         Case("profiler", ranges, ones),
         Case("checkpoint", checkpointed, leaf),
         Case("reentrant checkpoint", reentrant, leaf, breaks="skipped-function"),
+        Case(
+            "foreign memory",
+            lambda x: x + torch.frombuffer(b"abcd", dtype=torch.uint8)[0],
+            ones,
+            breaks="foreign-memory",
+        ),
         Case("inference", inference, ones, breaks="inference-mode"),
         Case("asked for", broken, ones, breaks="explicit-break"),
         Case("overridden", overridden, ones),
         Case("equal", lambda x: x + 1 if torch.equal(x, x) else x, ones, breaks="data-dependent-value"),
     )
+
+
+def test_every_break_of_the_plugin_is_triggered() -> None:
+    assert {row.id for row in plugin.armature_break_types()} <= {case.breaks for case in TestHandlers.cases}
 
 
 def test_compiling() -> None:
