@@ -6,7 +6,7 @@
         def make_backend(self) -> DeviceBackend:
             return MyBackend()
 
-Every case of `kernel_cases`, `kernel_shapes` and `kernel_accesses` is built by the back end, run on the device and compared with the
+Every case of `kernel_cases`, `kernel_shapes` and `kernel_accesses` is built, run on the device and compared with the
 reference of `kernel_reference`. Cases of one group are built as one source. What `features` leaves out is skipped.
 """
 

@@ -386,19 +386,21 @@ class KernelPrinter(ValuePrinter):
     # ---- functions ----
 
     def print(self) -> None:
-        """The part function and the function that Python calls."""
+        """The part function and the function that Python calls. No name in the text is the kernel's own."""
         kernel, nest, lines = self.kernel, self.nest, self.lines
-        for line in heading(kernel.origins):
-            lines.add("", line)
         reads = [f"const {cpp_type(self.buffers[n].dtype)}* __restrict {self.pointers[n]}" for n in kernel.reads]
         writes = [f"{cpp_type(self.buffers[n].dtype)}* __restrict {self.pointers[n]}" for n in kernel.writes]
         sizes = [f"i64 {identifier(s.name)}" for s in kernel.sizes]
         signature = ", ".join([*reads, *writes, *sizes, "bool* bad", "i64 begin", "i64 end"])
-        name = identifier(kernel.name)
-        with lines.indented(f"static void {name}_part({signature}) {{", "}"):
+        with lines.indented(f"static void part({signature}) {{", "}"):
             lines.add(f"constexpr int N = {nest.lanes};")
             self.outer_loops()
-        self.entry(name)
+        self.entry()
+
+    def heading(self) -> list[str]:
+        """Comments above the kernel: where it comes from, and which buffers its pointers are."""
+        buffers = [f"{pointer}: {name}" for name, pointer in self.pointers.items()]
+        return [*heading(self.kernel.origins), ", ".join(buffers)]
 
     def units(self) -> str:
         """How many units of work threads divide: the argument of `parallel`."""
@@ -407,12 +409,12 @@ class KernelPrinter(ValuePrinter):
             return " * ".join(f"i64({self.blocks(v)})" for v in nest.outer[: nest.collapsed])
         return self.blocks(nest.split) if nest.split in nest.outer and nest.split is not None else "1"
 
-    def entry(self, name: str) -> None:
+    def entry(self) -> None:
         kernel, nest, lines = self.kernel, self.nest, self.lines
         count = len(kernel.arguments)
-        opening = f"static PyObject* {name}_call(PyObject*, PyObject* const* args, Py_ssize_t count) {{"
+        opening = "static PyObject* call(PyObject*, PyObject* const* args, Py_ssize_t count) {"
         with lines.indented(opening, "}"):
-            lines.add(f'Arguments given("{name}", args, count, {count});')
+            lines.add(f"Arguments given(NAME, args, count, {count});")
             values = []
             for at, buffer in enumerate((*kernel.reads, *kernel.writes)):
                 kind = ("const " if buffer in kernel.reads else "") + cpp_type(self.buffers[buffer].dtype)
@@ -431,11 +433,11 @@ class KernelPrinter(ValuePrinter):
                 if whole == 0:
                     pass
                 elif nest.collapsed or (nest.split in nest.outer and nest.split is not None):
-                    call = f"[&](i64 begin, i64 end) {{ {name}_part({arguments}, begin, end); }}"
+                    call = f"[&](i64 begin, i64 end) {{ part({arguments}, begin, end); }}"
                     lines.add(f"parallel({self.units()}, {call});")
                 else:
-                    lines.add(f"{name}_part({arguments}, 0, 1);")
-            lines.add(f'return done("{name}", bad);')
+                    lines.add(f"part({arguments}, 0, 1);")
+            lines.add("return done(NAME, bad);")
 
 
 class Loop:

@@ -20,13 +20,28 @@ def print_kernels(kernels: Sequence[Kernel], buffers: Mapping[str, Buffer], regi
     lines = Lines("// ", indent="  ")
     lines.add('#include "armature_cpu.h"')
     lines.add("using namespace armature;")
+    printed: dict[str, str] = {}  # text of a kernel to the name of the first that has it
     for kernel in kernels:
+        name = identifier(kernel.name)
+        own = Lines("// ", indent="  ")
+        printer = KernelPrinter(plan_nest(kernel, buffers, register_bytes, threads), buffers, own)
+        printer.print()
+        text = str(own)
+        first = printed.setdefault(text, name)
         lines.add()
-        KernelPrinter(plan_nest(kernel, buffers, register_bytes, threads), buffers, lines).print()
+        for line in printer.heading():
+            lines.add("", line)
+        if first != name:  # layers of a model repeat: what does the same is compiled once
+            lines.add(f"namespace {name} = {first};")
+            continue
+        with lines.indented(f"namespace {name} {{"):
+            lines.add(f'static const char* const NAME = "{name}";')
+        lines.add(text.rstrip("\n"))
+        lines.add("}")
     lines.add()
     with lines.indented("static PyMethodDef kernel_table[] = {", "};"):
         for kernel in kernels:
             name = identifier(kernel.name)
-            lines.add(f'{{"{name}", {name}_call, METH_FASTCALL, nullptr}},')
+            lines.add(f'{{"{name}", {name}::call, METH_FASTCALL, nullptr}},')
     lines.add(f"EXPORTED PyObject* {ENTRY}(void* view) {{ return functions(kernel_table, view); }}")
     return str(lines)

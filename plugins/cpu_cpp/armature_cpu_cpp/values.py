@@ -30,10 +30,14 @@ class ValuePrinter:
         self.lines = lines
         self.body: KernelBody = walk_kernel(nest.kernel)
         self.kernel = self.body.kernel
-        self.index = IndexPrinter(names={v: identifier(v.name) for v in (*nest.outer, *nest.inner)})
+        # Names by position, not by what they stand for: kernels that do the same have the same text, and share it.
+        names = {
+            v: f"{letter}{k}" for letter, loops in (("i", nest.outer), ("r", nest.inner)) for k, v in enumerate(loops)
+        }
+        self.index = IndexPrinter(names=names)
         self.pointers = {
-            **{n: f"in_{identifier(n)}" for n in self.kernel.reads},
-            **{n: f"out_{identifier(n)}" for n in self.kernel.writes},
+            **{n: f"in{k}" for k, n in enumerate(self.kernel.reads)},
+            **{n: f"out{k}" for k, n in enumerate(self.kernel.writes)},
         }
         self.mask = ""  # lanes outside of which nothing may be touched
         self.spilled: set[str] = set()

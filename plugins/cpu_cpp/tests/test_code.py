@@ -71,13 +71,13 @@ def test_rows_are_reduced_by_vectors_that_take_turns(printed: Printed) -> None:
 def test_columns_are_reduced_without_joining_lanes(printed: Printed) -> None:
     text = body(printed("columns_wide"))
     assert "across_" not in text
-    assert text.index("vectors<N>(") < text.index("for (i64 i0")
+    assert text.index("vectors<N>(") < text.index("for (i64 r0")
 
 
 def test_softmax_computes_the_exponential_once(printed: Printed) -> None:
     text = body(printed("softmax_rows"))
     assert text.count(" exp(") == 1
-    assert text.count("load(l, tmp2_row + i1)") == 1
+    assert text.count("load(l, tmp2_row + r0)") == 1
 
 
 def test_a_concatenation_is_cut_and_has_no_masks(printed: Printed) -> None:
@@ -110,6 +110,13 @@ def test_long_sums_go_through_blocks(printed: Printed) -> None:
 
 def test_equal_kernels_give_equal_text(printed: Printed) -> None:
     assert printed("layer_norm", "softmax_rows").text == printed("layer_norm", "softmax_rows").text
+
+
+def test_layers_that_repeat_share_their_code(printed: Printed) -> None:
+    source = printed(chain("first_0", 8, 64), chain("second_1", 8, 64), chain("third_2", 8, 48))
+    assert source.text.count("static void part(") == 2
+    assert "namespace second_1 = first_0;" in source.text
+    assert list(source.kernels) == ["first_0", "second_1", "third_2"]
 
 
 def test_sizes_are_arguments(printed: Printed) -> None:
