@@ -31,9 +31,8 @@ class ValuePrinter:
         self.body: KernelBody = walk_kernel(nest.kernel)
         self.kernel = self.body.kernel
         # Names by position, not by what they stand for: kernels that do the same have the same text, and share it.
-        names = {
-            v: f"{letter}{k}" for letter, loops in (("i", nest.outer), ("r", nest.inner)) for k, v in enumerate(loops)
-        }
+        names: dict[Var | Size, str] = {v: f"i{k}" for k, v in enumerate(nest.outer)}
+        names.update({v: f"r{k}" for k, v in enumerate(nest.inner)})
         self.index = IndexPrinter(names=names)
         self.pointers = {
             **{n: f"in{k}" for k, n in enumerate(self.kernel.reads)},
