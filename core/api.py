@@ -95,6 +95,7 @@ def wrap(fn: Any, hook: FrameHook, options: Options) -> Any:
     """The function or module, run with a hook on. `options` are those with which a copy of a module is compiled."""
     if isinstance(fn, CompiledModule) or hasattr(fn, "__armature_original__"):
         fn = fn.__armature_original__
+    session().ask_for(fn)
     if isinstance(fn, nn.Module):
         return CompiledModule(fn, hook, functools.partial(_compile, options=options))
     if isinstance(fn, type):

@@ -27,6 +27,7 @@ from armature.config import Config
 from armature.context import CompileContext
 from armature.errors import ArmatureError, Unsupported, invariant
 from armature.events import CompileEvent, EventKind
+from armature.frame import skip
 from armature.frame import verify as frame_spec
 from armature.frame.data import FrameRequest
 from armature.frame.hook import CompiledFrame, RunEagerly
@@ -182,6 +183,8 @@ class Compiler:
 
     def reason_to_skip(self, code: CodeType, variables: Mapping[str, object]) -> str | None:
         """Why rules leave the frame alone."""
+        if skip.is_glue_of_torch(code) and not session().is_asked_for(code):
+            return "part of torch: compiled with the functions that call it, or when it is given to armature.compile"
         verdict = manager().tables().rule_book.frame_verdict(code, variables)
         return verdict.reason if verdict.decision is Decision.SKIP else None
 
@@ -203,10 +206,10 @@ class Compiler:
         start = time.perf_counter()
         try:
             traced, code = compile_frame(request, ctx, backend_for(self.backend, tables), record)
-        except SkipFrame as skip:
-            record.reason = skip.reason
-            ctx.emit(event_of(record, EventKind.SKIP, skip.reason))
-            raise RunEagerly(skip.reason, for_all=True) from None
+        except SkipFrame as nothing:
+            record.reason = nothing.reason
+            ctx.emit(event_of(record, EventKind.SKIP, nothing.reason))
+            raise RunEagerly(nothing.reason, for_all=True) from None
         except GraphBreak as stop:
             raise self._broken(stop.event, record, ctx) from None
         except Exception as error:

@@ -11,7 +11,7 @@ from types import CodeType
 from weakref import ReferenceType, ref
 
 import attrs
-from torch import fx
+from torch import fx, nn
 
 from armature.breaks.types import BreakEvent
 from armature.codegen.data import KernelSource
@@ -95,6 +95,7 @@ class Session:
     skips: deque[Skip] = attrs.field(factory=lambda: deque(maxlen=KEPT))
     _numbers: Iterator[int] = attrs.field(factory=itertools.count)
     _codes: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)
+    _asked: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)
     _told: set[object] = attrs.field(factory=set)
 
     def begin(self, code: CodeType, backend: str) -> Compilation:
@@ -112,6 +113,21 @@ class Session:
         """A record of a code object that is left alone."""
         self._remember(code)
         self.skips.append(Skip(code.co_qualname, code.co_filename, code.co_firstlineno, reason))
+
+    def ask_for(self, fn: object) -> None:
+        """Note that the user wants this function, or this module's forward, compiled, wherever it stands."""
+        method = getattr(fn, "forward", fn) if isinstance(fn, nn.Module) else fn
+        code = getattr(getattr(method, "__func__", method), "__code__", None)
+        if not isinstance(code, CodeType) or self.is_asked_for(code):
+            return
+        _hold(self._asked, code)
+        if id(code) in self._codes:  # it may have been left alone when another function called it
+            reset_code(code)
+
+    def is_asked_for(self, code: CodeType) -> bool:
+        """Whether the user gave this very code to `compile`."""
+        held = self._asked.get(id(code))
+        return held is not None and held() is code
 
     def first_time(self, what: object) -> bool:
         """True once per `what`: for things to be said once."""
@@ -154,8 +170,13 @@ class Session:
         self._told.clear()
 
     def _remember(self, code: CodeType) -> None:
-        key = id(code)
-        self._codes[key] = ref(code, lambda _: self._codes.pop(key, None))
+        _hold(self._codes, code)
+
+
+def _hold(held: dict[int, ReferenceType[CodeType]], code: CodeType) -> None:
+    """Keep a weak reference by identity: code objects are equal where their text is."""
+    key = id(code)
+    held[key] = ref(code, lambda _: held.pop(key, None))
 
 
 @cache

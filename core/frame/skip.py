@@ -11,6 +11,8 @@ import torch
 from torch import nn
 
 OWN_FOLDER = str(Path(__file__).resolve().parents[1])
+TORCH_FOLDER = str(Path(torch.__file__).resolve().parent)
+LAYERS = f"{TORCH_FOLDER}/nn/modules/"  # worth a graph of their own, unlike the glue in the rest of torch
 SEARCH_DEPTH = 3  # containers within containers looked into for tensors
 SEARCH_WIDTH = 64  # elements of a container looked at
 
@@ -36,6 +38,12 @@ def reason_of_code(code: CodeType) -> str | None:
 def is_own(code: CodeType) -> bool:
     """Whether the code is armature's own; example models and tests beside it are not."""
     return code.co_filename.startswith(OWN_FOLDER + "/")
+
+
+def is_glue_of_torch(code: CodeType) -> bool:
+    """Whether the code is torch's and no layer: compiled as part of what calls it, or where the user asks for it."""
+    file = code.co_filename
+    return file.startswith(TORCH_FOLDER + "/") and (not file.startswith(LAYERS) or file == f"{LAYERS}module.py")
 
 
 def reason_of_frame(code: CodeType, f_locals: Mapping[str, object], f_globals: Mapping[str, object]) -> str | None:

@@ -1,12 +1,12 @@
 """Where a value comes from: a path from the frame's locals or globals, as a Python expression.
 
-A source has three readers: the guard tree (how to reach the object in C++), the rebuilder (bytecode that loads it again)
-and people (`expr`). All three switch over the class, each in a table of its own.
+A source has three readers: the guard tree (how to reach the object in C++), the rebuilder (bytecode that loads it
+again) and people (`expr`). All three switch over the class, each in a table of its own.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias, Union
+from typing import TypeAlias
 
 import attrs
 
@@ -47,8 +47,8 @@ class BuiltinSource:
 
 @attrs.frozen(cache_hash=True)
 class ObjectSource:
-    """An object reached in no other way (the globals of an inlined function, a module in sys.modules), kept alive by the
-    compiled code. Guarded by nothing itself; attributes and items below it are."""
+    """An object reached in no other way (the globals of an inlined function, a module in sys.modules), kept alive by
+    the compiled code. Guarded by nothing itself; attributes and items below it are."""
 
     obj: object = attrs.field(eq=id, hash=False)
     label: str
@@ -115,7 +115,14 @@ class CellSource:
         return f"{self.base.expr}.cell_contents"
 
 
-Source: TypeAlias = Union[
-    LocalSource, GlobalSource, BuiltinSource, ObjectSource, AttrSource, DictOfSource, TypeOfSource,
-    ItemSource, CellSource,
-]  # fmt: skip
+Source: TypeAlias = (
+    LocalSource
+    | GlobalSource
+    | BuiltinSource
+    | ObjectSource
+    | AttrSource
+    | DictOfSource
+    | TypeOfSource
+    | ItemSource
+    | CellSource
+)

@@ -48,9 +48,9 @@ SKIP_BELOW: object = _STRATEGY(_ACTION.SKIP, _ACTION.SKIP)
 class GuardHolder:
     """What torch's cache keeps of the guards: it reads `root` and sets the next three.
 
-    torch.compile goes through all entries of a code object, ours too, when it compiles a function that armature compiled
-    as well. What stands below `keep_alive` is for it: the class says that the entry is none of its own, and it finds
-    nothing to do in the rest.
+    torch.compile goes through all entries of a code object, ours too, when it compiles a function that armature
+    compiled as well. What stands below `keep_alive` is for it: the class says that the entry is none of its own, and it
+    finds nothing to do in the rest.
     """
 
     def __init__(self, root: Any) -> None:

@@ -56,6 +56,20 @@ def test_method_lambda_and_c_function() -> None:
     assert session().totals().graphs == 4
 
 
+def test_torchs_own_glue_is_compiled_when_asked_for_only() -> None:
+    def outer(x: Any) -> Any:
+        armature.graph_break("for the test")
+        return torch.nn.functional.hardsigmoid(x)
+
+    armature.compile(outer, backend="eager")(X)
+    assert session().totals().graphs == 0
+    asked = armature.compile(torch.nn.functional.hardsigmoid, backend="eager", fullgraph=True)
+    torch.testing.assert_close(asked(X), torch.nn.functional.hardsigmoid(X))
+    layer = armature.compile(torch.nn.Sequential(torch.nn.GELU()), backend="eager", fullgraph=True)
+    torch.testing.assert_close(layer(X), torch.nn.functional.gelu(X))
+    assert session().totals().graphs == 2
+
+
 def test_a_second_call_compiles_nothing() -> None:
     compiled = armature.compile(increment, backend="eager")
     compiled(X)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Callable, Iterator
 from types import CodeType
@@ -201,6 +202,11 @@ def test_the_hook_is_of_one_thread() -> None:
     finally:
         set_eval_frame(None)
     assert "f" not in recorder.seen
+
+
+def test_torch_compile_takes_our_entries_for_dead_ones() -> None:
+    import_of_theirs = importlib.import_module("torch._dynamo.guards")
+    assert isinstance(GuardHolder(guard_tree.new_root()), import_of_theirs.DeletedGuardManagerWrapper)
 
 
 def test_an_error_in_the_callback_reaches_the_caller() -> None:

@@ -5,7 +5,7 @@ Each record names its source and, in `user`, the line of the user's code that ma
 
 from __future__ import annotations
 
-from typing import TypeAlias, Union
+from typing import TypeAlias
 
 import attrs
 
@@ -41,7 +41,7 @@ class ValueGuard:
 
 @attrs.frozen(eq=False)
 class TensorGuard:
-    """Type, dispatch keys, dtype, device, requires_grad, sizes and strides. A None among sizes or strides is not checked."""
+    """Type, dispatch keys, dtype, device, requires_grad, sizes and strides. A size or stride of None is not checked."""
 
     source: Source
     example: object  # the real tensor while tracing; not kept after the tree is built
@@ -110,7 +110,16 @@ class ShapeGuard:
     user: str = ""
 
 
-Guard: TypeAlias = Union[
-    TypeGuard, IdGuard, ValueGuard, TensorGuard, LengthGuard, DictKeysGuard, AbsentGuard, AliasGuard,
-    NoAliasGuard, GlobalStateGuard, ShapeGuard,
-]  # fmt: skip
+Guard: TypeAlias = (
+    TypeGuard
+    | IdGuard
+    | ValueGuard
+    | TensorGuard
+    | LengthGuard
+    | DictKeysGuard
+    | AbsentGuard
+    | AliasGuard
+    | NoAliasGuard
+    | GlobalStateGuard
+    | ShapeGuard
+)
