@@ -93,7 +93,7 @@ def plain_args(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]
 
 
 def check(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Traced:
-    """The generated code gives what eager gives and leaves the arguments as eager leaves them: while the guards hold, twice."""
+    """The generated code gives what eager gives, leaves the arguments as eager does; twice while the guards hold."""
     traced = trace(fn, *args, **kwargs)
     assert traced.holds(fn, *args, **kwargs), "a guard fails for the very call that was traced"
     for _ in range(2):

@@ -61,6 +61,7 @@ class Tracer:
     inputs: list[TensorValue] = attrs.field(factory=list)
     on_abort: list[tuple[Callable[[Any], Any], Any]] = attrs.field(factory=list)
     frames_cells: dict[str, CellValue] = attrs.field(factory=dict)  # free variables of the outermost frame
+    generators: list[GeneratorValue] = attrs.field(factory=list)
     compares_tensors: bool = False  # relies on inputs being different objects
     mutates: bool = False  # an operator in place is in the graph
     _guards: GuardRecorder | None = None

@@ -58,12 +58,17 @@ def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
 def _run(tracer: Tracer, request: FrameRequest) -> Value:
     frame = root_frame(tracer, request)
     try:
-        return inline.run_frame(tracer, frame)
+        result = inline.run_frame(tracer, frame)
     except UserRaised as raised:
         tracer.frames.append(frame)
         tracer.graph_break("exception-leaves-frame", exception=raised.value.describe())
     except RecursionError:
         tracer.graph_break("unsupported-operation", operation="recursion this deep", type="the call stack")
+    for generator in tracer.generators:
+        if generator.has_unfinished_business():
+            tracer.frames += [frame, generator.frame]
+            tracer.graph_break("unsupported-operation", operation="leaving it unfinished", type=generator.describe())
+    return result
 
 
 def root_frame(tracer: Tracer, request: FrameRequest) -> Frame:

@@ -127,6 +127,22 @@ def missing_name(t):
     return t + undefined_name  # noqa: F821
 
 
+def abandons(t):
+    def numbers():
+        try:
+            yield t
+        finally:
+            log.append(1)
+
+    log = []
+    return next(numbers()), log
+
+
+def switches(t):
+    torch.backends.cudnn.benchmark = True
+    return t + 1
+
+
 def too_deep(t):
     return too_deep(t + 1)
 
@@ -146,6 +162,8 @@ BREAKS: dict[Callable[..., Any], str] = {
     makes_module: "unsupported-call",
     makes_class: "untraced-opcode",
     requires_grad: "unsupported-tensor-method",
+    abandons: "unsupported-operation",
+    switches: "unsupported-mutation",
     missing_name: "exception-leaves-frame",
     too_deep: "unsupported-operation",
 }

@@ -150,7 +150,8 @@ def unpacking(x, y):
 
 def indexing(x, y):
     return (
-        x[0], x[:, 1], x[..., None], x[1:, ::2], x[-1, -1], x[[0, 2]], x[torch.tensor([1, 0])], x[None, :, 0], x[:, x.size(0)],
+        x[0], x[:, 1], x[..., None], x[1:, ::2], x[-1, -1], x[[0, 2]], x[torch.tensor([1, 0])], x[None, :, 0],
+        x[:, x.size(0)],
     )  # fmt: skip
 
 
@@ -185,8 +186,10 @@ def comprehensions(x, y):
 def strings(x, y):
     name = "layer"
     key = f"{name}_{x.shape[0]:03d}!{'a'!r}"
-    parts = "a,b,c".split(",")
-    text = "%s-%d" % (name, 3) + "/".join(parts).upper() + "{} {x}".format(1, x=2)
+    sep = ","
+    parts = "a,b,c".split(sep)
+    form, braces = "%s-%d", "{} {x}"
+    text = form % (name, 3) + "/".join(parts).upper() + braces.format(1, x=2)
     assert x.dim() == 2, f"expected two dimensions, not {x.dim()} ({x})"
     return key, text, x * len(text), name in key, key.startswith("lay"), name[1:3]
 
@@ -284,7 +287,7 @@ def matching(x, y):
                 found.append(a + b)
             case {"k": v, **rest}:
                 found.append((v, rest))
-            case [first, *others]:
+            case [_, *others]:
                 found.append(others)
             case Frozen(width=w):
                 found.append(w)
@@ -298,11 +301,16 @@ def matching(x, y):
 def builtins(x, y):
     pairs = list(zip([1, 2, 3], "abc"))
     return (
-        max(3, 1, 2), min([4, 2]), max([1, -3], key=abs), sum([1, 2], 3), sorted([3, 1, 2], reverse=True), list(reversed([1, 2])),
-        pairs, list(map(lambda a, b: a + b, [1, 2], [3, 4])), list(filter(None, [0, 1, 2])), divmod(7, 2), round(2.567, 2), pow(2, 5),
-        isinstance(x, torch.Tensor), isinstance(1, (int, str)), issubclass(bool, int), callable(len), hasattr(x, "shape"), abs(-3),
-        getattr(x, "nothing", 5), type(x) is torch.Tensor, len(x), int("7"), float(3), str(4), bool([]), tuple([1]), list((2,)),
-        dict(a=1), set([1]), frozenset([2]), enumerate, chr(65), ord("A"), bin(5), list(range(5, 0, -2)), slice(1, 2), repr("a"),
+        max(3, 1, 2), min([4, 2]), max([1, -3], key=abs), sum([1, 2], 3), sorted([3, 1, 2], reverse=True),
+        list(reversed([1, 2])),
+        pairs, list(map(lambda a, b: a + b, [1, 2], [3, 4])), list(filter(None, [0, 1, 2])), divmod(7, 2),
+        round(2.567, 2), pow(2, 5),
+        isinstance(x, torch.Tensor), isinstance(1, (int, str)), issubclass(bool, int), callable(len),
+        hasattr(x, "shape"), abs(-3),
+        getattr(x, "nothing", 5), type(x) is torch.Tensor, len(x), int("7"), float(3), str(4), bool([]),
+        tuple(range(1)), list(range(2)),
+        dict(zip("a", [1])), set(range(1)), frozenset([2]), enumerate, chr(65), ord("A"), bin(5),
+        list(range(5, 0, -2)), slice(1, 2), repr("a"),
     )[:-1] + (x * max(1, 2),)  # fmt: skip
 
 
@@ -348,7 +356,8 @@ def objects(x, y):
     loud = Loud(0.5)
     loud.extra = 7
     return (
-        s(x), t.by, u.by, s.doubled, Scaler.shift(y), Scaler.unit()(x), len(s), s[1], list(s), 2.0 in s, loud(x), loud.extra, loud.loud,
+        s(x), t.by, u.by, s.doubled, Scaler.shift(y), Scaler.unit()(x), len(s), s[1], list(s), 2.0 in s, loud(x),
+        loud.extra, loud.loud,
         s == Scaler(2.0), isinstance(loud, Scaler), SCALER(x), bool(s), getattr(s, "missing", None), Scaler.factor,
     )  # fmt: skip
 
@@ -419,9 +428,12 @@ def globals_used(x, y):
 def shapes(x, y):
     b, n = x.size()
     return (
-        x.view(b * n), x.reshape(-1, 2), x.view(*x.shape, 1), x.new_zeros(b, n), torch.zeros(x.shape), torch.ones(*x.size()[:1], 2),
-        x.shape[0] + x.size(-1), x.numel(), x.dim(), tuple(x.shape), x.dtype, x.device, x.T.shape, x.ndim, x.stride(), x.is_contiguous(),
-        x.requires_grad, x.is_floating_point(), x.expand(2, -1, -1), x.permute(1, 0), x.shape == y.shape, list(x.shape), x.shape.numel(),
+        x.view(b * n), x.reshape(-1, 2), x.view(*x.shape, 1), x.new_zeros(b, n), torch.zeros(x.shape),
+        torch.ones(*x.size()[:1], 2),
+        x.shape[0] + x.size(-1), x.numel(), x.dim(), tuple(x.shape), x.dtype, x.device, x.T.shape, x.ndim,
+        x.stride(), x.is_contiguous(),
+        x.requires_grad, x.is_floating_point(), x.expand(2, -1, -1), x.permute(1, 0), x.shape == y.shape,
+        list(x.shape), x.shape.numel(),
     )  # fmt: skip
 
 
@@ -430,15 +442,19 @@ def tensors(x, y):
     parts = torch.split(x, [1, 3], dim=1)
     stacked = torch.stack([x, y]).sum(0, keepdim=True)
     return (
-        a, b, parts, stacked, torch.cat((x, y), dim=-1), x.to(torch.float64), x.type_as(y), torch.where(x > 0, x, y), x.float(), x.mean(),
-        torch.arange(4, dtype=x.dtype, device=x.device) + x, x.masked_fill(x < 0, float("-inf")), torch.tensor([1.0, 2.0]), x.long(),
-        torch.einsum("ij,kj->ik", x, y), x.softmax(-1), torch.nn.functional.gelu(x), x.contiguous() is x, x.transpose(0, 1), x.mT,
+        a, b, parts, stacked, torch.cat((x, y), dim=-1), x.to(torch.float64), x.type_as(y), torch.where(x > 0, x, y),
+        x.float(), x.mean(),
+        torch.arange(4, dtype=x.dtype, device=x.device) + x, x.masked_fill(x < 0, float("-inf")),
+        torch.tensor([1.0, 2.0]), x.long(),
+        torch.einsum("ij,kj->ik", x, y), x.softmax(-1), torch.nn.functional.gelu(x), x.contiguous() is x,
+        x.transpose(0, 1), x.mT,
     )  # fmt: skip
 
 
 def imports(x, y):
-    import math as m
-    from torch.nn import functional as nf
+    import math as m  # noqa: PLC0415
+
+    from torch.nn import functional as nf  # noqa: PLC0415
 
     return nf.relu(x) * m.e
 

@@ -40,7 +40,7 @@ class Layers(nn.Module):
         for name in self.config["names"]:
             x = self.named[name](x)
         for name, layer in self.named.items():
-            x = x + len(name)
+            x = layer(x) + len(name)
         if self.nothing is None and self.training:
             x = x * self.scale
         x = self.tied(x) + self.blocks[-1].bias + self.weights[0]

@@ -11,7 +11,9 @@ from armature.trace.values.iterator import GeneratorValue, IteratorValue
 
 @opcode("RETURN_GENERATOR")
 def return_generator(frame: Frame, inst: Instruction) -> None:
-    frame.result = GeneratorValue(frame)
+    made = GeneratorValue(frame)
+    frame.tracer.generators.append(made)
+    frame.result = made
     frame.paused = True
 
 

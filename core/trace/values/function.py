@@ -104,8 +104,8 @@ class BuiltinValue(CallableValue):
             return tracer.as_value(getattr(self.fn, name))
         if name == "__call__":
             return self
-        if type(self.fn) is PACKET and name in self.fn.overloads():
-            overload = getattr(self.fn, name)
+        overload: Any = getattr(self.fn, name, None) if type(self.fn) is PACKET else None
+        if isinstance(overload, torch._ops.OpOverload):
             return tracer.wrap(overload, tracer.object_source(overload))
         return super().get_attribute(tracer, name)
 
@@ -352,6 +352,8 @@ class PythonModuleValue(Value):
         return value
 
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+        if type(self.module) is not ModuleType or is_trusted(self.module):
+            tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
         tracer.store_global(self.module.__dict__, name, value)
         self.read[name] = value
 

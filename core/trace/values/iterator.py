@@ -106,6 +106,14 @@ class GeneratorValue(Value):
             tracer.raise_error(RuntimeError, "generator ignored GeneratorExit")
         self.finished = True
 
+    def has_unfinished_business(self) -> bool:
+        """Whether it stands inside a `try` or `with`, whose end CPython runs when it drops the generator."""
+        if not self.started or self.finished:
+            return False
+        protection = self.frame.instructions[self.frame.position - 1].protection
+        # From 3.12 on all of a generator is protected, by code that turns StopIteration into RuntimeError.
+        return protection is not None and self.frame.instructions[protection.target].opname != "CALL_INTRINSIC_1"
+
     def _run(self, tracer: Tracer) -> Value:
         self.started = self.running = True
         try:
