@@ -81,7 +81,8 @@ def _workers(threads: int) -> Workers:
 def native_backend(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
     """The captured graph through the stages of this package."""
     check_devices(traced, ctx, record)
-    run = compile_graph(traced, ctx, AtenCompiler(record))
+    # The backward graph is compiled later and keeps what it is made from; guards hold the example tensors.
+    run = compile_graph(attrs.evolve(traced, guards=()), ctx, AtenCompiler(record))
     for graph in record.graphs:  # a kernel that can't be built is found here, where eager can still take over
         graph.ready()
     return run
@@ -203,7 +204,7 @@ class Compiler:
         ctx = new_context(settings, tables, record.id)
         record.events = ctx.events
         ctx.emit(event_of(record, EventKind.START))
-        start = time.perf_counter()
+        start, hits = time.perf_counter(), ctx.cache.hits
         try:
             traced, code = compile_frame(request, ctx, backend_for(self.backend, tables), record)
         except SkipFrame as nothing:
@@ -211,12 +212,14 @@ class Compiler:
             ctx.emit(event_of(record, EventKind.SKIP, nothing.reason))
             raise RunEagerly(nothing.reason, for_all=True) from None
         except GraphBreak as stop:
-            raise self._broken(stop.event, record, ctx) from None
+            raise self._broken(stop, record, ctx) from None
         except Exception as error:
             raise self._failed(error, record, ctx) from error
         record.seconds = time.perf_counter() - start
         record.outcome = Outcome.COMPILED
         record.breaks = traced.breaks
+        if ctx.cache.hits > hits:
+            ctx.emit(event_of(record, EventKind.CACHE_HIT, f"{ctx.cache.hits - hits} built files"))
         ctx.emit(event_of(record, EventKind.FINISH, seconds=record.seconds))
         return CompiledFrame(code, traced.guards)
 
@@ -260,13 +263,14 @@ class Compiler:
         place = (code.co_qualname, code.co_filename, code.co_firstlineno)
         manager().tables().observe_compile(CompileEvent(EventKind.FALLBACK, -1, *place, "recompile limit"))
 
-    def _broken(self, event: BreakEvent, record: Compilation, ctx: CompileContext) -> Exception:
+    def _broken(self, stop: GraphBreak, record: Compilation, ctx: CompileContext) -> Exception:
+        event = stop.event
         record.outcome, record.breaks, record.reason = Outcome.BREAK, (event,), event.type.id
         ctx.tables.observe_break(event)
         ctx.emit(event_of(record, EventKind.FALLBACK, f"graph break: {event.type.id}"))
         if self.fullgraph:
             return unsupported(event)
-        return RunEagerly(f"graph break: {event.type.title}")
+        return RunEagerly(f"graph break: {event.type.title}", guards=stop.guards)
 
     def _failed(self, error: Exception, record: Compilation, ctx: CompileContext) -> Exception:
         record.outcome, record.reason = Outcome.FALLBACK, f"{type(error).__name__}: {error}"

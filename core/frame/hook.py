@@ -31,6 +31,7 @@ from armature.torch_abi.eval_frame import (
 )
 
 EMPTY_CALLS_BEFORE_SKIP = 3
+EAGER_ENTRIES = 3  # kinds of arguments for which it is cached that a frame runs eagerly; then all others do
 EAGER = FrameOutcome(SKIP, False)
 """Run this one frame as it is."""
 HOOK_OFF = FrameOutcome(SKIP_BELOW, False)
@@ -40,13 +41,15 @@ HOOK_OFF = FrameOutcome(SKIP_BELOW, False)
 class RunEagerly(Exception):
     """The frame is not compiled: it runs as it is, and so do later frames of its code for which nothing is cached.
 
-    `for_all`: whatever the options (there is nothing to compile), not only for those of this hook.
+    for_all: whatever the options (there is nothing to compile), not only for those of this hook. guards: what the
+    reason rests on; later frames for which they do not hold are looked at anew.
     """
 
-    def __init__(self, reason: str, *, for_all: bool = False) -> None:
+    def __init__(self, reason: str, *, for_all: bool = False, guards: tuple[Guard, ...] = ()) -> None:
         super().__init__(reason)
         self.reason = reason
         self.for_all = for_all
+        self.guards = guards
 
 
 @attrs.frozen(eq=False)
@@ -138,8 +141,19 @@ class FrameHook:
         try:
             compiled = self.compiler.compile(request)
         except RunEagerly as left:
+            if left.guards and sum(entry.eager for entry in entries) < EAGER_ENTRIES:
+                return self._install_eager(request, left, state)
             return self._leave(frame.f_code, state, left)
         return self._install(request, compiled, state)
+
+    def _install_eager(self, request: FrameRequest, left: RunEagerly, state: CodeState) -> FrameOutcome:
+        """Cache the frame's own code, under the guards that lead to the reason for leaving it."""
+        try:
+            guards = self._hold(left.guards, request)
+        except Exception:
+            return self._leave(request.code, state, left)
+        own = CompiledFrame(request.code.replace(), left.guards, alone=False)
+        return self._cached(request, own, guards, state, eager=True)
 
     def _leave(self, code: CodeType, state: CodeState, left: RunEagerly) -> FrameOutcome:
         if left.for_all and not state.entries:
@@ -153,14 +167,28 @@ class FrameHook:
 
     def _install(self, request: FrameRequest, compiled: CompiledFrame, state: CodeState) -> FrameOutcome:
         try:
-            guards = tree.build(compiled.guards, request)
-            if not guards.check(_plain_locals(request)):
-                failures = recompile.failures([Entry(None, guards)], _plain_locals(request))
-                raise GuardsDoNotHold("; ".join(failures))
+            guards = self._hold(compiled.guards, request)
         except Exception as error:
             self.compiler.guards_unbuildable(request, error)
             return self._leave(request.code, state, RunEagerly(str(error)))
-        state.entries.append(Entry(self._torchdynamo_orig_backend, guards))
+        return self._cached(request, compiled, guards, state)
+
+    def _hold(self, guards: tuple[Guard, ...], request: FrameRequest) -> tree.GuardTree:
+        """The tree of the guards. Errors: GuardsDoNotHold, and those of reading a source."""
+        built = tree.build(guards, request)
+        if not built.check(_plain_locals(request)):
+            raise GuardsDoNotHold("; ".join(recompile.failures([Entry(None, built)], _plain_locals(request))))
+        return built
+
+    def _cached(
+        self,
+        request: FrameRequest,
+        compiled: CompiledFrame,
+        guards: tree.GuardTree,
+        state: CodeState,
+        eager: bool = False,
+    ) -> FrameOutcome:
+        state.entries.append(Entry(self._torchdynamo_orig_backend, guards, eager))
         state.below |= not compiled.alone
         self.compiler.installed(request, guards.texts)
         strategy = COMPILE if state.below else COMPILE_ALONE

@@ -19,6 +19,7 @@ class Entry:
 
     key: object
     tree: GuardTree
+    eager: bool = False  # the code is the frame's own: for such arguments it can't be compiled
 
     @property
     def alive(self) -> bool:

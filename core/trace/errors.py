@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from armature.breaks.types import BreakEvent
+    from armature.frame.guards.kinds import Guard
     from armature.trace.values.base import Value
 
 
 class GraphBreak(Exception):
-    """The frame cannot go in one graph. `event` says why and where."""
+    """The frame cannot go in one graph. `event` says why and where, `guards` what tracing relied on until then."""
 
     def __init__(self, event: BreakEvent) -> None:
         super().__init__(event)
         self.event = event
+        self.guards: tuple[Guard, ...] = ()
 
     def __str__(self) -> str:
         facts = ", ".join(f"{name}={value}" for name, value in self.event.facts.items())

@@ -17,7 +17,7 @@ from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.trace import inline
 from armature.trace.capture import Tracer
 from armature.trace.data import CompiledGraphSlot, GraphInput, TracedFrame
-from armature.trace.errors import SkipFrame, UserRaised
+from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.rebuild import Rebuilder
 from armature.trace.state import Frame
 from armature.trace.values.base import Value
@@ -47,6 +47,9 @@ def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
             result = _run(tracer, request)
             if torch.is_grad_enabled() != grad:
                 tracer.graph_break("unsupported-mutation", operation="leaving the grad mode changed", type="the frame")
+    except GraphBreak as stop:
+        stop.guards = (*tracer.guards.records.values(), *_distinct(tracer))
+        raise
     finally:
         for leave, state in reversed(tracer.on_abort):
             leave(state)

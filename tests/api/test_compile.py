@@ -125,6 +125,35 @@ def test_a_graph_break_runs_the_frame_eagerly_and_is_recorded() -> None:
     assert record.breaks[0].stack[-1].file == __file__
 
 
+def test_a_break_for_some_arguments_leaves_the_others_compiled() -> None:
+    def sometimes(x: Any, broken: bool) -> Any:
+        if broken:
+            armature.graph_break("for the test")
+        return increment(x)
+
+    compiled = armature.compile(sometimes, backend="eager")
+    for broken in (True, False, True, False):
+        assert torch.equal(compiled(X, broken), X + 1)
+    found = [(c.function.rpartition(".")[2], c.outcome) for c in session().compilations]
+    assert found == [
+        ("sometimes", Outcome.BREAK),
+        ("increment", Outcome.COMPILED),
+        ("sometimes", Outcome.COMPILED),
+    ]
+
+
+def test_breaks_with_ever_new_arguments_are_not_traced_for_ever() -> None:
+    def broken(x: Any, n: int) -> Any:
+        y = x * n
+        armature.graph_break("for the test")
+        return y
+
+    compiled = armature.compile(broken, backend="eager")
+    for n in range(8):
+        assert torch.equal(compiled(X, n), X * n)
+    assert len(session().compilations) == 4
+
+
 def test_fullgraph_raises_with_the_users_line_first() -> None:
     armature.compile(break_here, backend="eager")(X)  # must not hide it from the next
     with pytest.raises(armature.errors.Unsupported) as caught:
