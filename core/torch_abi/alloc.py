@@ -31,8 +31,8 @@ def _as_strided(base: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, 
     return base.detach().as_strided(sizes, strides, base.storage_offset() + offset)
 
 
-# `reinterpret(tensor, sizes, strides, offset)`: the same memory with another layout and no autograd history. `offset` is
-# counted in elements from the tensor's own first one.
+# `reinterpret(tensor, sizes, strides, offset)`: the same memory with another layout and no autograd history. `offset`
+# is counted in elements from the tensor's own first one.
 reinterpret: Callable[[torch.Tensor, tuple[int, ...], tuple[int, ...], int], torch.Tensor] = getattr(
     _C, "_reinterpret_tensor", _as_strided
 )
