@@ -17,7 +17,6 @@ from typing import Any, ClassVar, cast
 import attrs
 import torch
 from torch import Tensor, fx
-from torch.utils import _pytree as pytree
 
 from armature import config
 from armature.codegen.backend import Features
@@ -30,6 +29,7 @@ from armature.lower.show import show
 from armature.lower.verify import verify
 from armature.testing.differential import difference
 from armature.testing.loop_evaluator import run_loops
+from armature.torch_abi import pytree
 
 DTYPES = frozenset(
     (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,

@@ -1,0 +1,144 @@
+"""The seams that the trace and graph stages use, on whatever torch is installed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import fx, nn
+
+from armature.torch_abi import aot, decomps, fake, grad_modes, pytree, recorder, streams
+
+ROOT = Path(__file__).resolve().parents[2]
+aten = torch.ops.aten
+
+
+def graph_of(fn: Callable[..., Any]) -> fx.GraphModule:
+    """A captured graph, by torch's own tracer: what the seam is given does not matter here."""
+    module = fx.symbolic_trace(fn)
+    for node in module.graph.nodes:
+        if node.op == "output":
+            node.args = ((node.args[0],),)
+    module.recompile()
+    return module
+
+
+def test_fakes_have_the_tensors_properties() -> None:
+    world = fake.FakeWorld()
+    real = torch.randn(3, 4, requires_grad=True)
+    made = world.of(real)
+    assert (made.shape, made.stride(), made.dtype, made.device) == (real.shape, real.stride(), real.dtype, real.device)
+    assert made.requires_grad
+    with world.mode:
+        assert (made @ made.T).shape == (3, 3)
+
+
+def test_fakes_of_tensors_that_share_memory_share_it() -> None:
+    world = fake.FakeWorld()
+    base = torch.randn(4, 4)
+    one, other = world.of(base), world.of(base[1])
+    assert one.untyped_storage()._cdata == other.untyped_storage()._cdata
+    assert world.of(torch.randn(2)).untyped_storage()._cdata != one.untyped_storage()._cdata
+
+
+def test_a_parameter_stays_one() -> None:
+    assert isinstance(fake.FakeWorld().of(nn.Parameter(torch.ones(2))), nn.Parameter)
+
+
+def test_versions_count_changes_in_place() -> None:
+    tensor = torch.zeros(2)
+    before = fake.version_of(tensor)
+    tensor.add_(1)
+    assert fake.version_of(tensor) == before + 1
+
+
+def test_recording_gives_aten_operators_with_fakes() -> None:
+    world = fake.FakeWorld()
+    module = recorder.record(graph_of(lambda x: torch.relu(x) + 1), [world.of(torch.randn(3))], {})
+    called = [n.target for n in module.graph.nodes if n.op == "call_function"]
+    assert called == [aten.relu.default, aten.add.Tensor]
+    assert all("val" in n.meta for n in module.graph.nodes if n.op == "call_function")
+
+
+def test_recording_uses_the_decompositions_given() -> None:
+    world = fake.FakeWorld()
+    table = {aten.relu.default: lambda x: aten.clamp_min.default(x, 0)}
+    module = recorder.record(graph_of(lambda x: torch.relu(x)), [world.of(torch.randn(3))], table)
+    assert [n.target for n in module.graph.nodes if n.op == "call_function"] == [aten.clamp_min.default]
+
+
+def test_torch_has_the_decompositions_asked_for() -> None:
+    found = decomps.torch_decompositions([aten.silu_backward.default, aten.mm.default])
+    assert aten.silu_backward.default in found
+    x = torch.randn(5)
+    assert torch.allclose(found[aten.silu_backward.default](x, x), aten.silu_backward.default(x, x))
+
+
+def test_operators_by_name() -> None:
+    assert decomps.overload("add.Tensor") is aten.add.Tensor
+    assert decomps.overload("no_such_operator.Tensor") is None
+
+
+def test_aot_gives_forward_and_backward_graphs() -> None:
+    seen: dict[str, fx.GraphModule] = {}
+
+    def keep(kind: str) -> Callable[..., Any]:
+        def compile_graph(graph: fx.GraphModule, inputs: Any) -> Callable[..., Any]:
+            seen[kind] = graph
+            return lambda args: graph(*args)
+
+        return compile_graph
+
+    compilers = aot.Compilers(keep("forward"), keep("backward"), keep("inference"), aot.min_cut)
+    world = fake.FakeWorld()
+    x = torch.randn(3, requires_grad=True)
+    run = aot.compile_functional(graph_of(lambda a: torch.sin(a) * 2), [world.of(x)], compilers, {})
+    run(x)[0].sum().backward()
+    assert x.grad is not None
+    assert torch.allclose(x.grad, torch.cos(x) * 2)
+    assert seen.keys() >= {"forward", "backward"}
+
+
+def test_switches_of_torchs_state() -> None:
+    assert not grad_modes.jit_tracing()
+    with torch.enable_grad():
+        grad_modes.set_grad_enabled(False)
+        assert not torch.is_grad_enabled()
+    context = grad_modes.enter_autocast("cpu", torch.bfloat16, True, None)
+    assert torch.is_autocast_enabled("cpu")
+    grad_modes.exit_autocast(context)
+    assert not torch.is_autocast_enabled("cpu")
+
+
+def test_streams_need_cuda() -> None:
+    if torch.cuda.is_available():
+        assert streams.raw_stream_getter()(0) == torch.cuda.current_stream(0).cuda_stream
+    elif not hasattr(torch._C, "_cuda_getCurrentRawStream"):
+        with pytest.raises(RuntimeError, match="without CUDA"):
+            streams.raw_stream_getter()
+    else:
+        assert callable(streams.raw_stream_getter())
+
+
+def test_trees_come_back_as_they_were() -> None:
+    tree = ({"a": [1, 2]}, (3,))
+    leaves, spec = pytree.tree_flatten(tree)
+    assert leaves == [1, 2, 3] == pytree.tree_leaves(tree)
+    assert pytree.tree_unflatten(leaves, spec) == tree
+    assert pytree.tree_map(lambda v: v + 1, tree) == ({"a": [2, 3]}, (4,))
+
+
+def test_every_seam_has_a_contract_test() -> None:
+    seams = {p.stem for p in (ROOT / "core" / "torch_abi").glob("*.py")} - {"__init__"}
+    tested: set[str] = set()
+    for path in Path(__file__).parent.glob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module == "armature.torch_abi":
+                tested |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("armature.torch_abi."):
+                tested.add(str(node.module).rsplit(".", 1)[1])
+    assert seams <= tested
