@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import importlib.util
+import itertools
 import json
 import math
 import os
@@ -33,7 +34,6 @@ from armature.pipeline import session
 from armature.testing.differential import compare_runs, run_model
 
 MODES = ("infer", "train")
-FUSED = re.compile(r"^(//|#).*aten\.\w+.*, aten\.")  # the comment over a kernel names the operators in it
 KERNEL_LINES = 60
 
 
@@ -221,15 +221,17 @@ def chosen_examples(names: str) -> dict[str, Callable[[], Any]]:
     return {n: f for n, f in examples.items() if n in wanted}
 
 
+def operators_over(block: str) -> int:
+    """ATen operators named in the comment that a block of generated code starts with."""
+    comment = itertools.takewhile(lambda line: line.startswith(("//", "#")), block.splitlines())
+    return sum(line.count("aten.") for line in comment)
+
+
 def sample_kernel(sources: Sequence[KernelSource]) -> tuple[str, str] | None:
     """The shortest kernel that fuses operators, with its language; None where there is none."""
-    found = [
-        (block.strip("\n"), source.language)
-        for source in sources
-        for block in re.split(r"\n\s*\n", source.text)
-        if FUSED.search(block.split("\n", 1)[0])
-    ]
-    return min(found, key=lambda pair: pair[0].count("\n"), default=None)
+    blocks = [(b.strip("\n"), s.language) for s in sources for b in re.split(r"\n\s*\n", s.text)]
+    fused = [pair for pair in blocks if operators_over(pair[0]) > 1]
+    return min(fused, key=lambda pair: pair[0].count("\n"), default=None)
 
 
 def show_one_kernel(console: Console, kernel: tuple[str, str] | None) -> None:
