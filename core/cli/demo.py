@@ -230,7 +230,7 @@ def operators_over(block: str) -> int:
 def sample_kernel(sources: Sequence[KernelSource]) -> tuple[str, str] | None:
     """The shortest kernel that fuses operators, with its language; None where there is none."""
     blocks = [(b.strip("\n"), s.language) for s in sources for b in re.split(r"\n\s*\n", s.text)]
-    fused = [pair for pair in blocks if operators_over(pair[0]) > 1]
+    fused = [pair for pair in blocks if operators_over(pair[0]) > 1 and pair[0].count("\n") > 5]
     return min(fused, key=lambda pair: pair[0].count("\n"), default=None)
 
 
