@@ -40,11 +40,13 @@ def decode(code: CodeType) -> tuple[Instruction, ...]:
     position = positions_of(code, found)
     jumps = {*dis.hasjrel, *dis.hasjabs}
     decoded = []
+    names = slot_names(code)
     line = code.co_firstlineno
     for inst in found:
         line = (inst.positions.lineno if inst.positions is not None else None) or line
         target = position[int(inst.argval)] if inst.opcode in jumps else -1
-        decoded.append(Instruction(inst.opname, inst.opcode, inst.arg or 0, inst.argval, inst.offset, line, target))
+        argval = inst.argval if names is None else variables_of(inst, names)
+        decoded.append(Instruction(inst.opname, inst.opcode, inst.arg or 0, argval, inst.offset, line, target))
     for entry in getattr(bytecode, "exception_entries", ()):
         protection = Protection(position[entry.target], entry.depth, entry.lasti)
         for instruction in decoded:
@@ -62,3 +64,24 @@ def positions_of(code: CodeType, found: list[dis.Instruction]) -> dict[int, int]
         following = starts.get(offset, following)
         position[offset] = following
     return position
+
+
+def slot_names(code: CodeType) -> tuple[str, ...] | None:
+    """The names of the variables by slot where one name stands for two, else None.
+
+    The variable of an inlined comprehension may be named as a free variable of the function around it. Its name here
+    begins with a dot, which no name of the program does.
+    """
+    own = (*code.co_varnames, *(name for name in code.co_cellvars if name not in code.co_varnames))
+    if not set(own).intersection(code.co_freevars):
+        return None
+    return (*(f".{name}" if name in code.co_freevars else name for name in own), *code.co_freevars)
+
+
+def variables_of(inst: dis.Instruction, names: tuple[str, ...]) -> object:
+    """The argument of an instruction, with these names of variables."""
+    if (inst.opcode not in dis.haslocal and inst.opcode not in dis.hasfree) or inst.arg is None:
+        return inst.argval
+    if isinstance(inst.argval, tuple):
+        return names[inst.arg >> 4], names[inst.arg & 15]
+    return names[inst.arg]

@@ -10,6 +10,7 @@ from armature.trace.opcodes.table import opcode
 from armature.trace.state import Frame
 from armature.trace.values.base import NULL
 from armature.trace.values.classes import ClassValue, SuperValue
+from armature.trace.values.function import CellValue
 from armature.trace.values.sequence import TupleValue
 
 LIST_TO_TUPLE = 6
@@ -48,18 +49,22 @@ def load_fast_and_clear(frame: Frame, inst: Instruction) -> None:
     value = frame.variables.pop(name, None)
     if value is None and lazy is not None:
         value = frame.tracer.wrap(*lazy)
-    if value is None and name in frame.cells:
-        value = frame.cells.pop(name)
+    if value is None:
+        value = frame.cells.pop(name, None)
     frame.stack.append(NULL if value is None else value)
 
 
 @opcode("STORE_FAST")
 def store_fast(frame: Frame, inst: Instruction) -> None:
+    """Also puts back what LOAD_FAST_AND_CLEAR took from a variable: its value, its cell or nothing."""
     name = str(inst.argval)
     value = frame.stack.pop()
     frame.lazy.pop(name, None)
     frame.variables.pop(name, None)
-    if value is not NULL:
+    frame.cells.pop(name, None)  # one that an inlined comprehension made
+    if isinstance(value, CellValue) and name.removeprefix(".") in (*frame.code.co_cellvars, *frame.code.co_freevars):
+        frame.cells[name] = value
+    elif value is not NULL:
         frame.variables[name] = value
 
 

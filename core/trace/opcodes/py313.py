@@ -84,10 +84,28 @@ def set_function_attribute(frame: Frame, inst: Instruction) -> None:
     frame.stack.append(made)
 
 
+def load_slot(frame: Frame, name: str) -> None:
+    """Push a local variable, or the cell itself where a closure is about to be made (LOAD_CLOSURE is gone)."""
+    cell = frame.cells.get(name)
+    if cell is None:
+        load_variable(frame, name)
+    else:
+        frame.stack.append(cell)
+
+
+@opcode("LOAD_FAST", "LOAD_FAST_CHECK")
+def load_fast(frame: Frame, inst: Instruction) -> None:
+    value = frame.variables.get(inst.argval)  # type: ignore[call-overload]
+    if value is None:
+        load_slot(frame, str(inst.argval))
+    else:
+        frame.stack.append(value)
+
+
 @opcode("LOAD_FAST_LOAD_FAST")
 def load_fast_load_fast(frame: Frame, inst: Instruction) -> None:
     for name in names_of(inst):
-        load_variable(frame, name)
+        load_slot(frame, name)
 
 
 @opcode("STORE_FAST_STORE_FAST")
@@ -100,7 +118,7 @@ def store_fast_store_fast(frame: Frame, inst: Instruction) -> None:
 def store_fast_load_fast(frame: Frame, inst: Instruction) -> None:
     first, second = names_of(inst)
     store_variable(frame, first)
-    load_variable(frame, second)
+    load_slot(frame, second)
 
 
 def names_of(inst: Instruction) -> tuple[str, str]:
