@@ -19,8 +19,8 @@ class CompileContext:
     """Settings, knowledge and services of one compilation.
 
     tables: rows of all plugins (frozen snapshot). cache: content-addressed store of built kernels. workers: pool that
-    builds kernels. emit: tells observers of an event. compile_id counts compilations of this process. device_backend comes
-    from `tables.device_backend(device_type)`.
+    builds kernels. emit: tells observers of an event. compile_id counts compilations of this process.
+    device_backend comes from `tables.device_backend(device_type)`.
     """
 
     config: Config

@@ -21,7 +21,7 @@ class EventKind(Enum):
 
 @attrs.frozen
 class CompileEvent:
-    """One event of one compilation. `seconds` is set on FINISH and STAGE; `detail` says which stage, guard or reason."""
+    """One event of one compilation. `seconds` is set on FINISH and STAGE; `detail`: which stage, guard or reason."""
 
     kind: EventKind
     compile_id: int

@@ -1,9 +1,9 @@
 """The whole plugin contract on one page.
 
 A plugin is a distribution with an entry point in group `armature` that names a module (or object) whose functions are
-decorated with `@hookimpl`. It implements the hooks it needs and no others. Hooks that return rows are called when plugins
-come or go, and their rows collected into tables; `..._event` hooks observe and return nothing; the two `firstresult` hooks
-answer one question each, once, and the answer is kept. No hook runs while a compiled function is called.
+decorated with `@hookimpl`. It implements the hooks it needs and no others. Hooks that return rows are called when
+plugins come or go, and their rows collected into tables; `..._event` hooks observe and return nothing; the two
+`firstresult` hooks answer one question each, once, and the answer is kept. No hook runs while a compiled function is called.
 
 Each hook below says who calls it, when, with what, and what None means. docs/plugins.md has a worked example of each.
 """
@@ -136,7 +136,7 @@ def armature_passes() -> Iterable[Pass]:
 
 @hookspec(firstresult=True)
 def armature_device_backend(device_type: str) -> DeviceBackend | None:
-    """The back end for a device type ("cpu", "cuda", "mydev"). Called once per device type when tables are built on demand.
+    """The back end for a device type ("cpu", "cuda", "mydev"). Called once per device type.
 
     None: not mine, the next plugin is asked; None from all: operators on that device run as ATen calls.
 
@@ -147,7 +147,7 @@ def armature_device_backend(device_type: str) -> DeviceBackend | None:
 
 @hookspec
 def armature_graph_backends() -> Mapping[str, Callable[..., Any]]:
-    """Names for `armature.compile(backend=...)`, each `fn(gm, example_inputs) -> callable`. Called when tables are built.
+    """Names for `armature.compile(backend=...)`, each `fn(gm, example_inputs) -> callable`. Called for the tables.
 
     return {"eager": lambda gm, inputs: gm.forward}
     """
