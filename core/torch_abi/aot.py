@@ -11,6 +11,8 @@ import attrs
 import torch
 from torch import fx
 
+from armature.torch_abi import training
+
 GraphCompiler = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 Partition = Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
 
@@ -31,11 +33,63 @@ class Compilers:
 
 
 @attrs.define(eq=False)
-class _Facts:
-    """What AOTAutograd found out, kept when the inference graph is compiled."""
+class _Watch:
+    """Stands between AOTAutograd and the compilers; keeps what it found out and what was compiled."""
 
-    inner: Callable[..., Any] | None = None
+    compilers: Compilers
+    context: Any
+    inputs: int
+    inner: Callable[..., Any] | None = None  # the compiled inference graph
     metadata: Any = None
+    split: tuple[fx.GraphModule, fx.GraphModule] | None = None
+    lean: Callable[..., Any] | None = None  # the compiled training graphs, connected
+
+    def inference(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        self.inner = self.compilers.inference(graph, inputs)
+        self.metadata = self.context.fw_metadata
+        return boxed(self.inner)
+
+    def partition(self, joint: fx.GraphModule, inputs: Any, **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+        self.split = self.compilers.partition(joint, inputs, **options)
+        return self.split
+
+    def forward(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        metadata = self.context.fw_metadata
+        # Compiled graphs leave their inputs as they are. Told of donated ones, AOTAutograd refuses retain_graph=True.
+        metadata.bw_donated_idxs = []
+        wires = training.wiring(metadata, *self.split, self.inputs) if self.split is not None else None
+        compiled = self.compilers.forward(graph, inputs)
+        if wires is not None and self.split is not None:
+            self.lean = training.connect(wires, compiled, _Later(self.compilers.backward, self.split[1], self.context))
+        self.split = None
+        return compiled
+
+    def backward(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        return boxed(self.compilers.backward(graph, inputs))
+
+
+@attrs.define(eq=False)
+class _Later:
+    """Compiles a graph when it is first called, in the tracing context that it came from."""
+
+    compiler: GraphCompiler
+    graph: fx.GraphModule | None
+    context: Any
+    compiled: Callable[..., Any] | None = None
+
+    def __call__(self, args: list[Any]) -> Any:
+        if self.graph is not None:
+            return self.first(self.graph, args)
+        return self.compiled(args)  # type: ignore[misc]
+
+    def first(self, graph: fx.GraphModule, args: list[Any]) -> Any:
+        with torch._guards.tracing(self.context):
+            if self.compiled is None:
+                inputs = [node.meta.get("val") for node in graph.graph.nodes if node.op == "placeholder"]
+                self.compiled = self.compiler(graph, inputs)
+            results = self.compiled(args)
+        self.graph = self.context = None
+        return results
 
 
 def boxed(fn: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
@@ -56,32 +110,28 @@ def compile_functional(
 ) -> Callable[..., Any]:
     """The compiled function, called flat. `fakes`: one fake tensor or int per placeholder, all of one fake mode.
 
-    Where nothing has to be done around the graph (no input written behind its back, no output that is a view, no
-    gradients) the
-    compiled graph is returned as it is.
+    Where nothing has to be done around the graph (no input written behind its back, no output that is a view), the
+    compiled graphs are called with as little around them as there can be.
     """
     guards = torch._guards
     fake_mode = next((f.fake_mode for f in fakes if hasattr(f, "fake_mode")), None)
-    facts = _Facts()
-
-    def inference(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        facts.inner = compilers.inference(graph, inputs)
-        facts.metadata = guards.TracingContext.get().fw_metadata
-        return boxed(facts.inner)
-
-    with guards.tracing(guards.TracingContext(fake_mode)):
+    context = guards.TracingContext(fake_mode)
+    watch = _Watch(compilers, context, len(fakes))
+    with guards.tracing(context):
         whole: Callable[..., Any] = _module("aot_autograd").aot_module_simplified(
             module,
             list(fakes),
-            fw_compiler=lambda graph, inputs: boxed(compilers.forward(graph, inputs)),
-            bw_compiler=lambda graph, inputs: boxed(compilers.backward(graph, inputs)),
-            inference_compiler=inference,
-            partition_fn=compilers.partition,
+            fw_compiler=lambda graph, inputs: boxed(watch.forward(graph, inputs)),
+            bw_compiler=watch.backward,
+            inference_compiler=watch.inference,
+            partition_fn=watch.partition,
             decompositions=dict(decompositions),
             keep_inference_input_mutations=True,
         )
-    if facts.inner is not None and _needs_nothing_around(facts.metadata):
-        return flat(facts.inner)
+    if watch.lean is not None and torch.is_grad_enabled():
+        return watch.lean
+    if watch.inner is not None and _needs_nothing_around(watch.metadata):
+        return flat(watch.inner)
     return whole
 
 

@@ -1,0 +1,290 @@
+"""A compiled forward and backward graph behind an autograd function of few lines, for graphs that need no more.
+
+AOTAutograd's own wrapper handles everything, at tens of microseconds a call. `wiring` tells whether a graph is one of
+those that need nothing of it: no write to an input that has to be repeated outside the graph, no output that shares
+memory with an input or another output, no subclass, no token, no state of a random generator, no size to keep for the
+backward graph. `connect` then makes the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import torch
+from torch import Tensor, fx
+
+from armature.torch_abi.eval_frame import skip_code
+
+Boxed = Callable[[list[Any]], Any]
+
+_C: Any = torch._C
+_unsafe_view: Callable[..., Tensor] = torch.ops.aten._unsafe_view.default
+_FREE_OUTPUTS = ("non_alias", "unsafe_view_alias")
+_TWICE = (
+    "armature compiles first derivatives only: this gradient came from a compiled graph and can't be differentiated"
+)
+_TRANSFORMED = "the backward of a compiled graph can't run under vmap, grad or vjp; compile the function around them"
+
+
+@attrs.frozen(eq=False)
+class Tangent:
+    """A gradient that the backward graph takes. It was traced with `strides`, or dense in `memory_format`."""
+
+    output: int
+    strides: tuple[int, ...] | None
+    memory_format: torch.memory_format | None
+
+    def laid_out(self, gradient: Tensor) -> Tensor:
+        """The gradient as the graph was traced for it. TypeError: it is of a subclass."""
+        if type(gradient) not in (Tensor, torch.nn.Parameter):
+            raise TypeError(f"a graph compiled for plain tensors got a gradient of type {type(gradient).__name__}")
+        if self.strides is None:
+            return gradient.contiguous(memory_format=self.memory_format or torch.contiguous_format)
+        if gradient.stride() == self.strides:
+            return gradient
+        made = torch.empty_strided(gradient.shape, self.strides, dtype=gradient.dtype, device=gradient.device)
+        return made.copy_(gradient)
+
+
+@attrs.frozen(eq=False)
+class Shared:
+    """A saved tensor in the memory of an input or output, with whose version counter it has to be saved."""
+
+    saved: int
+    of_output: bool
+    owner: int
+    whole: bool  # of the same shape and strides as the owner: the owner is saved itself
+
+
+@attrs.frozen(eq=False)
+class Wiring:
+    """How a forward graph `(*inputs) -> (*outputs, *saved)` and its backward graph `(*saved, *tangents) -> (*grads)`
+    belong together. Numbers are positions among inputs or outputs."""
+
+    outputs: int
+    tangents: tuple[Tangent, ...]
+    constant: tuple[int, ...]  # outputs without gradient
+    unsafe_views: tuple[int, ...]  # outputs that are views, of what nobody else sees
+    cut: tuple[int, ...]  # inputs whose history no gradient ever reaches
+    written: tuple[int, ...]  # inputs that the graph writes to in sight of autograd
+    shared: tuple[Shared, ...] = ()
+
+
+def wiring(metadata: Any, forward: fx.GraphModule, backward: fx.GraphModule, inputs: int) -> Wiring | None:
+    """How the graphs are connected; None where that takes AOTAutograd's wrapper. `metadata`: its findings."""
+    if not _is_simple(metadata) or len(metadata.input_info) != inputs:
+        return None
+    infos = metadata.output_info
+    results, gradients = _returned(forward), _returned(backward)
+    places = [node for node in backward.graph.nodes if node.op == "placeholder"]
+    tensors = [k for k, info in enumerate(infos) if issubclass(info.raw_type, Tensor)]
+    expected = [k for k in tensors if infos[k].requires_grad_for_backward]
+    tangents = [_tangent(k, meta) for k, meta in zip(expected, metadata.subclass_tangent_meta, strict=False)]
+    saved = results[len(infos) :]
+    given = [results[k] for k in tensors]
+    complete = (
+        len(expected) == len(metadata.subclass_tangent_meta)
+        and len(places) == len(saved) + len(expected)
+        and len(gradients) == inputs
+        and len(set(given)) == len(given)
+        and all(isinstance(node, fx.Node) and node.op != "placeholder" for node in given)
+        and all(isinstance(node, fx.Node) and isinstance(node.meta.get("val"), Tensor) for node in saved)
+    )
+    if not complete or None in tangents:
+        return None
+    return Wiring(
+        outputs=len(infos),
+        tangents=tuple(t for t in tangents if t is not None),
+        constant=tuple(k for k in tensors if not infos[k].requires_grad),
+        unsafe_views=tuple(k for k in tensors if infos[k].output_type.name == "unsafe_view_alias"),
+        cut=tuple(k for k, info in enumerate(metadata.input_info) if info.requires_grad and gradients[k] is None),
+        written=tuple(metadata.mutated_graph_handled_indices_seen_by_autograd),
+        shared=tuple(_shared(forward, results, len(infos))),
+    )
+
+
+def _is_simple(metadata: Any) -> bool:
+    # A number that a version of torch doesn't have is none of these: its wrapper stays in charge.
+    missing = object()
+    nothing = (
+        "num_mutated_inp_runtime_indices",
+        "num_outputs_aliased",
+        "num_intermediate_bases",
+        "num_symints_saved_for_bw",
+        "num_tensors_saved_with_no_vc_check",
+        "num_opaque_objects_saved_for_bw",
+        "num_backward_tokens",
+        "num_graphsafe_rng_states",
+        "is_rng_op_functionalized",
+        "tokens",
+        "indices_of_inputs_that_requires_grad_with_mutations_in_bw",
+    )
+    metas = (*metadata.subclass_inp_meta, *metadata.subclass_fw_graph_out_meta, *metadata.subclass_tangent_meta)
+    return (
+        not any(getattr(metadata, name, missing) for name in nothing)
+        and metadata.grad_enabled_mutation is None
+        and hasattr(metadata, "mutated_graph_handled_indices_seen_by_autograd")
+        and all(type(meta).__name__ == "PlainTensorMeta" for meta in metas)
+        and all(info.output_type.name in _FREE_OUTPUTS for info in metadata.output_info)
+        and not any(info.mutates_metadata or info.mutates_storage_metadata for info in metadata.input_info)
+        and not _hooks_are_graphs()
+    )
+
+
+def _shared(forward: fx.GraphModule, results: tuple[Any, ...], outputs: int) -> Iterator[Shared]:
+    """Saved tensors that are views of inputs or outputs."""
+    inputs = [node for node in forward.graph.nodes if node.op == "placeholder"]
+    owned = [(node, False, k) for k, node in enumerate(inputs)]
+    owned += [(node, True, k) for k, node in enumerate(results[:outputs]) if isinstance(node, fx.Node)]
+    owners: dict[int, tuple[fx.Node, bool, int]] = {}
+    for node, of_output, k in owned:
+        if isinstance(value := node.meta.get("val"), Tensor):
+            owners.setdefault(value.untyped_storage()._cdata, (node, of_output, k))
+    itself = {node for node, _, _ in owned}
+    for k, node in enumerate(results[outputs:]):
+        found = owners.get(node.meta["val"].untyped_storage()._cdata)
+        if found is not None and node not in itself:
+            owner, of_output, position = found
+            yield Shared(k, of_output, position, _layout(node) == _layout(owner) is not None)
+
+
+def _layout(node: fx.Node) -> tuple[Any, ...] | None:
+    """Dtype, shape, strides and offset; None where they depend on symbols."""
+    value = node.meta["val"]
+    numbers = (*value.shape, *value.stride(), value.storage_offset())
+    return (value.dtype, value.dim(), *numbers) if all(type(n) is int for n in numbers) else None
+
+
+def _hooks_are_graphs() -> bool:
+    # Such hooks on saved tensors become part of the two graphs.
+    hooks = _C._autograd._top_saved_tensors_default_hooks(True)
+    return hooks is not None and any(isinstance(hook, fx.GraphModule) for hook in hooks)
+
+
+def _returned(module: fx.GraphModule) -> tuple[Any, ...]:
+    return tuple(module.graph.output_node().args[0])  # type: ignore[arg-type]
+
+
+def _tangent(output: int, meta: Any) -> Tangent | None:
+    layout = getattr(meta, "memory_format", None)
+    if layout is None:
+        return None
+    if layout.memory_format is not None:
+        return Tangent(output, None, layout.memory_format)
+    strides = tuple(layout.stride)
+    return Tangent(output, strides, None) if all(type(n) is int for n in strides) else None
+
+
+class _Once(torch.autograd.Function):
+    """Gives gradients on under create_graph=True, so that differentiating them is an error, not silently zero."""
+
+    @staticmethod
+    def forward(ctx: Any, token: Tensor, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        return tuple(None if g is None else g.detach() for g in gradients)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
+        raise RuntimeError(_TWICE)
+
+
+def connect(wires: Wiring, forward: Boxed, backward: Boxed) -> Callable[..., tuple[Any, ...]]:
+    """The two compiled graphs as one differentiable function, called flat."""
+    methods = {
+        "forward": staticmethod(_forward(wires, _without_autocast(forward))),
+        "backward": staticmethod(_backward(wires, _without_autocast(backward))),
+    }
+    function: Any = type("Compiled", (torch.autograd.Function,), methods)
+    for method in methods.values():
+        skip_code(method.__wrapped__.__code__, below=True)
+    # Function.apply looks for transforms and wrappers left over from them, in Python and for each input.
+    apply = super(torch.autograd.Function, function).apply
+    transforms_active: Callable[[], bool] = _C._are_functorch_transforms_active
+    cut, written = wires.cut, wires.written
+    increment_version = torch.autograd.graph.increment_version
+
+    def call(*args: Any) -> Any:
+        if transforms_active():
+            return function.apply(*args)  # raises, and says why
+        return apply(*args)
+
+    def call_prepared(*args: Any) -> Any:
+        if written:
+            increment_version([args[k] for k in written])
+        return call(*[a.detach() if k in cut else a for k, a in enumerate(args)])
+
+    return call_prepared if cut or written else call
+
+
+def _without_autocast(inner: Boxed) -> Boxed:
+    """The graph with autocast off: its casts were traced, and its operators must not add any."""
+    enabled: Callable[[], bool] = _C._is_any_autocast_enabled
+
+    def run(args: list[Any]) -> Any:
+        if enabled():
+            with _C._DisableAutocast():
+                return inner(args)
+        return inner(args)
+
+    return run
+
+
+def _forward(wires: Wiring, inner: Boxed) -> Callable[..., tuple[Any, ...]]:
+    count, constant, unsafe_views = wires.outputs, wires.constant, wires.unsafe_views
+    shared = tuple((s.saved, s.of_output, s.owner, s.whole) for s in wires.shared)
+
+    def forward(ctx: Any, *args: Any) -> tuple[Any, ...]:
+        results = inner([*args])
+        outputs: tuple[Any, ...] = tuple(results[:count])
+        saved = [*results[count:]]
+        if unsafe_views:
+            outputs = tuple(_own(o) if k in unsafe_views else o for k, o in enumerate(outputs))
+        for k, of_output, owner, whole in shared:
+            source = (outputs if of_output else args)[owner]
+            saved[k] = source if whole else _within(saved[k], source)
+        # A view that is kept would keep its base's history alive too. Detached, it has the same version counter.
+        ctx.save_for_backward(*[t.detach() if t._is_view() else t for t in saved])
+        if constant:
+            ctx.mark_non_differentiable(*[outputs[k] for k in constant])
+            ctx._materialize_non_diff_grads = False
+        return outputs
+
+    return forward
+
+
+def _within(tensor: Tensor, owner: Tensor) -> Tensor:
+    # The compiled graph's views have version counters of their own; this one counts its owner's writes.
+    if tensor.dtype != owner.dtype or not _C._is_alias_of(tensor, owner):
+        return tensor
+    return owner.detach().as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+
+def _own(output: Tensor) -> Tensor:
+    return _unsafe_view(output, output.shape) if output._is_view() else output
+
+
+def _backward(wires: Wiring, inner: Boxed) -> Callable[..., Any]:
+    tangents = tuple((t.output, t.strides, t) for t in wires.tangents)
+    transforms_active: Callable[[], bool] = _C._are_functorch_transforms_active
+    grad_enabled = torch.is_grad_enabled
+    apply_once: Callable[..., Any] = _Once.apply
+    release: Callable[[Any], None] = getattr(_C._FunctionBase, "maybe_clear_saved_tensors", lambda ctx: None)
+
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        if transforms_active():
+            raise RuntimeError(_TRANSFORMED)
+        args = [*ctx.saved_tensors]
+        for output, strides, tangent in tangents:
+            gradient = gradients[output]
+            if type(gradient) is not Tensor or gradient.stride() != strides:
+                gradient = tangent.laid_out(gradient)
+            args.append(gradient)
+        if grad_enabled():
+            with torch.no_grad():
+                made = inner(args)
+            return apply_once(torch.empty(0, requires_grad=True), *made)
+        release(ctx)  # memory that the graph is done with can be used again before it ends
+        return inner(args)
+
+    return backward
