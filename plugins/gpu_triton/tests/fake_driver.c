@@ -52,6 +52,7 @@ CUresult cuFuncSetAttribute(void *function, int name, int value) {
 }
 CUresult cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by, unsigned bz,
                         unsigned shared, void *stream, void **params, void **extra) {
+    if (x == 13) return 700;  // before the parameters are read: such a kernel has fewer than are remembered
     (void)extra;
     uint64_t seen[] = {(uintptr_t)function, x, y, z, bx, by, bz, shared, (uintptr_t)stream};
     memcpy(log_, seen, sizeof(seen));
@@ -59,6 +60,6 @@ CUresult cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsi
     log_[13] = ++launches;
     log_[14] = pushes;
     log_[15] = attribute;
-    return x == 13 ? 700 : 0;
+    return 0;
 }
 uint64_t *fake_log(void) { return log_; }
