@@ -3,7 +3,8 @@
 A plugin is a distribution with an entry point in group `armature` that names a module (or object) whose functions are
 decorated with `@hookimpl`. It implements the hooks it needs and no others. Hooks that return rows are called when
 plugins come or go, and their rows collected into tables; `..._event` hooks observe and return nothing; the two
-`firstresult` hooks answer one question each, once, and the answer is kept. No hook runs while a compiled function is called.
+`firstresult` hooks answer one question each, once, and the answer is kept. No hook runs while a compiled function is
+called.
 
 Each hook below says who calls it, when, with what, and what None means. docs/plugins.md has a worked example of each.
 """
