@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from armature.torch_abi.operators import direct
+
 aten = torch.ops.aten
 
 # The same operators with the same arguments: `torch` parses them in C, an OpOverload takes about 1 us longer.
@@ -21,6 +23,10 @@ BINDINGS: Mapping[object, Callable[..., Any]] = MappingProxyType(
         aten.convolution.default: torch.convolution,
         aten.index_select.default: torch.index_select,
         aten.gather.default: torch.gather,
+        aten.index_put.default: torch.index_put,
+        aten.scatter_add.default: torch.scatter_add,
+        aten.index_add.default: torch.index_add,
+        aten.cumsum.default: torch.cumsum,
         aten.native_batch_norm.default: torch.native_batch_norm,
         aten.native_layer_norm.default: torch.native_layer_norm,
     }
@@ -29,7 +35,7 @@ BINDINGS: Mapping[object, Callable[..., Any]] = MappingProxyType(
 
 def binding_of(target: torch._ops.OpOverload) -> Callable[..., Any]:
     """What to call for an operator."""
-    return BINDINGS.get(target, target)
+    return BINDINGS.get(target) or direct(target)
 
 
 def binding_name(target: torch._ops.OpOverload) -> str:

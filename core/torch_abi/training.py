@@ -140,14 +140,19 @@ def _shared(forward: fx.GraphModule, results: tuple[Any, ...], outputs: int) -> 
     owned += [(node, True, k) for k, node in enumerate(results[:outputs]) if isinstance(node, fx.Node)]
     owners: dict[int, tuple[fx.Node, bool, int]] = {}
     for node, of_output, k in owned:
-        if isinstance(value := node.meta.get("val"), Tensor):
+        if _plain(value := node.meta.get("val")):
             owners.setdefault(value.untyped_storage()._cdata, (node, of_output, k))
     itself = {node for node, _, _ in owned}
     for k, node in enumerate(results[outputs:]):
         found = owners.get(node.meta["val"].untyped_storage()._cdata)
-        if found is not None and node not in itself:
+        if found is not None and node not in itself and _plain(node.meta["val"]):
             owner, of_output, position = found
             yield Shared(k, of_output, position, _layout(node) == _layout(owner) is not None)
+
+
+def _plain(value: Any) -> bool:
+    # Views that conjugate or negate have their base's memory, but not its values.
+    return isinstance(value, Tensor) and not value.is_conj() and not value.is_neg()
 
 
 def _layout(node: fx.Node) -> tuple[Any, ...] | None:

@@ -18,6 +18,7 @@ from armature.schedule.schedule import schedule
 from armature.testing.loop_graphs import LoopWriter
 from armature.testing.lowering_kit import context
 from armature.testing.plan_kit import PlanBackend
+from armature.torch_abi.operators import direct
 
 aten = torch.ops.aten
 
@@ -64,7 +65,7 @@ def test_fast_binding_is_used_for_what_torch_has() -> None:
     product = w.extern(aten.mm.default, x, x, shape=(4, 4))
     program = program_of(w.graph(product, w.extern(aten.tanh.default, x, shape=(4, 4))))
     assert program.bindings["aten_mm"] is torch.mm
-    assert program.bindings["aten_tanh"] is aten.tanh.default
+    assert program.bindings["aten_tanh"] is direct(aten.tanh.default)
     assert program.extern_count == 2 and program.kernel_count == 0
 
 
@@ -101,3 +102,8 @@ def test_unknown_name_in_a_wrapper_is_found() -> None:
     program = Program("p", (), "def call(args):\n    return launch(args)\n", {}, {}, 0, 0, 0)
     with pytest.raises(InvariantError, match="launch"):
         verify(program)
+
+
+def test_an_operator_called_directly_takes_the_same_arguments() -> None:
+    x = torch.randn(3, 4)
+    assert torch.equal(direct(aten.sum.dim_IntList)(x, [0], keepdim=True), x.sum(0, keepdim=True))

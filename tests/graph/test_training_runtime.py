@@ -388,3 +388,12 @@ def test_outputs_do_not_keep_themselves_alive() -> None:
             assert [alive(run) for _ in range(2)][-1] is False
     finally:
         gc.enable()
+
+
+def test_a_conjugated_view_that_is_saved_keeps_its_values() -> None:
+    def fn(x: Tensor, y: Tensor) -> Tensor:
+        return x.conj() * y
+
+    x, y = (torch.randn(3, 4, dtype=torch.complex64, requires_grad=True) for _ in range(2))
+    ours, theirs = (torch.autograd.grad(f(x, y).abs().sum(), (x, y)) for f in (compiled(fn), fn))
+    assert all(same(a, b) for a, b in zip(ours, theirs, strict=True))
