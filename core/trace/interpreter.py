@@ -66,6 +66,7 @@ def _run(tracer: Tracer, request: FrameRequest) -> Value:
         tracer.frames.append(frame)
         tracer.graph_break("exception-leaves-frame", exception=raised.value.describe())
     except RecursionError:
+        tracer.frames.append(frame)
         tracer.graph_break("unsupported-operation", operation="recursion this deep", type="the call stack")
     for generator in tracer.generators:
         if generator.has_unfinished_business():

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from armature.testing.tracing import check
+from armature.testing.tracing import check, trace
+from armature.trace import inline
+from armature.trace.errors import GraphBreak
 from armature.trace.instructions import decode, slot_names
 
 X = torch.linspace(-1.0, 1.0, 12).reshape(3, 4)
@@ -283,3 +285,16 @@ def test_two_slots_of_one_name() -> None:
     else:
         assert "i" not in inner.__code__.co_varnames
     assert slot_names(closure_over_a_local.__code__) is None
+
+
+def test_a_program_deeper_than_python_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.12 counts calls through C apart: its limit may come before the tracer's own."""
+    monkeypatch.setattr(inline, "MAX_DEPTH", 10**6)
+
+    def deep(x):
+        return deep(x)
+
+    with pytest.raises(GraphBreak) as stop:
+        trace(deep, X)
+    assert stop.value.event.facts["operation"] == "recursion this deep"
+    assert [line.function for line in stop.value.event.stack] == ["deep"]
