@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from torch import nn
 
+from armature.callables import is_written_in_c
 from armature.rules import Decision
 from armature.trace import inline
 from armature.trace.builtins import BUILTINS
@@ -173,10 +174,6 @@ def instantiate(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -
     return made
 
 
-def _written_in_c(cls: type) -> bool:
-    return not cls.__flags__ & (1 << 9)  # not a heap type
-
-
 MakeObject = Callable[["Tracer", ClassValue, Args, Kwargs], Value]
 # In this order; the last takes everything.
 CLASS_ROWS: tuple[tuple[str, Callable[[type], bool], MakeObject], ...] = (
@@ -185,6 +182,6 @@ CLASS_ROWS: tuple[tuple[str, Callable[[type], bool], MakeObject], ...] = (
     ("named tuple", lambda cls: issubclass(cls, tuple) and hasattr(cls, "_fields"), _named_tuple),
     ("nn.Module", lambda cls: issubclass(cls, nn.Module), _module_class),
     ("metaclass", lambda cls: type(cls).__call__ is not type.__call__, _metaclass),
-    ("written in C", _written_in_c, _torch_constant),
+    ("written in C", is_written_in_c, _torch_constant),
     ("class", lambda cls: True, instantiate),
 )

@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import operator
+import re
 import types
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +17,7 @@ import torch
 
 from armature.testing.tracing import check, trace
 from armature.trace import inline
+from armature.trace.calls import CLASS_ROWS
 from armature.trace.errors import GraphBreak
 from armature.trace.instructions import decode, slot_names
 
@@ -298,3 +302,13 @@ def test_a_program_deeper_than_python_allows(monkeypatch: pytest.MonkeyPatch) ->
         trace(deep, X)
     assert stop.value.event.facts["operation"] == "recursion this deep"
     assert [line.function for line in stop.value.event.stack] == ["deep"]
+
+
+@pytest.mark.parametrize("cls", [collections.deque, operator.itemgetter, re.Pattern], ids=lambda cls: cls.__name__)
+def test_classes_written_in_c_are_told_by_their_rule(cls: type) -> None:
+    """On the heap or not, which differs between versions."""
+    assert next(name for name, fits, _ in CLASS_ROWS if fits(cls)) == "written in C"
+
+
+def test_classes_of_the_program_are_not() -> None:
+    assert next(name for name, fits, _ in CLASS_ROWS if fits(Derived)) == "class"
