@@ -80,7 +80,7 @@ def wiring(metadata: Any, forward: fx.GraphModule, backward: fx.GraphModule, inp
     results, gradients = _returned(forward), _returned(backward)
     places = [node for node in backward.graph.nodes if node.op == "placeholder"]
     tensors = [k for k, info in enumerate(infos) if issubclass(info.raw_type, Tensor)]
-    # Before torch 2.12 an output had one flag for both: whether it requires grad, and whether a gradient comes in for it.
+    # Before torch 2.12 one flag of an output said both that it requires grad and that a gradient comes in for it.
     expected = [k for k in tensors if getattr(infos[k], "requires_grad_for_backward", infos[k].requires_grad)]
     tangents = [_tangent(k, meta) for k, meta in zip(expected, metadata.subclass_tangent_meta, strict=False)]
     saved = results[len(infos) :]
