@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 os.environ.setdefault("ARMATURE_STRICT", "1")
 # Test processes run side by side: one thread each, unless asked otherwise.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch  # after the settings, which it reads
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("gpu") is not None:
+                item.add_marker(pytest.mark.skip(reason="no CUDA device"))

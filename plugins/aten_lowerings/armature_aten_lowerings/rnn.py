@@ -1,4 +1,4 @@
-"""LSTM in training: one fused call per layer and direction, as eager makes on a CPU."""
+"""LSTM as the fused calls that eager makes: on a CPU in training one per layer and direction, on CUDA one for all."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+
+from armature_aten_lowerings import rnn_cudnn
 
 aten = torch.ops.aten
 LSTM_KIND = 2  # ideep's number for an LSTM, an argument of mkldnn_rnn_layer
@@ -28,9 +30,14 @@ def lstm(
     """Same as `torch.lstm`. Where no gradient is asked for, or no fused kernel fits, it is that."""
     # torch's own decomposition looks at the input's requires_grad alone, and so loses the gradients of the weights.
     tensors = [x, *hidden, *params]
-    fits = all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors) and torch.backends.mkldnn.enabled
     wanted = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
-    if not fits or not wanted or hidden[0].shape[-1] != hidden[1].shape[-1]:
+    same_width = hidden[0].shape[-1] == hidden[1].shape[-1]
+    if same_width and (train or not wanted) and rnn_cudnn.fits(tensors):
+        return rnn_cudnn.lstm(
+            x, hidden, params, has_biases, num_layers, dropout, train, bidirectional, batch_first, wanted
+        )
+    on_cpu = all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors)
+    if not (wanted and same_width and on_cpu and torch.backends.mkldnn.enabled):
         return aten.lstm.input(x, hidden, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)  # type: ignore[no-any-return]
     out = x.transpose(0, 1) if batch_first else x
     directions = 2 if bidirectional else 1
