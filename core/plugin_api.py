@@ -13,7 +13,7 @@ from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, P
 from armature.hookspecs import API_VERSION, hookimpl
 from armature.lower import index, layout
 from armature.lower.builder import Builder
-from armature.lower.data import Const, Node
+from armature.lower.data import CallInstead, Const, Node
 from armature.lower.elements import NotSupported, Position, compute_dtype
 from armature.lower.index import Index, Var
 from armature.lower.registry import collect_lowerings, lowers
@@ -43,6 +43,7 @@ __all__ = [
     "BreakType",
     "Builder",
     "Call",
+    "CallInstead",
     "CompileEvent",
     "Compilers",
     "Const",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 import torch
@@ -11,7 +12,7 @@ from armature.codegen.externs import binding_name, binding_of
 from armature.codegen.origins import place
 from armature.codegen.printer import IndexPrinter, Lines
 from armature.lower.data import Argument, Buffer, ExternCall, Origin, View
-from armature.lower.index import FloorDiv, Index, Mod, Product, Size, Sum, Var
+from armature.lower.index import FloorDiv, Index, Mod, Product, Size, Sum, Var, contiguous_strides, numel
 from armature.schedule.data import Allocate, KernelPlan, Launch, Release, Step
 from armature.torch_abi.alloc import empty_strided, reinterpret
 
@@ -22,6 +23,34 @@ _PRINTER = IndexPrinter(
 
 def _tuple(parts: Sequence[str]) -> str:
     return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+
+
+def _returned_layouts(plan: KernelPlan) -> dict[str, View]:
+    """Buffers that kernels alone fill, whose only view is one that is returned: memory for it can be made as that."""
+    made = {s.buffer for s in plan.steps if isinstance(s, Allocate) and s.reuse is None}
+    reused = {s.reuse for s in plan.steps if isinstance(s, Allocate)}
+    given = [v for s in plan.steps if isinstance(s, ExternCall) for v in _views((*s.args, *s.kwargs.values()))]
+    returned = list(_views(plan.outputs))
+    uses = Counter(v.buffer for v in (*given, *returned))
+    return {
+        v.buffer: v
+        for v in returned
+        if v.buffer in made and v.buffer not in reused and uses[v.buffer] == 1 and _covers(v, plan.buffers[v.buffer])
+    }
+
+
+def _views(values: Iterable[Argument]) -> Iterator[View]:
+    for value in values:
+        if isinstance(value, View):
+            yield value
+        elif isinstance(value, tuple):
+            yield from _views(value)
+
+
+def _covers(view: View, buffer: Buffer) -> bool:
+    """Whether both are contiguous and have the same elements."""
+    dense = all(contiguous_strides(v.shape) == v.strides for v in (view, buffer))
+    return dense and view.offset == 0 and numel(view.shape) == numel(buffer.shape)
 
 
 _INDEX = (Var, Size, Sum, Product, FloorDiv, Mod)
@@ -35,12 +64,15 @@ class Wrapper:
     lines: Lines = attrs.field(factory=lambda: Lines(column=88))
     bindings: dict[str, object] = attrs.field(factory=dict)
     reused: frozenset[str] = frozenset()
+    layouts: dict[str, View] = attrs.field(factory=dict)  # buffers that are made as the view that is returned of them
+    kept: dict[View, str] = attrs.field(factory=dict)  # views that are returned later and were needed before
     ending: list[str] = attrs.field(factory=list)  # released, not deleted yet
 
     def print(self) -> str:
         """The whole function."""
         plan = self.plan
         self.reused = frozenset(s.reuse for s in plan.steps if isinstance(s, Allocate) and s.reuse is not None)
+        self.layouts = _returned_layouts(plan)
         self.lines.add(f"# {plan.name}: {len(plan.kernels)} kernels")
         with self.lines.indented("def call(args):"):
             if plan.inputs:
@@ -51,7 +83,7 @@ class Wrapper:
                 self.lines.add(f"{size.name} = {source}" if axis < 0 else f"{size.name} = {source}.size({axis})")
             for step in plan.steps:
                 self.step(step)
-            self.lines.add(f"return {_tuple([self.argument(o) for o in plan.outputs])}")
+            self.lines.add(f"return {_tuple([self.output(o) for o in plan.outputs])}")
         return str(self.lines)
 
     def step(self, step: Step) -> None:
@@ -76,7 +108,8 @@ class Wrapper:
         if step.reuse is None:
             name = f"empty_strided_{buffer.device.type}"
             self.bindings[name] = empty_strided(buffer.device.type)
-            shape, strides, dtype = self.tuple(buffer.shape), self.tuple(buffer.strides), self.dtype(buffer.dtype)
+            layout = self.layouts.get(step.buffer, buffer)
+            shape, strides, dtype = self.tuple(layout.shape), self.tuple(layout.strides), self.dtype(buffer.dtype)
             self.lines.add(f"{buffer.name} = {name}({shape}, {strides}, {dtype})")
             return
         old = self.plan.buffers[step.reuse]
@@ -87,8 +120,14 @@ class Wrapper:
             self.lines.add(f"{buffer.name} = {view}; del {old.name}")
 
     def extern(self, call: ExternCall) -> None:
+        for view in call.args:
+            if isinstance(view, View) and view in self.plan.outputs and view not in self.kept:
+                text = self.view(view)
+                if text != view.buffer:
+                    self.kept[view] = f"{view.buffer}_view_{len(self.kept)}"
+                    self.lines.add(f"{self.kept[view]} = {text}")
         name = binding_name(call.target)
-        self.bindings[name] = binding_of(call.target)
+        self.bindings[name] = call.run or binding_of(call.target)
         given = [self.argument(a) for a in call.args]
         given += [f"{k}={self.argument(a)}" for k, a in call.kwargs.items()]
         text = f"{name}({', '.join(given)})"
@@ -114,11 +153,20 @@ class Wrapper:
 
     def view(self, view: View) -> str:
         """The buffer's own name, or a view of it."""
-        buffer: Buffer = self.plan.buffers[view.buffer]
+        if view in self.kept:
+            return self.kept[view]
+        buffer: Buffer | View = self.layouts.get(view.buffer) or self.plan.buffers[view.buffer]
         same = view.shape == buffer.shape and view.offset == 0
         if same and all(a == b or n == 1 for a, b, n in zip(view.strides, buffer.strides, view.shape, strict=True)):
-            return buffer.name
-        return self.reinterpret(buffer.name, view.shape, view.strides, view.offset)
+            return view.buffer
+        return self.reinterpret(view.buffer, view.shape, view.strides, view.offset)
+
+    def output(self, value: Argument) -> str:
+        """An output of the graph; a tensor that is returned twice is two tensors."""
+        text = self.argument(value)
+        if isinstance(value, View):
+            self.kept.pop(value, None)
+        return text
 
     def reinterpret(self, name: str, shape: Sequence[Index], strides: Sequence[Index], offset: Index) -> str:
         self.bindings["reinterpret"] = reinterpret

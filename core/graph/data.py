@@ -74,7 +74,8 @@ class Decomposition:
 class Lowering:
     """Turns a call of `op` into loops: `fn(builder, *args, **kwargs)`, see `armature.lower.builder.Builder`.
 
-    Returning None means "not in this case": the operator stays an ATen call.
+    Returning None means "not in this case": the operator stays an ATen call. `armature.plugin_api.CallInstead(run)`
+    has `run` called in its place, with the same arguments and results.
     """
 
     op: torch._ops.OpOverload

@@ -8,7 +8,7 @@ into a consumer is then nothing but substituting the producer's loop variables.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TypeAlias
 
@@ -161,7 +161,8 @@ class ExternCall:
     """An operator called as it is, `target(*args, **kwargs)`, inside the compiled graph.
 
     `outputs` names the buffers that its results become, None for a result nobody uses; their layout stands in the
-    graph's buffers. `mutates` names the buffers that the call writes in place.
+    graph's buffers. `mutates` names the buffers that the call writes in place. `run` is called in place of the
+    operator, with the same arguments, where a lowering gave such a function.
     """
 
     name: str
@@ -171,6 +172,14 @@ class ExternCall:
     outputs: tuple[str | None, ...]
     mutates: tuple[str, ...] = ()
     origins: tuple[Origin, ...] = ()
+    run: Callable[..., object] | None = None
+
+
+@attrs.frozen
+class CallInstead:
+    """What a lowering returns to have `run` called with the operator's arguments, past the dispatcher."""
+
+    run: Callable[..., object]
 
 
 LoopNode: TypeAlias = Loop | ExternCall

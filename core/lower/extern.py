@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
 import attrs
@@ -38,10 +38,12 @@ def call_extern(
     kwargs: Mapping[str, object],
     specs: Sequence[Spec | None],
     used: Iterable[bool] | None = None,
+    run: Callable[..., object] | None = None,
 ) -> tuple[TensorValue | None, ...]:
     """Append the call; one value per result, None for a result that is None.
 
     `used`: whether anybody reads the result number k; a result that nobody reads gets no buffer.
+    `run`: called in place of the operator.
     """
     mutated = _mutated(target, args, kwargs)
     new_args = tuple(_argument(builder, a) for a in args)
@@ -50,7 +52,7 @@ def call_extern(
     names = tuple(builder.new_buffer(s) if s is not None and u else None for s, u in zip(specs, wanted, strict=True))
     origins = () if builder.origin is None else (builder.origin,)
     builder.nodes.append(
-        ExternCall(builder.fresh(builder.name), target, new_args, new_kwargs, names, mutated, origins),
+        ExternCall(builder.fresh(builder.name), target, new_args, new_kwargs, names, mutated, origins, run),
     )
     return tuple(None if n is None else builder.whole(n) for n in names)
 

@@ -17,7 +17,7 @@ from armature.errors import LoweringError, invariant
 from armature.graph.data import AtenGraph
 from armature.lower import symints
 from armature.lower.builder import Builder
-from armature.lower.data import Buffer, BufferKind, LoopGraph, Origin, View
+from armature.lower.data import Buffer, BufferKind, CallInstead, LoopGraph, Origin, View
 from armature.lower.elements import NotSupported
 from armature.lower.extern import as_view, call_extern
 from armature.lower.index import Index, Size
@@ -151,15 +151,16 @@ class _Lowering:
         origin = node.meta.get("origin") or Origin(str(target))
         self.builder.begin(node.name, target, specs, origin)
         results = self._try_lowerings(target, cast("Sequence[object]", args), cast("dict[str, object]", kwargs))
-        if results is None:
+        if results is None or isinstance(results, CallInstead):
             used = _used_results(node, len(specs)) if several else None
-            results = call_extern(self.builder, target, cast("Any", args), cast("Any", kwargs), specs, used)
+            run = results.run if results is not None else None
+            results = call_extern(self.builder, target, cast("Any", args), cast("Any", kwargs), specs, used, run)
         fixed = tuple(self._checked(target, r, s) for r, s in zip(results, specs, strict=True))
         self.values[node] = fixed if several else fixed[0]
 
     def _try_lowerings(
         self, target: torch._ops.OpOverload, args: Sequence[object], kwargs: dict[str, object]
-    ) -> tuple[TensorValue | None, ...] | None:
+    ) -> tuple[TensorValue | None, ...] | CallInstead | None:
         for row in self.ctx.tables.lowering_chain(target):
             try:
                 with self.builder.attempt():
@@ -168,6 +169,8 @@ class _Lowering:
                         raise NotSupported("not in this case")
             except NotSupported:
                 continue
+            if isinstance(result, CallInstead):
+                return result
             return tuple(result) if isinstance(result, (list, tuple)) else (cast(TensorValue, result),)
         return None
 

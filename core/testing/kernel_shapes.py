@@ -74,9 +74,9 @@ def chain_of_a_matrix(device: torch.device, features: Features) -> Sketch:
 def large_and_contiguous(device: torch.device, features: Features) -> Sketch:
     """Enough work for several threads, in three dimensions that are one."""
     k = Sketch("large_and_contiguous", device)
-    v = variables(16, 129, 67)
-    x = k.load(k.buffer("x", F32, (16, 129, 67), randn(16, 129, 67)), *v)
-    k.buffer("out", F32, (16, 129, 67))
+    v = variables(48, 129, 67)
+    x = k.load(k.buffer("x", F32, (48, 129, 67), randn(48, 129, 67)), *v)
+    k.buffer("out", F32, (48, 129, 67))
     return k.pointwise(v, Store("out", v, op("add", op("mul", x, x), f32(1.0))))
 
 

@@ -53,6 +53,24 @@ def test_wrapper_reads_like_a_program() -> None:
     ]
 
 
+def test_a_buffer_is_made_in_the_layout_in_which_it_is_returned() -> None:
+    w = LoopWriter()
+    flat = attrs.evolve(layout.reshape(w.op("tanh", w.input(4, 4)), (16,)), strides=(1,))
+    text = program_of(w.graph(flat)).wrapper
+    assert "tanh_1 = empty_strided_cpu((16,), (1,), float64)" in text
+    assert "reinterpret" not in text
+
+
+def test_a_returned_view_that_an_operator_takes_too_is_made_once() -> None:
+    w = LoopWriter()
+    x = w.input(2, 2, 4)
+    flat = attrs.evolve(layout.reshape(x, (4, 4)), strides=(4, 1))
+    text = program_of(w.graph(w.extern(aten.mm.default, flat, flat, shape=(4, 4)), flat, flat)).wrapper
+    assert text.count("reinterpret(") == 2
+    assert "aten_mm(in_0_view_0, in_0_view_0)" in text
+    assert "return (mm_1, in_0_view_0, reinterpret(in_0, (4, 4), (4, 1), 0))" in text
+
+
 def test_each_step_names_the_users_line() -> None:
     w = LoopWriter()
     text = program_of(w.graph(w.op("tanh", w.input(4, 4)))).wrapper

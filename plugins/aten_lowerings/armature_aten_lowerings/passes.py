@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 
 import torch
 from torch import fx
@@ -10,6 +10,7 @@ from torch import fx
 from armature.plugin_api import Pass
 from armature_aten_lowerings import rnn
 
+aten = torch.ops.aten
 RANDOM = torch.Tag.nondeterministic_seeded
 
 
@@ -38,6 +39,44 @@ def share_common_values(module: object, ctx: object) -> object:
             node.replace_all_uses_with(first)
             module.graph.erase_node(node)
     return module
+
+
+def split_bias(module: object, ctx: object) -> object:
+    """On a CPU, add a bias in the loops that follow a product: `addmm` writes it to memory first to add to it there."""
+    if not isinstance(module, fx.GraphModule):
+        return module
+    lowered = ctx.tables.lowering_chain  # type: ignore[attr-defined]
+    for node in module.graph.find_nodes(op="call_function", target=aten.addmm.default):
+        bias, left, right = node.args
+        value = node.meta["val"]
+        # Lower precision would round once more.
+        plain = not node.kwargs and value.device.type == "cpu" and value.dtype in (torch.float32, torch.float64)
+        if not plain or bias.meta["val"].dim() > 1 or not _read_by_loops(node, lowered):
+            continue
+        with module.graph.inserting_before(node):
+            product = module.graph.call_function(aten.mm.default, (left, right))
+            total = module.graph.call_function(aten.add.Tensor, (product, bias))
+        for made in (product, total):
+            made.meta.update(node.meta)
+        node.replace_all_uses_with(total)
+        module.graph.erase_node(node)
+    return module
+
+
+def _read_by_loops(node: fx.Node, lowered: Callable[[torch._ops.OpOverload], Sequence[object]]) -> bool:
+    """Whether loops read the value, and nothing else needs it in memory."""
+    found = False
+    todo = list(node.users)
+    while todo:
+        user = todo.pop()
+        target = user.target
+        if not isinstance(target, torch._ops.OpOverload) or not lowered(target):
+            return False
+        if any(r.alias_info for r in target._schema.returns) or target is aten._unsafe_view.default:
+            todo += user.users
+        else:
+            found = True
+    return found
 
 
 def _is_random(node: fx.Node) -> bool:
@@ -85,5 +124,6 @@ def _frozen(value: object) -> Hashable:
 PASSES: tuple[Pass, ...] = (
     Pass("fused-lstm", "pre_grad", rnn.use_fused_layers),
     Pass("common-values", "post_grad", share_common_values),
+    Pass("split-bias", "post_grad", split_bias, after=("common-values",)),
     Pass("dead-code", "post_grad", remove_dead_code, after=("common-values",)),
 )

@@ -16,6 +16,8 @@ from armature_aten_lowerings import (
     pointwise,
     pooling,
     reductions,
+    rnn,
+    rnn_cudnn,
     softmax,
     views,
 )
@@ -23,10 +25,11 @@ from armature_aten_lowerings import (
 
 @hookimpl
 def armature_lowerings() -> Iterable[Lowering]:
-    """Every operator that becomes loops."""
-    return collect_lowerings(
+    """Every operator that becomes loops, and those that have a shorter way than the dispatcher."""
+    loops = collect_lowerings(
         pointwise, activations, creation, views, reductions, softmax, norms, losses, indexing, pooling
     )
+    return (*loops, *rnn.lowerings(), *rnn_cudnn.lowerings())
 
 
 @hookimpl

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from armature.plugin_api import CallInstead, Lowering
 
 aten = torch.ops.aten
 LSTM_KIND = 2  # cuDNN's number for an LSTM, an argument of _cudnn_rnn
@@ -170,9 +172,16 @@ def _layout(
     return flat.numel(), tuple(w.data_ptr() - flat.data_ptr() for w in made)
 
 
+def lowerings() -> Iterator[Lowering]:
+    """The operators' own functions: the dispatcher goes into Python twice on the way to them."""
+    forward = _operator()
+    yield Lowering(forward, lambda builder, *args: CallInstead(_run))
+    yield Lowering(torch.ops.armature.cudnn_lstm_backward.default, lambda builder, *args: CallInstead(_run_backward))
+
+
 @cache
-def _operator() -> Callable[..., tuple[Tensor, Tensor, Tensor, Tensor, Tensor]]:
-    """The operator for all layers of an LSTM, with gradients; defined on first use."""
+def _operator() -> torch._ops.OpOverload:
+    """The operator for all layers of an LSTM, with gradients; defined with the plugin's tables."""
     for name, run, fake in ((NAME, _run, _fake), (BACKWARD_NAME, _run_backward, _fake_backward)):
         torch.library.define(name, torch.library.infer_schema(run, mutates_args=()))
         torch.library.impl(name, "CUDA", run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import armature
 from armature.testing.lowering_kit import Kit
 from armature_aten_lowerings import plugin
 
@@ -15,5 +16,6 @@ def kit() -> Kit:
 
 
 @pytest.fixture(autouse=True)
-def seeded() -> None:
+def fresh() -> None:
+    armature.reset()
     torch.manual_seed(0)

@@ -24,7 +24,7 @@ from armature_cpu_cpp.vector import lanes_of
 CONTIGUOUS, BROADCAST, GATHER, SCATTER = 1.0, 0.2, 16.0, 20.0
 ACROSS = 12.0  # joining the lanes of an accumulator
 CHEAP = 24.0  # operations at a point up to which a reduction waits for its own additions
-PARALLEL_WORK = 25_000.0  # cost of all vectors below which threads do not pay: about 15 us, waking them takes 2 to 5
+PARALLEL_WORK = 40_000.0  # cost of all vectors that is saved where threads pay: about 25 us, in which they wake
 
 
 @attrs.frozen(eq=False)
@@ -263,8 +263,8 @@ def plan_nest(kernel: Kernel, buffers: Mapping[str, Buffer], register_bytes: int
     lanes, unroll = _interleave(flat, vector, lanes, costs.work())
     nest = Nest(flat.kernel, tuple(outer), tuple(inner), vector, lanes, 0, None, False, flat.place, unroll)
     points = _size(numel(v.extent for v in loops))
-    small = points * costs.of(vector) / costs.lanes < PARALLEL_WORK
-    if threads == 1 or small or not loops:
+    saved = points * costs.of(vector) / costs.lanes * (threads - 1) / threads
+    if saved < PARALLEL_WORK or not loops:
         return nest
     return _share(nest, [v for v in outer if v in disjoint] if adds else outer, adds, threads)
 

@@ -1,0 +1,68 @@
+"""The passes over ATen graphs: what they change, and that results stay eager's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import armature
+from armature import pipeline
+
+aten = torch.ops.aten
+
+
+def operators(fn: Callable[..., Tensor], *inputs: Tensor) -> list[object]:
+    """The operators of the ATen graph after all passes; checks the result on the way."""
+    armature.reset()
+    with torch.no_grad():
+        torch.testing.assert_close(armature.compile(fn, fullgraph=True)(*inputs), fn(*inputs))
+    [graph] = pipeline.session().compilations[-1].graphs
+    return [n.target for n in graph.aten.module.graph.nodes if n.op == "call_function"]
+
+
+def linear(rows: int = 6, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.randn(rows, 5, dtype=dtype), torch.randn(7, 5, dtype=dtype), torch.randn(7, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, w, b: nn.functional.linear(x, w, b).relu(),
+        lambda x, w, b: nn.functional.gelu(nn.functional.linear(x[None], w, b)),
+        lambda x, w, b: nn.functional.linear(x, w, b).sum(0),
+        lambda x, w, b: nn.functional.linear(x, w, b).view(3, 2, 7).transpose(0, 1) + 1,
+    ],
+)
+def test_a_bias_is_added_by_the_loops_that_follow(fn: Callable[..., Tensor]) -> None:
+    found = operators(fn, *linear())
+    assert aten.mm.default in found
+    assert aten.addmm.default not in found
+
+
+@pytest.mark.parametrize(
+    ("fn", "dtype"),
+    [
+        (lambda x, w, b: nn.functional.linear(x, w, b), torch.float32),
+        (lambda x, w, b: nn.functional.linear(nn.functional.linear(x, w, b), w.t()), torch.float32),
+        (lambda x, w, b: nn.functional.linear(x, w, b).relu(), torch.bfloat16),
+        (lambda x, w, b: torch.addmm(b, x, w.t(), beta=2).relu(), torch.float32),
+    ],
+    ids=["returned", "read by a product", "lower precision", "scaled"],
+)
+def test_a_bias_stays_where_it_is(fn: Callable[..., Tensor], dtype: torch.dtype) -> None:
+    assert aten.addmm.default in operators(fn, *linear(dtype=dtype))
+
+
+def test_common_values_are_computed_once() -> None:
+    found = operators(lambda x: x.sin() + x.sin() * 2, torch.randn(5))
+    assert found.count(aten.sin.default) == 1
+
+
+def test_returned_values_stay_apart() -> None:
+    x = torch.randn(5)
+    first, second = armature.compile(lambda x: (x.sin(), x.sin()), fullgraph=True)(x)
+    first.zero_()
+    torch.testing.assert_close(second, x.sin())
