@@ -81,6 +81,12 @@ class Call:
         """Put a call of `fn` (a str: the method of that name on args[0]) in the graph; fakes tell what it gives."""
         return self.tracer.graph_call(fn, args, kwargs)
 
+    def graph_call_as(
+        self, fake: Callable[..., object], fn: Callable[..., object], *args: Value, **kwargs: Value
+    ) -> Value:
+        """The same for a function that can't run on fakes: `fake`, with the same arguments, tells what it gives."""
+        return self.tracer.graph_call(fn, args, kwargs, fake)
+
     def inline(self, fn: Value | Callable[..., object], *args: Value, **kwargs: Value) -> Value:
         """Trace into a Python function."""
         return self.tracer.call_function(self.tracer.as_value(fn), args, kwargs)

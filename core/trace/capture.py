@@ -344,9 +344,11 @@ class Tracer:
         """Run a suspended frame to its next value."""
         return inline.run_frame(self, frame)
 
-    def graph_call(self, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value:
-        """Put a call in the graph; its result is known from a run on fake tensors."""
-        return graph_calls.graph_call(self, fn, args, kwargs)
+    def graph_call(
+        self, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, fake: Callable[..., Any] | None = None
+    ) -> Value:
+        """Put a call in the graph; its result is known from a run of it, or of `fake`, on fake tensors."""
+        return graph_calls.graph_call(self, fn, args, kwargs, fake)
 
     def state_call(self, fn: Callable[..., Any], arguments: tuple[Any, ...]) -> fx.Node:
         """Put a call that changes torch's state in the graph; arguments are constants and nodes."""

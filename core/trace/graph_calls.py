@@ -29,11 +29,20 @@ NOT_A_NAME = re.compile(r"\W+")
 MODULE_TABLE = re.compile(r"\.__dict__\['_(modules|parameters|buffers)'\]")
 
 
-def graph_call(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value:
-    """Record a call. Gives a tensor, a nest of tensors, or a constant that the fake run tells (then without a node)."""
+def graph_call(
+    tracer: Tracer,
+    fn: Callable[..., Any] | str,
+    args: Args,
+    kwargs: Kwargs,
+    fake: Callable[..., Any] | None = None,
+) -> Value:
+    """Record a call. Gives a tensor, a nest of tensors, or a constant that the fake run tells (then without a node).
+
+    `fake`: run on the fakes in place of `fn`.
+    """
     arguments = tuple([arg.as_argument(tracer) for arg in args])
     named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
-    result = run_on_fakes(tracer, fn, args, kwargs)
+    result = run_on_fakes(tracer, fake or fn, args, kwargs)
     if result is not None and is_constant_result(result):
         return tracer.as_value(result)
     changes = in_place(fn, kwargs)

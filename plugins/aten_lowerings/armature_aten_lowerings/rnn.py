@@ -39,7 +39,9 @@ def lstm(
         )
     on_cpu = all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors)
     if not (wanted and same_width and on_cpu and torch.backends.mkldnn.enabled):
-        return aten.lstm.input(x, hidden, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)  # type: ignore[no-any-return]
+        found = aten.lstm.input(x, hidden, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
+        # torch 2.11's decomposition gives states with a dimension more.
+        return found[0], found[1].view(hidden[0].shape), found[2].view(hidden[1].shape)
     out = x.transpose(0, 1) if batch_first else x
     directions = 2 if bidirectional else 1
     last_h: list[Tensor] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -33,6 +34,12 @@ def results(module: Any, lstm: nn.LSTM, x: Tensor, backward: bool) -> list[Tenso
     return found
 
 
+@pytest.fixture(autouse=True)
+def full_precision() -> Iterator[None]:
+    with torch.backends.cudnn.flags(allow_tf32=False):
+        yield
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("backward", [False, True], ids=["infer", "train"])
 @pytest.mark.parametrize("form", FORMS, ids=str)
@@ -54,7 +61,9 @@ def test_gradients_in_evaluation_mode(device: str) -> None:
     lstm = nn.LSTM(5, 7, num_layers=2, dropout=0.5).to(device).eval()
     twin = copy.deepcopy(lstm)
     x = torch.randn(4, 6, 5, device=device)
-    with torch.backends.cudnn.flags(enabled=False):  # eager's own kernels give no gradients outside training
+    with torch.backends.cudnn.flags(
+        enabled=False, allow_tf32=False
+    ):  # eager's own kernels give no gradients outside training
         expected = results(lstm, lstm, x, True)
     found = results(armature.compile(twin, fullgraph=True), twin, x, True)
     for got, want in zip(found, expected, strict=True):

@@ -14,6 +14,7 @@ from armature_torch_handlers import (
     modules,
     own,
     queries,
+    recurrent,
     stateful,
     tracing_state,
 )
@@ -25,7 +26,18 @@ from armature_torch_handlers.programs import checkpoint
 def armature_handlers() -> Iterable[Handler]:
     """The handlers of all families."""
     return collect(
-        own, grad, autocast, attention, profiler, checkpoint, tracing_state, queries, checks, creation, stateful
+        own,
+        grad,
+        autocast,
+        attention,
+        profiler,
+        checkpoint,
+        tracing_state,
+        queries,
+        checks,
+        creation,
+        stateful,
+        recurrent,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -10,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from armature import api
 from armature.testing.handler_kit import Case, HandlerConformance
-from armature_torch_handlers import plugin
+from armature_torch_handlers import plugin, recurrent
 from armature_torch_handlers.contexts import attention
 
 
@@ -217,3 +218,16 @@ def test_compiling() -> None:
 def test_grad_mode_is_as_before_after_tracing() -> None:
     api.compile(nested_grad, backend="eager")(*leaf())
     assert torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_the_results_told_for_an_lstm_are_those_of_torch(batch_first: bool, bidirectional: bool) -> None:
+    module = torch.nn.LSTM(3, 4, num_layers=2, batch_first=batch_first, bidirectional=bidirectional)
+    x, states = torch.randn(5, 6, 3), torch.zeros(4 if bidirectional else 2, 5 if batch_first else 6, 4)
+    weights = [w for w in module._flat_weights if w is not None]
+    args = (x, [states, states], weights, True, 2, 0.0, True, bidirectional, batch_first)
+    for told, real in zip(recurrent.lstm_results(*args), torch.lstm(*args), strict=True):
+        assert (told.shape, told.stride(), told.dtype, told.requires_grad, told.is_leaf) == (
+            real.shape, real.stride(), real.dtype, real.requires_grad, real.is_leaf,
+        )  # fmt: skip
