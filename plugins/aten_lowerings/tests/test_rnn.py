@@ -36,7 +36,7 @@ def results(module: Any, lstm: nn.LSTM, x: Tensor, backward: bool) -> list[Tenso
 
 @pytest.fixture(autouse=True)
 def full_precision() -> Iterator[None]:
-    with torch.backends.cudnn.flags(allow_tf32=False):
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         yield
 
 

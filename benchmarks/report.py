@@ -1,0 +1,162 @@
+"""`python -m benchmarks.report`: docs/performance.md from what the benchmarks and the demo wrote as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import jinja2
+import typer
+
+from benchmarks.run import geometric_mean
+
+HERE = Path(__file__).parent
+Rows = list[dict[str, Any]]
+
+
+def table(titles: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """A table in Markdown; numbers stand to the right."""
+    body = [[cell(v) for v in row] for row in rows]
+    heads = list(titles)
+    right = [all(row[k][:1].isdigit() or row[k] in ("", "-") for row in body) for k in range(len(heads))]
+    lines = [heads, ["--:" if r else "---" for r in right], *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def cell(value: object) -> str:
+    """A value as people read it: three digits that count."""
+    if isinstance(value, float):
+        if value == 0:
+            return "0"
+        if abs(value) < 0.001:
+            return f"{value:.0e}"
+        return f"{value:.0f}" if abs(value) >= 100 else f"{value:.2f}"
+    return str(value)
+
+
+def of_part(run: Rows, part: str) -> Rows:
+    return [row for row in run if row["key"][0] == part]
+
+
+def seconds(row: dict[str, Any] | None) -> object:
+    """The figure of a measurement, or why there is none."""
+    if row is None:
+        return "-"
+    return row.get("seconds", row.get("failed"))
+
+
+def steady(run: Rows) -> str:
+    """Milliseconds a call of each compiler, and how many times eager's speed that is."""
+    others = ("torch.compile", "armature")
+    rows: list[list[object]] = []
+    for row in of_part(run, "steady"):
+        times = [row["seconds"][c] * 1e3 for c in ("eager", *others)]
+        rows.append([*row["key"][1:3], *times, *(row["speedup"][c] for c in others)])
+    means = [geometric_mean([row["speedup"][c] for row in of_part(run, "steady")]) for c in others]
+    rows.append(["**geometric mean**", "", "", "", "", *means])
+    titles = [
+        "model",
+        "mode",
+        "eager ms",
+        "torch.compile ms",
+        "armature ms",
+        "torch.compile / eager",
+        "armature / eager",
+    ]
+    return table(titles, rows)
+
+
+def against(run: Rows, part: str, titles: list[str]) -> str:
+    """Seconds of torch.compile and armature for each case of a part, and their ratio where both have one."""
+    found = {tuple(row["key"][1:]): row for row in of_part(run, part)}
+    rows: list[list[object]] = []
+    ratios = []
+    for case in dict.fromkeys(key[:-1] for key in found):
+        theirs, ours = (seconds(found.get((*case, c))) for c in ("torch.compile", "armature"))
+        ratio: object = "-"
+        if isinstance(theirs, float) and isinstance(ours, float):
+            ratio = ours / theirs
+            ratios.append(ours / theirs)
+        rows.append([*case, theirs, ours, ratio])
+    if part == "cold":
+        rows.append(["**geometric mean**", *[""] * (len(titles) + 1), geometric_mean(ratios)])
+    return table([*titles, "torch.compile s", "armature s", "armature / torch.compile"], rows)
+
+
+def overhead(run: Rows) -> str:
+    rows = [[row["key"][1], row["bare_us"], row["compiled_us"], row["extra_us"]] for row in of_part(run, "overhead")]
+    return table(["compiler", "bare us", "compiled us", "extra us"], rows)
+
+
+def demo(rows: Rows) -> str:
+    """What `armature demo --json` wrote."""
+    names = ("model", "mode", "graphs", "breaks", "operators", "kernels", "fused", "extern", "error", "compile_s")
+    names = (*names, "eager_ms", "armature_ms", "ratio")
+    titles = [
+        n.replace("extern", "ATen calls").replace("_s", " s").replace(" ms", "ms").replace("_", " ") for n in names
+    ]
+    mean = geometric_mean([row["ratio"] for row in rows])
+    body: list[list[object]] = [[row[n] for n in names] for row in rows]
+    return table(titles, [*body, ["**geometric mean**", *[""] * (len(names) - 2), mean]])
+
+
+def gpu_models(rows: Rows) -> str:
+    """The GPU benchmark's models: three compilers in turns."""
+    body: list[list[object]] = []
+    for row in rows:
+        theirs = row["eager_ms"] / row["inductor_ms"]
+        body.append(
+            [row["model"], row["mode"], row["eager_ms"], row["inductor_ms"], row["armature_ms"], theirs, row["ratio"]]
+        )
+    means = [geometric_mean([row[k] for row in body]) for k in (5, 6)]  # type: ignore[misc]
+    titles = [
+        "model",
+        "mode",
+        "eager ms",
+        "torch.compile ms",
+        "armature ms",
+        "torch.compile / eager",
+        "armature / eager",
+    ]
+    return table(titles, [*body, ["**geometric mean**", "", "", "", "", *means]])
+
+
+def main(
+    run_file: Annotated[Path, typer.Option("--run", help="what `python -m benchmarks.run --json` wrote")],
+    demo_file: Annotated[Path, typer.Option("--demo", help="what `armature demo --json` wrote on a CPU")],
+    cuda_file: Annotated[Path, typer.Option("--cuda", help="what `armature demo --device cuda --json` wrote")],
+    gpu_file: Annotated[Path, typer.Option("--gpu", help="what plugins/gpu_triton/benchmarks/models.py --json wrote")],
+    out: Annotated[Path, typer.Option(help="the page to write")] = HERE.parent / "docs" / "performance.md",
+) -> None:
+    """Write the page."""
+    run, cpu, cuda, gpu = (json.loads(f.read_text()) for f in (run_file, demo_file, cuda_file, gpu_file))
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
+    template = environment.from_string((HERE / "performance.md.j2").read_text())
+    launch = table(["one launch of a tiny kernel", "us"], [[row["launch"], row["us"]] for row in gpu["launch"]])
+    memory = table(
+        ["kernel", "armature GB/s", "of a copy's", "eager GB/s"],
+        [[r["kernel"], r["armature_gb_s"], r["of_copy"], r.get("eager_gb_s", "-")] for r in gpu["memory"]],
+    )
+    out.write_text(
+        template.render(
+            machine=run["machine"],
+            steady=steady(run["rows"]),
+            cold=against(run["rows"], "cold", ["model", "mode"]),
+            scaling=against(run["rows"], "scaling", ["graph", "steps"]),
+            overhead=overhead(run["rows"]),
+            cpu=cpu["machine"],
+            demo=demo(cpu["rows"]),
+            gpu=gpu["machine"],
+            cuda=demo(cuda["rows"]),
+            gpu_models=gpu_models(gpu["models"]),
+            launch=launch,
+            memory=memory,
+        )
+    )
+    typer.echo(f"wrote {out}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

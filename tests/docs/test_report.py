@@ -1,0 +1,70 @@
+"""The page of figures is made from JSON; here from small made-up figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import report
+
+
+def test_tables_put_numbers_to_the_right() -> None:
+    text = report.table(["model", "ms"], [["LeNet", 1.234], ["GPT", 359.4], ["tiny", 0.0000123]])
+    assert text.splitlines() == [
+        "| model | ms |",
+        "| --- | --: |",
+        "| LeNet | 1.23 |",
+        "| GPT | 359 |",
+        "| tiny | 1e-05 |",
+    ]
+
+
+def written(folder: Path, name: str, data: Any) -> str:
+    path = folder / name
+    path.write_text(json.dumps(data))
+    return str(path)
+
+
+def test_a_page_holds_what_was_measured_and_why_something_was_not(tmp_path: Path) -> None:
+    both = {"eager": 0.002, "torch.compile": 0.004, "armature": 0.001}
+    run = {
+        "machine": "a machine",
+        "rows": [
+            {"key": ["steady", "LeNet", "infer"], "seconds": both, "speedup": {"torch.compile": 0.5, "armature": 2.0}},
+            {"key": ["cold", "LeNet", "infer", "torch.compile"], "seconds": 8.0},
+            {"key": ["cold", "LeNet", "infer", "armature"], "seconds": 2.0},
+            {"key": ["overhead", "armature"], "bare_us": 4.0, "compiled_us": 5.0, "extra_us": 1.0},
+            {"key": ["scaling", "chain", 200, "torch.compile"], "failed": "over 400 s"},
+            {"key": ["scaling", "chain", 200, "armature"], "seconds": 3.0},
+        ],
+    }
+    row = {
+        "model": "LeNet", "mode": "infer", "graphs": 1, "breaks": 0, "operators": 9, "kernels": 4, "fused": 2,
+        "extern": 3, "error": 1e-7, "compile_s": 1.5, "eager_ms": 4.0, "armature_ms": 2.0, "ratio": 2.0,
+        "inductor_ms": 8.0,
+    }  # fmt: skip
+    demo = {"machine": {"device": "cpu", "torch": "2.13.0", "cores": 2}, "rows": [row]}
+    gpu = {
+        "machine": {"device": "a GPU", "torch": "2.11.0"},
+        "models": [row],
+        "launch": [{"launch": "armature", "us": 3.4}],
+        "memory": [{"kernel": "copy", "armature_gb_s": 4000.0, "of_copy": 1.0}],
+    }
+    page = tmp_path / "page.md"
+    files = [Path(written(tmp_path, n, d)) for n, d in (("r", run), ("d", demo), ("c", demo), ("g", gpu))]
+    report.main(*files, out=page)
+    text = page.read_text()
+    assert "| LeNet | infer | 2.00 | 4.00 | 1.00 | 0.50 | 2.00 |" in text
+    assert "| LeNet | infer | 8.00 | 2.00 | 0.25 |" in text
+    assert "| chain | 200 | over 400 s | 3.00 | - |" in text
+    assert "| LeNet | infer | 1 | 0 | 9 | 4 | 2 | 3 | 1e-07 | 1.50 | 4.00 | 2.00 | 2.00 |" in text
+    assert "| copy | 4000 | 1.00 | - |" in text
+
+
+def test_a_figure_that_is_missing_is_an_error(tmp_path: Path) -> None:
+    empty = Path(written(tmp_path, "e", {"machine": "m", "rows": []}))
+    with pytest.raises((KeyError, ValueError, TypeError)):
+        report.main(empty, empty, empty, empty, out=tmp_path / "page.md")
