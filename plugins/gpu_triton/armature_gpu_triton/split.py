@@ -49,19 +49,21 @@ def split(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Group:
     whole = Group((kernel,), {})
     if not kernel.inner or kernel.sizes:
         return whole
-    pieces = autotune.pieces(shape_of(kernel, buffers))
+    shape = shape_of(kernel, buffers)
+    pieces = autotune.pieces(shape)
     reductions = [r for item in kernel.passes for r in item.reductions]
     if pieces < 2 or any(r.op in POSITIONS for r in reductions):
         return whole
     loaded = {a.buffer for a in accesses(kernel) if isinstance(a, Load)}
     if any(s.atomic or s.buffer in loaded for s in stores_of(kernel)):
         return whole  # what is read may have changed between two of the kernels
-    return _Splitter(kernel, pieces).run()
+    return _Splitter(kernel, pieces, shape.along_r).run()
 
 
 class _Splitter:
-    def __init__(self, kernel: Kernel, pieces: int) -> None:
+    def __init__(self, kernel: Kernel, pieces: int, along_r: bool) -> None:
         self.kernel = kernel
+        self.along_r = along_r
         points = numel(v.extent for v in kernel.inner)
         if not isinstance(points, int):
             raise TypeError("a symbolic loop is not split")
@@ -81,6 +83,10 @@ class _Splitter:
         shape = tuple(v.extent for v in over)
         self.workspaces[name] = Buffer(name, dtype, self.kernel.device, shape, contiguous_strides(shape))
         return name
+
+    def cut(self, piece: Var) -> tuple[Var, ...]:
+        """The outer loops and the pieces, with what is contiguous in memory last: neighbours load neighbours."""
+        return (*self.kernel.outer, piece) if self.along_r else (piece, *self.kernel.outer)
 
     def renamed(
         self, roots: Iterable[Node], changes: Mapping[Var, Index], known: Mapping[Node, Node]
@@ -116,12 +122,12 @@ class _Splitter:
                 inside = Op("lt", (IndexValue(self.place, torch.int64), ends), torch.bool)
                 value = Masked(inside, value, Const(neutral(old.op, value.dtype), value.dtype), value.dtype)
             part = Reduce(old.op, value, (self.within,), old.dtype, old.origin)
-            name = self.workspace(old.dtype, (*self.kernel.outer, self.piece))
+            name = self.workspace(old.dtype, self.cut(self.piece))
             parts.append(part)
-            stores.append(Store(name, (*self.kernel.outer, self.piece), part))
-            load = Load(name, (*self.kernel.outer, rest), old.dtype)
+            stores.append(Store(name, self.cut(self.piece), part))
+            load = Load(name, self.cut(rest), old.dtype)
             joined[old] = Reduce(old.op, load, (rest,), old.dtype, old.origin)
-        self.emit((*self.kernel.outer, self.piece), (self.within,), Pass(tuple(parts), (), tuple(stores)))
+        self.emit(self.cut(self.piece), (self.within,), Pass(tuple(parts), (), tuple(stores)))
         return joined
 
     def join(self, item: Pass, joined: Mapping[Node, Reduce]) -> None:

@@ -122,6 +122,19 @@ def test_few_long_rows_are_cut_into_pieces() -> None:
     assert 64 <= pieces <= 512
 
 
+def test_neighbours_load_neighbours_where_columns_are_cut() -> None:
+    i, j = Var("i", 512), Var("j", 65_536)
+    total = Reduce("sum", Load("x", (j, i), F32), (j,), F32)
+    item = Pass((total,), (), (Store("out", (i,), total),))
+    kernel = Kernel("sum_0", DEVICE, (i,), (j,), (item,), ("x",), ("out",))
+    every = buffers(x=(65_536, 512), out=(512,))
+    plan = KernelPlan("g", (), {}, every, (Launch(kernel),), (), {})
+    text = TritonBackend().generate([kernel], plan, None).text  # type: ignore[arg-type]
+    (first,) = [line for line in text.partition("sum_0_part1")[0].splitlines() if "tl.load(in0" in line]
+    assert "(x % 512)" in first
+    assert "tl.load(in0 + (512 * r + x))" in text
+
+
 @pytest.mark.parametrize("name", ["x", "tmp3", "tl", "for", "red0_all", "s 0", "XBLOCK"])
 def test_names_of_sizes_never_clash(name: str) -> None:
     assert size_name(name).isidentifier() and size_name(name) != name
