@@ -158,13 +158,17 @@ class Session:
         """The generated sources of all graphs, in order."""
         return tuple(s for c in self.compilations for graph in c.graphs for s in graph.program.sources)
 
-    def reset(self) -> None:
-        """Forget the records and all code that torch cached for us."""
+    def forget_code(self) -> None:
+        """Forget all code that torch cached for us, and which frames are left alone; the records stay."""
         for held in list(self._codes.values()):
             code = held()
             if code is not None:
                 reset_code(code)
         self._codes.clear()
+
+    def reset(self) -> None:
+        """Forget the records and all code that torch cached for us."""
+        self.forget_code()
         self.compilations.clear()
         self.skips.clear()
         self._told.clear()
