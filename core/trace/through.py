@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 import torch
 
-from armature.errors import InvariantError
 from armature.registry import name_of
 from armature.torch_abi.pytree import registered_class
 from armature.trace.call import Call
@@ -81,7 +80,7 @@ def call_through(call: Call, /, *args: Value, **kwargs: Value) -> Value:
     seen, through.seen, through.tracing = through.seen, None, False
     if seen is None or seen.changed:
         tracer.graph_break("unsupported-mutation", operation=CHANGED, type=name_of(call.fn))
-    return Results(tracer, tracer.unpack(given), seen.passed).value_of(seen.result)
+    return Results.of(tracer, seen, tracer.unpack(given)).value_of(seen.result)
 
 
 def flat(through: Through) -> Callable[..., Any]:
@@ -157,17 +156,19 @@ def tensors(obj: Any) -> Iterator[torch.Tensor]:
 
 @attrs.define(eq=False)
 class Results:
-    """Makes the value of a result: its tensors are those of the node, in order, its constants are known."""
+    """Makes the value of a result. `made`: of each tensor, container and object in it, with what it is the value of."""
 
     tracer: Tracer
-    found: list[Value]
     passed: list[Any]
     made: dict[int, Value] = attrs.field(factory=dict)
 
+    @classmethod
+    def of(cls, tracer: Tracer, seen: Seen, found: list[Value]) -> Results:
+        """With the tensors of the node, which are those of the result in their order."""
+        return cls(tracer, seen.passed, {id(t): value for t, value in zip(tensors(seen.result), found, strict=True)})
+
     def value_of(self, obj: Any) -> Value:
-        """The value of the result or of a part of it. One object gives one value."""
-        if isinstance(obj, torch.Tensor):
-            return self.found.pop(0)
+        """The value of the result or of a part of it. One object gives one value; constants are known."""
         if obj is None or is_atom(obj):
             return self.tracer.as_value(obj)
         if id(obj) not in self.made:
@@ -175,23 +176,29 @@ class Results:
         return self.made[id(obj)]
 
     def _container(self, obj: Any) -> Value:
-        children = children_of(obj)
-        if children is None or any(obj is container for container in self.passed):
-            kind = f"{type(obj).__module__}.{type(obj).__qualname__}"
-            self.tracer.graph_break("unsupported-result", type=kind if children is None else f"its argument, a {kind}")
-        items = [self.value_of(child) for child in children]
-        if isinstance(obj, dict):
+        if any(obj is container for container in self.passed):
+            self._unsupported(obj, "its argument, a ")
+        if type(obj) in (dict, OrderedDict):
             made = DictValue({}, type(obj))
-            for key, item in zip(obj, items, strict=True):
-                made.set_item(self.tracer, self.tracer.as_value(key), item)
+            for key, item in obj.items():
+                made.set_item(self.tracer, self.tracer.as_value(key), self.value_of(item))
             return made
-        if isinstance(obj, (list, tuple)):
-            return ListValue(items) if isinstance(obj, list) else TupleValue(items, type(obj))
-        return self._registered(obj, items)
+        if type(obj) is list or isinstance(obj, tuple):
+            items = [self.value_of(item) for item in obj]
+            return ListValue(items) if type(obj) is list else TupleValue(items, type(obj))
+        return self._object(obj)
 
-    def _registered(self, obj: Any, items: list[Value]) -> Value:
-        node = registered_class(type(obj))
-        if node is None:
-            raise InvariantError(what="what was taken apart is of a registered class", details=f"type={type(obj)}")
-        context = self.tracer.as_value(node.flatten(obj)[1])
-        return self.tracer.inline_python(node.unflatten, (ListValue(items), context), {})
+    def _object(self, obj: Any) -> Value:
+        """An object of a class that pytree knows, which is made again from its attributes."""
+        cls = type(obj)
+        plain = cls.__new__ is object.__new__ and cls.__setattr__ is object.__setattr__ and cls.__dictoffset__
+        if registered_class(cls) is None or not plain:
+            self._unsupported(obj, "")
+        made = UserObjectValue(cls)
+        for name, held in vars(obj).items():
+            made.store(self.tracer, name, self.value_of(held))
+        return made
+
+    def _unsupported(self, obj: Any, lead: str) -> NoReturn:
+        kind = f"{type(obj).__module__}.{type(obj).__qualname__}"
+        self.tracer.graph_break("unsupported-result", type=f"{lead}{kind}")
