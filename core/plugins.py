@@ -26,6 +26,7 @@ from armature.errors import DuplicatePlugin, PluginError, PluginImportFailed, Pl
 from armature.hook_check import as_plugin, hook_specs, sound_hooks
 from armature.plugin_calls import UNKNOWN, Implementation, Plugin, Problem
 from armature.project_rules import project_rules
+from armature.rules import Rule
 from armature.tables import Tables, build
 from armature.user_rules import USER, UserRules
 
@@ -142,6 +143,10 @@ class PluginManager:
                 self._user = UserRules(self._changed)
                 self.register(self._user, USER)
             return self._user
+
+    def user_rules(self) -> tuple[Rule, ...]:
+        """The rules that the user gave, in calls and in pyproject.toml."""
+        return tuple(self._user.armature_rules()) if self._user is not None else ()
 
     @property
     def problems(self) -> tuple[Problem, ...]:

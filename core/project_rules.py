@@ -67,20 +67,19 @@ class Reader:
 
     def _section(self) -> Mapping[str, Any] | None:
         try:
-            section: Any = tomllib.loads(self.text)
+            section: Mapping[str, Any] = tomllib.loads(self.text)
         except tomllib.TOMLDecodeError as error:
             if "tool.armature" not in self.text:
                 return None  # another tool's to complain of
             where = re.search(r"line (\d+)", str(error))
-            self._wrong(int(where[1]) if where else 0, f"the file is not TOML: {error}", "Mend the file.")
+            line = int(where[1]) if where else self.text.rstrip().count("\n") + 1
+            self._wrong(line, f"the file is not TOML: {error}", "Mend the file.")
         for name in SECTION.split("."):
-            if not isinstance(section, Mapping):
-                self._wrong(self._line_of_key(name), f"[{SECTION}] is no table", f"Write a table [{SECTION}].")
             if name not in section:
                 return None
+            if not isinstance(section[name], Mapping):
+                self._wrong(self._line_of_key(name), f"{name} is no table", f"Write a table [{SECTION}].")
             section = section[name]
-        if not isinstance(section, Mapping):
-            self._wrong(self._line_of_key("rules"), "it is no table", f"Write a table [{SECTION}].")
         return section
 
     def _all(self, section: Mapping[str, Any]) -> Iterator[Rule]:

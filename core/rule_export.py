@@ -111,33 +111,37 @@ def plain(rows: Iterable[T], total: int) -> Iterable[T]:
 
 def export(tables: Tables, track: Track[tuple[Rule, RuleOrigin]] = plain) -> Export:
     """The rule book of these tables. `track` may show progress; it gets the rows and how many they are."""
-    missing = {id(found.rule): found for found in tables.rule_book.missing()}
-    rows = [*tables.rule_book.rows()]
-    known = {id(rule) for rule, _ in rows}
-    rows += [(found.rule, found.origin) for found in missing.values() if id(found.rule) not in known]
+    missing = {(key_of(m.rule), m.origin): m for m in tables.rule_book.missing()}
+    rows = {(key_of(rule), origin): (rule, origin) for rule, origin in tables.rule_book.rows()}
+    rows = {key: (found.rule, found.origin) for key, found in missing.items()} | rows
     best: dict[object, Rule] = {}
-    for rule, _ in rows:  # those of plugins that go first come first
-        held = best.setdefault(key_of(rule), rule)
-        if rule.priority > held.priority:
-            best[key_of(rule)] = rule
+    for key, (rule, _) in rows.items():  # those of plugins that go first come first
+        held = best.get(about(rule))
+        if key not in missing and (held is None or rule.priority > held.priority):
+            best[about(rule)] = rule
     found = []
-    for rule, origin in track(rows, len(rows)):
-        absent = missing.get(id(rule))
-        found.append(entry_of(rule, origin, best[key_of(rule)], absent.why if absent else ""))
+    for rule, origin in track(rows.values(), len(rows)):
+        absent = missing.get((key_of(rule), origin))
+        found.append(entry_of(rule, origin, best.get(about(rule), rule), absent.why if absent else ""))
     found.sort(key=lambda entry: (entry.target, -entry.priority))
     return Export(tuple(found), tuple(computed(tables)))
 
 
-def key_of(rule: Rule) -> object:
+def about(rule: Rule) -> object:
     """What rules have in common that are about the same thing."""
     return rule.target.replace("#", ".") if isinstance(rule.target, str) else id(rule.target)
+
+
+def key_of(rule: Rule) -> object:
+    """What tells a rule from the others of its place."""
+    return (about(rule), rule.decision, rule.priority, rule.requires, rule.reason)
 
 
 def entry_of(rule: Rule, origin: RuleOrigin, winner: Rule, absent: str) -> Entry:
     """One rule, with what became of it."""
     if absent:
         state, note = "no effect", absent
-    elif winner is not rule and winner.decision is not rule.decision:
+    elif winner.decision is not rule.decision:
         state, note = "overruled", f"{winner.decision.value} with priority {winner.priority}"
     else:
         state, note = "in force", ""

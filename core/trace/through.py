@@ -17,6 +17,7 @@ from armature.registry import name_of
 from armature.torch_abi.pytree import registered_class
 from armature.trace.call import Call
 from armature.trace.values.base import Value
+from armature.trace.values.classes import inherits
 from armature.trace.values.constant import is_atom
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import ListValue, SequenceValue, TupleValue
@@ -191,8 +192,8 @@ class Results:
     def _object(self, obj: Any) -> Value:
         """An object of a class that pytree knows, which is made again from its attributes."""
         cls = type(obj)
-        plain = cls.__new__ is object.__new__ and cls.__setattr__ is object.__setattr__ and cls.__dictoffset__
-        if registered_class(cls) is None or not plain:
+        plain = all(inherits(cls, name, object) for name in ("__new__", "__setattr__", "__getattribute__"))
+        if registered_class(cls) is None or not plain or not cls.__dictoffset__:
             self._unsupported(obj, "")
         made = UserObjectValue(cls)
         for name, held in vars(obj).items():
