@@ -160,11 +160,10 @@ class Session:
 
     def forget_code(self) -> None:
         """Forget all code that torch cached for us, and which frames are left alone; the records stay."""
-        for held in list(self._codes.values()):
+        for key, held in list(self._codes.items()):
             code = held()
-            if code is not None:
-                reset_code(code)
-        self._codes.clear()
+            if code is None or reset_code(code):
+                self._codes.pop(key, None)
 
     def reset(self) -> None:
         """Forget the records and all code that torch cached for us."""

@@ -264,3 +264,22 @@ def test_the_user_is_a_plugin_like_any_other() -> None:
         with armature.config.patch(disabled_plugins=frozenset({"user"})):
             assert armature.why(double).decision is Decision.INLINE
         assert armature.why(double).decision is Decision.SKIP
+
+
+def test_a_rule_given_while_a_frame_is_compiled() -> None:
+    given: list[Any] = []
+
+    @armature.trace_through
+    def rude(x: Any) -> Any:
+        if not given:
+            given.append(armature.rules.skip("json.dumps"))
+        return x + 1
+
+    compiled = whole(lambda x: rude(x) * 2)
+    other = whole(calls_double)
+    for size in (3, 4, 5):
+        x = torch.ones(size)
+        given.clear()
+        assert torch.equal(other(x), calls_double(x))
+        assert torch.equal(compiled(x), (x + 1) * 2)
+    assert armature.why("json.dumps").decision is Decision.SKIP
