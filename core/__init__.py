@@ -11,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from armature import config, errors
+    from armature import config, errors, rules
     from armature.api import (
         allow_in_graph,
         compile,
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
         mark_dynamic,
         mark_static,
         reset,
+        substitute,
+        trace_through,
         why,
     )
     from armature.api_errors import ArmatureWarning
@@ -41,6 +43,9 @@ __all__ = [
     "mark_dynamic",
     "mark_static",
     "reset",
+    "rules",
+    "substitute",
+    "trace_through",
     "why",
 ]
 
@@ -49,6 +54,7 @@ _PLACES = {
     "config": "armature.config",
     "errors": "armature.errors",
     "explain": "armature.explaining",
+    "rules": "armature.rules",
 }
 
 

@@ -1,26 +1,24 @@
-"""The public functions: compile, explain, disable, reset and what goes with them."""
+"""The public functions: compile, reset, the marks on tensors, and those of `marks` and `provenance`."""
 
 from __future__ import annotations
 
 import builtins
 import functools
-import inspect
 from collections.abc import Callable, Mapping
-from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any, ParamSpec, TypeVar, overload
+from types import BuiltinFunctionType, FunctionType
+from typing import Any, TypeVar, overload
 
-import attrs
 import torch
 from torch import nn
 
 from armature.api_errors import NotCallable, WrongArgument
 from armature.compiled_module import CompiledModule
 from armature.frame.hook import FrameHook
-from armature.hookspecs import hookimpl
 from armature.interop import dynamo_backend
+from armature.marks import allow_in_graph, disable, substitute, trace_through
 from armature.options import Options, checked, hook_for
 from armature.plugins import manager
-from armature.rules import Decision, Rule, Verdict, load_name
+from armature.provenance import why
 from armature.session import session
 from armature.torch_abi.eval_frame import set_eval_frame, skip_code
 
@@ -34,14 +32,12 @@ __all__ = [
     "mark_dynamic",
     "mark_static",
     "reset",
+    "substitute",
+    "trace_through",
     "why",
 ]
 
-P = ParamSpec("P")
-R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
-
-ALLOWED_PRIORITY = 1000  # a user's word goes before any plugin's
 
 
 @overload
@@ -93,6 +89,7 @@ def _compile(fn: Any, *, options: Options) -> Any:
 
 def wrap(fn: Any, hook: FrameHook, options: Options) -> Any:
     """The function or module, run with a hook on. `options` are those with which a copy of a module is compiled."""
+    manager()  # reads the project's rules: what is wrong with them is told here, not in the first call
     if isinstance(fn, CompiledModule) or hasattr(fn, "__armature_original__"):
         fn = fn.__armature_original__
     session().ask_for(fn)
@@ -132,52 +129,6 @@ def _in_python(fn: Callable[..., Any]) -> Callable[..., Any]:
     return FunctionType(code, {"__builtins__": builtins}, fn.__name__, None, call.__closure__)
 
 
-def disable(fn: Callable[P, R], *, reason: str = "armature.disable") -> Callable[P, R]:
-    """A function that always runs eagerly, with all it calls. Called in a compiled function it breaks the graph."""
-    if isinstance(fn, nn.Module):
-        fn.forward = disable(fn.forward, reason=reason)
-        return fn
-    if not callable(fn):
-        raise NotCallable(what=repr(fn), suggestion="")
-
-    def disabled(*args: P.args, **kwargs: P.kwargs) -> R:
-        prior = set_eval_frame(None)
-        try:
-            return fn(*args, **kwargs)
-        finally:
-            set_eval_frame(prior)
-
-    functools.update_wrapper(disabled, fn)
-    disabled.__armature_disabled__ = reason  # type: ignore[attr-defined]
-    skip_code(disabled.__code__)
-    return disabled
-
-
-@attrs.frozen(eq=False)
-class AllowedInGraph:
-    """The plugin that stands for one call of `allow_in_graph`."""
-
-    fn: Callable[..., Any]
-    reason: str
-
-    @hookimpl
-    def armature_rules(self) -> list[Rule]:
-        """One rule, for the function allowed."""
-        return [Rule(self.fn, Decision.IN_GRAPH, self.reason, priority=ALLOWED_PRIORITY)]
-
-
-def allow_in_graph(fn: F) -> F:
-    """Put calls of this function in the graph as they are, instead of tracing into it. Returns the function."""
-    if not callable(fn):
-        raise NotCallable(what=repr(fn), suggestion="")
-    caller = inspect.stack()[1]
-    reason = f"armature.allow_in_graph at {caller.filename}:{caller.lineno}"
-    name = f"allow_in_graph:{getattr(fn, '__module__', '')}.{getattr(fn, '__qualname__', id(fn))}:{id(fn)}"
-    if not any(plugin.name == name for plugin in manager().plugins):
-        manager().register(AllowedInGraph(fn, reason), name)
-    return fn
-
-
 def graph_break(message: str = "") -> None:
     """Break the graph here when traced; does nothing otherwise. The message stands in the report."""
 
@@ -210,9 +161,3 @@ def _mark(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int], attribut
 def reset() -> None:
     """Forget all compiled code and all records."""
     session().reset()
-
-
-def why(what: Callable[..., Any] | str) -> Verdict:
-    """The decision about a function (or its dotted name), with reason and origin. LookupError: no such name."""
-    obj = load_name(what) if isinstance(what, str) else what
-    return manager().tables().rule_book.verdict(obj.__func__ if isinstance(obj, MethodType) else obj)

@@ -169,12 +169,12 @@ class UnknownBreakType(ArmatureError):
     hint = "Return it from armature_break_types, or install the plugin that does: pip install {distribution}."
 
 
-class UnknownName(ArmatureError):
+class UnknownName(ArmatureError, LookupError):
     """A dotted name that leads to nothing."""
 
     code = "A203"
     text = "{name!r} is not the name of anything that can be imported here"
-    hint = "Write the full name, as in torch.nn.functional.gelu or torch.Tensor#add, and check that it is installed."
+    hint = "{advice}"
 
 
 class PathTaken(ArmatureError):

@@ -44,6 +44,7 @@ from armature.trace.data import TracedFrame
 from armature.trace.errors import GraphBreak, SkipFrame
 from armature.trace.interpreter import trace_frame
 from armature.trace.show import show as show_captured
+from armature.user_rules import USER
 
 __all__ = ["Compiler", "compile_frame", "new_context", "session"]
 
@@ -199,7 +200,7 @@ class Compiler:
         name = self.backend if isinstance(self.backend, str) else getattr(self.backend, "__name__", "custom")
         record = self.current = self.records.begin(request.code, name)
         record.recompiled_for, self.recompiled_for = self.recompiled_for, ()
-        if not tables.plugins:
+        if all(plugin.name == USER for plugin in tables.plugins):
             self._no_plugins(record, settings)
         ctx = new_context(settings, tables, record.id)
         record.events = ctx.events

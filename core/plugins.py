@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from importlib import metadata
+from pathlib import Path
 from typing import Any, TypeVar
 
 import attrs
@@ -24,7 +25,10 @@ from armature.config import Config
 from armature.errors import DuplicatePlugin, PluginError, PluginImportFailed, PluginVersionMismatch, UnknownPlugin
 from armature.hook_check import as_plugin, hook_specs, sound_hooks
 from armature.plugin_calls import UNKNOWN, Implementation, Plugin, Problem
+from armature.project_rules import project_rules
+from armature.rules import Rule
 from armature.tables import Tables, build
+from armature.user_rules import USER, UserRules
 
 GROUP = "armature"
 CORE = "torch-armature"
@@ -114,6 +118,7 @@ class PluginManager:
     _built_for: object = None
     _tables: Tables | None = None
     _epoch: int = 0
+    _user: UserRules | None = None
     _lock: threading.RLock = attrs.field(factory=threading.RLock)
 
     def __attrs_post_init__(self) -> None:
@@ -129,6 +134,19 @@ class PluginManager:
         """Installed plugins that the settings leave out; they are not imported."""
         names = config.current().disabled_plugins
         return tuple(candidate.plugin for candidate in self._found() if candidate.plugin.called(names))
+
+    @property
+    def user(self) -> UserRules:
+        """What the user says by calls and in pyproject.toml: a plugin like any other, there once it is asked for."""
+        with self._lock:
+            if self._user is None:
+                self._user = UserRules(self._changed)
+                self.register(self._user, USER)
+            return self._user
+
+    def user_rules(self) -> tuple[Rule, ...]:
+        """The rules that the user gave, in calls and in pyproject.toml."""
+        return tuple(self._user.armature_rules()) if self._user is not None else ()
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -179,6 +197,10 @@ class PluginManager:
             yield made
         finally:
             self.unregister(name)
+
+    def _changed(self) -> None:
+        with self._lock:
+            self._revision += 1
 
     def record(self, error: PluginError) -> None:
         """Keep a fault that came to light in a plugin's answer: the first of each plugin and hook."""
@@ -268,5 +290,16 @@ class PluginManager:
 
 @cache
 def manager() -> PluginManager:
-    """The manager of this process."""
-    return PluginManager()
+    """The manager of this process, with the rules of the project that it was started in. Raises BadProjectRule."""
+    made = PluginManager()
+    if rules := project_rules(working_folder()):
+        made.user.project = rules
+    return made
+
+
+def working_folder() -> Path:
+    """The folder that the process runs in; the root when it was deleted."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path("/")

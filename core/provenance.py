@@ -1,25 +1,43 @@
-"""Why a callable is traced as it is: the verdict on it, what that overruled, and which rows of plugins speak of it."""
+"""Why a callable is traced as it is: the verdict, what it overruled, who else speaks of it, and how to change it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import CodeType, FunctionType
+from typing import Any
 
 import attrs
-import torch
+from torch import nn
 
 from armature import plugins
-from armature.callables import describe, layers
-from armature.errors import UnknownName
+from armature.callables import describe, is_callable, is_class, is_module, is_written_in_c, layers
+from armature.frame import skip
+from armature.names import resolve
 from armature.registry import Row
-from armature.rules import Decision, RuleOrigin, Verdict, load_name
+from armature.rule_targets import USER, is_dotted, original
+from armature.rules import Decision, RuleOrigin, Verdict
 from armature.tables import Tables
+from armature.trace.call import Handler, Polyfill
+
+__all__ = ["Speaker", "Why", "place", "resolve", "why", "why_frame"]
 
 MEANING = {
     Decision.IN_GRAPH: "a node of the graph, or folded when all arguments are constant",
     Decision.INLINE: "traced into",
     Decision.SKIP: "not traced: a call of it breaks the graph, and its own frame runs eagerly",
 }
-OPERATORS = "torch.ops."
+FRAME_MEANING = {
+    Decision.IN_GRAPH: "its frame is compiled",
+    Decision.INLINE: "its frame is compiled",
+    Decision.SKIP: "its frame runs eagerly; frames below it are still looked at",
+}
+MODULE_MEANING = {
+    Decision.IN_GRAPH: "functions in it become nodes of the graph, unless a rule of their own says otherwise",
+    Decision.INLINE: "functions in it are traced into, unless a rule of their own says otherwise",
+    Decision.SKIP: "functions in it are not traced, unless a rule of their own says otherwise",
+}
+NOTHING_TO_CALL = "it can't be called, and rules are about calls"
+TABLES = ("handlers", "polyfills", "value_types", "decompositions", "lowerings")
 
 
 @attrs.frozen
@@ -28,63 +46,62 @@ class Speaker:
 
     kind: str
     origin: RuleOrigin
+    priority: int = 0
 
 
 @attrs.frozen
-class Why:
-    """The answer to "why is it traced like this", for one object. Prints well; has the verdict's fields as its own."""
+class Why(Verdict):
+    """A verdict with all that is known about it. Prints well; two are equal when their verdicts are.
 
-    name: str
-    file: str
-    verdict: Verdict
-    speakers: tuple[Speaker, ...] = ()
+    name: what was asked about. kind: what that is. file: where it is defined. speakers: rows of other tables about it,
+    the first of a kind answers. changes: what a user can write to have it otherwise.
+    """
 
-    @property
-    def decision(self) -> Decision:
-        """In the graph, inlined or skipped."""
-        return self.verdict.decision
+    name: str = attrs.field(default="", eq=False)
+    kind: str = attrs.field(default="", eq=False)
+    meaning: str = attrs.field(default="", eq=False)
+    file: str = attrs.field(default="", eq=False)
+    speakers: tuple[Speaker, ...] = attrs.field(default=(), eq=False)
+    notes: tuple[str, ...] = attrs.field(default=(), eq=False)
+    changes: tuple[str, ...] = attrs.field(default=(), eq=False)
 
-    @property
-    def reason(self) -> str:
-        """The reason that the rule gives."""
-        return self.verdict.reason
-
-    @property
-    def origin(self) -> RuleOrigin:
-        """The plugin, file and line of the rule."""
-        return self.verdict.origin
-
-    @property
-    def overruled(self) -> tuple[Verdict, ...]:
-        """What would have been decided without this rule, next best first."""
-        return self.verdict.overruled
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """The answer as captions and texts."""
+        yield "decision", f"{self.decision.value}: {self.meaning}"
+        yield "because", self.reason
+        yield "says", place(self.origin)
+        if self.file:
+            yield "defined", self.file
+        yield from (("note", note) for note in self.notes)
+        yield from ((speaker.kind, place(speaker.origin)) for speaker in self.speakers)
+        for lost in self.overruled:
+            yield "overrules", f"{lost.decision.value}: {lost.reason} ({place(lost.origin)})"
+        yield from (("to change", change) for change in self.changes)
 
     def lines(self) -> Iterator[str]:
         """The answer as lines of plain text."""
-        yield f"{self.name}: {self.decision.value}"
-        yield f"  meaning    {MEANING[self.decision]}"
-        yield f"  because    {self.reason}"
-        yield f"  says       {place(self.origin)}"
-        if self.file:
-            yield f"  defined    {self.file}"
-        for speaker in self.speakers:
-            yield f"  {speaker.kind:10} {place(speaker.origin)}"
-        for lost in self.overruled:
-            yield f"  overrules  {lost.decision.value}: {lost.reason} ({place(lost.origin)})"
+        yield f"{self.name}: {self.kind}"
+        for caption, text in self.rows():
+            yield f"  {caption:10} {text}"
 
     def as_data(self) -> dict[str, object]:
         """The answer for `--json`."""
         return {
             "name": self.name,
+            "kind": self.kind,
             "decision": self.decision.value,
+            "meaning": self.meaning,
             "reason": self.reason,
             "origin": attrs.asdict(self.origin),
+            "priority": self.priority,
             "defined": self.file,
-            "rows": [{"kind": s.kind, "origin": attrs.asdict(s.origin)} for s in self.speakers],
+            "notes": list(self.notes),
+            "rows": [{"kind": s.kind, "origin": attrs.asdict(s.origin), "priority": s.priority} for s in self.speakers],
             "overruled": [
                 {"decision": v.decision.value, "reason": v.reason, "origin": attrs.asdict(v.origin)}
                 for v in self.overruled
             ],
+            "change": list(self.changes),
         }
 
     def __str__(self) -> str:
@@ -99,36 +116,152 @@ def place(origin: RuleOrigin) -> str:
     return f"{origin.plugin}, {origin.file}{line}"
 
 
-def resolve(name: str) -> object:
-    """The object of a dotted name; modules it needs are imported. Raises UnknownName."""
-    if not all(part.isidentifier() for part in name.replace("#", ".").split(".")):
-        raise UnknownName(name=name)
-    try:
-        if not name.startswith(OPERATORS):
-            return load_name(name)
-        found: object = torch.ops
-        for part in name.removeprefix(OPERATORS).split("."):  # packets are made when first asked for
-            found = getattr(found, part)
-        return found
-    except (LookupError, AttributeError) as error:
-        raise UnknownName(name=name) from error
+def why(target: object) -> Why:
+    """The verdict on an object, or on what a dotted name ("pkg.mod.fn", "pkg.mod.Class#method") names.
+
+    A `Verdict`: `.decision`, `.reason`, `.origin` (plugin, file, line) and `.overruled`; printed, it says more. Raises
+    UnknownName, a LookupError.
+    """
+    obj = original(resolve(target) if isinstance(target, str) else target)
+    name = target if isinstance(target, str) else ""
+    if is_module(obj):
+        return _of_module(name or describe(obj).module)
+    if isinstance(obj, nn.Module):
+        return _of_module_object(name, obj)
+    return _of_object(name, obj)
+
+
+def _of_object(name: str, obj: Any) -> Why:
+    tables = plugins.manager().tables()
+    subject = describe(list(layers(obj))[-1])
+    verdict = tables.rule_book.verdict(obj)
+    found = tuple(speakers(tables, obj))
+    called = name or subject.name
+    callable_ = is_callable(obj)
+    notes = tuple(_notes(obj, verdict, found)) if callable_ else (NOTHING_TO_CALL,)
+    return _answer(
+        verdict,
+        name=called,
+        kind=kind_of(obj),
+        meaning=MEANING[verdict.decision] if callable_ else "nothing to trace",
+        file=_place_of_code(subject.code) if subject.code else subject.filename,
+        speakers=found,
+        notes=notes,
+        changes=tuple(_changes(called, verdict, obj)) if callable_ else (),
+    )
+
+
+def _of_module(name: str) -> Why:
+    verdict = _verdict_below(name)
+    mine = sum(rule.target.startswith(f"{name}.") for rule, _ in _rows() if isinstance(rule.target, str))
+    notes = (f"{mine} rules name something in it: `armature rules export` lists them",) if mine else ()
+    changes = tuple(change for change in _changes(name, verdict, None) if "in_graph" not in change)
+    return _answer(
+        verdict, name=name, kind="module", meaning=MODULE_MEANING[verdict.decision], notes=notes, changes=changes
+    )
+
+
+def _of_module_object(name: str, obj: nn.Module) -> Why:
+    cls = type(obj)
+    found = _of_object(f"{cls.__module__}.{cls.__qualname__}#forward", obj.forward)
+    note = "a call of the module is a call of its forward, and runs its hooks"
+    return attrs.evolve(found, name=name or f"{cls.__qualname__} object", kind=kind_of(obj), notes=(note, *found.notes))
+
+
+def why_frame(name: str, code: CodeType, module: str, *, by_name: bool = False) -> Why:
+    """The verdict on frames of a code object, whose globals are those of the module. by_name: it can be imported."""
+    reason = skip.reason_of_code(code)
+    origin = RuleOrigin("armature", skip.__file__)
+    book = plugins.manager().tables().rule_book
+    verdict = Verdict(Decision.SKIP, reason, origin) if reason else book.frame_verdict(code, {"__name__": module})
+    return _answer(
+        verdict,
+        name=name,
+        kind="function, as a frame of its own",
+        meaning=FRAME_MEANING[verdict.decision],
+        file=_place_of_code(code),
+        changes=() if reason else tuple(_changes(name if by_name else "", verdict, None)),
+    )
+
+
+def _answer(verdict: Verdict, **more: Any) -> Why:
+    fields = {field.name: getattr(verdict, field.name) for field in attrs.fields(Verdict)}
+    return Why(**fields, **more)
+
+
+def _verdict_below(module: str) -> Verdict:
+    """What holds for functions of a module that no rule names: a frame of new code in it is such a one."""
+    code = compile("0", "", "eval")
+    return plugins.manager().tables().rule_book.frame_verdict(code, {"__name__": module})
+
+
+def _rows() -> Iterator[tuple[Any, RuleOrigin]]:
+    return plugins.manager().tables().rule_book.rows()
+
+
+def _place_of_code(code: CodeType) -> str:
+    return f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def speakers(tables: Tables, obj: object) -> Iterator[Speaker]:
     """The rows about an object in all tables but that of the rules; the first one of a kind is the one that answers."""
     registries = tables.registries.by_name()
     for layer in layers(obj):
-        for table in ("handlers", "polyfills", "value_types", "decompositions", "lowerings"):
+        for table in TABLES:
             registry = registries[table]
             rows: list[Row[object]] = registry.rows.get(registry.key(layer), [])
-            yield from (Speaker(registry.name, row.origin) for row in rows)
+            yield from (Speaker(registry.name, row.origin, getattr(row.value, "priority", 0)) for row in rows)
 
 
-def why(subject: object) -> Why:
-    """Why an object, or what a dotted name names, is traced as it is. Raises UnknownName."""
-    obj = resolve(subject) if isinstance(subject, str) else subject
-    tables = plugins.manager().tables()
-    described = describe(list(layers(obj))[-1])
-    name = subject if isinstance(subject, str) else described.name
-    file = f"{described.filename}:{described.code.co_firstlineno}" if described.code else described.filename
-    return Why(name, file, tables.rule_book.verdict(obj), tuple(speakers(tables, obj)))
+def kind_of(obj: object) -> str:
+    """What an object is, in a few words."""
+    if is_class(obj):
+        return "class written in C" if is_written_in_c(obj) else "class"
+    if type(obj) is FunctionType:
+        return "function"
+    if is_written_in_c(obj):
+        return "function written in C"
+    return f"object of {type(obj).__module__}.{type(obj).__qualname__}"
+
+
+ASKED_FIRST = {"handler": Handler, "polyfill": Polyfill}
+
+
+def _notes(obj: object, verdict: Verdict, found: tuple[Speaker, ...]) -> Iterator[str]:
+    first = next((s for s in found if s.kind in ASKED_FIRST), None)
+    if first is not None and verdict.priority > max(first.priority, 0):
+        yield f"the rule has a larger priority than the {first.kind}, and goes before it"
+    elif first is not None:
+        yield f"a call is given to the {first.kind} first; the decision counts where it declines"
+    inner = list(layers(obj))[-1]
+    if inner is not obj and type(inner) is FunctionType and type(obj) is not FunctionType:
+        yield f"a call of it runs {describe(inner).name}"
+
+
+def _changes(name: str, verdict: Verdict, obj: object) -> Iterator[str]:
+    """What a user can write to have it otherwise."""
+    if verdict.origin.plugin == USER and verdict.origin.line:
+        yield f"your own rule decides: change {verdict.origin.file}:{verdict.origin.line}"
+    said = f'"{name}"' if name and is_dotted(name) and "lambda" not in name else "fn"
+    python = obj is None or not is_written_in_c(list(layers(obj))[-1])
+    for applies, text in WAYS[verdict.decision]:
+        if applies is None or applies is python:
+            yield text.format(target=said)
+    if said != "fn":
+        entry = (
+            OTHERWISE[verdict.decision] if python else "skip" if verdict.decision is not Decision.SKIP else "in_graph"
+        )
+        yield f"for the whole project: {entry} = [{said}] under [tool.armature.rules] in pyproject.toml"
+
+
+Way = tuple[bool | None, str]  # for Python code only, for C only, for both; what to write
+TRACE: Way = (True, "armature.rules.inline({target}): trace into it")
+LEAVE: Way = (None, "armature.rules.skip({target}): leave it alone")
+KEEP: Way = (None, "armature.rules.in_graph({target}): one node, if it computes on its arguments only")
+STAND_IN: Way = (False, "@armature.substitute: give Python code that does the same, to be traced")
+WAYS: dict[Decision, tuple[Way, ...]] = {
+    Decision.SKIP: (TRACE, KEEP, STAND_IN),
+    Decision.INLINE: (LEAVE, KEEP),
+    Decision.IN_GRAPH: (TRACE, LEAVE, STAND_IN),
+}
+OTHERWISE = {Decision.SKIP: "inline", Decision.INLINE: "skip", Decision.IN_GRAPH: "inline"}

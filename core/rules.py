@@ -40,9 +40,22 @@ from armature.callables import (
 )
 
 if TYPE_CHECKING:
+    from armature.rules_api import in_graph, inline, skip
     from armature.tables import Tables
 
-__all__ = ["Decision", "Missing", "Rule", "RuleBook", "RuleOrigin", "Subject", "Verdict", "load_name"]
+__all__ = [
+    "Decision",
+    "Missing",
+    "Rule",
+    "RuleBook",
+    "RuleOrigin",
+    "Subject",
+    "Verdict",
+    "in_graph",
+    "inline",
+    "load_name",
+    "skip",
+]
 
 
 class Decision(Enum):
@@ -88,6 +101,7 @@ class Verdict:
     reason: str = attrs.field(validator=min_len(1))
     origin: RuleOrigin
     overruled: tuple[Verdict, ...] = ()
+    priority: int = 0  # of the rule; one larger than a handler's goes before the handler
 
 
 @attrs.frozen
@@ -305,7 +319,7 @@ def load_name(name: str) -> Any:
 
 def _as_verdict(row: _Row) -> Verdict:
     rule, origin = row
-    return Verdict(rule.decision, rule.reason, origin)
+    return Verdict(rule.decision, rule.reason, origin, priority=rule.priority)
 
 
 def _chain(found: list[Verdict], default: Verdict) -> Verdict:
@@ -340,3 +354,10 @@ def _is_absent(name: str) -> bool:
     if owner in sys.modules:
         return not hasattr(sys.modules[owner], "__path__") or importlib.util.find_spec(name) is None
     return find_loaded(owner) is not MISSING
+
+
+def __getattr__(name: str) -> Any:
+    # `armature.rules.skip` and its kin ask the plugin manager, which knows rules: loaded at first use.
+    if name not in ("skip", "inline", "in_graph"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module("armature.rules_api"), name)

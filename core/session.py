@@ -158,13 +158,16 @@ class Session:
         """The generated sources of all graphs, in order."""
         return tuple(s for c in self.compilations for graph in c.graphs for s in graph.program.sources)
 
+    def forget_code(self) -> None:
+        """Forget all code that torch cached for us, and which frames are left alone; the records stay."""
+        for key, held in list(self._codes.items()):
+            code = held()
+            if code is None or reset_code(code):
+                self._codes.pop(key, None)
+
     def reset(self) -> None:
         """Forget the records and all code that torch cached for us."""
-        for held in list(self._codes.values()):
-            code = held()
-            if code is not None:
-                reset_code(code)
-        self._codes.clear()
+        self.forget_code()
         self.compilations.clear()
         self.skips.clear()
         self._told.clear()

@@ -11,7 +11,7 @@ import typer
 from typer.main import get_command, get_command_name
 
 from armature import plugins
-from armature.cli import breaks, cache, code, demo, doctor, explain, run, why
+from armature.cli import breaks, cache, code, demo, doctor, explain, rules, run, why
 from armature.cli import plugins as plugin_commands
 from armature.cli.terminal import console, fail
 from armature.errors import ArmatureError, DuplicateRow, PluginError
@@ -20,7 +20,7 @@ from armature.plugins import PluginManager
 from armature.torch_abi import versions
 
 # In the order in which `armature --help` lists them.
-COMMANDS = (demo, run, explain, why, code, breaks, plugin_commands, cache, doctor)
+COMMANDS = (demo, run, explain, why, rules, code, breaks, plugin_commands, cache, doctor)
 HOOK = "armature_cli"
 
 
@@ -95,8 +95,8 @@ def warn_of_problems(manager: PluginManager, arguments: Sequence[str]) -> None:
 
 def main() -> None:
     """The entry point of the `armature` script. Errors of armature are printed, not raised; the status is then 2."""
-    manager = plugins.manager()
     try:
+        manager = plugins.manager()
         app = make_app(manager)
         warn_of_problems(manager, sys.argv[1:])
         app(prog_name="armature")

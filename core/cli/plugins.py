@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,11 +15,13 @@ from rich.text import Text
 from armature import config, plugins
 from armature.cli.scaffold import scaffold
 from armature.cli.terminal import console, print_data
-from armature.errors import DuplicateRow
+from armature.errors import DuplicateRow, UnknownName
+from armature.names import resolve
 from armature.plugin_calls import Plugin, Problem
 from armature.plugins import PluginManager
 from armature.registry import Contest
-from armature.rules import Missing
+from armature.rule_targets import USER, place
+from armature.rules import Missing, Rule
 from armature.tables import Tables
 
 NONE = """none. Without plugins armature knows nothing of torch or of devices, and runs everything eagerly.
@@ -37,6 +39,7 @@ class Health:
     conflicts: tuple[Problem, ...]
     overrides: tuple[Contest[Any], ...]
     missing: tuple[Missing, ...]
+    unmatched: tuple[Missing, ...]  # of the user's own rules
     disabled: tuple[Plugin, ...]
     unknown_names: tuple[str, ...]
 
@@ -115,10 +118,21 @@ def examine(manager: PluginManager) -> Health:
         broken=tuple(p for p in problems if not isinstance(p.error, DuplicateRow)),
         conflicts=tuple(p for p in problems if isinstance(p.error, DuplicateRow)),
         overrides=tuple(contest for contest in tables.contests() if not contest.tie),
-        missing=tables.rule_book.missing(),
+        missing=tuple(m for m in tables.rule_book.missing() if m.origin.plugin != USER),
+        unmatched=tuple(unmatched(manager.user_rules())),
         disabled=manager.disabled,
         unknown_names=tuple(sorted({name for name in named if not any(plugin.called([name]) for plugin in known)})),
     )
+
+
+def unmatched(rules: Iterable[Rule]) -> Iterator[Missing]:
+    """Rules whose name leads to nothing, even when its module is imported."""
+    for rule in rules:
+        if isinstance(rule.target, str) and rule.origin is not None:
+            try:
+                resolve(rule.target)
+            except UnknownName as error:
+                yield Missing(rule, rule.origin, f"{rule.target} does not exist here. {error.facts['advice']}")
 
 
 def override_line(contest: Contest[Any]) -> str:
@@ -136,6 +150,7 @@ def sections(health: Health) -> Mapping[str, list[str]]:
             f"{name}: in disabled_plugins or plugin_order" for name in health.unknown_names
         ],
         "overrides": [override_line(contest) for contest in health.overrides],
+        "rules of yours that match nothing": [f"{place(m.origin)}: {m.why}" for m in health.unmatched],
         "rules that match nothing here": [f"{m.why} ({m.origin.plugin})" for m in health.missing],
         "disabled": [f"{plugin.name} ({plugin.distribution} {plugin.version})" for plugin in health.disabled],
     }
@@ -154,6 +169,10 @@ def health_data(health: Health) -> Mapping[str, object]:
         "conflicts": [problem(p) for p in health.conflicts],
         "overrides": [override_line(contest) for contest in health.overrides],
         "unmatched_rules": [m.why for m in health.missing],
+        "unmatched_user_rules": [
+            {"target": str(m.rule.target), "why": m.why, "file": m.origin.file, "line": m.origin.line}
+            for m in health.unmatched
+        ],
         "disabled": [plugin.name for plugin in health.disabled],
         "unknown_names": list(health.unknown_names),
     }

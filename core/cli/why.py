@@ -1,4 +1,4 @@
-"""`armature why NAME`: the verdict on a callable, its reason, and who says so."""
+"""`armature why NAME` or `FILE:LINE`: the verdict, its reason, who says so, what lost, and how to change it."""
 
 from __future__ import annotations
 
@@ -9,42 +9,51 @@ from rich.console import Console
 from rich.text import Text
 
 from armature.cli.terminal import console, print_data
-from armature.provenance import MEANING, Why, place, why
+from armature.provenance import Why, why
+from armature.why_line import LineAnswer, as_place, why_line
 
 INDENT = 12
 
 
-def rows_of(answer: Why) -> list[tuple[str, str]]:
-    """The answer as captions and texts."""
-    rows = [
-        ("decision", f"{answer.decision.value}: {MEANING[answer.decision]}"),
-        ("because", answer.reason),
-        ("says", place(answer.origin)),
-    ]
-    if answer.file:
-        rows.append(("defined", answer.file))
-    rows += [(speaker.kind, place(speaker.origin)) for speaker in answer.speakers]
-    rows += [("overrules", f"{v.decision.value}: {v.reason} ({place(v.origin)})") for v in answer.overruled]
-    return rows
+def render_answer(out: Console, answer: Why) -> None:
+    """Print one answer."""
+    out.print(Text.assemble((answer.name, "bold"), f"  ({answer.kind})"), soft_wrap=True)
+    for caption, text in answer.rows():
+        out.print(Text.assemble((f"  {caption:{INDENT}}", "cyan"), text), soft_wrap=True)
 
 
 def render_why(out: Console, name: str) -> None:
     """Print why the thing of this name is traced as it is. Raises UnknownName."""
-    answer = why(name)
-    out.print(Text(answer.name, style="bold"))
-    for caption, text in rows_of(answer):
-        out.print(Text.assemble((f"  {caption:{INDENT}}", "cyan"), text), soft_wrap=True)
+    render_answer(out, why(name))
+
+
+def render_line(out: Console, answer: LineAnswer) -> None:
+    """Print what is decided about a line of a file."""
+    out.print(Text.assemble((answer.place, "bold"), f"  {answer.text}"), soft_wrap=True)
+    for one in answer.answers:
+        render_answer(out, one)
+    for text in answer.unresolved:
+        out.print(f"{text}  (only a run tells what this is: armature explain)", markup=False, soft_wrap=True)
 
 
 def show_why(
-    name: Annotated[str, typer.Argument(help="dotted name: torch.nn.functional.gelu, json.dumps, torch.Tensor#add")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME|FILE:LINE", help="torch.nn.functional.gelu, torch.Tensor#add, model.py:41")
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="print it as data")] = False,
 ) -> None:
-    """Say why a function is traced as it is: in the graph, inlined or skipped, by which rule of which plugin."""
+    """Say why a function is traced as it is: in the graph, inlined or skipped, by which rule of which plugin.
+
+    With a file and a line: the same for the function around the line, and for what the line calls.
+    """
+    place = as_place(name)
+    answer = why(name) if place is None else why_line(*place)
     if as_json:
-        print_data(why(name).as_data())
+        print_data(answer.as_data())
+    elif isinstance(answer, Why):
+        render_answer(console(), answer)
     else:
-        render_why(console(), name)
+        render_line(console(), answer)
 
 
 def register(app: typer.Typer) -> None:

@@ -26,6 +26,7 @@ from armature.torch_abi.eval_frame import (
     FrameOutcome,
     GuardedCode,
     InterpreterFrame,
+    callback,
     dispatch_modes,
     set_code_strategy,
 )
@@ -103,6 +104,7 @@ class FrameHook:
         self.compiler = compiler
         self._torchdynamo_orig_backend = key
 
+    @callback
     def __call__(self, frame: InterpreterFrame, cache_entry: object, frame_state: dict[Any, Any]) -> FrameOutcome:
         state = recompile.state_of(frame_state)
         if self._torchdynamo_orig_backend in state.left:

@@ -7,10 +7,11 @@ only when no cached code of the same backend key has guards that hold. While the
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from types import CellType, CodeType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, cast
 
 import attrs
 import torch
@@ -119,9 +120,32 @@ def dispatch_modes() -> int:
     return int(torch._C._len_torch_dispatch_stack())
 
 
-def reset_code(code: CodeType) -> None:
-    """Forget all cached code, strategies and frame state of a code object."""
+def reset_code(code: CodeType) -> bool:
+    """Forget all cached code, strategies and frame state of a code object. False: not now, a callback looks at it."""
+    if any(code is busy for busy in _looked_at):
+        return False  # torch's C code goes on with that state when the callback returns
     _C.reset_code(code)
+    return True
+
+
+_looked_at: list[CodeType] = []
+"""Code objects whose frames a callback is looking at now, in any thread."""
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+def callback(method: C) -> C:
+    """Mark the method that is a frame callback: while it runs, `reset_code` leaves the code of its frame alone."""
+
+    @functools.wraps(method)
+    def call(self: object, frame: InterpreterFrame, cache_entry: object, frame_state: dict[Any, Any]) -> Any:
+        code = frame.f_code
+        _looked_at.append(code)
+        try:
+            return method(self, frame, cache_entry, frame_state)
+        finally:
+            del _looked_at[next(at for at, busy in enumerate(_looked_at) if busy is code)]
+
+    return cast(C, call)
 
 
 def framelocals_index(code: CodeType) -> dict[str, int]:

@@ -1,5 +1,25 @@
 """torch's trees of containers: flatten, map and rebuild nested tuples, lists and dicts as torch itself does."""
 
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+from __future__ import annotations
 
-__all__ = ["tree_flatten", "tree_leaves", "tree_map", "tree_unflatten"]
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import attrs
+from torch.utils._pytree import SUPPORTED_NODES, tree_flatten, tree_leaves, tree_map, tree_unflatten
+
+__all__ = ["NodeType", "registered_class", "tree_flatten", "tree_leaves", "tree_map", "tree_unflatten"]
+
+
+@attrs.frozen
+class NodeType:
+    """How objects of a class are taken apart, `flatten(obj) -> (children, context)`, and made again."""
+
+    flatten: Callable[[Any], tuple[Iterable[Any], Any]]
+    unflatten: Callable[[Iterable[Any], Any], Any]
+
+
+def registered_class(cls: type) -> NodeType | None:
+    """What was registered for a class with torch.utils._pytree, None when nothing was."""
+    found = SUPPORTED_NODES.get(cls)
+    return None if found is None else NodeType(found.flatten_fn, found.unflatten_fn)

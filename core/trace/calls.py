@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from torch import nn
 
-from armature.callables import is_written_in_c
-from armature.rules import Decision
+from armature.callables import describe, is_written_in_c
+from armature.rules import Decision, Verdict
 from armature.trace import inline
 from armature.trace.builtins import BUILTINS
 from armature.trace.call import Call, Handler, Polyfill
@@ -23,22 +23,46 @@ from armature.trace.values.sequence import TupleValue, field_names
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
+    from armature.tables import Tables
     from armature.trace.capture import Tracer
 
 
 @attrs.frozen(eq=False)
 class Plan:
-    """What plugins say of a callable. Holding it keeps its id its own."""
+    """What plugins say of a callable. Holding it keeps its id its own. `first`: a rule that goes before all else."""
 
-    fn: object
+    fn: Any
     handler: Handler | None
     polyfill: Polyfill | None
+    first: Verdict | None = None
+
+    @property
+    def speaks(self) -> bool:
+        """Whether there is anything to ask before the interpreter's own ways and the rules."""
+        return self.handler is not None or self.polyfill is not None or self.first is not None
+
+
+def plan_for(tables: Tables, fn: object) -> Plan:
+    """The rows for a callable. A rule whose priority is larger than those of handler and polyfill goes before them."""
+    handler, polyfill = tables.handler(fn), tables.polyfill(fn)
+    verdict = tables.rule_book.verdict(fn)
+    least = max((row.priority for row in (handler, polyfill) if row is not None), default=0)
+    return Plan(fn, handler, polyfill, verdict if verdict.priority > max(least, 0) else None)
+
+
+def ruled(tracer: Tracer, plan: Plan, verdict: Verdict, args: Args, kwargs: Kwargs) -> Value | None:
+    """What a rule that goes before handlers says; None: trace into it as usual."""
+    if verdict.decision is Decision.SKIP:
+        tracer.graph_break("skipped-function", function=describe(plan.fn).name, reason=verdict.reason)
+    return tracer.graph_call(plan.fn, args, kwargs) if verdict.decision is Decision.IN_GRAPH else None
 
 
 def handled(tracer: Tracer, plan: Plan, args: Args, kwargs: Kwargs) -> Value | None:
-    """What the handler or polyfill gives, None when there is none or it declines."""
+    """What a rule of high priority, the handler or the polyfill gives, None when there is none or it declines."""
+    if plan.first is not None:
+        return ruled(tracer, plan, plan.first, args, kwargs)
     if plan.handler is not None:
-        found = plan.handler.fn(Call(plan.fn, tuple(args), kwargs, tracer), *args, **kwargs)  # type: ignore[arg-type]
+        found = plan.handler.fn(Call(plan.fn, tuple(args), kwargs, tracer), *args, **kwargs)
         if found is not None:
             return found
     if plan.polyfill is not None:
@@ -49,7 +73,7 @@ def handled(tracer: Tracer, plan: Plan, args: Args, kwargs: Kwargs) -> Value | N
 def call_object(tracer: Tracer, fn: Callable[..., Any], value: Value, args: Args, kwargs: Kwargs) -> Value:
     """Call a function that exists as a Python object."""
     plan = tracer.plan(fn)
-    if plan.handler is not None or plan.polyfill is not None:
+    if plan.speaks:
         found = handled(tracer, plan, args, kwargs)
         if found is not None:
             return found
@@ -90,7 +114,7 @@ def call_class(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) ->
     """Call a class: what stands in the tables, else by the first row that fits."""
     cls = value.cls
     plan = tracer.plan(cls)
-    if plan.handler is not None or plan.polyfill is not None:
+    if plan.speaks:
         found = handled(tracer, plan, args, kwargs)
         if found is not None:
             return found

@@ -329,7 +329,7 @@ class Tracer:
         """What plugins say of a callable; asked once."""
         known = self._plans.get(id(fn))
         if known is None:
-            known = self._plans[id(fn)] = calls.Plan(fn, self.tables.handler(fn), self.tables.polyfill(fn))
+            known = self._plans[id(fn)] = calls.plan_for(self.tables, fn)
         return known
 
     def inline_closure(self, function: ClosureValue, args: Args, kwargs: Kwargs) -> Value:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 
 from armature.torch_abi.fake import DATA_DEPENDENT, UNSUPPORTED_OPERATOR, version_of
+from armature.torch_abi.pytree import tree_leaves
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.constant import is_atom
@@ -42,10 +44,12 @@ def graph_call(
     """
     arguments = tuple([arg.as_argument(tracer) for arg in args])
     named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
+    watched = tensors_given(tracer, args, kwargs) if is_users(fn) else []
+    before = [version_of(tensor) for tensor in watched]
     result = run_on_fakes(tracer, fake or fn, args, kwargs)
-    if result is not None and is_constant_result(result):
+    changes = in_place(fn, kwargs) or [version_of(tensor) for tensor in watched] != before
+    if result is not None and not (watched and changes) and is_constant_result(result):
         return tracer.as_value(result)
-    changes = in_place(fn, kwargs)
     if changes:
         tracer.mutates = True
     elif isinstance(result, torch.Tensor) and id(result) in tracer.by_fake:
@@ -79,6 +83,17 @@ def run_on_fakes(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwarg
 def of_torch(fn: object) -> bool:
     """Whether the function is torch's; what it raises on fakes may differ from what it raises in eager mode."""
     return isinstance(fn, str) or str(getattr(fn, "__module__", "torch") or "torch").startswith("torch")
+
+
+def is_users(fn: object) -> bool:
+    """Whether the function is Python of the program, which a rule puts in the graph: its name tells nothing."""
+    return isinstance(fn, FunctionType) and not of_torch(fn)
+
+
+def tensors_given(tracer: Tracer, args: Args, kwargs: Kwargs) -> list[torch.Tensor]:
+    """The fakes of all tensors among the arguments, in containers too."""
+    fakes = [value.as_fake(tracer) for value in (*args, *kwargs.values())]
+    return [leaf for leaf in tree_leaves(fakes) if isinstance(leaf, torch.Tensor)]
 
 
 def in_place(fn: Callable[..., Any] | str, kwargs: Kwargs) -> bool:

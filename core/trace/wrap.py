@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 Build = Callable[["Tracer", Any, Source], Value]
 ORIGINAL = "__armature_original__"  # where what `armature.compile` returned keeps the function or module it was given
+RULES = "armature.rules_api"  # whose decorators give an object that stands for the function
 
 
 def wrap(tracer: Tracer, obj: object, source: Source) -> Value:
@@ -255,8 +256,11 @@ def _nn_module(tracer: Tracer, obj: nn.Module, source: Source) -> Value:
     return tracer.remember(obj, ModuleValue(type(obj), obj=obj, source=source))
 
 
-def _opaque(tracer: Tracer, obj: object, source: Source) -> Value:
+def _opaque(tracer: Tracer, obj: Any, source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
+    held = getattr(obj, "__dict__", None) if type(obj).__module__ == RULES else None
+    if held is not None and ORIGINAL in held:
+        return wrap(tracer, held[ORIGINAL], ItemSource(DictOfSource(source), ORIGINAL))
     return tracer.remember(obj, UserObjectValue(type(obj), obj, source=source))
 
 

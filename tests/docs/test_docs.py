@@ -12,6 +12,9 @@ from pathlib import Path
 import attrs
 import pytest
 
+from armature.project_rules import project_rules
+from armature.rules import Decision
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -76,6 +79,14 @@ def test_command_runs(command: str, where: str, tmp_path: Path) -> None:
     done = run(words, inside, tmp_path)
     assert done.returncode == 0, f"{where}: {command}\n{done.stdout}\n{done.stderr}"
     assert done.stdout.strip()
+
+
+@pytest.mark.parametrize("block", [b for b in blocks("toml") if "tool.armature" in b.text], ids=str)
+def test_project_file_is_read(block: Block, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(block.text)
+    rules = project_rules(tmp_path)
+    assert {rule.decision for rule in rules} == set(Decision)
+    assert all(f'"{rule.target}"' in block.text.splitlines()[rule.origin.line - 1] for rule in rules if rule.origin)
 
 
 def test_there_is_something_to_run() -> None:

@@ -218,3 +218,27 @@ def test_an_error_in_the_callback_reaches_the_caller() -> None:
 
     with pytest.raises(ValueError, match="from the callback"):
         Recorder(f=fails).run(f)
+
+
+def test_code_that_a_callback_looks_at_is_not_reset() -> None:
+    def f() -> int:
+        return 1
+
+    told: list[bool] = []
+
+    class Hook:
+        _torchdynamo_orig_backend = object()
+
+        @eval_frame.callback
+        def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
+            if frame.f_code is f.__code__:
+                told.append(eval_frame.reset_code(f.__code__))
+            return eval_frame.FrameOutcome(eval_frame.SKIP, False)
+
+    prior = eval_frame.set_eval_frame(Hook())
+    try:
+        f()
+    finally:
+        eval_frame.set_eval_frame(prior)
+    assert told == [False]
+    assert eval_frame.reset_code(f.__code__)

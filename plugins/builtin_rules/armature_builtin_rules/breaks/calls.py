@@ -11,6 +11,7 @@ ROWS = (
         "{callable} is called; it has no Python code to trace, and no rule or handler speaks of it.",
         (
             "If it computes on tensors without side effects, put it in the graph: armature.allow_in_graph(fn).",
+            "Python that does the same can be traced in its place: armature.substitute(fn).",
             "A plugin can say how it is traced: hooks armature_handlers and armature_polyfills.",
         ),
     ),
@@ -20,7 +21,7 @@ ROWS = (
         "{function} is called, and a rule says to leave it alone: {reason}.",
         (
             "`armature why` shows the rule, where it stands, and what it overruled.",
-            "Call it outside the compiled function, or give a rule of your own: hook armature_rules.",
+            "Call it outside the compiled function, or give a rule of your own, as with armature.rules.inline(fn).",
         ),
     ),
     BreakType(

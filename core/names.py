@@ -1,0 +1,115 @@
+"""From a dotted name to the object, importing what it needs, and from a wrong name to those that may be meant."""
+
+from __future__ import annotations
+
+import builtins
+import difflib
+import importlib.util
+import pkgutil
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from armature.callables import MISSING, is_class, is_module, member
+from armature.errors import UnknownName
+from armature.rule_targets import is_dotted
+from armature.rules import load_name
+
+OPERATORS = "torch.ops."
+# Where a name that stands alone is looked for: `relu` for torch.nn.functional.relu.
+OFTEN_MEANT = (("torch.nn.functional", "."), ("torch", "."), ("torch.Tensor", "#"), ("torch.nn", "."))
+ADVICE = "Write the full name, as in torch.nn.functional.gelu or torch.Tensor#add, and check that it is installed."
+
+
+def resolve(name: str) -> Any:
+    """The object of a dotted name; modules it needs are imported. Raises UnknownName, with the nearest name."""
+    if not is_dotted(name):
+        raise UnknownName(name=name, advice=ADVICE)
+    try:
+        return _operator(name) if name.startswith(OPERATORS) else _loaded(name)
+    except (LookupError, AttributeError) as error:
+        near = nearest(name)
+        raise UnknownName(name=name, advice=f"Did you mean {near}?" if near else ADVICE) from error
+    except Exception as error:  # a module that fails as it is imported
+        advice = f"Importing it raised {type(error).__name__}: {error}"
+        raise UnknownName(name=name, advice=advice) from error
+
+
+def _operator(name: str) -> Any:
+    found: Any = torch.ops
+    for part in name.removeprefix(OPERATORS).split("."):  # packets are made when first asked for
+        found = getattr(found, part)
+    return found
+
+
+def _loaded(name: str) -> Any:
+    try:
+        return load_name(name)
+    except LookupError:
+        if hasattr(builtins, name):
+            return getattr(builtins, name)
+        owner, _, last = name.rpartition(".")
+        module = sys.modules.get(owner)
+        if module is None or not hasattr(module, "__getattr__"):
+            raise
+        return getattr(module, last)  # a module that makes its members at first use
+
+
+def nearest(name: str) -> str:
+    """The name that is likely meant, "" when none is near."""
+    parts = name.replace("#", ".").split(".")
+    owner, known = _owner(parts)
+    if owner is MISSING:
+        return _alone(parts) or _near(parts[0], _top_level(), 0.75)
+    found = _near(parts[known], _members(owner), 0.6)
+    if not found:
+        return ""
+    mark = "#" if is_class(owner) else "."
+    rest = parts[known + 1 :]
+    return ".".join(parts[:known]) + mark + ".".join([found, *rest])
+
+
+def _owner(parts: list[str]) -> tuple[Any, int]:
+    """The object that the first parts of a name lead to, and how many they are."""
+    found: Any = MISSING
+    for count in range(1, len(parts)):
+        try:
+            found, known = load_name(".".join(parts[:count])), count
+        except Exception:
+            break
+    return (found, known) if found is not MISSING else (MISSING, 0)
+
+
+def _alone(parts: list[str]) -> str:
+    for owner, mark in OFTEN_MEANT:
+        if len(parts) == 1 and member(load_name(owner), parts[0]) is not MISSING:
+            return f"{owner}{mark}{parts[0]}"
+    return ""
+
+
+def _near(name: str, known: Iterator[str], cutoff: float) -> str:
+    found = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
+    return found[0] if found else ""
+
+
+def _members(owner: Any) -> Iterator[str]:
+    held = [vars(owner)] if is_module(owner) else [vars(base) for base in owner.__mro__] if is_class(owner) else []
+    for names in held:
+        yield from (name for name in names if not name.startswith("__"))
+    if is_module(owner) and hasattr(owner, "__path__"):
+        yield from (module.name for module in pkgutil.iter_modules(owner.__path__))
+
+
+def _top_level() -> Iterator[str]:
+    yield from sys.stdlib_module_names
+    yield from (module.name for module in pkgutil.iter_modules())
+
+
+def importable(name: str) -> bool:
+    """Whether a module of that name is there; packages above it are imported."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError, AttributeError):
+        return False

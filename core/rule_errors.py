@@ -1,0 +1,45 @@
+"""Errors of what a user says about rules: in calls, as decorators, and in pyproject.toml."""
+
+from __future__ import annotations
+
+from armature.errors import ArmatureError
+
+
+class BadTarget(ArmatureError):
+    """What was given can't have such a rule, or can't be treated as the call says."""
+
+    code = "A220"
+    text = "{call} was given {target}: {problem}"
+    hint = "{fix}"
+
+
+class BadProjectRule(ArmatureError):
+    """An entry of [tool.armature.rules] is wrong."""
+
+    code = "A221"
+    text = "[tool.armature.rules]: {problem}"
+    hint = "{fix}"
+
+
+class SignatureMismatch(ArmatureError):
+    """A polyfill takes other arguments than the function that it stands for."""
+
+    code = "A222"
+    text = "{replacement}{given} can't stand for {original}{wanted}: {problem}"
+    hint = "Write it as def {name}{wanted}, or pass check_signature=False if every call that you make fits both."
+
+
+class NothingCalled(ArmatureError):
+    """A line of a file at which there is nothing to give a verdict on."""
+
+    code = "A223"
+    text = "there is no function and no call at {place}"
+    hint = "{fix}"
+
+
+class NotAFile(ArmatureError):
+    """A FILE:LINE whose file can't be read, or is no Python program."""
+
+    code = "A224"
+    text = "{file} can't be read as a Python program: {problem}"
+    hint = "Give a path to a .py file and a line, as in model.py:41."
