@@ -334,8 +334,13 @@ def _not_met(requires: str) -> str:
 
 
 def _is_absent(name: str) -> bool:
-    """Whether nothing can ever answer to the name: its owner is loaded, lacks it, and no module file bears it."""
+    """Whether nothing can ever answer to the name: no module file bears it, and its owner is loaded or absent itself."""
     owner = name.rpartition(".")[0]
-    if owner in sys.modules:
-        return member(sys.modules[owner], "__path__") is MISSING or importlib.util.find_spec(name) is None
-    return find_loaded(owner) is not MISSING
+    if owner and owner not in sys.modules:
+        return find_loaded(owner) is not MISSING or _is_absent(owner)
+    if owner and member(sys.modules[owner], "__path__") is MISSING:
+        return True
+    try:
+        return importlib.util.find_spec(name) is None  # imports nothing: the package is loaded
+    except (ImportError, ValueError):
+        return True
