@@ -141,6 +141,15 @@ class RuleIndex:
                     seen.add(id(row[0]))
                     yield row
 
+    def of_same_object(self) -> Iterator[list[Entry]]:
+        """Rows, larger priority first, of which several are about one object."""
+        seen: set[tuple[tuple[int, int], ...]] = set()
+        for _, rows in self.by_id.values():
+            key = tuple((id(row[0]), row[2]) for row in rows)
+            if len(rows) > 1 and key not in seen:
+                seen.add(key)
+                yield by_priority(rows)
+
     def _name(self, target: str, row: Entry) -> None:
         name = target.replace("#", ".")
         rows = self.by_name.get(name)

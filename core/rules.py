@@ -200,6 +200,16 @@ class RuleBook:
         """All rules in force, each by itself."""
         return map(_as_row, self.index.entries())
 
+    def disagreements(self) -> Iterator[list[tuple[Rule, RuleOrigin]]]:
+        """Rules of different plugins about one object under several names, the one that decides first."""
+        self._refresh()
+        for entries in self.index.of_same_object():
+            rows = [_as_row(entry) for entry in entries]
+            targets = {rule.target if isinstance(rule.target, str) else id(rule.target) for rule, _ in rows}
+            plugins, decisions = {origin.plugin for _, origin in rows}, {rule.decision for rule, _ in rows}
+            if min(len(targets), len(plugins), len(decisions)) > 1:
+                yield rows
+
     @property
     def index(self) -> RuleIndex:
         """The rows, read and indexed at the first use."""
@@ -334,7 +344,7 @@ def _not_met(requires: str) -> str:
 
 
 def _is_absent(name: str) -> bool:
-    """Whether nothing can ever answer to the name: no module file bears it, and its owner is loaded or absent itself."""
+    """Whether nothing can answer to the name: no module file bears it, and its owner is loaded or absent itself."""
     owner = name.rpartition(".")[0]
     if owner and owner not in sys.modules:
         return find_loaded(owner) is not MISSING or _is_absent(owner)

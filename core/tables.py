@@ -231,6 +231,18 @@ class Tables:
             for contest in registry.contests():
                 if registry is not self.registries.rules or len({r.decision for r in rules_in(contest)}) > 1:
                     yield contest
+        yield from self._same_under_other_names()
+
+    def _same_under_other_names(self) -> Iterator[Contest[Rule]]:
+        """Rules that disagree about one object and call it differently; the order in which they stand has decided."""
+        named = {plugin.title: plugin for plugin in self.plugins}
+        for rules in self.rule_book.disagreements():
+            rows = [
+                Row(rule.target, rule, named[origin.plugin], origin, (rule.priority, -at, 0))
+                for at, (rule, origin) in enumerate(rules)
+            ]
+            names = " = ".join(dict.fromkeys(name_of(row.subject) for row in rows))
+            yield Contest("rule", names, rows[0], tuple(rows[1:]))
 
     def counts(self, plugin: Plugin) -> Mapping[str, int]:
         """Rows a plugin gave, by table; tables to which it gave none are left out."""
