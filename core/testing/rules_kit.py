@@ -22,7 +22,7 @@ import pytest
 
 from armature.hookspecs import hookimpl
 from armature.plugins import PluginManager
-from armature.rules import Decision, Rule, RuleBook, RuleOrigin, Subject, Verdict, load_name
+from armature.rules import Decision, Rule, RuleBook, RuleOrigin, RuleTable, Subject, Verdict, load_name
 
 
 @attrs.frozen
@@ -117,10 +117,10 @@ class RulesConformance:
             assert held.decision is rule.decision, f"{rule.target}: {held} and {rule}"
 
 
-def rows(*rules: Rule) -> Callable[[], tuple[Rule, ...]]:
+def rows(*rules: Rule | RuleTable) -> Callable[[], tuple[Rule | RuleTable, ...]]:
     """A function that returns these rules, to be a plugin's `armature_rules`."""
 
-    def armature_rules() -> tuple[Rule, ...]:
+    def armature_rules() -> tuple[Rule | RuleTable, ...]:
         return rules
 
     return armature_rules

@@ -110,7 +110,9 @@ def test_why_names_the_winner_and_the_loser(installed: dict[str, str], tmp_path:
 
 
 def test_doctor_shows_conflicts_and_rules_without_effect(installed: dict[str, str], tmp_path: Path) -> None:
-    said = json.loads(run(installed, tmp_path, "-c", "from armature.cli.app import main; main()", "plugins", "doctor", "--json"))
+    said = json.loads(
+        run(installed, tmp_path, "-c", "from armature.cli.app import main; main()", "plugins", "doctor", "--json")
+    )
     assert said["ok"], said
     by_name, by_object = sorted(line for line in said["overrides"] if "tinylib" in line)
     assert by_name.startswith("rule of tinylib.load: armature-stern")
