@@ -97,7 +97,8 @@ class RuleRegistry(Registry[Rule]):
 
     def count(self, plugin: Plugin) -> int:
         """How many a plugin gave."""
-        return super().count(plugin) + sum(len(row.value.names) for row in self.tables if row.plugin is plugin)
+        single = sum(row.plugin is plugin for held in self.rows.values() for row in held)
+        return single + sum(len(row.value.names) for row in self.tables if row.plugin is plugin)
 
     def _names_wanted_twice(self) -> set[str]:
         seen = {name for row in super().all_rows() if isinstance(name := row.value.target, str)}
