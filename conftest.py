@@ -13,6 +13,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 import torch  # after the settings, which it reads
 
+pytest_plugins = ("pytester",)  # for tests of the conformance kits
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not torch.cuda.is_available():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import CodeType
 from typing import Any
 
@@ -65,6 +65,12 @@ def is_module(obj: object) -> bool:
     return types.ModuleType in _MRO.__get__(type(obj))
 
 
+def namespace(module: object) -> dict[str, Any]:
+    """The names of a module, whatever its class makes of its attributes."""
+    names: dict[str, Any] = _MODULE_DICT.__get__(module)
+    return names
+
+
 def is_class(obj: object) -> bool:
     """Whether the object is a class, whatever it claims to be."""
     return type in _MRO.__get__(type(obj))
@@ -82,7 +88,7 @@ def class_member(cls: Any, name: str) -> Any:
 def member(owner: object, name: str) -> Any:
     """What stands under the name in a module, class or instance, without running descriptors or `__getattr__`."""
     if is_module(owner):
-        return _MODULE_DICT.__get__(owner).get(name, MISSING)
+        return namespace(owner).get(name, MISSING)
     cls = owner if is_class(owner) else type(owner)
     found = class_member(cls, name)
     if type(found) in (staticmethod, classmethod):
@@ -92,32 +98,21 @@ def member(owner: object, name: str) -> Any:
 
 def find_loaded(name: str) -> Any:
     """The object of "pkg.mod.fn" or "pkg.mod.Class#method" among loaded modules, or MISSING. Imports nothing."""
-    parts = name.replace("#", ".").split(".")
-    for end in range(len(parts), 0, -1):
-        found: Any = sys.modules.get(".".join(parts[:end]))
-        if found is None:
-            continue
-        for part in parts[end:]:
-            found = member(found, part)
-            if found is MISSING:
-                break
+    before, _, last = name.replace("#", ".").rpartition(".")
+    owner = owner_of_names(before)
+    found = MISSING if owner is MISSING else member(owner, last)
+    if found is not MISSING:  # in Python too, `torch.autograd.variable` is the function, not the module of that name
         return found
-    return MISSING
+    module = sys.modules.get(name)
+    return MISSING if module is None else module
 
 
-def find_all_loaded(names: Iterable[str]) -> Iterator[tuple[str, Any]]:
-    """`find_loaded` of each name, looking up what stands before the last dot only once."""
-    owners: dict[str, Any] = {}
-    for name in names:
-        module = sys.modules.get(name)
-        if module is not None:
-            yield name, module
-            continue
-        before, _, last = name.rpartition(".")
-        if before not in owners:
-            owners[before] = find_loaded(before) if before else MISSING
-        owner = owners[before]
-        yield name, owner if owner is MISSING else member(owner, last)
+def owner_of_names(name: str) -> Any:
+    """What the names below this one are looked up in: the module of that name, else a class; or MISSING."""
+    module = sys.modules.get(name)
+    if module is not None:
+        return module
+    return find_loaded(name) if name else MISSING
 
 
 def existing(*names: str) -> tuple[Any, ...]:
@@ -139,6 +134,16 @@ def layers(obj: object) -> Iterator[object]:
         obj = inner
 
 
+def is_plain_c_function(obj: Any) -> bool:
+    """Whether the object is a C function that is bound to nothing but its module or, as a static method, its class."""
+    if type(obj) is not types.BuiltinFunctionType:
+        return False
+    owner = obj.__self__
+    if owner is None or type(owner) is types.ModuleType:
+        return True
+    return type(owner) is type and type(_DICT.__get__(owner).get(obj.__name__)) is staticmethod
+
+
 def _inner(obj: Any) -> Any:
     kind = type(obj)
     if kind is types.FunctionType or kind is type:
@@ -150,19 +155,19 @@ def _inner(obj: Any) -> Any:
     if kind in (staticmethod, classmethod):
         return obj.__func__
     if kind is _LRU:
-        return object.__getattribute__(obj, "__dict__").get("__wrapped__", MISSING)
+        return dict.get(object.__getattribute__(obj, "__dict__"), "__wrapped__", MISSING)
     if kind in _BOUND_IN_C:
-        return _unbound(obj)
+        return unbound(obj)
     if kind in _IN_C or is_class(obj):
         return MISSING
     call = class_member(kind, "__call__")
     return call if call is not obj and type(call) in (types.FunctionType, types.BuiltinFunctionType) else MISSING
 
 
-def _unbound(obj: Any) -> Any:
-    """The descriptor in the class of which this is the bound form; MISSING for a plain C function."""
+def unbound(obj: Any) -> Any:
+    """The descriptor in the class of which this method in C is the bound form; MISSING for a plain C function."""
     owner = obj.__self__
-    if owner is None or type(owner) is types.ModuleType:
+    if is_plain_c_function(obj):
         return MISSING
     found = class_member(owner, obj.__name__) if is_class(owner) else MISSING
     if found is MISSING:
@@ -190,7 +195,7 @@ def describe(obj: Any) -> Subject:
         qualname = f"{where.qualname}.{obj.__name__}" if where else obj.__name__
         return Subject(obj, where.module if where else "", qualname)
     if is_module(obj):
-        return Subject(obj, text(_MODULE_DICT.__get__(obj).get("__name__")), "")
+        return Subject(obj, text(namespace(obj).get("__name__")), "")
     cls = obj if is_class(obj) else kind
     module = text(_DICT.__get__(cls).get("__module__")) or _module_in_c(cls)
     return Subject(obj, module, text(type.__dict__["__qualname__"].__get__(cls)))
@@ -210,6 +215,21 @@ def is_written_in_c(obj: object) -> bool:
     return type(obj) in _IN_C
 
 
+def has_code(obj: object) -> bool:
+    """Whether there is Python code to trace: of a function, a class made in Python, a frame, a module."""
+    if is_class(obj):
+        return not is_written_in_c(obj)
+    return type(obj) in (types.FunctionType, CodeType) or is_module(obj)
+
+
+def lives_on(obj: Any) -> bool:
+    """Whether the object is a part of a class made in C, which lives as long as the process."""
+    if type(obj) not in _IN_C or type(obj) in _BOUND_IN_C:
+        return False
+    owner = obj.__objclass__
+    return is_class(owner) and is_written_in_c(owner)
+
+
 def same_function(obj: object) -> Iterator[object]:
     """The object, then what it is under the same name: the function of a bound, static or cached one."""
     if type(obj) is types.FunctionType:  # the usual case, quickly
@@ -219,6 +239,16 @@ def same_function(obj: object) -> Iterator[object]:
         yield layer
         if type(layer) not in _SAME:
             return
+
+
+def wrapped_by_decorator(function: types.FunctionType) -> Iterator[types.FunctionType]:
+    """The functions under a decorator's wrapper that goes by their name, as functools.wraps makes it go."""
+    for _ in range(64):
+        inner = dict.get(function.__dict__, "__wrapped__")
+        if type(inner) is not types.FunctionType or text(inner.__qualname__) != text(function.__qualname__):
+            return
+        yield inner
+        function = inner
 
 
 def is_callable(obj: object) -> bool:

@@ -105,6 +105,10 @@ class Registry(Generic[T]):
         """Every row, losers too."""
         return (row for held in self.rows.values() for row in held)
 
+    def count(self, plugin: Plugin) -> int:
+        """How many rows a plugin gave."""
+        return sum(row.plugin is plugin for row in self.all_rows())
+
     def contests(self) -> Iterator[Contest[T]]:
         """Keys that more than one row wants."""
         for held in self.rows.values():

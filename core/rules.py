@@ -10,6 +10,7 @@ kept in `Verdict.overruled`.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.metadata
 import importlib.util
@@ -30,16 +31,19 @@ from armature.callables import (
     Subject,
     describe,
     describe_frame,
-    find_all_loaded,
     find_loaded,
+    has_code,
     is_callable,
     is_module,
-    is_written_in_c,
     layers,
-    same_function,
+    lives_on,
+    member,
+    unbound,
 )
+from armature.rule_index import RuleIndex
 
 if TYPE_CHECKING:
+    from armature.rule_index import Entry
     from armature.rules_api import in_graph, inline, skip
     from armature.tables import Tables
 
@@ -49,6 +53,7 @@ __all__ = [
     "Rule",
     "RuleBook",
     "RuleOrigin",
+    "RuleTable",
     "Subject",
     "Verdict",
     "in_graph",
@@ -94,6 +99,31 @@ class Rule:
 
 
 @attrs.frozen
+class RuleTable:
+    """Many rules that differ in their names only, as a data file has them: read and filed as one.
+
+    `names` are full names, one to a line of `file`, the first in `line`. The other fields are those of `Rule`.
+    """
+
+    names: tuple[str, ...]
+    decision: Decision
+    reason: str = attrs.field(validator=min_len(1))
+    priority: int = 0
+    requires: str = ""
+    file: str = ""
+    line: int = 0
+
+    def rule(self, at: int, plugin: str) -> Rule:
+        """One of the rules by itself; `plugin` gave the table."""
+        origin = RuleOrigin(plugin, self.file, self.line and self.line + at)
+        return Rule(self.names[at], self.decision, self.reason, self.priority, self.requires, origin)
+
+    def rules(self, plugin: str) -> Iterator[Rule]:
+        """Each of the rules by itself."""
+        return (self.rule(at, plugin) for at in range(len(self.names)))
+
+
+@attrs.frozen
 class Verdict:
     """A decision with its reason; without one it cannot be built."""
 
@@ -115,10 +145,8 @@ class Missing:
 
 _DEFAULT = RuleOrigin("armature", __file__)
 _BY_DEFAULT = "no rule speaks of it, and Python functions are traced into by default"
-_WRITTEN_IN_C = "written in C, and no rule, handler or polyfill says how to trace it"
+_WRITTEN_IN_C = "it has no Python code (written in C), and no rule, handler or polyfill says how to trace it"
 _NOT_CALLABLE = "not a callable"
-
-_Row = tuple[Rule, RuleOrigin]
 
 
 @attrs.frozen
@@ -132,74 +160,6 @@ class _Strong:
 
 
 @attrs.define(eq=False)
-class _Index:
-    """The rows by what they name. Names resolve without importing; a module loaded later is seen later.
-
-    by_id holds the object itself, so that its id stays its own.
-    """
-
-    by_id: dict[int, tuple[object, list[_Row]]] = attrs.field(factory=dict)
-    by_code: dict[int, tuple[CodeType, list[_Row]]] = attrs.field(factory=dict)
-    by_name: dict[str, list[_Row]] = attrs.field(factory=dict)
-    pending: dict[str, list[_Row]] = attrs.field(factory=dict)
-    modules_seen: int = 0
-
-    def add(self, row: _Row) -> None:
-        """File a row under its name or its object."""
-        target = row[0].target
-        if type(target) is str:
-            name = target.replace("#", ".")
-            self.by_name.setdefault(name, []).append(row)
-            self.pending.setdefault(name, []).append(row)
-        elif is_module(target):
-            self.by_name.setdefault(describe(target).module, []).append(row)
-        else:
-            self._file(target, [row])
-
-    def refresh(self) -> None:
-        """Look again for names that were not there, if modules were loaded since."""
-        if len(sys.modules) == self.modules_seen:
-            return
-        self.modules_seen = len(sys.modules)
-        for name, found in find_all_loaded(list(self.pending)):
-            if found is not MISSING:
-                rows = self.pending.pop(name)
-                if not is_module(found):
-                    self._file(found, rows)
-
-    def _file(self, target: object, rows: list[_Row]) -> None:
-        for layer in same_function(target):
-            self.by_id.setdefault(id(layer), (layer, []))[1].extend(rows)
-            if type(layer) is types.FunctionType:
-                self.by_code.setdefault(id(layer.__code__), (layer.__code__, []))[1].extend(rows)
-
-    def for_object(self, obj: object) -> list[_Row]:
-        """Rows that name this very object, larger priority first."""
-        held = self.by_code.get(id(obj)) if type(obj) is CodeType else self.by_id.get(id(obj))
-        return sorted(held[1], key=lambda row: -row[0].priority) if held is not None and held[0] is obj else []
-
-    def for_name(self, subject: Subject) -> list[_Row]:
-        """Rows that name the object, unless a loaded module has another under that name."""
-        rows = self.by_name.get(subject.name)
-        if rows is None:
-            return []
-        there = find_loaded(subject.name)
-        return sorted(rows, key=lambda row: -row[0].priority) if there is MISSING or there is subject.obj else []
-
-    def for_module(self, module: str, has_code: bool) -> list[_Row]:
-        """Rows that name the module or a package above it: larger priority, then not skip, then nearer."""
-        found = [(0, row) for row in self.by_name.get(f"{module}.__init__", ())]
-        name = module
-        while name:
-            found += [(len(name), row) for row in self.by_name.get(name, ())]
-            name = name.rpartition(".")[0]
-        # What is written in C has nothing to trace into.
-        kept = [f for f in found if has_code or f[1][0].decision is not Decision.INLINE]
-        kept.sort(key=lambda f: (-f[1][0].priority, f[1][0].decision is Decision.SKIP, -f[0]))
-        return [row for _, row in kept]
-
-
-@attrs.define(eq=False)
 class RuleBook:
     """Answers for one snapshot of the tables. Making one is free: the rows are read at the first question.
 
@@ -207,15 +167,18 @@ class RuleBook:
     """
 
     tables: Tables
-    _index: _Index | None = None
+    _index: RuleIndex | None = None
     _deciders: tuple[Callable[[Subject], Verdict | None], ...] = ()
     _not_here: list[Missing] = attrs.field(factory=list)
     _kept: dict[int, tuple[Callable[[], object], Verdict]] = attrs.field(factory=dict)
 
     def verdict(self, obj: object) -> Verdict:
         """What to do with a call of this object. Under 1 us when asked before; runs none of the object's code."""
-        if type(obj) is types.MethodType:  # made anew at each access
-            obj = obj.__func__
+        kind = type(obj)
+        if kind is types.MethodType:  # made anew at each access
+            obj = obj.__func__  # type: ignore[attr-defined]
+        elif kind is types.MethodWrapperType:
+            obj = unbound(obj)
         held = self._kept.get(id(obj))
         if held is not None and held[0]() is obj:
             return held[1]
@@ -229,57 +192,84 @@ class RuleBook:
         if held is not None and held[0]() is code:
             return held[1]
         subject = describe_frame(code, variables)
-        self.index.refresh()
-        rows = [row for row in self.index.for_object(code) if row[0].decision is not Decision.IN_GRAPH]
-        rows += self.index.for_module(subject.module, has_code=True)
+        self._refresh()
+        named = self.index.for_object(code) or self.index.for_name(subject)
+        rows = [row for row in named if row[0].decision is not Decision.IN_GRAPH]
+        rows += self._for_module(subject.module, traceable=True)
         verdict = _chain([_as_verdict(row) for row in rows], Verdict(Decision.INLINE, _BY_DEFAULT, _DEFAULT))
         self._keep(code, verdict)
         return verdict
 
     def missing(self) -> tuple[Missing, ...]:
         """Rules that match nothing: the name is not there, or the distribution has another version."""
-        self.index.refresh()
+        self._refresh()
         absent = [
-            Missing(rule, origin, f"{rule.target} does not exist here")
-            for name, rows in self.index.pending.items()
-            for rule, origin in rows
+            Missing(rule, rule_origin, f"{rule.target} does not exist here")
+            for name, entries in self.index.unseen()
             if _is_absent(name)
+            for rule, rule_origin in map(_as_row, entries)
         ]
         return (*self._not_here, *absent)
 
-    def rows(self) -> Iterator[_Row]:
-        """All rows in force."""
-        for rows in self.index.by_name.values():
-            yield from rows
-        named = {id(row[0]) for rows in self.index.by_name.values() for row in rows}
-        for _, held in self.index.by_id.values():
-            yield from (row for row in held if id(row[0]) not in named)
+    def rows(self) -> Iterator[tuple[Rule, RuleOrigin]]:
+        """All rules in force, each by itself."""
+        return map(_as_row, self.index.entries())
+
+    def disagreements(self) -> Iterator[list[tuple[Rule, RuleOrigin]]]:
+        """Rules of different plugins about one object under several names, the one that decides first."""
+        self._refresh()
+        for entries in self.index.of_same_object():
+            rows = [_as_row(entry) for entry in entries]
+            targets = {rule.target if isinstance(rule.target, str) else id(rule.target) for rule, _ in rows}
+            plugins, decisions = {origin.plugin for _, origin in rows}, {rule.decision for rule, _ in rows}
+            if min(len(targets), len(plugins), len(decisions)) > 1:
+                yield rows
 
     @property
-    def index(self) -> _Index:
+    def index(self) -> RuleIndex:
         """The rows, read and indexed at the first use."""
         if self._index is None:
-            index = _Index()
-            for rule, origin in self.tables.rules:
-                if rule.requires and (why := _not_met(rule.requires)):
-                    self._not_here.append(Missing(rule, origin, why))
+            index, not_here = RuleIndex(), []
+            not_met = functools.cache(_not_met)
+            for given, origin in self.tables.rules:
+                rules = given.rules(origin.plugin) if isinstance(given, RuleTable) else [given]
+                if given.requires and (why := not_met(given.requires)):
+                    not_here += [Missing(rule, rule.origin or origin, why) for rule in rules]
+                elif isinstance(given, RuleTable):
+                    index.add_table(given, origin)
                 else:
-                    index.add((rule, origin))
+                    index.add(given, origin)
             self._deciders = self.tables.deciders()
+            self._not_here = not_here
             self._index = index
         return self._index
 
+    def _refresh(self) -> None:
+        """See modules that were loaded since. What they name may have been asked about under another name before."""
+        if self.index.refresh():
+            self._kept.clear()
+
     def _decide(self, stack: list[object]) -> Verdict:
+        self._refresh()
         index = self.index
-        index.refresh()
         subject = describe(stack[-1])
         rows = [row for layer in stack for row in index.for_object(layer)]
         found = [_as_verdict(row) for row in rows or index.for_name(subject)]
         if not found:
             found = self._computed(stack)
-        has_code = not is_written_in_c(stack[-1])
-        found += [_as_verdict(row) for row in index.for_module(subject.module, has_code)]
+        found += [_as_verdict(row) for row in self._for_module(subject.module, has_code(stack[-1]))]
         return _chain(found, _default(subject))
+
+    def _for_module(self, module: str, traceable: bool) -> list[Entry]:
+        """Rows for the module or a package above it: larger priority, then not skip, then nearer."""
+        # What is written in C has nothing to trace into.
+        kept = [
+            (-row[0].priority, row[0].decision is Decision.SKIP, -nearness, row)
+            for nearness, row in self.index.for_module(module)
+            if (traceable or row[0].decision is not Decision.INLINE) and not _is_of_function(row)
+        ]
+        kept.sort(key=lambda found: found[:3])
+        return [found[-1] for found in kept]
 
     def _computed(self, stack: list[object]) -> list[Verdict]:
         """What the plugins compute from the object or, failing that, from what it wraps."""
@@ -297,7 +287,7 @@ class RuleBook:
         try:
             reference: Callable[[], object] = weakref.ref(obj, forget)
         except TypeError:
-            if not is_written_in_c(obj):  # an instance that cannot be watched must not be kept alive by us
+            if not lives_on(obj):  # what cannot be watched must not be kept alive by us
                 return
             reference = _Strong(obj)
         kept[key] = (reference, verdict)
@@ -309,7 +299,7 @@ def load_name(name: str) -> Any:
     for end in range(1, len(parts) + 1):
         try:
             importlib.import_module(".".join(parts[:end]))
-        except ImportError:
+        except Exception:  # what a module does when it is imported is its own affair; here it is not there
             break
     found = find_loaded(name)
     if found is MISSING:
@@ -317,9 +307,29 @@ def load_name(name: str) -> Any:
     return found
 
 
-def _as_verdict(row: _Row) -> Verdict:
-    rule, origin = row
+def _is_of_function(entry: Entry) -> bool:
+    """Whether a row means the function `pkg.name`, and not the module of that name that the function hides."""
+    rule, _, at = entry
+    if rule.decision is not Decision.IN_GRAPH or is_module(rule.target if isinstance(rule, Rule) else None):
+        return False
+    name = rule.names[at] if isinstance(rule, RuleTable) else rule.target
+    found = find_loaded(name) if isinstance(name, str) else MISSING
+    return found is not MISSING and not is_module(found)
+
+
+def _as_verdict(entry: Entry) -> Verdict:
+    rule, origin, at = entry
+    if at and origin.line:
+        origin = attrs.evolve(origin, line=origin.line + at)
     return Verdict(rule.decision, rule.reason, origin, priority=rule.priority)
+
+
+def _as_row(entry: Entry) -> tuple[Rule, RuleOrigin]:
+    rule, origin, at = entry
+    if isinstance(rule, RuleTable):
+        rule = rule.rule(at, origin.plugin)
+        return rule, rule.origin or origin
+    return rule, origin
 
 
 def _chain(found: list[Verdict], default: Verdict) -> Verdict:
@@ -331,7 +341,7 @@ def _chain(found: list[Verdict], default: Verdict) -> Verdict:
 def _default(subject: Subject) -> Verdict:
     if not is_callable(subject.obj):
         return Verdict(Decision.SKIP, _NOT_CALLABLE, _DEFAULT)
-    if is_written_in_c(subject.obj):
+    if not has_code(subject.obj):
         return Verdict(Decision.SKIP, _WRITTEN_IN_C, _DEFAULT)
     return Verdict(Decision.INLINE, _BY_DEFAULT, _DEFAULT)
 
@@ -349,11 +359,16 @@ def _not_met(requires: str) -> str:
 
 
 def _is_absent(name: str) -> bool:
-    """Whether nothing can ever answer to the name: its owner is loaded, lacks it, and no module file bears it."""
+    """Whether nothing can answer to the name: no module file bears it, and its owner is loaded or absent itself."""
     owner = name.rpartition(".")[0]
-    if owner in sys.modules:
-        return not hasattr(sys.modules[owner], "__path__") or importlib.util.find_spec(name) is None
-    return find_loaded(owner) is not MISSING
+    if owner and owner not in sys.modules:
+        return find_loaded(owner) is not MISSING or _is_absent(owner)
+    if owner and member(sys.modules[owner], "__path__") is MISSING:
+        return True
+    try:
+        return importlib.util.find_spec(name) is None  # imports nothing: the package is loaded
+    except (ImportError, ValueError):
+        return True
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,7 +16,7 @@ from armature.graph.data import Decomposition, Lowering, Pass
 from armature.pass_order import in_order
 from armature.plugin_calls import Implementation, Plugin, call, failed, invalid, origin_of, rows_of
 from armature.registry import Contest, Registry, Row, identity_key, name_of
-from armature.rules import Rule, RuleBook, RuleOrigin, Subject, Verdict
+from armature.rules import Rule, RuleBook, RuleOrigin, RuleTable, Subject, Verdict
 from armature.trace.call import Handler, Polyfill, ValueType
 
 if TYPE_CHECKING:
@@ -72,10 +73,55 @@ class Decider:
 
 
 @attrs.define(eq=False)
+class RuleRegistry(Registry[Rule]):
+    """The rules. Those of tables are made rows when someone looks at them."""
+
+    tables: list[Row[RuleTable]] = attrs.field(factory=list)
+
+    def all_rows(self) -> Iterator[Row[Rule]]:
+        """Every rule, by itself."""
+        yield from super().all_rows()
+        for row in self.tables:
+            yield from (_row_of(row, at) for at in range(len(row.value.names)))
+
+    def contests(self) -> Iterator[Contest[Rule]]:
+        """Names and objects that more than one rule wants."""
+        wanted = self._names_wanted_twice()
+        if not wanted:
+            return super().contests()
+        both = Registry[Rule](self.name, self.key, {key: list(held) for key, held in self.rows.items()})
+        for row in self.tables:
+            for at in [at for at, name in enumerate(row.value.names) if name in wanted]:
+                both.add(_row_of(row, at))
+        return both.contests()
+
+    def count(self, plugin: Plugin) -> int:
+        """How many a plugin gave."""
+        single = sum(row.plugin is plugin for held in self.rows.values() for row in held)
+        return single + sum(len(row.value.names) for row in self.tables if row.plugin is plugin)
+
+    def _names_wanted_twice(self) -> set[str]:
+        seen = {name for row in super().all_rows() if isinstance(name := row.value.target, str)}
+        twice: set[str] = set()
+        for row in self.tables:
+            names = set(row.value.names)
+            twice |= names & seen
+            seen |= names
+            if len(names) < len(row.value.names):
+                twice |= {name for name, count in Counter(row.value.names).items() if count > 1}
+        return twice
+
+
+def _row_of(row: Row[RuleTable], at: int) -> Row[Rule]:
+    rule = row.value.rule(at, row.origin.plugin)
+    return Row((rule.target, rule.requires), rule, row.plugin, rule.origin or row.origin, row.precedence)
+
+
+@attrs.define(eq=False)
 class Registries:
     """A registry per kind of row."""
 
-    rules: Registry[Rule] = attrs.field(factory=lambda: Registry("rule", identity_or_text))
+    rules: RuleRegistry = attrs.field(factory=lambda: RuleRegistry("rule", identity_or_text))
     handlers: Registry[Handler] = attrs.field(factory=lambda: Registry("handler", identity_key))
     value_types: Registry[ValueType] = attrs.field(factory=lambda: Registry("value type", identity_key))
     polyfills: Registry[Polyfill] = attrs.field(factory=lambda: Registry("polyfill", identity_key))
@@ -105,14 +151,14 @@ def identity_or_text(subject: object) -> Hashable:
 class Tables:
     """A snapshot of what all plugins know. Made by the plugin manager; `epoch` grows with each new snapshot.
 
-    rules: every rule with its origin, those of the plugins that go first coming first. rule_book: answers from
-    them, and keeps its answers as long as the snapshot lives.
+    rules: every rule, or table of rules, with its origin, those of the plugins that go first coming first. rule_book:
+    answers from them, and keeps its answers as long as the snapshot lives.
     """
 
     epoch: int
     plugins: tuple[Plugin, ...]
     registries: Registries
-    rules: tuple[tuple[Rule, RuleOrigin], ...]
+    rules: tuple[tuple[Rule | RuleTable, RuleOrigin], ...]
     handlers: Mapping[object, Handler]
     decompositions: Mapping[torch._ops.OpOverload, Decomposition]
     lowerings: Mapping[torch._ops.OpOverload, Lowering]
@@ -186,11 +232,23 @@ class Tables:
             for contest in registry.contests():
                 if registry is not self.registries.rules or len({r.decision for r in rules_in(contest)}) > 1:
                     yield contest
+        yield from self._same_under_other_names()
+
+    def _same_under_other_names(self) -> Iterator[Contest[Rule]]:
+        """Rules that disagree about one object and call it differently; the order in which they stand has decided."""
+        named = {plugin.title: plugin for plugin in self.plugins}
+        for rules in self.rule_book.disagreements():
+            rows = [
+                Row(rule.target, rule, named[origin.plugin], origin, (rule.priority, -at, 0))
+                for at, (rule, origin) in enumerate(rules)
+            ]
+            names = " = ".join(dict.fromkeys(name_of(row.subject) for row in rows))
+            yield Contest("rule", names, rows[0], tuple(rows[1:]))
 
     def counts(self, plugin: Plugin) -> Mapping[str, int]:
         """Rows a plugin gave, by table; tables to which it gave none are left out."""
         tables = self.registries.by_name()
-        found = {name: sum(row.plugin is plugin for row in table.all_rows()) for name, table in tables.items()}
+        found = {name: table.count(plugin) for name, table in tables.items()}
         return {name: count for name, count in found.items() if count}
 
     def _asked(self, impl: Implementation, device_type: str) -> DeviceBackend | None:
@@ -268,7 +326,7 @@ class Builder:
 
     report: Report
     registries: Registries = attrs.field(factory=Registries)
-    rules: list[tuple[Rule, RuleOrigin]] = attrs.field(factory=list)
+    rules: list[tuple[Rule | RuleTable, RuleOrigin]] = attrs.field(factory=list)
 
     def collect(self, impl: Implementation, kind: RowKind) -> None:
         """Take the rows of one hook of one plugin; a wrong row is reported and left out, the others stay."""
@@ -278,7 +336,9 @@ class Builder:
             self.report(error)
             return
         for row in rows:
-            if problem := wrong_with(kind, row):
+            if kind.type is Rule and isinstance(row, RuleTable):
+                self.take_table(impl, row)
+            elif problem := wrong_with(kind, row):
                 self.report(invalid(impl, row, problem))
             else:
                 self.take(impl, kind, row)
@@ -293,6 +353,13 @@ class Builder:
             registry.add(Row(subject, value, impl.plugin, origin, precedence))
         if kind.type is Rule:
             self.rules.append((row, origin))
+
+    def take_table(self, impl: Implementation, table: RuleTable) -> None:
+        """Put a table of rules in its place as one."""
+        origin = RuleOrigin(impl.plugin.title, table.file, table.line) if table.file else impl.origin
+        row = Row(table.names, table, impl.plugin, origin, impl.precedence(table.priority))
+        self.registries.rules.tables.append(row)
+        self.rules.append((table, origin))
 
     def origin_of_row(self, impl: Implementation, kind: RowKind, row: Any) -> RuleOrigin:
         """The line of the row's own function, else the one a rule names itself, else that of the hook."""

@@ -5,13 +5,13 @@
         verdicts = {"mylib.fast.normalize": Decision.INLINE, mylib.load: Decision.SKIP}
 
 Checks, for each target: it exists, the verdict is the expected one, it has a reason and an origin that can be opened,
-the verdict on a second question is the same object, and a rule of higher priority by another plugin wins. For the
-plugin: no rule names something that is not there (but for `absent`), no two of its rules contradict.
+the verdict on a second question is the same object, a rule of higher priority by another plugin wins and the loser is
+kept, and one of lower priority for the whole package changes nothing. For the plugin: no rule names something that is
+not there (but for `absent`), no two of its rules contradict.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,9 +20,10 @@ from typing import Any, ClassVar
 import attrs
 import pytest
 
+from armature.callables import describe, layers
 from armature.hookspecs import hookimpl
 from armature.plugins import PluginManager
-from armature.rules import Decision, Rule, RuleBook, RuleOrigin, Subject, Verdict, load_name
+from armature.rules import Decision, Rule, RuleBook, RuleOrigin, RuleTable, Subject, Verdict, load_name
 
 
 @attrs.frozen
@@ -67,6 +68,7 @@ class RulesConformance:
     plugin: ClassVar[object]
     verdicts: ClassVar[Mapping[Any, Decision]]
     absent: ClassVar[frozenset[str]] = frozenset()
+    _book: ClassVar[RuleBook]
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """One test for each target."""
@@ -77,7 +79,10 @@ class RulesConformance:
     @pytest.fixture
     def book(self) -> RuleBook:
         """The rule book of the plugin alone."""
-        return _book_of_plugin(type(self).plugin)
+        tests = type(self)
+        if "_book" not in vars(tests):
+            tests._book = book_with(tested=tests.plugin)
+        return tests._book
 
     def test_target_exists(self, target: object) -> None:
         assert as_object(target) is not None
@@ -105,10 +110,23 @@ class RulesConformance:
         verdict = book_with(tested=type(self).plugin, stronger=stronger).verdict(obj)
         assert verdict.decision is other
         assert verdict.origin.plugin == "stronger"
+        by_a_rule = any(origin == ours.origin for _, origin in book.rows())
+        assert not by_a_rule or ours.origin in [lost.origin for lost in verdict.overruled]
+
+    def test_a_rule_for_all_around_it_changes_nothing(self, book: RuleBook, target: object) -> None:
+        obj = as_object(target)
+        ours = book.verdict(obj)
+        package = describe(list(layers(obj))[-1]).module.partition(".")[0]
+        wide = Rule(package, Decision.SKIP, "the whole package", priority=-(10**6))
+        around = SimpleNamespace(armature_rules=hookimpl(rows(wide)))
+        verdict = book_with(tested=type(self).plugin, around=around).verdict(obj)
+        changed = f"a weaker rule for {package} changes the verdict on {target}"
+        assert (verdict.decision, verdict.reason) == (ours.decision, ours.reason), changed
 
     def test_names_exist(self, book: RuleBook) -> None:
         missing = {str(m.rule.target): m.why for m in book.missing()}
-        assert {name: why for name, why in missing.items() if name not in type(self).absent} == {}
+        unexpected = [why for name, why in missing.items() if name not in type(self).absent]
+        assert not unexpected, "; ".join(unexpected)
 
     def test_no_contradictions(self, book: RuleBook) -> None:
         seen: dict[tuple[object, str, int], Rule] = {}
@@ -117,15 +135,10 @@ class RulesConformance:
             assert held.decision is rule.decision, f"{rule.target}: {held} and {rule}"
 
 
-def rows(*rules: Rule) -> Callable[[], tuple[Rule, ...]]:
+def rows(*rules: Rule | RuleTable) -> Callable[[], tuple[Rule | RuleTable, ...]]:
     """A function that returns these rules, to be a plugin's `armature_rules`."""
 
-    def armature_rules() -> tuple[Rule, ...]:
+    def armature_rules() -> tuple[Rule | RuleTable, ...]:
         return rules
 
     return armature_rules
-
-
-@functools.cache
-def _book_of_plugin(plugin: object) -> RuleBook:
-    return book_with(tested=plugin)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import sys
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
@@ -11,7 +13,8 @@ from unittest import mock
 import pytest
 import torch
 
-from armature.rules import Decision, Rule, Verdict
+from armature import plugins
+from armature.rules import Decision, Rule, RuleBook, Verdict
 from armature.testing.rules_kit import book_of
 
 RAN: list[str] = []
@@ -104,7 +107,135 @@ def made_by_exec(namespace: dict[str, object]) -> Callable[..., object]:
     return namespace["f"]  # type: ignore[return-value]
 
 
+class Text(str):
+    """A name that is no plain string."""
+
+    def __eq__(self, other: object) -> bool:
+        RAN.append("text eq")
+        return True
+
+    def __hash__(self) -> int:
+        RAN.append("text hash")
+        return 0
+
+    def __str__(self) -> str:
+        RAN.append("str")
+        return "torch.add"
+
+
+class Names(dict):  # type: ignore[type-arg]
+    """A namespace that answers anything."""
+
+    def get(self, *args: object) -> object:
+        RAN.append("get")
+        return torch.add
+
+    def __getitem__(self, key: object) -> object:
+        RAN.append("getitem")
+        return torch.add
+
+    def __missing__(self, key: object) -> object:
+        RAN.append("missing")
+        return torch.add
+
+
+class Descriptor:
+    def __get__(self, obj: object, owner: object) -> Any:
+        RAN.append("descriptor")
+        raise RuntimeError("descriptor")
+
+
+class Described:
+    __call__ = Descriptor()
+    __name__ = Descriptor()  # type: ignore[assignment]
+    __qualname__ = "Described"
+    __module__ = Descriptor()  # type: ignore[assignment]
+    __wrapped__ = Descriptor()
+    __code__ = Descriptor()
+
+
+class Partial(functools.partial):  # type: ignore[type-arg]
+    def __getattribute__(self, name: str) -> Any:
+        RAN.append(name)
+        raise RuntimeError(name)
+
+
+class ModuleOfTraps(types.ModuleType):
+    def __getattribute__(self, name: str) -> Any:
+        RAN.append(name)
+        raise RuntimeError(name)
+
+
+class Meta(type):
+    def __call__(cls, *args: object) -> object:
+        RAN.append("made")
+        return super().__call__(*args)
+
+    def __hash__(cls) -> int:
+        RAN.append("class hash")
+        raise RuntimeError("hash")
+
+    def __eq__(cls, other: object) -> bool:
+        RAN.append("class eq")
+        raise RuntimeError("eq")
+
+    def __getattr__(cls, name: str) -> Any:
+        RAN.append(name)
+        raise RuntimeError(name)
+
+
+class OfMeta(metaclass=Meta):
+    pass
+
+
+def with_names_of_its_own() -> Callable[..., object]:
+    def f() -> int:
+        return 1
+
+    f.__module__ = Text("torch")
+    f.__name__ = f.__qualname__ = Text("add")
+    f.__dict__ = Names(__wrapped__=Trap())
+    return f
+
+
+def cached_trap() -> object:
+    cached: Any = functools.lru_cache(made_by_exec({}))
+    cached.__dict__ = Names(__wrapped__=Trap())
+    return cached
+
+
+def wrapping_itself() -> Callable[..., object]:
+    def f() -> int:
+        return 1
+
+    f.__wrapped__ = f  # type: ignore[attr-defined]
+    return f
+
+
+def deep_partial() -> object:
+    made: Any = len
+    for _ in range(1_000):  # a partial subclass keeps what it wraps as it is; a plain one is flattened
+        made = type("P", (functools.partial,), {})(made)
+    return made
+
+
 HOSTILE = {
+    "names of its own kind": with_names_of_its_own(),
+    "cached trap": cached_trap(),
+    "wrapping itself": wrapping_itself(),
+    "descriptors that raise": Described(),
+    "class of descriptors that raise": Described,
+    "partial of its own kind": Partial(len),
+    "partials of partials": deep_partial(),
+    "module of traps": ModuleOfTraps("torch"),
+    "class that cannot be hashed": OfMeta,
+    "method of a class that cannot be hashed": types.MethodType(len, OfMeta),
+    "exec in a namespace of its own kind": made_by_exec(Names()),
+    "exec in a lying namespace": made_by_exec({"__name__": Text("torch")}),
+    "member of slots": type("S", (), {"__slots__": ("a",)}).__dict__["a"],
+    "cell": (lambda: RAN).__closure__,
+    "weak proxy": weakref.proxy(renamed),
+    "code without a name": compile("1", "<text>", "eval"),
     "trap": Trap(),
     "trap's method": Trap.__dict__["__call__"],
     "lying class": Lying,
@@ -133,12 +264,19 @@ HOSTILE = {
 }
 
 
+SMALL = book_of(
+    Rule("torch.nn", Decision.INLINE, "modules"), Rule("torch.nn.functional.one_hot", Decision.SKIP, "one node")
+)
+
+
+def of_all_plugins() -> RuleBook:
+    return plugins.manager().tables().rule_book
+
+
+@pytest.mark.parametrize("made", [lambda: SMALL, of_all_plugins], ids=["small", "all plugins"])
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_verdict_with_a_reason_and_no_code_run(name: str) -> None:
-    obj = HOSTILE[name]
-    book = book_of(
-        Rule("torch.nn", Decision.INLINE, "modules"), Rule("torch.nn.functional.one_hot", Decision.SKIP, "one node")
-    )
+def test_a_verdict_with_a_reason_and_no_code_run(name: str, made: Callable[[], RuleBook]) -> None:
+    obj, book = HOSTILE[name], made()
     book.verdict(len)
     RAN.clear()
     verdict = book.verdict(obj)
@@ -147,6 +285,41 @@ def test_a_verdict_with_a_reason_and_no_code_run(name: str) -> None:
     assert type(verdict) is Verdict
     assert verdict.reason
     assert again.decision is verdict.decision
+
+
+@pytest.mark.parametrize("variables", [{}, {"__name__": Trap()}, {"__name__": Text("torch.nn")}, Names()], ids=type)
+def test_frames_with_hostile_globals(variables: dict[str, object]) -> None:
+    RAN.clear()
+    verdict = SMALL.frame_verdict(compile("1", "<text>", "eval"), variables)
+    assert RAN == []
+    assert (verdict.decision, bool(verdict.reason)) == (Decision.INLINE, True)
+
+
+def test_modules_that_are_traps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names are looked up in what stands in sys.modules, whatever that is."""
+    monkeypatch.setitem(sys.modules, "trap_module", ModuleOfTraps("trap_module"))
+    monkeypatch.setitem(sys.modules, "trap_object", Trap())  # type: ignore[arg-type]
+    names = ["trap_module.f", "trap_module.C#m", "trap_object.f", "trap_object", "trap_module"]
+    book = book_of(*(Rule(name, Decision.SKIP, "trap") for name in names))
+    namespace: dict[str, object] = {"__name__": "trap_module"}
+    exec("def f(): return 1", namespace)
+    RAN.clear()
+    assert book.verdict(namespace["f"]).reason == "trap"
+    book.missing()
+    assert RAN == []
+
+
+def test_proxies_of_wrapt() -> None:
+    wrapt = pytest.importorskip("wrapt")
+    lying, proxy = wrapt.ObjectProxy(Lying()), wrapt.ObjectProxy(torch.add)
+    function = wrapt.FunctionWrapper(renamed(), lambda wrapped, instance, args, kwargs: RAN.append("wrapper"))
+    for obj in (lying, proxy, function, wrapt.CallableObjectProxy(torch.nn.functional.one_hot)):
+        for book in (SMALL, of_all_plugins()):
+            RAN.clear()
+            verdict = book.verdict(obj)
+            assert RAN == []
+            assert verdict.reason
+            assert verdict.decision is not Decision.IN_GRAPH, "a proxy is not what it stands for"
 
 
 def test_lies_have_no_effect() -> None:

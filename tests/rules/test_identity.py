@@ -8,13 +8,16 @@ import random
 import sys
 import timeit
 import types
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
 
+from armature.hookspecs import hookimpl
+from armature.plugins import PluginManager
 from armature.rules import Decision, Rule
-from armature.testing.rules_kit import book_of
+from armature.testing.rules_kit import book_of, rows
 
 
 def make(source: str, module: str) -> types.FunctionType:
@@ -88,6 +91,71 @@ def test_a_module_that_is_reloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     importlib.reload(module)
     assert module.f is not first
     assert book.verdict(module.f).reason == "named"
+
+
+def reloaded(path: Path, text: str) -> types.ModuleType:
+    """The module made anew in place, from another text."""
+    module = sys.modules[path.stem]
+    path.write_text(text)
+    for name in [name for name in vars(module) if not name.startswith("__")]:
+        delattr(module, name)
+    exec(compile(text, str(path), "exec"), vars(module))
+    return module
+
+
+def test_a_function_that_is_deleted_and_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its name, by another name of its module, as a method, and as a frame."""
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "remade_module.py"
+    text = "def f():\n    return {0}\n\ng = lambda: {0}\n\nclass C:\n    def m(self):\n        return {0}\n"
+    path.write_text(text.format(1))
+    importlib.import_module("remade_module")
+    book = book_of(
+        Rule("remade_module.f", Decision.SKIP, "function"),
+        Rule("remade_module.g", Decision.SKIP, "lambda"),
+        Rule("remade_module.C#m", Decision.SKIP, "method"),
+    )
+    for number in (1, 2, 3):
+        module = reloaded(path, text.format(number))
+        gc.collect()
+        assert [book.verdict(o).reason for o in (module.f, module.g, module.C().m)] == ["function", "lambda", "method"]
+        assert book.frame_verdict(module.f.__code__, vars(module)).reason == "function"
+        other = make("def f(): return 1", "other_module")
+        assert book.verdict(other).decision is Decision.INLINE
+
+
+def test_an_alias_that_is_loaded_after_the_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "plain_module.py").write_text("def f():\n    return 1\n")
+    (tmp_path / "alias_module.py").write_text("from plain_module import f as other_name\n")
+    plain = importlib.import_module("plain_module")
+    book = book_of(Rule("alias_module.other_name", Decision.SKIP, "by its alias"))
+    assert book.verdict(plain.f).decision is Decision.INLINE
+    importlib.import_module("alias_module")
+    book.verdict(make("def f(): return 1", "elsewhere"))  # any new question looks at what was loaded
+    assert book.verdict(plain.f).reason == "by its alias"
+
+
+def test_plugins_that_come_and_go() -> None:
+    function, manager = make("def f(): return 1", "users"), PluginManager(find=lambda: ())
+    plain = manager.tables().rule_book.verdict(function)
+    assert plain.decision is Decision.INLINE
+    for decision in (Decision.SKIP, Decision.IN_GRAPH, Decision.SKIP):
+        plugin = types.SimpleNamespace(armature_rules=hookimpl(rows(Rule(function, decision, f"now {decision.value}"))))
+        with manager.registered(plugin, "passing"):
+            verdict = manager.tables().rule_book.verdict(function)
+            assert (verdict.decision, verdict.reason) == (decision, f"now {decision.value}")
+        assert manager.tables().rule_book.verdict(function) == plain
+
+
+def test_questions_from_many_threads() -> None:
+    functions = [make("def f(): return 1", name) for name in ("inlined", "skipped") * 50]
+    for _ in range(20):
+        book = book_of(Rule("inlined", Decision.INLINE, "in"), Rule("skipped", Decision.SKIP, "out"))
+        with ThreadPoolExecutor(8) as pool:
+            reasons = [verdict.reason for verdict in pool.map(book.verdict, functions)]
+        assert reasons == ["in", "out"] * 50
+        assert len(book.missing()) == 2  # no module of these names: told once each
 
 
 def test_an_impostor_is_not_the_function_that_a_rule_names() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
+import sys
+import types
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -11,9 +14,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._functorch.eager_transforms import grad_and_value_impl
 
 from armature.hookspecs import hookimpl
-from armature.rules import Decision, Rule, RuleOrigin, Subject, Verdict
+from armature.plugins import PluginManager
+from armature.rules import Decision, Rule, RuleOrigin, RuleTable, Subject, Verdict
 from armature.testing.rules_kit import book_of, book_with, rows
 
 ONE_HOT = "torch.nn.functional.one_hot"
@@ -89,6 +94,107 @@ def test_wrappers_are_looked_through() -> None:
     assert book.verdict(partial).reason == "mine"
     assert book.verdict(functools.lru_cache(user_function)).reason == "mine"
     assert book.verdict(staticmethod(user_function)).reason == "mine"
+
+
+def decorated(decorator: Callable[..., object]) -> Callable[..., object]:
+    namespace: dict[str, object] = {"decorator": decorator, "__name__": __name__}
+    exec("@decorator\ndef hidden(x):\n    return x", namespace)
+    return namespace["hidden"]  # type: ignore[return-value]
+
+
+def keeping_the_name(function: Callable[..., object]) -> Callable[..., object]:
+    @functools.wraps(function)
+    def wrapper(*args: object) -> object:
+        return function(*args)
+
+    return wrapper
+
+
+def test_a_rule_for_a_decorated_function_holds_for_what_is_under_the_decorators() -> None:
+    """As those of function transforms: the frame under the wrapper is the function that was named."""
+    wrapper = decorated(lambda f: keeping_the_name(keeping_the_name(f)))
+    inner = wrapper.__wrapped__.__wrapped__  # type: ignore[attr-defined]
+    book = book_of(Rule(wrapper, Decision.SKIP, "the whole"))
+    for function in (wrapper, wrapper.__wrapped__, inner):  # type: ignore[attr-defined]
+        assert book.verdict(function).reason == "the whole"
+        assert book.frame_verdict(function.__code__, {"__name__": __name__}).reason == "the whole"
+    nearer = book_of(Rule(wrapper, Decision.SKIP, "the whole"), Rule(inner, Decision.INLINE, "the inner one"))
+    assert nearer.verdict(inner).reason == "the inner one"
+    assert nearer.verdict(wrapper).reason == "the whole"
+
+
+def test_a_decorator_with_a_name_of_its_own_is_another_function() -> None:
+    wrapper = functools.update_wrapper(lambda x: x, user_function, assigned=())
+    book = book_of(Rule(wrapper, Decision.SKIP, "the wrapper"))
+    assert book.verdict(user_function).decision is Decision.INLINE
+
+
+def test_function_transforms_of_torch() -> None:
+    book = book_of(Rule("torch._functorch.eager_transforms.grad_and_value_impl", Decision.SKIP, "a transform"))
+    wrapper = grad_and_value_impl
+    assert book.verdict(wrapper).reason == "a transform"
+    assert wrapper.__wrapped__ is not wrapper
+    assert book.frame_verdict(wrapper.__wrapped__.__code__, wrapper.__wrapped__.__globals__).reason == "a transform"
+
+
+def test_a_function_that_hides_a_module_of_its_name() -> None:
+    """torch.autograd.variable is a function; the module of that name is found by importing it only."""
+    book = book_of(Rule("torch.autograd.variable", Decision.IN_GRAPH, "the function"))
+    assert book.verdict(torch.autograd.variable).reason == "the function"
+    module = sys.modules["torch.autograd.variable"]
+    assert book.verdict(module.VariableMeta.__instancecheck__).reason != "the function"
+
+
+@pytest.mark.parametrize(
+    "obj", [operator.itemgetter(1), operator.methodcaller("x"), functools.cmp_to_key(max)(1), types.GenericAlias]
+)
+def test_instances_without_python_code(obj: object) -> None:
+    verdict = book_of(Rule("operator", Decision.INLINE, "all of it")).verdict(obj)
+    assert verdict.decision is Decision.SKIP
+    assert verdict.reason
+
+
+def test_a_table_of_rules() -> None:
+    table = RuleTable(
+        ("torch.nn.functional.relu", "torch.nn.Linear#forward", "torch.nn.functional.no_such"),
+        Decision.SKIP,
+        "from a file",
+        priority=2,
+        file="rules.toml",
+        line=10,
+    )
+    plugin = SimpleNamespace(armature_rules=hookimpl(rows(table, Rule(F.relu, Decision.INLINE, "weaker", priority=1))))
+    book = book_with(mine=plugin)
+    verdict = book.verdict(nn.Linear.forward)
+    assert (verdict.reason, verdict.origin) == ("from a file", RuleOrigin("mine", "rules.toml", 11))
+    assert [v.reason for v in book.verdict(F.relu).overruled] == ["weaker"]
+    (missing,) = book.missing()
+    assert (missing.rule.target, missing.rule.origin) == (table.names[2], RuleOrigin("mine", "rules.toml", 12))
+    assert len(list(book.rows())) == 4
+
+
+def test_a_table_for_another_version() -> None:
+    names = ("torch.nn.functional.relu", "torch.nn.functional.gelu")
+    table = RuleTable(names, Decision.SKIP, "for old ones", requires="torch<1.0")
+    book = book_with(mine=SimpleNamespace(armature_rules=hookimpl(rows(table))))
+    assert book.verdict(F.relu).decision is Decision.INLINE
+    assert [m.rule.target for m in book.missing()] == list(names)
+
+
+def test_tables_collide_by_name() -> None:
+    manager = PluginManager(find=lambda: ())
+    table = RuleTable(("json.dumps", "json.loads"), Decision.SKIP, "of the table", priority=1)
+    manager.register(SimpleNamespace(armature_rules=hookimpl(rows(table))), "one")
+    rule = Rule("json.loads", Decision.INLINE, "of the rule")
+    manager.register(SimpleNamespace(armature_rules=hookimpl(rows(rule))), "two")
+    (contest,) = manager.tables().contests()
+    assert contest.key == "json.loads"
+    assert (contest.winner.value.reason, [row.value.reason for row in contest.losers]) == (
+        "of the table",
+        [rule.reason],
+    )
+    counts = {plugin.name: manager.tables().counts(plugin)["rules"] for plugin in manager.tables().plugins}
+    assert counts == {"one": 2, "two": 1}
 
 
 def test_a_rule_for_a_partial_says_nothing_about_its_function() -> None:

@@ -1,7 +1,7 @@
 """Reads the rule tables under data/, when they are first asked for.
 
 A table is `[[rules]]` with `decision`, `reason`, `names` (one to a line, below `prefix` if there is one), and perhaps
-`priority` and `requires`. Each row knows its file and line.
+`priority` and `requires`. The name on each line is a rule of its own, and `armature why` names its file and line.
 """
 
 from __future__ import annotations
@@ -12,33 +12,31 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from armature.plugin_api import Decision, Rule, RuleOrigin
+from armature.plugin_api import Decision, RuleTable
 
 DATA = Path(__file__).parent / "data"
-PLUGIN = "armature-builtin-rules"
 _NAMES = "names = '''"
 
 
 @functools.cache
-def rules() -> tuple[Rule, ...]:
-    """All rows of all tables, in the order of the files' names."""
-    return tuple(rule for path in sorted(DATA.glob("*.toml")) for rule in read(path))
+def rules() -> tuple[RuleTable, ...]:
+    """All tables, in the order of the files' names."""
+    return tuple(table for path in sorted(DATA.glob("*.toml")) for table in read(path))
 
 
-def read(path: Path) -> Iterator[Rule]:
-    """The rows of one file. ValueError when a table and its names do not stand in the same order."""
+def read(path: Path) -> Iterator[RuleTable]:
+    """The tables of one file. ValueError when a table and its names do not stand in the same order."""
     text = path.read_text(encoding="utf-8")
     tables: list[dict[str, Any]] = tomllib.loads(text)["rules"]
     starts = [number for number, line in enumerate(text.splitlines(), 1) if line == _NAMES]
     for table, start in zip(tables, starts, strict=True):
         prefix = f"{table['prefix']}." if "prefix" in table else ""
-        decision = Decision(table["decision"])
-        for line, name in enumerate(table["names"].splitlines(), start + 1):
-            yield Rule(
-                target=prefix + name,
-                decision=decision,
-                reason=table["reason"],
-                priority=table.get("priority", 0),
-                requires=table.get("requires", ""),
-                origin=RuleOrigin(PLUGIN, str(path), line),
-            )
+        yield RuleTable(
+            names=tuple([prefix + name for name in table["names"].splitlines()]),
+            decision=Decision(table["decision"]),
+            reason=table["reason"],
+            priority=table.get("priority", 0),
+            requires=table.get("requires", ""),
+            file=str(path),
+            line=start + 1,
+        )

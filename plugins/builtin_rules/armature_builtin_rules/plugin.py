@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from armature.plugin_api import BreakType, Handler, Polyfill, Rule, Subject, ValueType, Verdict, collect, hookimpl
+from armature.plugin_api import BreakType, Handler, Polyfill, RuleTable, Subject, ValueType, Verdict, collect, hookimpl
 from armature_builtin_rules import derived, handlers, load, value_types
 from armature_builtin_rules.breaks import calls, control_flow, data_dependent, mutation, objects
 from armature_builtin_rules.polyfills import functools, itertools, operator
 
 
 @hookimpl
-def armature_rules() -> Iterable[Rule]:
+def armature_rules() -> Iterable[RuleTable]:
     """The tables under data/."""
     return load.rules()
 

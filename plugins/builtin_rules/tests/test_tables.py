@@ -12,13 +12,16 @@ import pytest
 import torch
 
 from armature.callables import MISSING, find_loaded, is_module, same_function
-from armature.plugin_api import Decision, Rule
+from armature.plugin_api import Decision, RuleOrigin
 from armature.rules import RuleBook
 from armature.testing.rules_kit import RulesConformance, book_with
 from armature_builtin_rules import derived, load, plugin
 
-ROWS = load.rules()
-BY_FILE = {path.name: list(load.read(path)) for path in sorted(load.DATA.glob("*.toml"))}
+ROWS = [rule for table in load.rules() for rule in table.rules("test")]
+BY_FILE = {
+    path.name: [rule for table in load.read(path) for rule in table.rules("test")]
+    for path in sorted(load.DATA.glob("*.toml"))
+}
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +145,7 @@ def test_rows_may_be_limited_and_ranked(tmp_path: Path) -> None:
     path = tmp_path / "own.toml"
     head = '[[rules]]\ndecision = "skip"\nreason = "because"\npriority = 3\nrequires = "torch>=2.12"\n'
     path.write_text(f"{head}names = '''\na.b\n'''\n")
-    (row,) = load.read(path)
-    assert isinstance(row, Rule)
+    (table,) = load.read(path)
+    (row,) = table.rules("mine")
+    assert row.origin == RuleOrigin("mine", str(path), 7)
     assert (row.target, row.priority, row.requires) == ("a.b", 3, "torch>=2.12")

@@ -1,0 +1,95 @@
+"""A skip is for the frame that it names: it runs eagerly, and what it calls is still compiled."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import armature
+from armature import plugins
+from armature.hookspecs import hookimpl
+from armature.rules import Decision, Rule
+from armature.testing.rules_kit import rows
+
+
+def module_of(source: str, name: str) -> types.SimpleNamespace:
+    """Functions that live in a module of that name."""
+    namespace: dict[str, Any] = {"__name__": name, "torch": torch}
+    exec(compile(source, f"{name}.py", "exec"), namespace)
+    return types.SimpleNamespace(**{k: v for k, v in namespace.items() if isinstance(v, types.FunctionType)})
+
+
+@pytest.fixture
+def captured() -> tuple[list[str], Callable[..., Any]]:
+    """The operators of each graph, and a backend that notes them."""
+    graphs: list[str] = []
+
+    def backend(gm: torch.fx.GraphModule, example_inputs: object) -> Callable[..., Any]:
+        calls = [node for node in gm.graph.nodes if node.op in ("call_function", "call_method")]
+        graphs.append(" ".join(getattr(node.target, "__name__", str(node.target)) for node in calls))
+        return gm.forward
+
+    return graphs, backend
+
+
+SOURCE = """
+def helper(x):
+    return torch.sin(x) + 1
+
+def outer(x):
+    return helper(x) * 2
+
+def top(x):
+    return outer(x) - torch.cos(x)
+"""
+X = torch.linspace(0, 1, 4)
+
+
+def with_rules(*given: Rule) -> Any:
+    plugin = types.SimpleNamespace(armature_rules=hookimpl(rows(*given)))
+    return plugins.manager().registered(plugin, "frames-test")
+
+
+def test_a_skipped_function_runs_eagerly_and_its_callees_are_compiled(captured: Any) -> None:
+    graphs, backend = captured
+    made = module_of(SOURCE, "frames_one")
+    with with_rules(Rule(made.outer, Decision.SKIP, "it must run as it is")):
+        result = armature.compile(made.outer, backend=backend)(X)
+    assert torch.equal(result, made.outer(X))
+    assert graphs == ["sin add"], "the multiplication of the skipped frame is in no graph"
+
+
+def test_a_skipped_module_and_an_inlined_one_below_it(captured: Any) -> None:
+    graphs, backend = captured
+    skipped = module_of("def run(f, x):\n    return f(x) * 2\n", "frames_two.machinery")
+    inlined = module_of("def work(x):\n    return torch.sin(x) + 1\n", "frames_two.machinery.parts")
+    given = [
+        Rule("frames_two.machinery", Decision.SKIP, "machinery"),
+        Rule("frames_two.machinery.parts", Decision.INLINE, "plain operators"),
+    ]
+    with with_rules(*given):
+        result = armature.compile(skipped.run, backend=backend)(inlined.work, X)
+    assert torch.equal(result, skipped.run(inlined.work, X))
+    assert graphs == ["sin add"]
+
+
+def test_in_the_graph_is_for_calls_and_not_for_the_frame(captured: Any) -> None:
+    """A function that is one node when traced code calls it is traced when its own frame is compiled."""
+    graphs, backend = captured
+    made = module_of(SOURCE, "frames_three")
+    with with_rules(Rule(made.helper, Decision.IN_GRAPH, "one node")):
+        assert torch.equal(armature.compile(made.outer, backend=backend)(X), made.outer(X))
+        assert torch.equal(armature.compile(made.helper, backend=backend)(X), made.helper(X))
+    assert graphs == ["helper mul", "sin add"]
+
+
+def test_a_skipped_call_breaks_the_graph_and_says_why() -> None:
+    made = module_of(SOURCE, "frames_four")
+    with with_rules(Rule(made.outer, Decision.SKIP, "it must run as it is")):
+        compiled = armature.compile(made.top, fullgraph=True, backend="eager")
+        with pytest.raises(armature.errors.Unsupported, match="it must run as it is"):
+            compiled(X)
