@@ -86,6 +86,8 @@ class CallableValue(Value):
         tracer.graph_break("unsupported-argument", type=self.describe())
 
     def key(self, tracer: Tracer) -> Hashable:
+        if self.source is not None:
+            tracer.guards.same(self.source, self.fn)
         return self.fn
 
     def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:

@@ -86,6 +86,7 @@ class TensorValue(Value):
         return self.fake
 
     def key(self, tracer: Tracer) -> Hashable:
+        tracer.keys[self] = None
         return ("id", id(self))
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:

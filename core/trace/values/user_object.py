@@ -46,6 +46,7 @@ class UserObjectValue(Value):
     def key(self, tracer: Tracer) -> Hashable:
         if not (inherits(self.cls, "__hash__", object) and inherits(self.cls, "__eq__", object)):
             tracer.graph_break("unsupported-key", type=self.describe())
+        tracer.keys[self] = None
         return ("id", id(self))
 
     # Attributes.
