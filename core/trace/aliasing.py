@@ -16,6 +16,7 @@ from armature.trace.values.base import Value
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
+    from armature.trace.values.tensor import TensorValue
 
 
 def identical(tracer: Tracer, left: Value, right: Value) -> bool:
@@ -27,6 +28,16 @@ def identical(tracer: Tracer, left: Value, right: Value) -> bool:
         elif left.python_type() is right.python_type():
             tracer.guards.distinct(left.source, right.source)
     return same
+
+
+def guard_offsets(tracer: Tracer, value: TensorValue) -> None:
+    """Rely on where in its storage a tensor begins: for a view, on where the inputs it may be a view of begin."""
+    storage = value.fake.untyped_storage()._cdata
+    for known in tracer.by_fake.values():
+        if known.source is None or known.real is None:
+            continue
+        if known.fake.untyped_storage()._cdata == storage:
+            tracer.guards.offset(known.source, int(known.real.storage_offset()))
 
 
 def _same_object(left: Value, right: Value) -> bool:

@@ -122,7 +122,7 @@ def touches_tensors(tracer: Tracer) -> bool:
 
 def _inputs(tracer: Tracer) -> tuple[GraphInput, ...]:
     """The graph's inputs with their fakes as they were before the graph changed any."""
-    changed = tracer.mutates and any(version_of(value.fake) for value in tracer.inputs)
+    changed = any(version_of(value.fake) for value in tracer.inputs)
     fresh = FakeWorld() if changed else None
     found = []
     for value in tracer.inputs:
