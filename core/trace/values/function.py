@@ -122,6 +122,8 @@ class FunctionValue(CallableValue):
     def default(self, tracer: Tracer, position: int) -> Value:
         """The value of the default at a position of `__defaults__`."""
         obj = self.fn.__defaults__[position]
+        if self.source is not None and not is_trusted(self.fn):
+            tracer.guards.length(AttrSource(self.source, "__defaults__"), len(self.fn.__defaults__))
         return self._held(tracer, obj, "__defaults__", position)
 
     def keyword_default(self, tracer: Tracer, name: str) -> Value | None:
