@@ -83,7 +83,7 @@ def native_backend(traced: TracedFrame, ctx: CompileContext, record: Compilation
     """The captured graph through the stages of this package."""
     check_devices(traced, ctx, record)
     if traced.graph is not None and any(isinstance(g, StorageGuard) and g.together for g in traced.guards):
-        # Inputs that overlap, one of them written to: eager refuses some such calls, which a functional graph can't see.
+        # Inputs that overlap, one written to: eager refuses some such calls, which a functional graph can't see.
         return traced.graph.forward
     # The backward graph is compiled later and keeps what it is made from; guards hold the example tensors.
     run = compile_graph(attrs.evolve(traced, guards=()), ctx, AtenCompiler(record))
