@@ -37,6 +37,22 @@ def sharing(starts: Sequence[int], extents: Sequence[int]) -> Together:
     return tuple(sorted(found))
 
 
+class Apart:
+    """Whether no two ranges of these extents overlap. Addresses found apart are known when they come again."""
+
+    def __init__(self, *extents: int) -> None:
+        self.extents = extents
+        self.known: list[int] = []
+
+    def __call__(self, starts: list[int]) -> bool:
+        if starts == self.known:
+            return True
+        found = apart(starts, self.extents)
+        if found:
+            self.known = starts
+        return found
+
+
 def apart(starts: list[int], extents: Sequence[int]) -> bool:
     """Whether no two ranges overlap. `extents` are positive."""
     if len(starts) == 2:
@@ -58,11 +74,11 @@ def condition(guard: StorageGuard, request: FrameRequest) -> Callable[[dict[str,
     fixed = all(size is not None for size in guard.extents)
     sizes = ", ".join(f"extent({n})" if size is None else str(size) for n, size in zip(names, guard.extents))
     if fixed and all(guard.extents) and not guard.together:
-        test = f"apart({starts}, ({sizes},))"
+        test = f"apart({starts})"
     else:
         test = f"sharing({starts}, ({sizes},)) == {guard.together!r}"
     lines = [f"    {line}\n" for line in (*writer.lines, f"return {test}")]
-    writer.namespace.update(apart=apart, sharing=sharing, extent=extent)
+    writer.namespace.update(apart=Apart(*(size or 0 for size in guard.extents)), sharing=sharing, extent=extent)
     exec(f"def holds(L):\n{''.join(lines)}", writer.namespace)
     found: Callable[[dict[str, Any]], bool] = writer.namespace["holds"]
     return found
