@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import attrs
 
+from armature import interrupts
 from armature.frame import recompile, skip
 from armature.frame.data import FrameRequest
 from armature.frame.guards import tree
@@ -118,7 +119,7 @@ class FrameHook:
             reason = skip.reason_of_frame(code, frame.f_locals, frame.f_globals)
             if reason is not None:
                 return self._nothing_here(code, state, reason)
-        with COMPILE_LOCK:
+        with COMPILE_LOCK, interrupts.held():
             return self._compile(frame, state)
 
     def _nothing_here(self, code: CodeType, state: CodeState, reason: str) -> FrameOutcome:
