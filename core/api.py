@@ -84,7 +84,7 @@ def compile(
 
 
 def _compile(fn: Any, *, options: Options) -> Any:
-    return wrap(fn, hook_for(options), options)
+    return wrap(fn, hook_for(options).for_one(), options)
 
 
 def wrap(fn: Any, hook: FrameHook, options: Options) -> Any:

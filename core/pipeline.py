@@ -30,6 +30,7 @@ from armature.events import CompileEvent, EventKind
 from armature.frame import skip
 from armature.frame import verify as frame_spec
 from armature.frame.data import FrameRequest
+from armature.frame.guards.kinds import StorageGuard
 from armature.frame.hook import CompiledFrame, RunEagerly
 from armature.graph.functional import compile_graph
 from armature.plugins import manager
@@ -82,6 +83,9 @@ def _workers(threads: int) -> Workers:
 def native_backend(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
     """The captured graph through the stages of this package."""
     check_devices(traced, ctx, record)
+    if traced.graph is not None and any(isinstance(g, StorageGuard) and g.together for g in traced.guards):
+        # Inputs that overlap, one written to: eager refuses some such calls, which a functional graph can't see.
+        return traced.graph.forward
     # The backward graph is compiled later and keeps what it is made from; guards hold the example tensors.
     run = compile_graph(attrs.evolve(traced, guards=()), ctx, AtenCompiler(record))
     for graph in record.graphs:  # a kernel that can't be built is found here, where eager can still take over

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import attrs
 
+from armature import interrupts
 from armature.frame import recompile, skip
 from armature.frame.data import FrameRequest
 from armature.frame.guards import tree
@@ -33,6 +34,7 @@ from armature.torch_abi.eval_frame import (
 
 EMPTY_CALLS_BEFORE_SKIP = 3
 EAGER_ENTRIES = 3  # kinds of arguments for which it is cached that a frame runs eagerly; then all others do
+OWNERS = 8  # compiled callables whose compilations of one code object are counted each for itself
 EAGER = FrameOutcome(SKIP, False)
 """Run this one frame as it is."""
 HOOK_OFF = FrameOutcome(SKIP_BELOW, False)
@@ -98,16 +100,24 @@ COMPILE_LOCK = threading.RLock()
 
 
 class FrameHook:
-    """The callback for `set_eval_frame`. Cached code is filed under `key`: one per set of options."""
+    """The callback for `set_eval_frame`. Cached code is filed under `key`: one per set of options.
+
+    Each compiled callable has a hook of its own, so that compilations are counted per callable: twelve layers of one
+    class, each compiled, use each other's code, but not each other's tries.
+    """
 
     def __init__(self, compiler: FrameCompiler, key: object) -> None:
         self.compiler = compiler
         self._torchdynamo_orig_backend = key
 
+    def for_one(self) -> FrameHook:
+        """A hook for one more callable, which shares cached code with this one."""
+        return FrameHook(self.compiler, self._torchdynamo_orig_backend)
+
     @callback
     def __call__(self, frame: InterpreterFrame, cache_entry: object, frame_state: dict[Any, Any]) -> FrameOutcome:
         state = recompile.state_of(frame_state)
-        if self._torchdynamo_orig_backend in state.left:
+        if self._torchdynamo_orig_backend in state.left or self in state.left:
             return EAGER
         code = frame.f_code
         reason = skip.reason_of_code(code) or self.compiler.reason_to_skip(code, frame.f_globals)
@@ -120,7 +130,7 @@ class FrameHook:
             reason = skip.reason_of_frame(code, frame.f_locals, frame.f_globals)
             if reason is not None:
                 return self._nothing_here(code, state, reason)
-        with COMPILE_LOCK:
+        with COMPILE_LOCK, interrupts.held():
             return self._compile(frame, state)
 
     def _nothing_here(self, code: CodeType, state: CodeState, reason: str) -> FrameOutcome:
@@ -137,7 +147,8 @@ class FrameHook:
             failures = recompile.failures(entries, frame.f_locals)
             if len(failures) < len(entries):
                 return EAGER  # another thread compiled just this while we waited: the next call finds it
-            if len(entries) >= self.compiler.recompile_limit():
+            own, limit = sum(entry.owner is self for entry in entries), self.compiler.recompile_limit()
+            if own >= limit or len(entries) >= OWNERS * limit:
                 return self._too_often(request, state, failures)
             self.compiler.recompiling(request, failures)
         try:
@@ -161,7 +172,11 @@ class FrameHook:
         if left.for_all and not state.entries:
             return FrameOutcome(SKIP, True, skip_reason=left.reason)
         # Not torch's own "skip this code": another backend, or one with fullgraph, has to look for itself.
-        state.left.add(self._torchdynamo_orig_backend)
+        return self._leave_to(self._torchdynamo_orig_backend, code, state)
+
+    def _leave_to(self, whom: object, code: CodeType, state: CodeState) -> FrameOutcome:
+        """Run what is not cached eagerly from now on, for all hooks of a key or for this hook only."""
+        state.left.add(whom)
         if not state.below and state.entries:
             set_code_strategy(code, COMPILE)
         state.below = True
@@ -190,7 +205,7 @@ class FrameHook:
         state: CodeState,
         eager: bool = False,
     ) -> FrameOutcome:
-        state.entries.append(Entry(self._torchdynamo_orig_backend, guards, eager))
+        state.entries.append(Entry(self._torchdynamo_orig_backend, guards, eager, self))
         state.below |= not compiled.alone
         self.compiler.installed(request, guards.texts)
         strategy = COMPILE if state.below else COMPILE_ALONE
@@ -200,7 +215,7 @@ class FrameHook:
         if not state.limit_told:
             state.limit_told = True
             self.compiler.limit_reached(request, failures)
-        return self._leave(request.code, state, RunEagerly("compiled too often"))
+        return self._leave_to(self, request.code, state)
 
     def _request(self, frame: InterpreterFrame) -> FrameRequest:
         code = frame.f_code

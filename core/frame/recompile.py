@@ -20,6 +20,7 @@ class Entry:
     key: object
     tree: GuardTree
     eager: bool = False  # the code is the frame's own: for such arguments it can't be compiled
+    owner: object = None  # the hook that asked for it
 
     @property
     def alive(self) -> bool:
@@ -33,7 +34,7 @@ class CodeState:
 
     entries: list[Entry] = attrs.field(factory=list)
     empty_calls: int = 0  # calls in which there was nothing to compile
-    left: set[object] = attrs.field(factory=set)  # backend keys under which what is not cached runs eagerly
+    left: set[object] = attrs.field(factory=set)  # backend keys and hooks for which what is not cached runs eagerly
     limit_told: bool = False
     below: bool = False  # whether frames below this code's frames must be looked at
 

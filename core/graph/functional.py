@@ -89,6 +89,8 @@ class _Compilation:
         graph = run_passes("post_grad", graph, self.ctx)
         places = [node for node in graph.graph.nodes if node.op == "placeholder"]
         fixed = frozenset(k for k, given in enumerate(self.traced.inputs) if given.is_parameter)
+        if len(places) != len(self.traced.inputs):  # inputs that share memory became one
+            fixed = frozenset()
         aten = AtenGraph(
             name=f"{_identifier(self.traced.name)}_{kind.value}",
             kind=kind,

@@ -109,7 +109,8 @@ class _Lowering:
         if not isinstance(value, torch.Tensor):
             raise LoweringError(op=str(node.target), message=f"an attribute of type {type(value).__name__}")
         name = self.builder.fresh(node.name)
-        self.constants[name] = value.detach()
+        # AOTAutograd lowers with a mode on that knows fake tensors only: no operator is called where none is needed.
+        self.constants[name] = value.detach() if value.requires_grad else value
         spec = Spec(tuple(value.shape), value.dtype, value.device, tuple(value.stride()))
         self._add_buffer(node, name, spec, BufferKind.CONSTANT)
 

@@ -6,6 +6,7 @@ import builtins
 import copy
 import inspect
 from collections.abc import Callable
+from enum import Enum
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
@@ -120,7 +121,7 @@ def comparable(args: Any) -> Any:
         return [comparable(item) for item in args]
     if isinstance(args, dict):
         return {key: comparable(value) for key, value in args.items()}
-    if isinstance(args, (int, float, str, bool, type(None), torch.Tensor)):
+    if isinstance(args, (int, float, str, bool, type(None), Enum, torch.Tensor)):
         return args
     return {name: comparable(value) for name, value in getattr(args, "__dict__", {}).items()}
 

@@ -43,8 +43,10 @@ class _Watch:
     metadata: Any = None
     split: tuple[fx.GraphModule, fx.GraphModule] | None = None
     lean: Callable[..., Any] | None = None  # the compiled training graphs, connected
+    merged: bool = False  # inputs that share memory became one
 
     def inference(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        self.merged = len(inputs) != self.inputs
         self.inner = self.compilers.inference(graph, inputs)
         self.metadata = self.context.fw_metadata
         return boxed(self.inner)
@@ -130,7 +132,7 @@ def compile_functional(
         )
     if watch.lean is not None and torch.is_grad_enabled():
         return watch.lean
-    if watch.inner is not None and _needs_nothing_around(watch.metadata):
+    if watch.inner is not None and not watch.merged and _needs_nothing_around(watch.metadata):
         return flat(watch.inner)
     return whole
 

@@ -119,6 +119,6 @@ def same_object(first: Manager, second: Manager, parts: Parts) -> None:
     _C.install_object_aliasing_guard(first, second, parts, None)
 
 
-def different_tensors(managers: list[Manager], names: list[str], parts: Parts) -> None:
-    """Guard that no two managers see the same tensor."""
+def different_objects(managers: list[Manager], names: list[str], parts: Parts) -> None:
+    """Guard that no two managers see the same object, of whatever type."""
     _C.install_no_tensor_aliasing_guard(managers, names, parts, None)

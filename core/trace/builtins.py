@@ -94,9 +94,8 @@ def _getattr(tracer: Tracer, obj: Value, name: Value, *default: Value) -> Value:
 
 def _hasattr(tracer: Tracer, obj: Value, name: Value) -> Value:
     text = str(name.as_constant())
-    if isinstance(obj, TensorValue):
-        on_object = obj.real is not None and text in obj.real.__dict__
-        return tracer.constant(on_object or hasattr(torch.Tensor, text))
+    if isinstance(obj, TensorValue) and hasattr(torch.Tensor, text):
+        return tracer.constant(True)
     return tracer.constant(tracer.attribute_or_none(obj, text) is not None)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from types import CellType, CodeType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -14,7 +14,16 @@ from torch import fx
 from armature.breaks.types import BreakEvent, BreakType, FrameSummary
 from armature.errors import UnknownBreakType
 from armature.frame.data import FrameRequest
-from armature.frame.sources import AttrSource, CellSource, DictOfSource, GlobalSource, ItemSource, ObjectSource, Source
+from armature.frame.sources import (
+    AttrSource,
+    CellSource,
+    DictOfSource,
+    GlobalSource,
+    ItemSource,
+    LocalSource,
+    ObjectSource,
+    Source,
+)
 from armature.torch_abi.fake import FakeWorld
 from armature.trace import calls, graph_calls, inline, operators, text
 from armature.trace.effects import Effects
@@ -62,7 +71,7 @@ class Tracer:
     on_abort: list[tuple[Callable[[Any], Any], Any]] = attrs.field(factory=list)
     frames_cells: dict[str, CellValue] = attrs.field(factory=dict)  # free variables of the outermost frame
     generators: list[GeneratorValue] = attrs.field(factory=list)
-    compares_tensors: bool = False  # relies on inputs being different objects
+    keys: dict[Value, None] = attrs.field(factory=dict)  # looked up in dicts and sets by their identity
     mutates: bool = False  # an operator in place is in the graph
     _guards: GuardRecorder | None = None
     _globals: dict[tuple[int, str], Value] = attrs.field(factory=dict)
@@ -154,7 +163,13 @@ class Tracer:
             inside = None if source is None else CellSource(source)
             known = CellValue(None, cell, inside, source=source or self.object_source(cell))
             self._cells[id(cell)] = known
+        elif source is not None and known.source is not None and not isinstance(known.source, LocalSource):
+            self.guards.alias(known.source, source)  # a variable's source leads to what its cell holds
         return known
+
+    def cells(self) -> Iterable[CellValue]:
+        """The cells of the program that are known."""
+        return self._cells.values()
 
     def adopt_cell(self, cell: CellType, value: CellValue) -> None:
         """A cell of the outermost frame, known under its variable's name."""
@@ -247,10 +262,6 @@ class Tracer:
             self.guards.equal(value.source, value.as_constant())
         else:
             self.guards.same(value.source, value.as_object())
-
-    def distinct_tensors(self) -> None:
-        """Rely on inputs being different objects."""
-        self.compares_tensors = True
 
     def no_global_hooks(self, names: tuple[str, ...]) -> bool:
         """Whether no hook is registered for all modules; guarded."""

@@ -100,6 +100,8 @@ def in_place(fn: Callable[..., Any] | str, kwargs: Kwargs) -> bool:
     """Whether the call changes one of its arguments."""
     if fn in IN_PLACE_OPERATORS or "out" in kwargs:
         return True
+    if isinstance(fn, torch._ops.OpOverload):
+        return bool(fn._schema.is_mutable)
     name = fn if isinstance(fn, str) else str(getattr(fn, "__name__", ""))
     if name.endswith("_") and not name.endswith("__"):
         return True

@@ -11,11 +11,14 @@ import torch
 from armature.frame.guards.kinds import (
     AbsentGuard,
     AliasGuard,
+    AutogradGuard,
     DictKeysGuard,
     GlobalStateGuard,
     Guard,
     IdGuard,
     LengthGuard,
+    NoAliasGuard,
+    OffsetGuard,
     TensorGuard,
     TypeGuard,
     ValueGuard,
@@ -75,6 +78,26 @@ class GuardRecorder:
         """`name` is not in the dict at `source`."""
         if (key := ("absent", source, name)) not in self.records:
             self.records[key] = AbsentGuard(source, name, self.user())
+
+    def sized(self, source: Source) -> bool:
+        """Whether all sizes and strides of the tensor at the source are guarded as they are."""
+        held = self.records.get(("tensor", source))
+        return isinstance(held, TensorGuard) and None not in (*held.sizes, *held.strides)
+
+    def offset(self, source: Source, offset: int) -> None:
+        """Where in its storage the tensor begins."""
+        if (key := ("offset", source)) not in self.records:
+            self.records[key] = OffsetGuard(source, offset, self.user())
+
+    def autograd(self, source: Source, leaf: bool, retains: bool) -> None:
+        """How the tensor stands in autograd's graph."""
+        if (key := ("autograd", source)) not in self.records:
+            self.records[key] = AutogradGuard(source, leaf, retains, self.user())
+
+    def distinct(self, first: Source, second: Source) -> None:
+        """Two ways lead to two objects."""
+        if (key := ("distinct", frozenset((first, second)))) not in self.records:
+            self.records[key] = NoAliasGuard((first, second), self.user())
 
     def alias(self, first: Source, second: Source) -> None:
         """Two ways to the same object."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import CodeType
 from typing import TYPE_CHECKING
 
-from armature.frame.sources import ObjectSource, Source
+from armature.frame.sources import AttrSource, ObjectSource, Source
 from armature.trace import machine
 from armature.trace.state import Frame
 from armature.trace.trust import is_trusted
@@ -25,11 +25,15 @@ COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERA
 def inline_function(tracer: Tracer, function: FunctionValue, args: Args, kwargs: Kwargs) -> Value:
     """Trace a call of a function that exists as a Python object."""
     fn = function.fn
+    trusted = is_trusted(fn)
+    if not trusted and function.source is not None:
+        # A function may be given other code: tools that reload modules do it.
+        tracer.guards.same(AttrSource(function.source, "__code__"), fn.__code__)
     variables = bind(tracer, fn.__code__, function, args, kwargs)
     where = namespace_source(tracer, fn.__globals__, fn.__module__)
     cells = function.closure(tracer) if fn.__closure__ else ()
     frame = new_frame(tracer, fn.__code__, fn.__globals__, where, variables, cells)
-    frame.trusted = is_trusted(fn)
+    frame.trusted = trusted
     return run_frame(tracer, frame)
 
 

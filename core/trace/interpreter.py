@@ -10,11 +10,10 @@ import torch
 from torch import fx
 
 from armature.frame.data import FrameRequest
-from armature.frame.guards.kinds import Guard, NoAliasGuard
 from armature.frame.sources import LocalSource, Source
 from armature.torch_abi.fake import FakeWorld, version_of
 from armature.torch_abi.grad_modes import set_grad_enabled
-from armature.trace import inline
+from armature.trace import aliasing, inline
 from armature.trace.capture import Tracer
 from armature.trace.data import CompiledGraphSlot, GraphInput, TracedFrame
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
@@ -48,7 +47,7 @@ def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
             if torch.is_grad_enabled() != grad:
                 tracer.graph_break("unsupported-mutation", operation="leaving the grad mode changed", type="the frame")
     except GraphBreak as stop:
-        stop.guards = (*tracer.guards.records.values(), *_distinct(tracer))
+        stop.guards = (*tracer.guards.records.values(), *aliasing.guards(tracer))
         raise
     finally:
         for leave, state in reversed(tracer.on_abort):
@@ -112,7 +111,7 @@ def _finish(tracer: Tracer, request: FrameRequest, result: Value) -> TracedFrame
         made = tracer.graph.output(tuple(out.outputs))
         made.meta["example_value"] = tuple(node.meta["example_value"] for node in out.outputs)
         graph = fx.GraphModule(torch.nn.Module(), tracer.graph, request.code.co_name)
-    guards = [*tracer.guards.records.values(), *_distinct(tracer)]
+    guards = [*tracer.guards.records.values(), *aliasing.guards(tracer)]
     return TracedFrame(request.code.co_name, graph, _inputs(tracer) if computes else (), tuple(guards), code, slot)
 
 
@@ -121,17 +120,9 @@ def touches_tensors(tracer: Tracer) -> bool:
     return bool(tracer.by_fake)
 
 
-def _distinct(tracer: Tracer) -> list[Guard]:
-    """Where something is changed in place or compared by identity, the inputs must be as distinct as they were."""
-    sources = tuple(value.source for value in tracer.inputs if value.source is not None)
-    if (tracer.mutates or tracer.compares_tensors) and len(sources) > 1:
-        return [NoAliasGuard(sources)]
-    return []
-
-
 def _inputs(tracer: Tracer) -> tuple[GraphInput, ...]:
     """The graph's inputs with their fakes as they were before the graph changed any."""
-    changed = tracer.mutates and any(version_of(value.fake) for value in tracer.inputs)
+    changed = any(version_of(value.fake) for value in tracer.inputs)
     fresh = FakeWorld() if changed else None
     found = []
     for value in tracer.inputs:

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from armature.trace import aliasing
 from armature.trace.errors import NotConstant
 from armature.trace.values.base import Value
 from armature.trace.values.classes import inherits
@@ -152,7 +153,7 @@ def _compare_objects(tracer: Tracer, op: str, left: Value, right: Value) -> Valu
         if left is right:
             return tracer.constant(op == "==")
         if plain_identity(left) or plain_identity(right) or left.is_constant or right.is_constant:
-            return tracer.constant(op == "!=")
+            return tracer.constant(identical(tracer, left, right) == (op == "=="))
     unknown = f"{left.describe()} and {right.describe()}"
     tracer.graph_break("unsupported-operation", operation=op, type=unknown)
 
@@ -197,13 +198,7 @@ def identical(tracer: Tracer, left: Value, right: Value) -> bool:
         return False
     if left.is_constant:
         return _identical_constants(tracer, left.as_constant(), right.as_constant())
-    if left.is_tensor and right.is_tensor:
-        tracer.distinct_tensors()
-        return False
-    try:
-        return left.as_object() is right.as_object()
-    except NotConstant:
-        return False
+    return aliasing.identical(tracer, left, right)
 
 
 def _identical_constants(tracer: Tracer, left: object, right: object) -> bool:

@@ -88,9 +88,42 @@ class AliasGuard:
 
 @attrs.frozen(eq=False)
 class NoAliasGuard:
-    """No two of the tensors at these sources are the same object."""
+    """No two of these sources lead to the same object."""
 
     sources: tuple[Source, ...]
+    user: str = ""
+
+
+@attrs.frozen(eq=False)
+class StorageGuard:
+    """Tensors share memory as while tracing: those of `together` with the same distances, all others not at all.
+
+    extents: bytes from each tensor's first element to its last, None where sizes may change. together: positions of two
+    tensors and the distance of their first elements in bytes.
+    """
+
+    sources: tuple[Source, ...]
+    extents: tuple[int | None, ...]
+    together: tuple[tuple[int, int, int], ...] = ()
+    user: str = ""
+
+
+@attrs.frozen(eq=False)
+class OffsetGuard:
+    """`source.storage_offset() == offset`."""
+
+    source: Source
+    offset: int
+    user: str = ""
+
+
+@attrs.frozen(eq=False)
+class AutogradGuard:
+    """`source.is_leaf` and `source.retains_grad` are as while tracing."""
+
+    source: Source
+    leaf: bool
+    retains: bool
     user: str = ""
 
 
@@ -120,6 +153,9 @@ Guard: TypeAlias = (
     | AbsentGuard
     | AliasGuard
     | NoAliasGuard
+    | StorageGuard
+    | OffsetGuard
+    | AutogradGuard
     | GlobalStateGuard
     | ShapeGuard
 )

@@ -9,13 +9,16 @@ from typing import Any
 from armature.frame.guards.kinds import (
     AbsentGuard,
     AliasGuard,
+    AutogradGuard,
     DictKeysGuard,
     GlobalStateGuard,
     Guard,
     IdGuard,
     LengthGuard,
     NoAliasGuard,
+    OffsetGuard,
     ShapeGuard,
+    StorageGuard,
     TensorGuard,
     TypeGuard,
     ValueGuard,
@@ -40,7 +43,20 @@ def _tensor(guard: TensorGuard) -> str:
 
 
 def _no_alias(guard: NoAliasGuard) -> str:
-    return f"no two of these are one tensor: {', '.join(source.expr for source in guard.sources)}"
+    return f"no two of these are one object: {', '.join(source.expr for source in guard.sources)}"
+
+
+def _storage(guard: StorageGuard) -> str:
+    names = [source.expr for source in guard.sources]
+    if not guard.together:
+        return f"no two of these share memory: {', '.join(names)}"
+    pairs = ", ".join(f"{names[i]} and {names[j]} at {distance} bytes" for i, j, distance in guard.together)
+    return f"of {', '.join(names)} these share memory: {pairs}"
+
+
+def _autograd(guard: AutogradGuard) -> str:
+    kind = "a leaf" if guard.leaf else "no leaf"
+    return f"{guard.source.expr} is {kind} of autograd's graph{', and retains its gradient' if guard.retains else ''}"
 
 
 def _shape(guard: ShapeGuard) -> str:
@@ -63,6 +79,9 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     AbsentGuard: lambda g: f"{g.name!r} is not in {g.source.expr}",
     AliasGuard: lambda g: f"{g.first.expr} is {g.second.expr}",
     NoAliasGuard: _no_alias,
+    StorageGuard: _storage,
+    OffsetGuard: lambda g: f"{g.source.expr}.storage_offset() == {g.offset}",
+    AutogradGuard: _autograd,
     GlobalStateGuard: lambda g: _GLOBAL_STATE,
     ShapeGuard: _shape,
 }

@@ -10,16 +10,20 @@ from typing import Any, get_args
 import attrs
 
 from armature.frame.data import FrameRequest
+from armature.frame.guards import memory
 from armature.frame.guards.kinds import (
     AbsentGuard,
     AliasGuard,
+    AutogradGuard,
     DictKeysGuard,
     GlobalStateGuard,
     Guard,
     IdGuard,
     LengthGuard,
     NoAliasGuard,
+    OffsetGuard,
     ShapeGuard,
+    StorageGuard,
     TensorGuard,
     TypeGuard,
     ValueGuard,
@@ -165,7 +169,19 @@ class _Builder:
     def add_no_alias(self, guard: NoAliasGuard, parts: list[str]) -> None:
         if len(guard.sources) > 1:
             managers = [self.reach.manager(source) for source in guard.sources]
-            guard_tree.different_tensors(managers, [source.expr for source in guard.sources], parts)
+            guard_tree.different_objects(managers, [source.expr for source in guard.sources], parts)
+
+    def add_storage(self, guard: StorageGuard, parts: list[str]) -> None:
+        self.root.add_epilogue_lambda_guard(memory.condition(guard, self.request), parts, None)
+
+    def add_offset(self, guard: OffsetGuard, parts: list[str]) -> None:
+        offset = guard.offset
+        self.reach.manager(guard.source).add_lambda_guard(lambda found: found.storage_offset() == offset, parts, None)
+
+    def add_autograd(self, guard: AutogradGuard, parts: list[str]) -> None:
+        known = (guard.leaf, guard.retains)
+        manager = self.reach.manager(guard.source)
+        manager.add_lambda_guard(lambda found: (found.is_leaf, found.retains_grad) == known, parts, None)
 
     def add_global_state(self, guard: GlobalStateGuard, parts: list[str]) -> None:
         guard_tree.global_state(self.root, parts)
@@ -207,6 +223,9 @@ _ADD: dict[type, Callable[[_Builder, Any, list[str]], None]] = {
     AbsentGuard: _Builder.add_absent,
     AliasGuard: _Builder.add_alias,
     NoAliasGuard: _Builder.add_no_alias,
+    StorageGuard: _Builder.add_storage,
+    OffsetGuard: _Builder.add_offset,
+    AutogradGuard: _Builder.add_autograd,
     GlobalStateGuard: _Builder.add_global_state,
     ShapeGuard: _Builder.add_shape,
 }

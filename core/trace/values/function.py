@@ -86,6 +86,8 @@ class CallableValue(Value):
         tracer.graph_break("unsupported-argument", type=self.describe())
 
     def key(self, tracer: Tracer) -> Hashable:
+        if self.source is not None:
+            tracer.guards.same(self.source, self.fn)
         return self.fn
 
     def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
@@ -120,6 +122,8 @@ class FunctionValue(CallableValue):
     def default(self, tracer: Tracer, position: int) -> Value:
         """The value of the default at a position of `__defaults__`."""
         obj = self.fn.__defaults__[position]
+        if self.source is not None and not is_trusted(self.fn):
+            tracer.guards.length(AttrSource(self.source, "__defaults__"), len(self.fn.__defaults__))
         return self._held(tracer, obj, "__defaults__", position)
 
     def keyword_default(self, tracer: Tracer, name: str) -> Value | None:

@@ -59,6 +59,8 @@ class DictValue(Value):
         if self.pending is None:
             return None
         obj = key.as_object()
+        if not key.is_constant and key.source is not None:
+            tracer.guard_is(key.source, obj)
         if obj not in self.pending:
             tracer.guard_absent(self, obj)
             return None

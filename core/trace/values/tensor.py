@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 import torch
 
+from armature.trace import aliasing
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
 
 if TYPE_CHECKING:
@@ -86,10 +87,15 @@ class TensorValue(Value):
         return self.fake
 
     def key(self, tracer: Tracer) -> Hashable:
+        tracer.keys[self] = None
         return ("id", id(self))
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
         if name in STATIC_ATTRIBUTES:
+            if name in ("is_leaf", "retains_grad"):
+                self._guard_autograd(tracer)
+                if name == "retains_grad" and self.real is not None:  # a fake does not retain
+                    return tracer.as_value(self.real.retains_grad)
             return tracer.as_value(getattr(self.fake, name))
         if name in VIEW_ATTRIBUTES:
             return tracer.graph_call(getattr, (self, tracer.constant(name)), {})
@@ -103,6 +109,8 @@ class TensorValue(Value):
         if callable(getattr(torch.Tensor, name, None)):
             return BoundMethod(self, name)
         if not hasattr(torch.Tensor, name):
+            if self.real is not None and self.source is not None:
+                tracer.guard_not_in(tracer.dict_source(self.source), name)
             tracer.raise_error(AttributeError, f"'{self.python_type().__name__}' object has no attribute '{name}'")
         tracer.graph_break("unsupported-attribute", name=name, type="a tensor")
 
@@ -112,11 +120,17 @@ class TensorValue(Value):
             return None
         return tracer.wrap(self.real.__dict__[name], tracer.attr_source(self.source, name))
 
+    def _guard_autograd(self, tracer: Tracer) -> None:
+        """Rely on how an input stands in autograd's graph; one without gradients is a leaf in any case."""
+        if self.real is not None and self.source is not None and self.real.requires_grad:
+            tracer.guards.autograd(self.source, self.real.is_leaf, self.real.retains_grad)
+
     def _autograd_attribute(self, tracer: Tracer, name: str) -> Value:
         if name == "grad_fn":
             if self.fake.grad_fn is None and self.real is None:
                 return tracer.constant(None)
         elif self.real is not None and self.source is not None and self.real.is_leaf:
+            self._guard_autograd(tracer)
             return tracer.wrap(self.real.grad, tracer.attr_source(self.source, "grad"))
         elif self.real is None and not self.fake.requires_grad:
             return tracer.constant(None)
@@ -152,6 +166,8 @@ class TensorValue(Value):
         return tracer.graph_call(name, (self, *args), kwargs)
 
     def _static(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name == "storage_offset":
+            aliasing.guard_offsets(tracer, self)
         plain = [arg.as_constant() for arg in args]
         named = {key: arg.as_constant() for key, arg in kwargs.items()}
         try:

@@ -10,6 +10,7 @@ import attrs
 
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource
 from armature.trace.errors import UserRaised
+from armature.trace.trust import is_trusted
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.classes import Found, bind, find_in_class, inherits, is_data_descriptor
 
@@ -46,6 +47,7 @@ class UserObjectValue(Value):
     def key(self, tracer: Tracer) -> Hashable:
         if not (inherits(self.cls, "__hash__", object) and inherits(self.cls, "__eq__", object)):
             tracer.graph_break("unsupported-key", type=self.describe())
+        tracer.keys[self] = None
         return ("id", id(self))
 
     # Attributes.
@@ -105,6 +107,9 @@ class UserObjectValue(Value):
         fallback = find_in_class(self.cls, "__getattr__")
         if fallback is not None and isinstance(fallback.obj, FunctionType):
             return tracer.call(bind(tracer, self, self.cls, fallback, "__getattr__"), (tracer.constant(name),), {})
+        for holder in self.cls.__mro__:
+            if not is_trusted(holder):
+                tracer.guard_not_in(tracer.object_source(holder), name)
         tracer.raise_error(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:

@@ -1,0 +1,104 @@
+"""Whether tensors share memory as they did while tracing: one Python test per tree, run after all other guards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from armature.frame.data import FrameRequest
+from armature.frame.guards.kinds import StorageGuard
+from armature.frame.guards.paths import Expressions
+from armature.frame.sources import Source
+
+Together = tuple[tuple[int, int, int], ...]
+
+
+def extent(tensor: torch.Tensor) -> int:
+    """Bytes from the first element to the last, all included; 0 when there is none."""
+    if tensor.numel() == 0:
+        return 0
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return int((last + 1) * tensor.element_size())
+
+
+def sharing(starts: Sequence[int], extents: Sequence[int]) -> Together:
+    """The pairs whose ranges of memory overlap, with the distance of their starts; each in the order of positions."""
+    order = sorted(range(len(starts)), key=starts.__getitem__)
+    open_: list[int] = []
+    found = []
+    for position in order:
+        open_ = [other for other in open_ if starts[other] + extents[other] > starts[position]]
+        for other in open_ if extents[position] else ():
+            first, second = sorted((other, position))
+            found.append((first, second, starts[second] - starts[first]))
+        open_.append(position)
+    return tuple(sorted(found))
+
+
+class Apart:
+    """Whether no two ranges of these extents overlap. Addresses found apart are known when they come again."""
+
+    def __init__(self, *extents: int) -> None:
+        self.extents = extents
+        self.known: list[int] = []
+
+    def __call__(self, starts: list[int]) -> bool:
+        if starts == self.known:
+            return True
+        found = apart(starts, self.extents)
+        if found:
+            self.known = starts
+        return found
+
+
+def apart(starts: list[int], extents: Sequence[int]) -> bool:
+    """Whether no two ranges overlap. `extents` are positive."""
+    if len(starts) == 2:
+        first, second = starts
+        return first + extents[0] <= second or second + extents[1] <= first
+    end = 0
+    for start, size in sorted(zip(starts, extents)):
+        if start < end:
+            return False
+        end = start + size
+    return True
+
+
+def condition(guard: StorageGuard, request: FrameRequest) -> Callable[[dict[str, Any]], bool]:
+    """The test, over the dict of the frame's locals."""
+    writer = _Writer(request)
+    names = [writer.variable(source) for source in guard.sources]
+    starts = f"[{', '.join(f'{name}.data_ptr()' for name in names)}]"
+    fixed = all(size is not None for size in guard.extents)
+    sizes = ", ".join(f"extent({n})" if size is None else str(size) for n, size in zip(names, guard.extents))
+    if fixed and all(guard.extents) and not guard.together:
+        test = f"apart({starts})"
+    else:
+        test = f"sharing({starts}, ({sizes},)) == {guard.together!r}"
+    lines = [f"    {line}\n" for line in (*writer.lines, f"return {test}")]
+    writer.namespace.update(apart=Apart(*(size or 0 for size in guard.extents)), sharing=sharing, extent=extent)
+    exec(f"def holds(L):\n{''.join(lines)}", writer.namespace)
+    found: Callable[[dict[str, Any]], bool] = writer.namespace["holds"]
+    return found
+
+
+class _Writer(Expressions):
+    """Statements that read sources, what is common to several only once."""
+
+    def __init__(self, request: FrameRequest) -> None:
+        super().__init__(request)
+        self.lines: list[str] = []
+        self._variables: dict[Source, str] = {}
+
+    def variable(self, source: Source) -> str:
+        """The name of the variable that holds the object at the source."""
+        if source not in self._variables:
+            text = super().of(source)  # its base comes from `of` below
+            self._variables[source] = name = f"v{len(self._variables)}"
+            self.lines.append(f"{name} = {text}")
+        return self._variables[source]
+
+    def of(self, source: Source) -> str:
+        return self.variable(source)

@@ -1,0 +1,116 @@
+"""What a trace relied on about which objects are one and which are several, and about whose memory overlaps."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import torch
+
+from armature.frame.guards import memory
+from armature.frame.guards.kinds import Guard, NoAliasGuard, StorageGuard
+from armature.frame.sources import DictOfSource, ItemSource, ObjectSource, Source
+from armature.torch_abi.fake import PLAIN_TENSORS, version_of
+from armature.trace.errors import NotConstant
+from armature.trace.values.base import Value
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
+    from armature.trace.values.tensor import TensorValue
+
+
+def identical(tracer: Tracer, left: Value, right: Value) -> bool:
+    """`left is right` for objects with an identity; guarded."""
+    same = _same_object(left, right)
+    if left.source is not None and right.source is not None:
+        if same:
+            tracer.guards.alias(left.source, right.source)
+        elif left.python_type() is right.python_type():
+            tracer.guards.distinct(left.source, right.source)
+    return same
+
+
+def guard_offsets(tracer: Tracer, value: TensorValue) -> None:
+    """Rely on where in its storage a tensor begins: for a view, on where the inputs it may be a view of begin."""
+    storage = value.fake.untyped_storage()._cdata
+    for known in tracer.by_fake.values():
+        if known.source is None or known.real is None:
+            continue
+        if known.fake.untyped_storage()._cdata == storage:
+            tracer.guards.offset(known.source, int(known.real.storage_offset()))
+
+
+def _same_object(left: Value, right: Value) -> bool:
+    if left is right or left.is_tensor or right.is_tensor:
+        return left is right
+    try:
+        return left.as_object() is right.as_object()
+    except NotConstant:
+        return False
+
+
+def guards(tracer: Tracer) -> list[Guard]:
+    """Where something is changed, objects and memory must be as distinct next time as they were."""
+    return [*_keys(tracer), *_objects(tracer), *_tensors(tracer)]
+
+
+def _keys(tracer: Tracer) -> list[Guard]:
+    """Keys of dicts and members of sets that are told apart by their identity."""
+    by_type: dict[type, list[Source]] = {}
+    for value in tracer.keys:
+        if value.source is not None:
+            by_type.setdefault(value.python_type(), []).append(value.source)
+    return [NoAliasGuard(tuple(sources)) for sources in by_type.values() if len(sources) > 1]
+
+
+def _objects(tracer: Tracer) -> list[Guard]:
+    """What is changed under one name is not what is read under another: they are as many objects as they were."""
+    changed = {_owner(value, tracer).python_type() for value in tracer.effects.changed if value.source is not None}
+    if not changed:
+        return []
+    values = [value for _, value in tracer.by_id.values() if not value.is_tensor and _registered_in(value) is None]
+    by_type: dict[type, dict[Source, None]] = {kind: {} for kind in changed}
+    for value in itertools.chain(values, tracer.cells()):
+        if value.source is not None and value.python_type() in by_type:
+            by_type[value.python_type()][value.source] = None
+    groups = [tuple(sources) for sources in by_type.values() if len(sources) > 1]
+    return [NoAliasGuard(group) for group in groups if not all(type(source) is ObjectSource for source in group)]
+
+
+def _registered_in(value: Value) -> Source | None:
+    """The module of which this is `_parameters`, `_buffers` or `_modules`: no two modules share these."""
+    source = value.source
+    if isinstance(source, ItemSource) and isinstance(source.base, DictOfSource):
+        return source.base.base if source.key in ("_parameters", "_buffers", "_modules") else None
+    return None
+
+
+def _owner(value: Value, tracer: Tracer) -> Value:
+    """The object that is changed when the value is: its module in place of a module's registry."""
+    owner = _registered_in(value)
+    found = (held for _, held in tracer.by_id.values() if owner is not None and held.source == owner)
+    return next(found, value)
+
+
+def _tensors(tracer: Tracer) -> list[Guard]:
+    inputs = [value for value in tracer.inputs if value.source is not None and value.real is not None]
+    if len(inputs) < 2 or not (tracer.mutates or any(version_of(value.fake) for value in inputs)):
+        return []
+    found: list[Guard] = [NoAliasGuard(tuple(value.source for value in inputs if value.source is not None))]
+    held = [(value.source, value.real) for value in inputs if _has_memory(value.real)]
+    sources = tuple(source for source, _ in held if source is not None)
+    tensors = [tensor for _, tensor in held if tensor is not None]
+    if len(sources) < 2:
+        return found
+    extents = tuple(memory.extent(tensor) for tensor in tensors)
+    together = memory.sharing([tensor.data_ptr() for tensor in tensors], extents)
+    sized = [tracer.guards.sized(source) for source in sources]
+    checked = tuple(size if fixed else None for size, fixed in zip(extents, sized))
+    return [*found, StorageGuard(sources, checked, together)]
+
+
+def _has_memory(tensor: torch.Tensor | None) -> bool:
+    """Whether the tensor's numbers stand in memory, with an address."""
+    if tensor is None or type(tensor) not in PLAIN_TENSORS or tensor.layout is not torch.strided:
+        return False
+    return tensor.device.type != "meta" and tensor.numel() > 0
