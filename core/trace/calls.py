@@ -20,6 +20,7 @@ from armature.trace.values.classes import ClassValue, bind, find_in_class, held_
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import FunctionValue
 from armature.trace.values.sequence import TupleValue, field_names
+from armature.trace.values.user_dict import UserDictValue, dict_base, is_dict_class
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
@@ -157,6 +158,8 @@ def instantiate(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -
         tracer.raise_error(TypeError, f"Can't instantiate abstract class {cls.__name__}")
     if inherits(cls, "__new__", object):
         made: Value = UserObjectValue(cls)
+    elif is_dict_class(cls) and cls.__new__ is dict_base(cls).__new__:
+        made = UserDictValue(cls)
     else:
         found = find_in_class(cls, "__new__")
         raw = found.obj.__func__ if found is not None and isinstance(found.obj, staticmethod) else None
@@ -164,14 +167,19 @@ def instantiate(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -
             tracer.graph_break("unsupported-call", callable=value.describe())
         made = tracer.call(held_value(tracer, cls, found, "__new__"), (value, *args), kwargs)
     if isinstance(made, UserObjectValue) and issubclass(made.cls, cls):
-        init = find_in_class(made.cls, "__init__")
-        if init is not None and isinstance(init.obj, FunctionType):
-            tracer.call(bind(tracer, made, made.cls, init, "__init__"), args, kwargs)
-        elif init is None or init.obj is not object.__init__:
-            tracer.graph_break("unsupported-call", callable=value.describe())
-        elif (args or kwargs) and inherits(cls, "__new__", object):
-            tracer.raise_error(TypeError, f"{cls.__name__}() takes no arguments")
+        _initialise(tracer, made, args, kwargs)
     return made
+
+
+def _initialise(tracer: Tracer, made: UserObjectValue, args: Args, kwargs: Kwargs) -> None:
+    init = find_in_class(made.cls, "__init__")
+    if init is not None and init.obj is object.__init__:
+        if (args or kwargs) and inherits(made.cls, "__new__", object):
+            tracer.raise_error(TypeError, f"{made.cls.__name__}() takes no arguments")
+    elif init is not None and (isinstance(init.obj, FunctionType) or builtin_of(init.obj) is not None):
+        tracer.call(bind(tracer, made, made.cls, init, "__init__"), args, kwargs)
+    else:
+        tracer.graph_break("unsupported-call", callable=f"the constructor of {made.describe()}")
 
 
 MakeObject = Callable[["Tracer", ClassValue, Args, Kwargs], Value]

@@ -26,11 +26,6 @@ class Sub(torch.Tensor):
     pass
 
 
-class Odd:
-    def __getattribute__(self, name: str) -> Any:
-        return object.__getattribute__(self, name)
-
-
 def branch(t):
     return t if t.sum() > 0 else -t
 
@@ -93,10 +88,6 @@ def backward(t):
 
 def set_iteration(t):
     return [t * len(name) for name in {"a", "bb", "ccc"}]
-
-
-def odd_object(t):
-    return t + len(Odd().__class__.__name__)
 
 
 def makes_module(t):
@@ -174,7 +165,7 @@ def test_break(fn: Callable[..., Any]) -> None:
     assert break_of(fn, X) == BREAKS[fn]
 
 
-@pytest.mark.parametrize("fn", [prints, opens, warns, runs_code, seeds, odd_object], ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize("fn", [prints, opens, warns, runs_code, seeds], ids=lambda fn: fn.__name__)
 def test_acts_on_the_world(fn: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
     state = torch.get_rng_state()
     with warnings.catch_warnings():

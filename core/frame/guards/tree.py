@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, get_args
 
@@ -143,7 +144,11 @@ class _Builder:
 
     def add_keys(self, guard: DictKeysGuard, parts: list[str]) -> None:
         manager, keys = self.reach.manager(guard.source), guard.keys
-        if all(type(key) is str for key in keys):
+        kind = type(self.reach.resolver.value(guard.source))
+        if issubclass(kind, dict) and kind not in (dict, OrderedDict, defaultdict):  # it may iterate in its own way
+            plain = OrderedDict.__iter__ if issubclass(kind, OrderedDict) else dict.__iter__
+            manager.add_lambda_guard(lambda found: same(tuple(plain(found)), keys), parts, None)
+        elif all(type(key) is str for key in keys):
             manager.add_mapping_keys_guard(dict.fromkeys(keys), parts, None)
         else:
             manager.add_lambda_guard(lambda found: same(tuple(found), keys), parts, None)
