@@ -150,7 +150,7 @@ BREAKS: dict[Callable[..., Any], str] = {
     wrong_shapes: "operator-failed",
     backward: "unsupported-tensor-method",
     set_iteration: "unsupported-operation",
-    makes_module: "unsupported-call",
+    makes_module: "creates-leaf",
     makes_class: "untraced-opcode",
     requires_grad: "unsupported-tensor-method",
     abandons: "unsupported-operation",

@@ -6,6 +6,7 @@ import sys
 import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
+from types import MappingProxyType
 from typing import Any, get_args
 
 import attrs
@@ -100,9 +101,9 @@ class _Builder:
         self._watched.add(id(obj))
         holder = weakref.ref(self.holder)
 
-        def died(_: object) -> None:
-            held = holder()
-            if held is not None and not sys.is_finalizing():
+        def died(_: object, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+            held = holder()  # at the very end of the process, globals are gone
+            if held is not None and not is_finalizing():
                 eval_frame.invalidate(held, guard_tree.never())
 
         try:
@@ -136,8 +137,10 @@ class _Builder:
         guard_tree.tensor_match(manager, example, guard.sizes, guard.strides, guard.source.expr, parts)
 
     def add_length(self, guard: LengthGuard, parts: list[str]) -> None:
-        manager = self.reach.manager(guard.source)
-        if isinstance(self.reach.resolver.value(guard.source), dict):
+        manager, value = self.reach.manager(guard.source), self.reach.resolver.value(guard.source)
+        if isinstance(value, MappingProxyType):  # no sequence to C++
+            manager.add_lambda_guard(lambda found: len(found) == guard.length, parts, None)
+        elif isinstance(value, dict):
             manager.add_dict_length_check_guard(guard.length, parts, None)
         else:
             manager.add_length_check_guard(guard.length, parts, None)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.values.classes import inherits
 from armature.trace.values.mapping import DICT_METHODS, DictValue
 from armature.trace.values.user_object import UserObjectValue
 
@@ -50,8 +51,7 @@ class UserDictValue(UserObjectValue):
         self.held = HeldItemsValue({}, dict_base(self.cls), None, real, source=self.source, owner=self)
 
     def get_item(self, tracer: Tracer, key: Value) -> Value:
-        own: Any = self.cls.__getitem__  # type: ignore[attr-defined]
-        if own is not dict.__getitem__:
+        if not inherits(self.cls, "__getitem__", dict):
             return super().get_item(tracer, key)
         found = self.held.find(tracer, key)
         if found is None and (missing := self.method(tracer, "__missing__")) is not None:

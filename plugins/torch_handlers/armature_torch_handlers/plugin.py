@@ -19,7 +19,7 @@ from armature_torch_handlers import (
     tracing_state,
 )
 from armature_torch_handlers.contexts import attention, autocast, grad, profiler
-from armature_torch_handlers.programs import checkpoint
+from armature_torch_handlers.programs import checkpoint, scans
 
 
 @hookimpl
@@ -32,6 +32,7 @@ def armature_handlers() -> Iterable[Handler]:
         attention,
         profiler,
         checkpoint,
+        scans,
         tracing_state,
         queries,
         checks,
