@@ -14,6 +14,14 @@ def assumed_constant(fn: object) -> bool:
     return held.get("_dynamo_marked_constant") is True
 
 
+def unpatched(fn: Any) -> Callable[..., Any] | None:
+    """The `nn.Module.__init__` that torch.compile has put a wrapper of its own around; None for other functions."""
+    if getattr(fn, "__module__", "") != "torch._dynamo.mutation_guard" or "init" not in fn.__code__.co_freevars:
+        return None
+    found: Callable[..., Any] = fn.__closure__[fn.__code__.co_freevars.index("init")].cell_contents
+    return found
+
+
 def call_for_real(fn: Callable[..., Any], args: list[Any], kwargs: Mapping[str, Any]) -> Any:
     """Call a function with no fake tensors about."""
     with unset_fake_temporarily():

@@ -12,7 +12,7 @@ from torch import nn
 
 from armature.callables import is_written_in_c
 from armature.rules import Decision
-from armature.torch_abi.marks import assumed_constant, call_for_real
+from armature.torch_abi.marks import assumed_constant, call_for_real, unpatched
 from armature.trace import inline
 from armature.trace.builtins import BUILTINS
 from armature.trace.call import Call, Handler, Polyfill
@@ -67,6 +67,9 @@ def call_object(tracer: Tracer, fn: Callable[..., Any], value: Value, args: Args
     if verdict.decision is Decision.IN_GRAPH:
         return tracer.graph_call(fn, args, kwargs)
     if verdict.decision is Decision.SKIP:
+        original = unpatched(fn)
+        if original is not None:
+            return tracer.call(tracer.as_value(original), args, kwargs)
         owner = getattr(fn, "__self__", None)
         if isinstance(owner, (type, ModuleType)) or owner is None or isinstance(fn, FunctionType):
             tracer.graph_break("skipped-function", function=value.describe(), reason=verdict.reason)

@@ -5,7 +5,7 @@ import functools
 import torch
 
 import armature
-from armature.torch_abi.marks import assumed_constant, call_for_real
+from armature.torch_abi.marks import assumed_constant, call_for_real, unpatched
 
 CALLS: list[int] = []
 
@@ -28,6 +28,14 @@ def test_a_marked_function_is_called_once() -> None:
     torch.testing.assert_close(compiled(x), x + 1)
     compiled(x)
     assert CALLS == [2]
+
+
+def test_the_patch_of_torch_compile() -> None:
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))
+    original = unpatched(torch.nn.Module.__init__)
+    assert original is not None
+    assert original.__qualname__ == "Module.__init__"
+    assert unpatched(test_the_patch_of_torch_compile) is None
 
 
 def test_tensors_made_for_real() -> None:

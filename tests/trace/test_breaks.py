@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 from armature.plugins import manager
 from armature.testing.tracing import break_of, trace
@@ -90,10 +89,6 @@ def set_iteration(t):
     return [t * len(name) for name in {"a", "bb", "ccc"}]
 
 
-def makes_module(t):
-    return nn.Linear(3, 3)(t)
-
-
 def makes_class(t):
     class Inner:
         value = 2
@@ -150,7 +145,6 @@ BREAKS: dict[Callable[..., Any], str] = {
     wrong_shapes: "operator-failed",
     backward: "unsupported-tensor-method",
     set_iteration: "unsupported-operation",
-    makes_module: "creates-leaf",
     makes_class: "untraced-opcode",
     requires_grad: "unsupported-tensor-method",
     abandons: "unsupported-operation",

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import armature
+from armature.testing.tracing import break_of
 
 LAYERS = nn.ModuleList([nn.Linear(3, 3) for _ in range(4)])
 SEQUENTIAL = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
@@ -61,10 +62,24 @@ def first(x: torch.Tensor) -> Any:
     return x + next(numbers()), any(number == 1 for number in numbers())
 
 
+def test_a_parameter_made_in_the_frame_breaks() -> None:
+    assert break_of(lambda x: nn.Linear(3, 3)(x), torch.ones(2, 3)) == "creates-leaf"
+
+
+def test_after_torch_compile_has_patched_modules() -> None:
+    torch.compile(activation, backend="eager")(torch.ones(2, 3))
+    assert_same(activation)
+    torch._dynamo.reset()
+
+
 @pytest.mark.parametrize(
     "function", [loss, activation, own, slices, wraps_existing, first], ids=lambda function: function.__name__
 )
 def test_as_in_eager_mode(function: Callable[[torch.Tensor], Any]) -> None:
+    assert_same(function)
+
+
+def assert_same(function: Callable[[torch.Tensor], Any]) -> None:
     x = torch.linspace(-1, 1, 6).reshape(2, 3)
     expected = function(x)
     torch.testing.assert_close(armature.compile(function, backend="eager", fullgraph=True)(x), expected)
