@@ -18,6 +18,7 @@ from armature.trace.values.function import CellValue
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import ListValue
 from armature.trace.values.sets import SetValue
+from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_dict import HeldItemsValue
 from armature.trace.values.user_object import UserObjectValue
 
@@ -114,6 +115,10 @@ def _write_object(value: UserObjectValue, out: Rebuilder) -> list[Write]:
     return found
 
 
+def _write_tensor(value: TensorValue, out: Rebuilder) -> list[Write]:
+    return [Write(setattr, (value, out.value(name), held)) for name, held in value.written.items()]
+
+
 WRITERS: dict[type, Callable[..., list[Write]]] = {
     ListValue: _write_list,
     HeldItemsValue: _write_held_items,
@@ -121,4 +126,5 @@ WRITERS: dict[type, Callable[..., list[Write]]] = {
     SetValue: _write_set,
     CellValue: _write_cell,
     UserObjectValue: _write_object,
+    TensorValue: _write_tensor,
 }
