@@ -1,1 +1,4 @@
-"""Benchmarks: `python -m benchmarks.run`. Compilers are compared in one run, interleaved, as ratios."""
+"""Benchmarks, `python -m benchmarks.run`, and of the front ends alone, `python -m benchmarks.frontend`.
+
+Compilers are compared in one run, interleaved, as ratios.
+"""

@@ -105,6 +105,18 @@ class ItemSource:
 
 
 @attrs.frozen(cache_hash=True)
+class DictItemSource:
+    """`base[key]` for an instance of a subclass of dict, as dict itself looks it up: no code of the program runs."""
+
+    base: Source
+    key: object
+
+    @property
+    def expr(self) -> str:
+        return f"dict.__getitem__({self.base.expr}, {self.key!r})"
+
+
+@attrs.frozen(cache_hash=True)
 class CellSource:
     """The contents of the cell object at `base` (an element of a function's `__closure__`)."""
 
@@ -124,5 +136,6 @@ Source: TypeAlias = (
     | DictOfSource
     | TypeOfSource
     | ItemSource
+    | DictItemSource
     | CellSource
 )

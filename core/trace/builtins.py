@@ -20,7 +20,8 @@ from armature.trace.values.iterator import GeneratorValue, IteratorValue, advanc
 from armature.trace.values.module import GETTER, SETTER, ModuleValue
 from armature.trace.values.sequence import ListValue, TupleValue, sorted_items
 from armature.trace.values.tensor import TensorValue
-from armature.trace.values.user_object import UserObjectValue
+from armature.trace.values.user_dict import dict_functions
+from armature.trace.values.user_object import PLAIN_LOOKUPS, UserObjectValue
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -117,7 +118,13 @@ def _object_setattr(tracer: Tracer, obj: Value, name: Value, value: Value) -> Va
 
 
 def _object_getattribute(tracer: Tracer, obj: Value, name: Value) -> Value:
-    return obj.get_attribute(tracer, str(name.as_constant()))
+    text = str(name.as_constant())
+    if not isinstance(obj, UserObjectValue):
+        return obj.get_attribute(tracer, text)
+    found = obj.plain_attribute(tracer, text)
+    if found is None:
+        tracer.raise_error(AttributeError, f"'{obj.cls.__name__}' object has no attribute '{text}'")
+    return found
 
 
 def _object_new(tracer: Tracer, cls: Value, *args: Value, **kwargs: Value) -> Value:
@@ -315,6 +322,7 @@ def _math_functions() -> dict[Any, Builtin]:
 BUILTINS: dict[Any, Builtin] = {
     **_math_functions(),
     **TYPES,
+    **dict_functions(),
     isinstance: _isinstance,
     issubclass: _issubclass,
     callable: _callable,
@@ -349,7 +357,7 @@ BUILTINS: dict[Any, Builtin] = {
     oct: _fold(oct),
     globals: _globals,
     object.__setattr__: _object_setattr,
-    object.__getattribute__: _object_getattribute,
+    **dict.fromkeys(PLAIN_LOOKUPS, _object_getattribute),
     object.__new__: _object_new,
     object.__init__: _object_init,
     tuple.__new__: _tuple_new,

@@ -12,6 +12,7 @@ from torch import nn
 
 from armature.callables import describe, is_written_in_c
 from armature.rules import Decision, Verdict
+from armature.torch_abi.marks import assumed_constant, call_for_real, unpatched
 from armature.trace import inline
 from armature.trace.builtins import BUILTINS
 from armature.trace.call import Call, Handler, Polyfill
@@ -19,7 +20,9 @@ from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.classes import ClassValue, bind, find_in_class, held_value, inherits
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import FunctionValue
+from armature.trace.values.module import ModuleValue
 from armature.trace.values.sequence import TupleValue, field_names
+from armature.trace.values.user_dict import UserDictValue, dict_base, is_dict_class
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
@@ -80,16 +83,31 @@ def call_object(tracer: Tracer, fn: Callable[..., Any], value: Value, args: Args
     mechanism = builtin_of(fn)
     if mechanism is not None:
         return mechanism(tracer, *args, **kwargs)
+    if assumed_constant(fn):
+        return _call_for_real(tracer, fn, args, kwargs)
     verdict = tracer.tables.rule_book.verdict(fn)
     if verdict.decision is Decision.INLINE and isinstance(value, FunctionValue):
         return inline.inline_function(tracer, value, args, kwargs)
     if verdict.decision is Decision.IN_GRAPH:
         return tracer.graph_call(fn, args, kwargs)
     if verdict.decision is Decision.SKIP:
+        original = unpatched(fn)
+        if original is not None:
+            return tracer.call(tracer.as_value(original), args, kwargs)
         owner = getattr(fn, "__self__", None)
         if isinstance(owner, (type, ModuleType)) or owner is None or isinstance(fn, FunctionType):
             tracer.graph_break("skipped-function", function=value.describe(), reason=verdict.reason)
     tracer.graph_break("unsupported-call", callable=value.describe())
+
+
+def _call_for_real(tracer: Tracer, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
+    """Call a function whose result the program says to be the same each time."""
+    plain = [arg.as_constant() for arg in args]
+    named = {name: value.as_constant() for name, value in kwargs.items()}
+    try:
+        return tracer.as_value(call_for_real(fn, plain, named))
+    except Exception as error:
+        tracer.raise_real(error)
 
 
 def builtin_of(fn: object) -> Callable[..., Value] | None:
@@ -170,17 +188,15 @@ def _metaclass(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) ->
     return tracer.call(bind(tracer, value, type(value.cls), found, "__call__"), args, kwargs)
 
 
-def _module_class(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
-    tracer.graph_break("unsupported-call", callable=f"the constructor of module {value.describe()}")
-
-
 def instantiate(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     """`type.__call__`: `__new__`, then `__init__`."""
     cls = value.cls
     if getattr(cls, "__abstractmethods__", None):
         tracer.raise_error(TypeError, f"Can't instantiate abstract class {cls.__name__}")
     if inherits(cls, "__new__", object):
-        made: Value = UserObjectValue(cls)
+        made: Value = (ModuleValue if issubclass(cls, nn.Module) else UserObjectValue)(cls)
+    elif is_dict_class(cls) and cls.__new__ is dict_base(cls).__new__:
+        made = UserDictValue(cls)
     else:
         found = find_in_class(cls, "__new__")
         raw = found.obj.__func__ if found is not None and isinstance(found.obj, staticmethod) else None
@@ -188,14 +204,19 @@ def instantiate(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -
             tracer.graph_break("unsupported-call", callable=value.describe())
         made = tracer.call(held_value(tracer, cls, found, "__new__"), (value, *args), kwargs)
     if isinstance(made, UserObjectValue) and issubclass(made.cls, cls):
-        init = find_in_class(made.cls, "__init__")
-        if init is not None and isinstance(init.obj, FunctionType):
-            tracer.call(bind(tracer, made, made.cls, init, "__init__"), args, kwargs)
-        elif init is None or init.obj is not object.__init__:
-            tracer.graph_break("unsupported-call", callable=value.describe())
-        elif (args or kwargs) and inherits(cls, "__new__", object):
-            tracer.raise_error(TypeError, f"{cls.__name__}() takes no arguments")
+        _initialise(tracer, made, args, kwargs)
     return made
+
+
+def _initialise(tracer: Tracer, made: UserObjectValue, args: Args, kwargs: Kwargs) -> None:
+    init = find_in_class(made.cls, "__init__")
+    if init is not None and init.obj is object.__init__:
+        if (args or kwargs) and inherits(made.cls, "__new__", object):
+            tracer.raise_error(TypeError, f"{made.cls.__name__}() takes no arguments")
+    elif init is not None and (isinstance(init.obj, FunctionType) or builtin_of(init.obj) is not None):
+        tracer.call(bind(tracer, made, made.cls, init, "__init__"), args, kwargs)
+    else:
+        tracer.graph_break("unsupported-call", callable=f"the constructor of {made.describe()}")
 
 
 MakeObject = Callable[["Tracer", ClassValue, Args, Kwargs], Value]
@@ -204,7 +225,6 @@ CLASS_ROWS: tuple[tuple[str, Callable[[type], bool], MakeObject], ...] = (
     ("exception", lambda cls: issubclass(cls, BaseException), _exception),
     ("enum", lambda cls: issubclass(cls, enum.Enum), _enum_member),
     ("named tuple", lambda cls: issubclass(cls, tuple) and hasattr(cls, "_fields"), _named_tuple),
-    ("nn.Module", lambda cls: issubclass(cls, nn.Module), _module_class),
     ("metaclass", lambda cls: type(cls).__call__ is not type.__call__, _metaclass),
     ("written in C", is_written_in_c, _torch_constant),
     ("class", lambda cls: True, instantiate),

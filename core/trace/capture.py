@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from types import CellType, CodeType
+from types import CellType, CodeType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import attrs
@@ -17,6 +17,7 @@ from armature.frame.data import FrameRequest
 from armature.frame.sources import (
     AttrSource,
     CellSource,
+    DictItemSource,
     DictOfSource,
     GlobalSource,
     ItemSource,
@@ -36,9 +37,10 @@ from armature.trace.values.constant import FALSE, NONE, TRUE, ConstantValue
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import CellValue, ClosureValue
 from armature.trace.values.iterator import GeneratorValue, IteratorValue
-from armature.trace.values.mapping import DictValue
+from armature.trace.values.mapping import DICT_KINDS, DictValue, plain_keys
 from armature.trace.values.sequence import TupleValue
 from armature.trace.values.tensor import TensorValue
+from armature.trace.values.user_dict import InstanceDictValue
 from armature.trace.values.user_object import UserObjectValue
 from armature.trace.wrap import as_value, wrap
 
@@ -180,6 +182,9 @@ class Tracer:
     def wrap_item(self, owner: DictValue, real: Mapping[object, object], key: object) -> Value:
         """The value of an item of a dict of the program."""
         source = owner.source if owner.source is not None else self.object_source(real)
+        if isinstance(real, dict):  # of whatever class: its items are what dict itself says
+            plain = type(real) in DICT_KINDS
+            return wrap(self, dict.__getitem__(real, key), (ItemSource if plain else DictItemSource)(source, key))
         return wrap(self, real[key], ItemSource(source, key))
 
     def wrap_key(self, obj: object) -> Value:
@@ -196,19 +201,18 @@ class Tracer:
         return value
 
     def instance_dict(self, owner: UserObjectValue) -> Value:
-        """`owner.__dict__`, to be read; the object can't be written to after that."""
-        owner.frozen = True
-        fresh = {name: value for name, value in owner.attributes.items() if value is not None and name in owner.written}
-        if owner.obj is None:
-            return self.namespace_of(fresh)
-        if owner.written or owner.source is None:
-            self.graph_break("unsupported-attribute", name="__dict__", type=owner.describe())
-        held = self.by_id.get(id(owner.obj.__dict__))
-        if held is not None:
-            return held[1]
-        real = owner.obj.__dict__
-        source = self.dict_source(owner.source)
-        return self.remember(real, DictValue({}, dict, None, real, source=source))
+        """`owner.__dict__`."""
+        if owner.dict_value is None:
+            real = owner.obj.__dict__ if owner.obj is not None and owner.source is not None else None
+            source = None if owner.source is None or real is None else self.dict_source(owner.source)
+            made = InstanceDictValue({}, dict, None, real, source=source, owner=owner)
+            if real is not None:
+                self.remember(real, made)
+            for name in owner.written:
+                if not isinstance(getattr(owner.cls, name, None), MemberDescriptorType):  # a slot stands elsewhere
+                    made.written(self, name, owner.attributes[name])
+            owner.dict_value = made
+        return owner.dict_value
 
     def dict_source(self, source: Source) -> Source:
         """`source.__dict__`."""
@@ -230,7 +234,7 @@ class Tracer:
     def guard_keys(self, owner: DictValue, real: Mapping[object, object]) -> None:
         """Rely on all keys of a dict."""
         if owner.source is not None:
-            self.guards.keys(owner.source, list(real))
+            self.guards.keys(owner.source, plain_keys(real))
 
     def guard_absent(self, owner: DictValue, key: object) -> None:
         """Rely on a key not being in a dict."""

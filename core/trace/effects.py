@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Callable
 from types import CellType, MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -18,6 +18,8 @@ from armature.trace.values.function import CellValue
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import ListValue
 from armature.trace.values.sets import SetValue
+from armature.trace.values.tensor import TensorValue
+from armature.trace.values.user_dict import HeldItemsValue
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
@@ -85,6 +87,13 @@ def _write_dict(value: DictValue, out: Rebuilder) -> list[Write]:
     return [Write(kind.clear, (value,)), Write(kind.update, (value, plain))]
 
 
+def _write_held_items(value: HeldItemsValue, out: Rebuilder) -> list[Write]:
+    """By dict's own methods: those of the subclass have run while tracing."""
+    base: Any = value.kind
+    stores = [Write(base.__setitem__, (value.owner, key, held)) for key, held in value.entries.values()]
+    return [Write(base.clear, (value.owner,)), *stores]
+
+
 def _write_set(value: SetValue, out: Rebuilder) -> list[Write]:
     return [Write(set.clear, (value,)), Write(set.update, (value, SetValue(dict(value.entries))))]
 
@@ -106,10 +115,16 @@ def _write_object(value: UserObjectValue, out: Rebuilder) -> list[Write]:
     return found
 
 
+def _write_tensor(value: TensorValue, out: Rebuilder) -> list[Write]:
+    return [Write(setattr, (value, out.value(name), held)) for name, held in value.written.items()]
+
+
 WRITERS: dict[type, Callable[..., list[Write]]] = {
     ListValue: _write_list,
+    HeldItemsValue: _write_held_items,
     DictValue: _write_dict,
     SetValue: _write_set,
     CellValue: _write_cell,
     UserObjectValue: _write_object,
+    TensorValue: _write_tensor,
 }

@@ -13,7 +13,7 @@ from armature.frame.data import FrameRequest
 from armature.frame.sources import LocalSource, Source
 from armature.torch_abi.fake import FakeWorld, version_of
 from armature.torch_abi.grad_modes import set_grad_enabled
-from armature.trace import aliasing, inline
+from armature.trace import aliasing, inline, machine
 from armature.trace.capture import Tracer
 from armature.trace.data import CompiledGraphSlot, GraphInput, TracedFrame
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
@@ -68,7 +68,7 @@ def _run(tracer: Tracer, request: FrameRequest) -> Value:
         tracer.frames.append(frame)
         tracer.graph_break("unsupported-operation", operation="recursion this deep", type="the call stack")
     for generator in tracer.generators:
-        if generator.has_unfinished_business():
+        if generator.has_unfinished_business() and not machine.leaves_quietly(generator.frame):
             tracer.frames += [frame, generator.frame]
             tracer.graph_break("unsupported-operation", operation="leaving it unfinished", type=generator.describe())
     return result

@@ -13,6 +13,7 @@ from armature.trace.opcodes import OPCODES
 from armature.trace.opcodes.table import OpcodeFunction
 from armature.trace.opcodes.untraced import reason_for
 from armature.trace.state import Frame
+from armature.trace.values.exception import ExceptionValue
 
 # Instructions whose effect on the stack depends on what is iterated, or that 3.11 counts on the one before (CALL).
 UNCHECKED = frozenset({
@@ -47,6 +48,36 @@ def run(frame: Frame) -> None:
             unwind(frame, raised)
         except NotConstant as unknown:
             frame.tracer.graph_break("unsupported-argument", type=unknown.args[0].describe())
+
+
+# What an `except` clause that does not match runs.
+MATCHING = frozenset({
+    "CACHE", "NOP", "PUSH_EXC_INFO", "LOAD_GLOBAL", "LOAD_CONST", "LOAD_FAST", "BUILD_TUPLE", "CHECK_EXC_MATCH",
+    "POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_IF_FALSE", "JUMP_FORWARD", "COPY", "POP_EXCEPT", "RERAISE",
+})  # fmt: skip
+
+
+def leaves_quietly(frame: Frame) -> bool:
+    """Whether dropping a suspended generator runs nothing but `except` clauses that do not want GeneratorExit.
+
+    The frame is at its end afterwards.
+    """
+    functions = functions_of(frame.code)
+    raised = UserRaised(ExceptionValue(GeneratorExit, []))
+    frame.push(frame.tracer.constant(None))
+    while True:
+        try:
+            unwind(frame, raised)
+        except UserRaised:
+            return True
+        try:
+            while (inst := frame.instructions[frame.position]).opname in MATCHING:
+                frame.position += 1
+                functions[frame.position - 1](frame, inst)
+        except UserRaised as again:
+            raised = again
+        else:
+            return False
 
 
 def steps(frame: Frame, functions: tuple[OpcodeFunction, ...]) -> None:

@@ -16,6 +16,7 @@ from armature.frame.sources import (
     AttrSource,
     BuiltinSource,
     CellSource,
+    DictItemSource,
     DictOfSource,
     GlobalSource,
     ItemSource,
@@ -245,6 +246,13 @@ class Rebuilder:
         self.constant(source.key)
         self.emit("BINARY_SUBSCR")
 
+    def load_dict_item(self, source: DictItemSource) -> None:
+        """An item of an instance of a subclass of dict."""
+        self.null_function(dict.__getitem__)
+        self.load_source(source.base)
+        self.constant(source.key)
+        self.call(2)
+
     def load_cell(self, source: CellSource) -> None:
         """What a cell holds."""
         self.load_source(source.base)
@@ -342,5 +350,6 @@ LOADERS: dict[type, Callable[[Rebuilder, Any], None]] = {
     DictOfSource: Rebuilder.load_dict,
     TypeOfSource: Rebuilder.load_type,
     ItemSource: Rebuilder.load_item,
+    DictItemSource: Rebuilder.load_dict_item,
     CellSource: Rebuilder.load_cell,
 }

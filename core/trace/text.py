@@ -9,6 +9,7 @@ import attrs
 
 from armature.trace.errors import NotConstant
 from armature.trace.values.base import Value
+from armature.trace.values.classes import ClassValue
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.user_object import UserObjectValue
@@ -42,6 +43,8 @@ def text_of(tracer: Tracer, value: Value, convert: Callable[[object], str]) -> V
         pass
     if isinstance(value, ExceptionValue) and convert in (str, format):
         return value.call_method(tracer, "__str__", (), {})
+    if isinstance(value, ClassValue) and type(value.cls).__repr__ is type.__repr__:
+        return ConstantValue(convert(value.cls))
     if isinstance(value, UserObjectValue):
         name = "__repr__" if convert in (repr, ascii) else "__str__"
         if getattr(value.cls, name) is not getattr(object, name):

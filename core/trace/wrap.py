@@ -42,6 +42,7 @@ from armature.trace.values.module import ModuleValue, is_module
 from armature.trace.values.sequence import ListValue, RangeValue, SliceValue, TupleValue, is_structseq
 from armature.trace.values.sets import SetValue
 from armature.trace.values.tensor import TensorValue
+from armature.trace.values.user_dict import UserDictValue
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
@@ -256,6 +257,14 @@ def _nn_module(tracer: Tracer, obj: nn.Module, source: Source) -> Value:
     return tracer.remember(obj, ModuleValue(type(obj), obj=obj, source=source))
 
 
+def _user_dict(tracer: Tracer, obj: Any, source: Source) -> Value:
+    tracer.guards.type_is(source, type(obj))
+    made = tracer.remember(obj, UserDictValue(type(obj), obj, source=source))
+    if isinstance(obj, collections.defaultdict):
+        made.held.factory = wrap(tracer, obj.default_factory, AttrSource(source, "default_factory"))
+    return made
+
+
 def _opaque(tracer: Tracer, obj: Any, source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
     held = getattr(obj, "__dict__", None) if type(obj).__module__ == RULES else None
@@ -302,5 +311,6 @@ ROWS: tuple[tuple[str, Callable[[object], bool], Build], ...] = (
     ("class", lambda obj: isinstance(obj, type), _class),
     ("named tuple", _is_named_tuple, _tuple),
     ("Python module", lambda obj: isinstance(obj, ModuleType), _python_module),
+    ("subclass of dict", lambda obj: isinstance(obj, dict), _user_dict),
     ("object", lambda obj: True, _opaque),
 )

@@ -12,6 +12,7 @@ from armature.frame.sources import (
     AttrSource,
     BuiltinSource,
     CellSource,
+    DictItemSource,
     DictOfSource,
     GlobalSource,
     ItemSource,
@@ -54,6 +55,7 @@ _READ: dict[type, Callable[[Resolver, Any], object]] = {
     DictOfSource: lambda r, s: r.value(s.base).__dict__,
     TypeOfSource: lambda r, s: type(r.value(s.base)),
     ItemSource: lambda r, s: r.value(s.base)[s.key],
+    DictItemSource: lambda r, s: dict.__getitem__(r.value(s.base), s.key),
     CellSource: lambda r, s: r.value(s.base).cell_contents,
 }
 
@@ -92,6 +94,7 @@ _WRITE: dict[type, Callable[[Expressions, Any], str]] = {
     ItemSource: lambda e, s: (
         f"{e.of(s.base)}[{s.key!r}]" if type(s.key) in (int, str) else f"{e.of(s.base)}[{e.name(s.key)}]"
     ),
+    DictItemSource: lambda e, s: f"dict.__getitem__({e.of(s.base)}, {e.name(s.key)})",
     CellSource: lambda e, s: f"{e.of(s.base)}.cell_contents",
 }
 

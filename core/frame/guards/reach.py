@@ -14,6 +14,7 @@ from armature.frame.sources import (
     AttrSource,
     BuiltinSource,
     CellSource,
+    DictItemSource,
     DictOfSource,
     GlobalSource,
     ItemSource,
@@ -102,6 +103,10 @@ class Reach:
     def type_of(self, source: TypeOfSource) -> Manager:
         return self.manager(source.base).type_manager(source.expr, self.resolver.value(source), None)
 
+    def dict_item(self, source: DictItemSource) -> Manager:
+        value = example(self.resolver.value(source))
+        return self.manager(source.base).dict_getitem_manager(source.key, source.expr, value, None)
+
     def item(self, source: ItemSource) -> Manager:
         base, value = self.resolver.value(source.base), example(self.resolver.value(source))
         manager, key = self.manager(source.base), source.key
@@ -128,6 +133,7 @@ _MAKE: dict[type, Callable[[Reach, Any], Manager]] = {
     DictOfSource: Reach.instance_dict,
     TypeOfSource: Reach.type_of,
     ItemSource: Reach.item,
+    DictItemSource: Reach.dict_item,
     CellSource: Reach.cell,
 }
 

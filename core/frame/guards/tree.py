@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
+from types import MappingProxyType
 from typing import Any, get_args
 
 import attrs
@@ -103,9 +105,9 @@ class _Builder:
         self._watched.add(id(obj))
         holder = weakref.ref(self.holder)
 
-        def died(_: object) -> None:
-            held = holder()
-            if held is not None and not sys.is_finalizing():
+        def died(_: object, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+            held = holder()  # at the very end of the process, globals are gone
+            if held is not None and not is_finalizing():
                 eval_frame.invalidate(held, guard_tree.never())
 
         try:
@@ -139,15 +141,21 @@ class _Builder:
         guard_tree.tensor_match(manager, example, guard.sizes, guard.strides, guard.source.expr, parts)
 
     def add_length(self, guard: LengthGuard, parts: list[str]) -> None:
-        manager = self.reach.manager(guard.source)
-        if isinstance(self.reach.resolver.value(guard.source), dict):
+        manager, value = self.reach.manager(guard.source), self.reach.resolver.value(guard.source)
+        if isinstance(value, MappingProxyType):  # no sequence to C++
+            manager.add_lambda_guard(lambda found: len(found) == guard.length, parts, None)
+        elif isinstance(value, dict):
             manager.add_dict_length_check_guard(guard.length, parts, None)
         else:
             manager.add_length_check_guard(guard.length, parts, None)
 
     def add_keys(self, guard: DictKeysGuard, parts: list[str]) -> None:
         manager, keys = self.reach.manager(guard.source), guard.keys
-        if all(type(key) is str for key in keys):
+        kind = type(self.reach.resolver.value(guard.source))
+        if issubclass(kind, dict) and kind not in (dict, OrderedDict, defaultdict):  # it may iterate in its own way
+            plain = OrderedDict.__iter__ if issubclass(kind, OrderedDict) else dict.__iter__
+            manager.add_lambda_guard(lambda found: same(tuple(plain(found)), keys), parts, None)
+        elif all(type(key) is str for key in keys):
             manager.add_mapping_keys_guard(dict.fromkeys(keys), parts, None)
         else:
             manager.add_lambda_guard(lambda found: same(tuple(found), keys), parts, None)

@@ -121,12 +121,17 @@ def _bind_slot(tracer: Tracer, owner: Value, cls: type, found: Found, name: str)
     tracer.graph_break("unsupported-attribute", name=name, type=owner.describe())
 
 
+def _bind_function(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
+    return MethodValue(held_value(tracer, cls, found, name), owner)
+
+
 Binder = Callable[["Tracer", Value, type, Found, str], Value]
 BINDERS: dict[type, Binder] = {
     property: _bind_property,
     functools.cached_property: _bind_cached_property,
     classmethod: _bind_class_method,
     staticmethod: _bind_static_method,
+    type(functools.lru_cache(len)): _bind_function,
     MemberDescriptorType: _bind_slot,
     GetSetDescriptorType: _bind_slot,
 }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
@@ -39,6 +41,12 @@ class ContextValue(Value):
         """A fresh context manager like this one."""
         raise NotImplementedError(type(self).__name__)
 
+    def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        """As a decorator of a function."""
+        if len(args) != 1 or kwargs or not issubclass(args[0].python_type(), (FunctionType, MethodType)):
+            return super().call(tracer, args, kwargs)
+        return tracer.inline_python(decorated, (self, args[0]), {})
+
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
         if name in ("__enter__", "__exit__", "clone"):
             return BoundMethod(self, name)
@@ -53,6 +61,17 @@ class ContextValue(Value):
         if name == "clone":
             return self.again()
         return super().call_method(tracer, name, args, kwargs)
+
+
+def decorated(context: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """What a context manager of torch makes of a function that it decorates; traced."""
+
+    @functools.wraps(function)
+    def inside(*args: Any, **kwargs: Any) -> Any:
+        with context.clone():
+            return function(*args, **kwargs)
+
+    return inside
 
 
 @attrs.define(eq=False)

@@ -20,6 +20,18 @@ DICT_KINDS: tuple[type, ...] = (dict, collections.OrderedDict, collections.defau
 VIEW_TYPES: Mapping[str, type] = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}
 
 
+def plain_keys(real: Mapping[Any, object]) -> list[Any]:
+    """The keys of a dict of the program, in order, whatever its class makes of iteration."""
+    if isinstance(real, collections.OrderedDict):
+        return list(collections.OrderedDict.__iter__(real))
+    return list(dict.__iter__(real)) if isinstance(real, dict) else list(real)
+
+
+def has_key(real: Mapping[Any, object], key: object) -> bool:
+    """Whether a dict of the program has a key, whatever its class says."""
+    return dict.__contains__(real, key) if isinstance(real, dict) else key in real
+
+
 @attrs.define(eq=False)
 class DictValue(Value):
     """A dict. `entries`: hashable key to (key, value).
@@ -44,7 +56,7 @@ class DictValue(Value):
             real, read, self.pending = self.pending, self.entries, None
             tracer.guard_keys(self, real)
             self.entries = {}
-            for obj in list(real):
+            for obj in plain_keys(real):
                 key = tracer.wrap_key(obj)
                 hashed = key.key(tracer)
                 self.entries[hashed] = read[hashed] if hashed in read else (key, tracer.wrap_item(self, real, obj))
@@ -61,7 +73,7 @@ class DictValue(Value):
         obj = key.as_object()
         if not key.is_constant and key.source is not None:
             tracer.guard_is(key.source, obj)
-        if obj not in self.pending:
+        if not has_key(self.pending, obj):
             tracer.guard_absent(self, obj)
             return None
         value = tracer.wrap_item(self, self.pending, obj)
@@ -88,8 +100,9 @@ class DictValue(Value):
     def length(self, tracer: Tracer) -> int:
         if self.pending is None:
             return len(self.entries)
-        tracer.guard_length(self, len(self.pending))
-        return len(self.pending)
+        size = len(plain_keys(self.pending))
+        tracer.guard_length(self, size)
+        return size
 
     def stream(self, tracer: Tracer) -> Iterator[Value]:
         entries = self.realise(tracer)

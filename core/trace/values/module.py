@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import torch
@@ -38,14 +38,19 @@ def calls_plainly(cls: type) -> bool:
 
 @attrs.define(eq=False)
 class ModuleValue(UserObjectValue):
-    """An nn.Module of the program."""
+    """An nn.Module of the program, or one made in the frame: then `obj` is None and `attributes` hold everything."""
 
-    obj: nn.Module = attrs.field(kw_only=True)
+    obj: Any = None
     registries: dict[str, DictValue] = attrs.field(factory=dict)
 
     def registry(self, tracer: Tracer, name: str) -> DictValue:
         """The value of `module._parameters`, `module._buffers` or `module._modules`."""
         known = self.registries.get(name)
+        if known is None and self.obj is None:
+            made = self.attributes.get(name)
+            if not isinstance(made, DictValue):
+                tracer.raise_error(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+            return made
         if known is None:
             source = ItemSource(DictOfSource(self.where(tracer).source), name)  # type: ignore[arg-type]
             known = tracer.registry_dict(self.obj.__dict__[name], source)
@@ -61,7 +66,7 @@ class ModuleValue(UserObjectValue):
     def registered(self, tracer: Tracer, name: str) -> Value | None:
         """The parameter, buffer or submodule of that name, None when there is none."""
         for registry in REGISTRIES:
-            known = self.registries.get(registry)
+            known = self.registries.get(registry) if self.obj is not None else self.registry(tracer, registry)
             if known is not None and known.pending is None:
                 if name in known.entries:
                     return known.entries[name][1]
@@ -70,6 +75,8 @@ class ModuleValue(UserObjectValue):
         return None
 
     def own_attribute(self, tracer: Tracer, name: str) -> Value | None:
+        if self.obj is None:
+            return None
         if name in REGISTRIES and name in self.obj.__dict__ and name not in self.written:
             return self.registry(tracer, name)
         return super().own_attribute(tracer, name)
@@ -102,6 +109,8 @@ class ModuleValue(UserObjectValue):
 
     def assign(self, tracer: Tracer, name: str, value: Value) -> None:
         """`nn.Module.__setattr__`, for what is neither a parameter nor a module."""
+        if self.obj is None and self._register(tracer, name, value):
+            return
         buffers = self.registry(tracer, "_buffers")
         if name in (buffers.entries if buffers.pending is None else buffers.pending):
             if value.is_tensor or value.is_constant:
@@ -112,6 +121,25 @@ class ModuleValue(UserObjectValue):
             return
         tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
 
+    def _register(self, tracer: Tracer, name: str, value: Value) -> bool:
+        """For a module made in the frame: keep a parameter or submodule where it belongs. Whether it is one."""
+        kinds = {"_parameters": nn.Parameter, "_modules": nn.Module}
+        kind = value.python_type()
+        wanted = next((table for table, base in kinds.items() if issubclass(kind, base)), None)
+        if wanted is None:
+            if not (value.is_constant and value.as_constant() is None and "_modules" in self.attributes):
+                return False
+            wanted = next((table for table in kinds if name in self.registry(tracer, table).entries), None)
+        if wanted is None:
+            return False
+        for table in REGISTRIES:
+            if table != wanted and name in self.registry(tracer, table).entries:
+                self.registry(tracer, table).delete_item(tracer, tracer.constant(name))
+        if self.attributes.pop(name, None) is not None:
+            self.written.pop(name, None)
+        self.registry(tracer, wanted).set_item(tracer, tracer.constant(name), value)
+        return True
+
     def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
         if not calls_plainly(self.cls) or not self._has_no_hooks(tracer):
             return super().call(tracer, args, kwargs)
@@ -119,6 +147,10 @@ class ModuleValue(UserObjectValue):
         return tracer.call(forward, args, kwargs)
 
     def _has_no_hooks(self, tracer: Tracer) -> bool:
+        if self.obj is None:
+            tables = [self.attributes.get(name) for name in HOOKS]
+            plain = all(isinstance(table, DictValue) and not table.entries for table in tables)
+            return plain and "_compiled_call_impl" not in self.attributes and tracer.no_global_hooks(GLOBAL_HOOKS)
         held = self.obj.__dict__
         if any(held.get(name) for name in HOOKS) or self.written.keys() & {*HOOKS, "_compiled_call_impl"}:
             return False

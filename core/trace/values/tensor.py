@@ -54,6 +54,7 @@ class TensorValue(Value):
     fake: torch.Tensor
     node: fx.Node | None = None
     real: torch.Tensor | None = None
+    written: dict[str, Value] = attrs.field(factory=dict)  # attributes to set on the tensor at the end of the frame
 
     is_tensor: ClassVar[bool] = True
     has_static_shape: ClassVar[bool] = True
@@ -91,6 +92,8 @@ class TensorValue(Value):
         return ("id", id(self))
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if name in self.written:
+            return self.written[name]
         if name in STATIC_ATTRIBUTES:
             if name in ("is_leaf", "retains_grad"):
                 self._guard_autograd(tracer)
@@ -127,7 +130,7 @@ class TensorValue(Value):
 
     def _autograd_attribute(self, tracer: Tracer, name: str) -> Value:
         if name == "grad_fn":
-            if self.fake.grad_fn is None and self.real is None:
+            if self.fake.grad_fn is None and (self.real is None or not self.real.requires_grad):
                 return tracer.constant(None)
         elif self.real is not None and self.source is not None and self.real.is_leaf:
             self._guard_autograd(tracer)
@@ -137,7 +140,21 @@ class TensorValue(Value):
         tracer.graph_break("unsupported-attribute", name=name, type="a tensor")
 
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
-        tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type="a tensor")
+        if name == "requires_grad" and value.is_constant and value.as_constant() is self.fake.requires_grad:
+            return
+        if name != "grad" or not self._takes_gradient(value):
+            tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type="a tensor")
+        self.written[name] = value
+        tracer.mutate(self)
+
+    def _takes_gradient(self, value: Value) -> bool:
+        """Whether `.grad` may be set to the value, of a tensor of the program."""
+        if self.real is None or self.source is None or not self.real.is_leaf:
+            return False
+        if isinstance(value, TensorValue):
+            same = value.shape == self.shape and value.dtype == self.dtype and value.device == self.device
+            return same and value is not self
+        return value.is_constant and value.as_constant() is None
 
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         method: Callable[..., object] | None = getattr(torch.Tensor, name, None)
@@ -151,9 +168,17 @@ class TensorValue(Value):
             return self._static(tracer, name, args, kwargs)
         if name in VALUE_METHODS or (name == "type" and not args):
             tracer.graph_break("data-dependent-value", operation=f"Tensor.{name}")
+        if name == "requires_grad_" and self._has_requires_grad(*args, **kwargs):
+            return self
         if name in OPAQUE_METHODS:
             tracer.graph_break("unsupported-tensor-method", method=name)
         return self._in_graph(tracer, name, args, kwargs)
+
+    def _has_requires_grad(self, requires_grad: Value | None = None) -> bool:
+        """Whether `requires_grad_(requires_grad)` changes nothing."""
+        if requires_grad is None:
+            return self.fake.requires_grad
+        return requires_grad.is_constant and requires_grad.as_constant() is self.fake.requires_grad
 
     def _in_graph(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "__getitem__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Hashable, Iterator
 from types import FunctionType, MemberDescriptorType
 from typing import TYPE_CHECKING, ClassVar
@@ -17,6 +18,13 @@ from armature.trace.values.classes import Found, bind, find_in_class, inherits, 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
     from armature.trace.rebuild import Rebuilder
+    from armature.trace.values.user_dict import InstanceDictValue
+
+
+# `__getattribute__` of types written in C that look attributes up as object does.
+PLAIN_LOOKUPS: frozenset[object] = frozenset(
+    kind.__getattribute__ for kind in (object, dict, collections.OrderedDict, collections.defaultdict, list, tuple, set)
+)
 
 
 @attrs.define(eq=False)
@@ -31,7 +39,7 @@ class UserObjectValue(Value):
     obj: object = None
     attributes: dict[str, Value | None] = attrs.field(factory=dict)
     written: dict[str, None] = attrs.field(factory=dict)
-    frozen: bool = False  # its __dict__ was read whole: writes would not be seen there
+    dict_value: InstanceDictValue | None = None  # its __dict__, once it was asked for
 
     mutable: ClassVar[bool] = True
 
@@ -53,20 +61,34 @@ class UserObjectValue(Value):
     # Attributes.
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if self.cls.__getattribute__ in PLAIN_LOOKUPS:
+            found = self.plain_attribute(tracer, name)
+            return found if found is not None else self.missing(tracer, name)
+        try:
+            return tracer.call(self._special_method(tracer, "__getattribute__", name), (tracer.constant(name),), {})
+        except UserRaised as raised:
+            if not issubclass(raised.value.python_type(), AttributeError) or not hasattr(self.cls, "__getattr__"):
+                raise
+        return self.missing(tracer, name)
+
+    def _special_method(self, tracer: Tracer, method: str, name: str) -> Value:
+        found = find_in_class(self.cls, method)
+        if found is None or not isinstance(found.obj, FunctionType):
+            tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
+        return bind(tracer, self, self.cls, found, method)
+
+    def plain_attribute(self, tracer: Tracer, name: str) -> Value | None:
+        """`object.__getattribute__(obj, name)`; None where that raises AttributeError for want of one."""
         known = self.attributes.get(name)
         if known is not None:
             return known
-        if not inherits(self.cls, "__getattribute__", object):
-            tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
         found = find_in_class(self.cls, name)
         if found is not None and is_data_descriptor(found.obj):
             return self._described(tracer, found, name)
         own = self.own_attribute(tracer, name)
         if own is not None:
             return own
-        if found is not None:
-            return bind(tracer, self, self.cls, found, name)
-        return self.missing(tracer, name)
+        return None if found is None else bind(tracer, self, self.cls, found, name)
 
     def _described(self, tracer: Tracer, found: Found, name: str) -> Value:
         if name == "__class__":
@@ -126,7 +148,7 @@ class UserObjectValue(Value):
             return
         if self.attributes.get(name) is None and self.own_attribute(tracer, name) is None:
             tracer.raise_error(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
-        self._write(tracer, name, None)
+        self.write(tracer, name, None)
 
     def store(self, tracer: Tracer, name: str, value: Value) -> None:
         """`object.__setattr__(obj, name, value)`."""
@@ -138,11 +160,12 @@ class UserObjectValue(Value):
             return
         if found is not None and is_data_descriptor(found.obj) and not isinstance(found.obj, MemberDescriptorType):
             tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
-        self._write(tracer, name, value)
+        self.write(tracer, name, value)
 
-    def _write(self, tracer: Tracer, name: str, value: Value | None) -> None:
-        if self.frozen:
-            tracer.graph_break("unsupported-mutation", operation="changing __dict__", type=self.describe())
+    def write(self, tracer: Tracer, name: str, value: Value | None) -> None:
+        """Set an attribute in the instance itself; None deletes it."""
+        if self.dict_value is not None:
+            self.dict_value.written(tracer, name, value)
         self.attributes[name] = value
         self.written[name] = None
         tracer.mutate(self)
@@ -251,6 +274,10 @@ class UserObjectValue(Value):
         out.constant(self.cls)
         out.call(1)
         out.hold(self)
+        self.rebuild_attributes(out)
+
+    def rebuild_attributes(self, out: Rebuilder) -> None:
+        """Emit what gives the object, made before, its attributes."""
         for name, value in self.attributes.items():
             if value is not None:
                 out.set_attribute(self, name, value)

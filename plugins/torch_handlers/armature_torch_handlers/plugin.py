@@ -19,7 +19,7 @@ from armature_torch_handlers import (
     tracing_state,
 )
 from armature_torch_handlers.contexts import attention, autocast, grad, profiler
-from armature_torch_handlers.programs import checkpoint
+from armature_torch_handlers.programs import autograd_function, checkpoint, scans
 
 
 @hookimpl
@@ -31,7 +31,9 @@ def armature_handlers() -> Iterable[Handler]:
         autocast,
         attention,
         profiler,
+        autograd_function,
         checkpoint,
+        scans,
         tracing_state,
         queries,
         checks,

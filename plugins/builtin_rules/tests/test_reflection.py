@@ -1,0 +1,83 @@
+"""Programs that ask about themselves, and about what is installed."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import importlib.util
+import inspect
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import armature
+
+LOGGER = logging.getLogger("armature.tests.reflection")
+QUIET = LOGGER.getChild("quiet")
+
+
+def helper(a: Any, b: int = 2, *rest: Any, c: Any = None) -> Any:
+    return a
+
+
+class Unit:
+    def area(self, scale: float) -> float:
+        return scale
+
+    @functools.lru_cache(None)  # noqa: B019  what is tested
+    def twice(self, scale: int) -> int:
+        return 2 * scale
+
+
+UNIT = Unit()
+
+
+def parameters(x: torch.Tensor) -> Any:
+    given = {"b": 1, "c": 2, "d": 3}
+    names = inspect.signature(helper).parameters
+    return x, {name: value for name, value in given.items() if name in names}, len(names), list(names)
+
+
+def of_method(x: torch.Tensor) -> Any:
+    return x + len(inspect.signature(UNIT.area).parameters), inspect.signature(helper).parameters["b"].default
+
+
+def is_installed(x: torch.Tensor) -> Any:
+    return x if importlib.util.find_spec("torch") is not None else -x, importlib.util.find_spec("nowhere_at_all")
+
+
+def version(x: torch.Tensor) -> Any:
+    try:
+        importlib.metadata.version("nowhere-at-all")
+    except importlib.metadata.PackageNotFoundError:
+        return x, importlib.metadata.version("torch")
+
+
+def logs(x: torch.Tensor) -> Any:
+    QUIET.debug("of shape %s", x.shape)
+    return x + 1
+
+
+def cached_method(x: torch.Tensor) -> Any:
+    return x + UNIT.twice(3)
+
+
+@pytest.mark.parametrize(
+    "function", [parameters, of_method, is_installed, version, logs, cached_method], ids=lambda fn: fn.__name__
+)
+def test_as_in_eager_mode(function: Callable[[torch.Tensor], Any]) -> None:
+    x = torch.ones(2)
+    assert str(armature.compile(function, backend="eager", fullgraph=True)(x)) == str(function(x))
+
+
+def test_a_logger_that_starts_to_listen_is_heard(caplog: pytest.LogCaptureFixture) -> None:
+    compiled = armature.compile(logs, backend="eager")
+    x = torch.ones(2)
+    compiled(x)
+    assert not caplog.records
+    with caplog.at_level(logging.DEBUG, LOGGER.name):
+        torch.testing.assert_close(compiled(x), x + 1)
+    assert [record.getMessage() for record in caplog.records] == ["of shape torch.Size([2])"]

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import functools
+
+import torch
+
+import armature
+from armature.torch_abi.marks import assumed_constant, call_for_real, unpatched
+
+CALLS: list[int] = []
+
+
+@functools.lru_cache
+@torch.compiler.assume_constant_result
+def capability(level: int) -> bool:
+    CALLS.append(level)
+    return eval("level > 1")
+
+
+def test_the_mark_of_assume_constant_result() -> None:
+    assert assumed_constant(capability.__wrapped__)
+    assert not assumed_constant(test_the_mark_of_assume_constant_result)
+
+
+def test_a_marked_function_is_called_once() -> None:
+    compiled = armature.compile(lambda x: x + 1 if capability(2) else x, backend="eager", fullgraph=True)
+    x = torch.ones(2)
+    torch.testing.assert_close(compiled(x), x + 1)
+    compiled(x)
+    assert CALLS == [2]
+
+
+def test_the_patch_of_torch_compile() -> None:
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))
+    original = unpatched(torch.nn.Module.__init__)
+    assert original is not None
+    assert original.__qualname__ == "Module.__init__"
+    assert unpatched(test_the_patch_of_torch_compile) is None
+
+
+def test_tensors_made_for_real() -> None:
+    with torch._subclasses.FakeTensorMode():
+        assert type(call_for_real(torch.ones, [2], {})) is torch.Tensor
