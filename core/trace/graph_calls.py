@@ -11,10 +11,12 @@ import torch
 from torch import fx
 
 from armature.torch_abi.fake import DATA_DEPENDENT, UNSUPPORTED_OPERATOR, version_of
+from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.constant import is_atom
 from armature.trace.values.sequence import ListValue, TupleValue
+from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -45,6 +47,9 @@ def graph_call(
     result = run_on_fakes(tracer, fake or fn, args, kwargs)
     if result is not None and is_constant_result(result):
         return tracer.as_value(result)
+    if any(value.is_symbolic for value in (*args, *kwargs.values())):  # the run may have made numbers of them
+        arguments = tuple([arg.as_argument(tracer) for arg in args])
+        named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
     changes = in_place(fn, kwargs)
     if changes:
         tracer.mutates = True
@@ -96,7 +101,7 @@ def is_constant_result(result: object) -> bool:
     """Whether a fake run's result is a Python object with no tensor in it."""
     if is_atom(result):
         return True
-    if isinstance(result, (torch.Size, range)):
+    if isinstance(result, (torch.Size, range)) or (isinstance(result, SYMBOLIC) and not is_unbacked(result)):
         return True
     return isinstance(result, (tuple, list)) and bool(result) and all(is_constant_result(item) for item in result)
 
@@ -125,7 +130,7 @@ def from_fake(tracer: Tracer, result: Any, node: fx.Node) -> Value:
         value = TensorValue(result, node)
         tracer.by_fake[id(result)] = value
         return value
-    if result is None or is_atom(result):
+    if result is None or is_atom(result) or isinstance(result, SYMBOLIC):
         return tracer.as_value(result)
     if isinstance(result, (tuple, list)):
         items = [item_of(tracer, item, node, position) for position, item in enumerate(result)]
@@ -135,14 +140,14 @@ def from_fake(tracer: Tracer, result: Any, node: fx.Node) -> Value:
 
 def item_of(tracer: Tracer, item: Any, node: fx.Node, position: int) -> Value:
     """The value of an item of a node's result."""
-    if item is None or is_atom(item):
+    if item is None or is_atom(item) or isinstance(item, SYMBOLIC):
         return tracer.as_value(item)
     getter = record(tracer, "call_function", operator.getitem, (node, position), {})
     return from_fake(tracer, item, getter)
 
 
-def lift(tracer: Tracer, value: TensorValue) -> fx.Node:
-    """Make a tensor of the program an input of the graph, when it is first used."""
+def lift(tracer: Tracer, value: TensorValue | SymbolicValue) -> fx.Node:
+    """Make a tensor or int of the program an input of the graph, when it is first used."""
     if value.node is None:
         path = MODULE_TABLE.sub("", value.source.expr if value.source is not None else "input")
         label = NOT_A_NAME.sub("_", path).strip("_")
@@ -164,4 +169,4 @@ def lift(tracer: Tracer, value: TensorValue) -> fx.Node:
 
 def versions(tracer: Tracer) -> list[int]:
     """How often each input's fake was changed in place."""
-    return [version_of(value.fake) for value in tracer.inputs]
+    return [version_of(value.fake) for value in tracer.inputs if isinstance(value, TensorValue)]

@@ -55,13 +55,17 @@ class TensorValue(Value):
     real: torch.Tensor | None = None
 
     is_tensor: ClassVar[bool] = True
-    has_static_shape: ClassVar[bool] = True
     mutable: ClassVar[bool] = True
 
     @property
     def shape(self) -> torch.Size:
         """Sizes, in elements."""
         return self.fake.shape
+
+    @property
+    def has_static_shape(self) -> bool:
+        """Whether all sizes are numbers, and none a symbol."""
+        return all(isinstance(size, int) for size in self.fake.shape)
 
     @property
     def dtype(self) -> torch.dtype:
