@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import attrs
@@ -32,6 +32,11 @@ class History:
             if held[axis] != size:
                 held[axis] = CHANGED
         return frozenset(axis for axis, size in enumerate(held) if size is CHANGED)
+
+    def keep(self, name: str, axes: Iterable[int]) -> None:
+        """Take these axes for changed from now on: calls that find compiled code are not seen here."""
+        for axis in axes:
+            self._sizes[name][axis] = CHANGED
 
     def changed_number(self, name: str, number: object) -> bool:
         """Whether a number (or tuple of them) is another one than it was once; it is remembered."""

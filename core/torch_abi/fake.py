@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import torch
 from torch import nn
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -34,6 +35,8 @@ __all__ = [
     "UNSUPPORTED_OPERATOR",
     "FakeTensor",
     "FakeWorld",
+    "detached",
+    "enable_python_dispatcher",
     "is_wrapped",
     "version_of",
 ]
@@ -164,11 +167,7 @@ def has_layout(tensor: torch.Tensor) -> bool:
 
 def is_simple(tensor: torch.Tensor) -> bool:
     """Whether nothing but sizes, strides, dtype, device and requires_grad needs to be copied to the fake."""
-    return (
-        has_layout(tensor)
-        and tensor.is_leaf
-        and not tensor._is_view()
-    )
+    return has_layout(tensor) and tensor.is_leaf and not tensor._is_view()
 
 
 def dense_bytes(tensor: torch.Tensor) -> int:
@@ -177,6 +176,12 @@ def dense_bytes(tensor: torch.Tensor) -> int:
         return 0
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
     return (last + 1) * tensor.element_size()
+
+
+def detached(tensor: torch.Tensor) -> torch.Tensor:
+    """`tensor.detach()` of a tensor with numbers, also where a fake mode is active."""
+    with torch._C._DisableTorchDispatch():
+        return tensor.detach()
 
 
 def is_wrapped(tensor: torch.Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""Seam to torch's symbolic sizes: a ShapeEnv that notes who asked, and expressions over symbols as text or graph nodes."""
+"""Seam to torch's symbolic sizes: a ShapeEnv that notes the user's lines, and expressions as text or graph nodes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,28 @@ from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
-SYMBOLIC: tuple[type, ...] = (torch.SymInt, torch.SymFloat, torch.SymBool)
+SYMBOLIC: tuple[type[Any], ...] = (torch.SymInt, torch.SymFloat, torch.SymBool)
 NAMESPACE: Mapping[str, Any] = {"math": math, "torch": torch, "max": max, "min": min, "abs": abs, "round": round}
 """What the text of an expression may name, besides its symbols."""
 
-__all__ = ["NAMESPACE", "SYMBOLIC", "LateGuard", "Symbols", "as_node", "is_unbacked", "plain", "symbols_of", "text"]
+__all__ = [
+    "NAMESPACE",
+    "SMALLEST_SIZE",
+    "SYMBOLIC",
+    "LateGuard",
+    "Symbols",
+    "as_node",
+    "expression",
+    "fill",
+    "is_unbacked",
+    "lone",
+    "plain",
+    "symbols_of",
+    "text",
+]
+
+
+SMALLEST_SIZE = 2  # that a symbol stands for: operators take 0 and 1 for something of their own
 
 
 class LateGuard(Exception):
@@ -29,12 +46,14 @@ class LateGuard(Exception):
 class _Named(TorchSource):
     """A place in torch's sense: a name, and nothing that torch could read by itself."""
 
+    label: str
+
     def __init__(self, label: str) -> None:
-        object.__setattr__(self, "label", label)
+        object.__setattr__(self, "label", label)  # torch's class is frozen
 
     @property
-    def name(self) -> str:  # type: ignore[override]
-        return str(self.label)  # type: ignore[attr-defined]
+    def name(self) -> str:
+        return self.label
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -57,7 +76,7 @@ class Symbols(ShapeEnv):
         self.closed = False
 
     def size(self, value: int, label: str) -> torch.SymInt:
-        """A symbol for a size, 2 or more: 0 and 1 mean something of their own to torch's operators."""
+        """A symbol for a size of SMALLEST_SIZE or more."""
         symbol = self.create_symbol(value, _Named(label), DimDynamic.DYNAMIC)
         return self.create_symintnode(symbol, hint=value)  # type: ignore[return-value]
 
@@ -88,18 +107,10 @@ class Symbols(ShapeEnv):
             found.setdefault(guard.expr, line)
         return list(found.items())
 
-    def range_of(self, symbol: Any) -> tuple[int | None, int | None]:
-        """Smallest and largest value that was assumed for a symbol, both ends included; None: unbounded."""
-        held = self.var_to_range.get(symbol)
-        if held is None:
-            return None, None
-        lower, upper = held.lower, held.upper
-        return (int(lower) if lower.is_Integer else None), (int(upper) if upper.is_Integer else None)
-
 
 def plain(value: Any) -> Any:
     """The number that a symbolic value is known to be; the value itself where it is not known."""
-    if isinstance(value, SYMBOLIC):
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         node = value.node
         for known in (node.maybe_as_int, node.maybe_as_float, node.maybe_as_bool):
             number = known()
@@ -110,7 +121,7 @@ def plain(value: Any) -> Any:
 
 def expression(value: Any) -> Any:
     """The sympy expression of a symbolic value or number."""
-    return value.node.expr if isinstance(value, SYMBOLIC) else sympy.sympify(value)
+    return value.node.expr if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else sympy.sympify(value)
 
 
 def symbols_of(value: Any) -> list[Any]:
@@ -119,14 +130,31 @@ def symbols_of(value: Any) -> list[Any]:
     return sorted(expr.free_symbols, key=str)
 
 
+def lone(value: Any) -> Any:
+    """The symbol that a symbolic int is, None for a number or anything computed."""
+    if not isinstance(value, torch.SymInt) or not isinstance(plain(value), torch.SymInt):
+        return None
+    return value.node.expr if isinstance(value.node.expr, sympy.Symbol) else None
+
+
 def is_unbacked(value: Any) -> bool:
     """Whether only a run will tell the value."""
     return bool(free_unbacked_symbols(value))
 
 
+class _Printer(PythonPrinter):
+    """torch's printer, for numbers only: no symbolic ones are computed with."""
+
+    def _print_ToFloat(self, expr: Any) -> str:
+        return f"float({self._print(expr.args[0])})"
+
+    def _print_OpaqueUnaryFn_sqrt(self, expr: Any) -> str:
+        return f"math.sqrt({self._print(expr.args[0])})"
+
+
 def text(expr: Any) -> str:
     """A sympy expression in Python, over the names of its symbols and those of NAMESPACE."""
-    return str(PythonPrinter().doprint(expr))
+    return str(_Printer().doprint(expr))
 
 
 def as_node(value: Any, graph: fx.Graph, leaf: Callable[[Any], fx.Node], made: dict[Any, Any]) -> Any:
@@ -146,3 +174,17 @@ def as_node(value: Any, graph: fx.Graph, leaf: Callable[[Any], fx.Node], made: d
         found = sympy_interp(PythonReferenceAnalysis, env, expr).node
     made[expr] = found
     return found
+
+
+def fill(graph: fx.Graph, last: fx.Node | None, key: str) -> list[fx.Node]:
+    """Note under `meta[key]` what the nodes after `last` give, calls on symbolic numbers or sizes; returns these."""
+    fresh: list[fx.Node] = []
+    for node in reversed(graph.nodes):
+        if node is last:
+            break
+        if node.op == "call_function":
+            fresh.append(node)
+    for node in reversed(fresh):
+        args = fx.map_arg(node.args, lambda given: given.meta[key])
+        node.meta[key] = node.target(*args)  # type: ignore[operator]
+    return fresh

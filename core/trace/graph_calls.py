@@ -5,12 +5,13 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 
-from armature.torch_abi.fake import DATA_DEPENDENT, UNSUPPORTED_OPERATOR, version_of
+from armature.torch_abi.fake import DATA_DEPENDENT, UNSUPPORTED_OPERATOR, enable_python_dispatcher, version_of
 from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.values.base import Args, Kwargs, Value
@@ -26,6 +27,7 @@ IN_PLACE_OPERATORS: frozenset[object] = frozenset({
     operator.setitem, operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
     operator.ipow, operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift, operator.imatmul,
 })  # fmt: skip
+NULL_CONTEXT: AbstractContextManager[object] = nullcontext()
 NOT_A_NAME = re.compile(r"\W+")
 # A module keeps its members in tables: self.__dict__['_modules']['fc'] is read by people as self.fc.
 MODULE_TABLE = re.compile(r"\.__dict__\['_(modules|parameters|buffers)'\]")
@@ -65,10 +67,13 @@ def run_on_fakes(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwarg
     fakes = [arg.as_fake(tracer) for arg in args]
     named = {name: value.as_fake(tracer) for name, value in kwargs.items()}
     name = fn if isinstance(fn, str) else getattr(fn, "__name__", str(fn))
+    # torch's operators in Python keep symbols where those in C++ ask for numbers; they are slower.
+    dispatcher = enable_python_dispatcher() if tracer.sizes.places else NULL_CONTEXT
     try:
-        if isinstance(fn, str):
-            return getattr(fakes[0], fn)(*fakes[1:], **named)
-        return fn(*fakes, **named)
+        with dispatcher:
+            if isinstance(fn, str):
+                return getattr(fakes[0], fn)(*fakes[1:], **named)
+            return fn(*fakes, **named)
     except (GraphBreak, SkipFrame, UserRaised, RecursionError):
         raise
     except DATA_DEPENDENT:

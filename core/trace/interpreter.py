@@ -116,7 +116,15 @@ def _finish(tracer: Tracer, request: FrameRequest, result: Value) -> TracedFrame
         made.meta["example_value"] = tuple(node.meta["example_value"] for node in out.outputs)
         graph = fx.GraphModule(torch.nn.Module(), tracer.graph, request.code.co_name)
     guards = [*tracer.guards.records.values(), *_distinct(tracer)]
-    return TracedFrame(request.code.co_name, graph, _inputs(tracer) if computes else (), tuple(guards), code, slot, size_guards=tracer.sizes.guards)
+    return TracedFrame(
+        request.code.co_name,
+        graph,
+        _inputs(tracer) if computes else (),
+        tuple(guards),
+        code,
+        slot,
+        size_guards=tracer.sizes.guards,
+    )
 
 
 def touches_tensors(tracer: Tracer) -> bool:

@@ -13,7 +13,6 @@ from armature.frame.guards.kinds import Guard, Quantity, ShapeGuard
 from armature.frame.sources import AttrSource, CellSource, DictOfSource, GlobalSource, ItemSource, ObjectSource, Source
 from armature.torch_abi import symbols
 from armature.torch_abi.fake import DATA_DEPENDENT
-from armature.trace.values.base import Value
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 
@@ -32,7 +31,7 @@ class Sizes:
 
     tracer: Tracer
     places: dict[Any, Quantity] = attrs.field(factory=dict)
-    owners: dict[Any, Value] = attrs.field(factory=dict)
+    owners: dict[Any, TensorValue | SymbolicValue] = attrs.field(factory=dict)
     strides: list[tuple[Quantity, Any]] = attrs.field(factory=list)
     _ints: dict[Source, SymbolicValue] = attrs.field(factory=dict)
     _nodes: dict[Any, Any] = attrs.field(factory=dict)
@@ -53,7 +52,9 @@ class Sizes:
             chosen = frozenset()
         elif request.dynamic and not self.tracer.is_registered(source):
             chosen = frozenset(range(tensor.dim()))
-        return (chosen | frozenset(marks.get(DYNAMIC_MARK, ()))) - frozenset(marks.get(STATIC_MARK, ()))
+        chosen = (chosen | frozenset(marks.get(DYNAMIC_MARK, ()))) - frozenset(marks.get(STATIC_MARK, ()))
+        request.history.keep(source.expr, chosen)
+        return chosen
 
     def number_changes(self, number: int, source: Source) -> bool:
         """Whether an int of the program is taken as a symbol."""
@@ -92,7 +93,7 @@ class Sizes:
             if isinstance(stride, torch.SymInt):
                 self.strides.append((Quantity(source, axis, stride=True), symbols.expression(stride)))
 
-    def _bind(self, number: torch.SymInt, quantity: Quantity, owner: Value) -> None:
+    def _bind(self, number: torch.SymInt, quantity: Quantity, owner: TensorValue | SymbolicValue) -> None:
         (symbol,) = symbols.symbols_of(number)
         self.places[symbol], self.owners[symbol] = quantity, owner
 
@@ -115,26 +116,20 @@ class Sizes:
 
     def _leaf(self, symbol: Any) -> fx.Node:
         owner, axis = self.owners[symbol], self.places[symbol].axis
-        node = owner.as_argument(self.tracer) if isinstance(owner, TensorValue) else self.tracer.lift(owner)  # type: ignore[arg-type]
+        node = self.tracer.lift(owner)
         if axis < 0:
-            return node  # type: ignore[return-value]
+            return node
         if symbol not in self._nodes:
             self._nodes[symbol] = self.tracer.graph.call_function(torch.ops.aten.sym_size.int, (node, axis))
         return self._nodes[symbol]  # type: ignore[no-any-return]
 
     def _describe(self, last: fx.Node | None) -> None:
         """Give nodes made after `last` the user's line, and what they give."""
-        summary, trace, _ = self.tracer.origin()
-        fresh: list[fx.Node] = []
-        for node in reversed(self.tracer.graph.nodes):
-            if node is last:
-                break
-            fresh.append(node)
-        for node in reversed(fresh):
-            if node.op != "placeholder":
+        fresh = symbols.fill(self.tracer.graph, last, "example_value")
+        if fresh:
+            summary, trace, _ = self.tracer.origin()
+            for node in fresh:
                 node.meta.update(origin=summary, stack_trace=trace)
-                args = fx.map_arg(node.args, lambda n: n.meta["example_value"])
-                node.meta["example_value"] = node.target(*args)  # type: ignore[operator]
 
     # Guards.
 
@@ -147,12 +142,8 @@ class Sizes:
     def _conditions(self) -> Iterator[Guard]:
         found = self.symbols
         for symbol, quantity in self.places.items():
-            name, names = str(symbol), ((str(symbol), quantity),)
-            low, high = found.range_of(symbol)
-            if low is not None:
-                yield ShapeGuard(f"{name} >= {low}", names)
-            if high is not None:
-                yield ShapeGuard(f"{name} <= {high}", names)
+            if quantity.axis >= 0:
+                yield ShapeGuard(f"{symbol} >= {symbols.SMALLEST_SIZE}", ((str(symbol), quantity),))
         for condition, line in found.conditions():
             yield ShapeGuard(symbols.text(condition), self._names(condition), line)
         for number, (quantity, expr) in enumerate(self.strides):

@@ -96,6 +96,8 @@ def text_of(tracer: Tracer, value: Value, convert: Callable[[object], str]) -> V
     """`str(value)`, `repr(value)`, `ascii(value)` or `format(value)`."""
     if isinstance(value, SymbolicValue):
         return NumberTextValue([(value, convert)])
+    if isinstance(value, NumberTextValue) and convert in (str, format):
+        return value
     try:
         return ConstantValue(convert(value.as_constant()))
     except NotConstant:

@@ -190,9 +190,7 @@ def test_shape_conditions_name_the_one_that_broke(make_request: Any) -> None:
         tensor_guard(X, a, sizes=(None, 2)),
         tensor_guard(y, b, sizes=(None,)),
         kinds.ShapeGuard("s0 > 2", (("s0", kinds.Quantity(X, 0)),)),
-        kinds.ShapeGuard(
-            "2 * s0 == s1", (("s0", kinds.Quantity(X, 0)), ("s1", kinds.Quantity(y, 0))), "model.py:3"
-        ),
+        kinds.ShapeGuard("2 * s0 == s1", (("s0", kinds.Quantity(X, 0)), ("s1", kinds.Quantity(y, 0))), "model.py:3"),
     ]
     tree = build(guards, make_request(two, a, b))
     assert tree.check({"x": torch.ones(5, 2), "y": torch.ones(10)})

@@ -190,7 +190,9 @@ def _condition(writer: Expressions, guards: list[ShapeGuard]) -> Condition:
     names = dict(item for guard in guards for item in guard.names)
     values = (quantity.read(writer.of(quantity.source)) for quantity in names.values())
     clauses = " and ".join(f"({guard.expr})" for guard in guards)
-    condition: Condition = eval(f"lambda L: (lambda {', '.join(names)}: {clauses})({', '.join(values)})", writer.namespace)
+    condition: Condition = eval(
+        f"lambda L: (lambda {', '.join(names)}: {clauses})({', '.join(values)})", writer.namespace
+    )
     return condition
 
 

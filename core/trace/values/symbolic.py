@@ -118,11 +118,16 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value) -> Value | Non
     return symbolic(tracer, fn(a, b))
 
 
+EQUALITY: tuple[Callable[[Any, Any], Any], ...] = (operator.eq, operator.ne)
+
+
 def compare(tracer: Tracer, relation: Callable[[Any, Any], Any], left: Value, right: Value) -> Value | None:
     """A comparison of numbers one of which is symbolic; None where one is no number."""
     a, b = number_of(left), number_of(right)
     if a is None or b is None:
-        return None
+        other = right if b is None else left
+        unlike = isinstance(other, ConstantValue) and not isinstance(other.value, (int, float, complex))
+        return ConstantValue(relation is operator.ne) if unlike and relation in EQUALITY else None
     for number in (a, b):
         if type(number) is float and not math.isfinite(number):
             # All ints compare alike with it.
@@ -144,7 +149,7 @@ def extreme(tracer: Tracer, op: str, items: list[Value]) -> Value | None:
     numbers = [number_of(item) for item in items]
     if any(type(number) not in (int, torch.SymInt) for number in numbers):
         return None
-    choose = torch.sym_min if op == "<" else torch.sym_max
+    choose: Callable[[Any, Any], Any] = torch.sym_min if op == "<" else torch.sym_max
     found = numbers[0]
     for number in numbers[1:]:
         found = choose(found, number)
