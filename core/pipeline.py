@@ -87,7 +87,7 @@ def native_backend(traced: TracedFrame, ctx: CompileContext, record: Compilation
         # Inputs that overlap, one written to: eager refuses some such calls, which a functional graph can't see.
         return traced.graph.forward
     # The backward graph is compiled later and keeps what it is made from; guards hold the example tensors.
-    run = compile_graph(attrs.evolve(traced, guards=()), ctx, AtenCompiler(record))
+    run = compile_graph(attrs.evolve(traced, guards=(), size_guards=tuple), ctx, AtenCompiler(record))
     for graph in record.graphs:  # a kernel that can't be built is found here, where eager can still take over
         graph.ready()
     return run
@@ -226,7 +226,7 @@ class Compiler:
         if ctx.cache.hits > hits:
             ctx.emit(event_of(record, EventKind.CACHE_HIT, f"{ctx.cache.hits - hits} built files"))
         ctx.emit(event_of(record, EventKind.FINISH, seconds=record.seconds))
-        return CompiledFrame(code, traced.guards)
+        return CompiledFrame(code, (*traced.guards, *traced.size_guards()))
 
     def installed(self, request: FrameRequest, guards: tuple[str, ...]) -> None:
         """Keep the guards in words."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import attrs
 import torch
@@ -16,8 +17,21 @@ from armature.lower.index import FloorDiv, Index, Mod, Product, Size, Sum, Var, 
 from armature.schedule.data import Allocate, KernelPlan, Launch, Release, Step
 from armature.torch_abi.alloc import empty_strided, reinterpret
 
+
+class _Definitions(dict[Var | Size, str]):
+    """A size that is computed has its definition for a name."""
+
+    def get(self, key: Var | Size, default: Any = None) -> Any:
+        definition = key.definition if isinstance(key, Size) else ""
+        return f"({definition})" if definition else default
+
+
 _PRINTER = IndexPrinter(
-    floordiv="({0} // {1})", mod="({0} % {1})", signed_floordiv="({0} // {1})", signed_mod="({0} % {1})"
+    floordiv="({0} // {1})",
+    mod="({0} % {1})",
+    signed_floordiv="({0} // {1})",
+    signed_mod="({0} % {1})",
+    names=_Definitions(),
 )
 
 
@@ -78,9 +92,8 @@ class Wrapper:
             if plan.inputs:
                 self.lines.add(f"{_tuple(plan.inputs)} = args")
             self.lines.add("args.clear()")
-            for size, (position, axis) in sorted(plan.sizes.items(), key=lambda item: item[0].name):
-                source = plan.inputs[position]
-                self.lines.add(f"{size.name} = {source}" if axis < 0 else f"{size.name} = {source}.size({axis})")
+            for size, read in sorted(plan.sizes.items(), key=lambda item: item[0].name):
+                self.lines.add(f"{size.name} = {read.text(plan.inputs[read.position])}")
             for step in plan.steps:
                 self.step(step)
             self.lines.add(f"return {_tuple([self.output(o) for o in plan.outputs])}")
@@ -99,7 +112,8 @@ class Wrapper:
             self.allocate(step)
         elif isinstance(step, Launch):
             kernel = step.kernel
-            self.lines.add(f"{kernel.name}({', '.join(kernel.arguments)})", self.note(kernel.origins))
+            given = [*kernel.reads, *kernel.writes, *map(_PRINTER.print, kernel.sizes)]
+            self.lines.add(f"{kernel.name}({', '.join(given)})", self.note(kernel.origins))
         else:
             self.extern(step)
 

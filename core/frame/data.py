@@ -7,6 +7,8 @@ from types import CellType, CodeType
 
 import attrs
 
+from armature.frame.history import History
+
 
 @attrs.frozen(eq=False)
 class FrameRequest:
@@ -20,3 +22,4 @@ class FrameRequest:
     closure: tuple[CellType, ...]
     fullgraph: bool = False
     dynamic: bool | None = None
+    history: History = attrs.field(factory=History)

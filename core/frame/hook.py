@@ -141,7 +141,7 @@ class FrameHook:
         return FrameOutcome(SKIP, for_code, skip_reason=reason)
 
     def _compile(self, frame: InterpreterFrame, state: CodeState) -> FrameOutcome:
-        request = self._request(frame)
+        request = self._request(frame, state)
         entries = state.of(self._torchdynamo_orig_backend)
         if entries:
             failures = recompile.failures(entries, frame.f_locals)
@@ -217,8 +217,9 @@ class FrameHook:
             self.compiler.limit_reached(request, failures)
         return self._leave_to(self, request.code, state)
 
-    def _request(self, frame: InterpreterFrame) -> FrameRequest:
+    def _request(self, frame: InterpreterFrame, state: CodeState) -> FrameRequest:
         code = frame.f_code
+        first = frame.f_locals.get(code.co_varnames[0]) if code.co_varnames else None
         cells = dict(zip(code.co_freevars, frame.closure, strict=True)) if code.co_freevars else {}
         return FrameRequest(
             code=code,
@@ -228,6 +229,7 @@ class FrameHook:
             closure=tuple(frame.closure) if code.co_freevars else (),
             fullgraph=self.compiler.fullgraph,
             dynamic=self.compiler.dynamic,
+            history=state.history(self._torchdynamo_orig_backend, first),
         )
 
 

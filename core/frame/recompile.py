@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from weakref import ref
 
 import attrs
+from torch import nn
 
 from armature.frame.guards.explain import failed
 from armature.frame.guards.tree import GuardTree
+from armature.frame.history import History
 
 STATE_KEY = "armature"  # in torch's dict for each code object
 
@@ -36,12 +39,23 @@ class CodeState:
     empty_calls: int = 0  # calls in which there was nothing to compile
     left: set[object] = attrs.field(factory=set)  # backend keys and hooks for which what is not cached runs eagerly
     limit_told: bool = False
+    _histories: dict[object, History] = attrs.field(factory=dict)
+    _of_modules: dict[int, tuple[ref[nn.Module], History]] = attrs.field(factory=dict)
     below: bool = False  # whether frames below this code's frames must be looked at
 
     def of(self, key: object) -> list[Entry]:
         """The live entries of a backend key, oldest first."""
         self.entries = [entry for entry in self.entries if entry.alive]
         return [entry for entry in self.entries if entry.key is key]
+
+    def history(self, key: object, first: object) -> History:
+        """What inputs were before, under a backend key; for a method of modules, of each module by itself."""
+        if not isinstance(first, nn.Module):
+            return self._histories.setdefault(key, History())
+        known = self._of_modules.get(id(first))
+        if known is None or known[0]() is not first:
+            known = self._of_modules[id(first)] = (ref(first), History())
+        return known[1]
 
 
 def state_of(frame_state: dict[Any, Any]) -> CodeState:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 import torch
@@ -186,12 +186,33 @@ LoopNode: TypeAlias = Loop | ExternCall
 
 
 @attrs.frozen
+class Reading:
+    """Where a symbolic size is read: the input at `position`, along `axis` (-1: the input itself is an int). What is
+    read is `factor * size + offset`."""
+
+    position: int
+    axis: int
+    offset: int = 0
+    factor: int = 1
+
+    def text(self, name: str) -> str:
+        """Python text; `name` is the input's."""
+        read = name if self.axis < 0 else f"{name}.size({self.axis})"
+        read = f"({read} - {self.offset})" if self.offset else read
+        return f"{read} // {self.factor}" if self.factor != 1 else read
+
+    def value(self, given: Any) -> int:
+        """The size, of an input."""
+        read = int(given if self.axis < 0 else given.shape[self.axis])
+        return (read - self.offset) // self.factor
+
+
+@attrs.frozen
 class LoopGraph:
     """What lowering gives: buffers, and the nodes that fill them, in an order that respects their dependencies.
 
     `outputs` holds, per output of the graph, a View, an Index (a symbolic int), a Python constant or None.
-    `sizes` says where each symbolic size is read from: (position among `inputs`, axis), axis -1: the input itself is
-    an int.
+    `sizes` says where each symbolic size is read from.
     """
 
     name: str
@@ -200,4 +221,4 @@ class LoopGraph:
     buffers: Mapping[str, Buffer]
     nodes: tuple[LoopNode, ...]
     outputs: tuple[View | Index | bool | float | None, ...]
-    sizes: Mapping[Size, tuple[int, int]] = attrs.field(factory=dict)
+    sizes: Mapping[Size, Reading] = attrs.field(factory=dict)

@@ -28,11 +28,15 @@ class Var:
 
 @attrs.frozen
 class Size:
-    """A symbolic size (ShapeEnv's `s0`), positive unless `low` says otherwise. `hint` is its value while tracing."""
+    """A symbolic size (ShapeEnv's `s0`), positive unless `low` says otherwise. `hint` is its value while tracing.
+
+    definition: Python text over the names of other sizes, for one that is not read but computed from those.
+    """
 
     name: str
     hint: int
     low: int = 1
+    definition: str = ""
 
     def __str__(self) -> str:
         return self.name
@@ -433,6 +437,11 @@ def numel(shape: Iterable[Index]) -> Index:
     for size in shape:
         out = mul(out, size)
     return out
+
+
+def computed(size: Size, numbers: Mapping[Size, int]) -> int:
+    """The value of a size that has a definition, from those of other sizes."""
+    return int(eval(size.definition, {}, {other.name: number for other, number in numbers.items()}))
 
 
 def hint(value: Index) -> int:

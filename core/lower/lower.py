@@ -17,11 +17,12 @@ from armature.errors import LoweringError, invariant
 from armature.graph.data import AtenGraph
 from armature.lower import symints
 from armature.lower.builder import Builder
-from armature.lower.data import Buffer, BufferKind, CallInstead, LoopGraph, Origin, View
+from armature.lower.data import Buffer, BufferKind, CallInstead, LoopGraph, Origin, Reading, View
 from armature.lower.elements import NotSupported
 from armature.lower.extern import as_view, call_extern
-from armature.lower.index import Index, Size
+from armature.lower.index import Index, Size, Sum
 from armature.lower.values import Spec, TensorValue
+from armature.torch_abi.fake import detached
 
 if TYPE_CHECKING:
     from armature.context import CompileContext
@@ -53,7 +54,8 @@ class _Lowering:
     values: dict[fx.Node, Any] = attrs.field(factory=dict)
     inputs: list[str] = attrs.field(factory=list)
     constants: dict[str, torch.Tensor] = attrs.field(factory=dict)
-    sizes: dict[Size, tuple[int, int]] = attrs.field(factory=dict)
+    sizes: dict[Size, Reading] = attrs.field(factory=dict)
+    unread: list[tuple[Index, Reading]] = attrs.field(factory=list)  # sizes of inputs that are computed from others
     builder: Builder = attrs.field(init=False)
     mutations: list[fx.Node] = attrs.field(factory=list)
 
@@ -77,6 +79,7 @@ class _Lowering:
             else:
                 raise LoweringError(op=str(node.target), message=f"a {node.op} node in an ATen graph")
         invariant(result is not None, "the graph has no output", graph=self.aten.name)
+        self._solve_sizes()
         outputs = self.outputs(cast(fx.Node, result))
         b = self.builder
         return LoopGraph(
@@ -91,7 +94,7 @@ class _Lowering:
         name = self.builder.fresh(node.name)
         self.inputs.append(name)
         if isinstance(fake, torch.SymInt):
-            self._read_size(fake, position, -1)
+            self._read_size(fake, Reading(position, -1))
             self.values[node] = symints.to_index(fake)
             return
         spec = spec_of(fake)
@@ -99,7 +102,7 @@ class _Lowering:
             self.values[node] = fake
             return
         for axis, size in enumerate(cast(torch.Tensor, fake).shape):
-            self._read_size(size, position, axis)
+            self._read_size(size, Reading(position, axis))
         self._add_buffer(node, name, spec, BufferKind.INPUT)
 
     def constant(self, node: fx.Node) -> None:
@@ -110,7 +113,7 @@ class _Lowering:
             raise LoweringError(op=str(node.target), message=f"an attribute of type {type(value).__name__}")
         name = self.builder.fresh(node.name)
         # AOTAutograd lowers with a mode on that knows fake tensors only: no operator is called where none is needed.
-        self.constants[name] = value.detach() if value.requires_grad else value
+        self.constants[name] = detached(value) if value.requires_grad else value
         spec = Spec(tuple(value.shape), value.dtype, value.device, tuple(value.stride()))
         self._add_buffer(node, name, spec, BufferKind.CONSTANT)
 
@@ -118,9 +121,31 @@ class _Lowering:
         self.builder.buffers[name] = Buffer(name, spec.dtype, spec.device, spec.shape, spec.strides, kind)
         self.values[node] = self.builder.whole(name)
 
-    def _read_size(self, value: object, position: int, axis: int) -> None:
-        if symints.symbol_name(value) is not None:
-            self.sizes.setdefault(cast(Size, symints.to_index(cast(torch.SymInt, value))), (position, axis))
+    def _read_size(self, value: object, read: Reading) -> None:
+        found = symints.to_index(value) if isinstance(value, torch.SymInt) else 0
+        if isinstance(found, Size) and not found.definition:
+            self.sizes.setdefault(found, read)
+        elif isinstance(found, Sum):
+            self.unread.append((found, read))
+
+    def _solve_sizes(self) -> None:
+        """Symbols that no input has for a size, from sizes such as `2*s0 + 1`."""
+        for found, read in self.unread:
+            if isinstance(found, Sum) and len(found.terms) == 1:
+                ((factor, coefficient),) = found.terms
+                if isinstance(factor, Size) and not factor.definition and factor not in self.sizes:
+                    self.sizes[factor] = attrs.evolve(read, offset=found.const, factor=coefficient)
+
+    def scalar(self, node: fx.Node, value: torch.SymFloat) -> TensorValue | None:
+        """A float computed from sizes, for operators that take it: a tensor without axes."""
+        if not any(isinstance(user.target, torch._ops.OpOverload) for user in node.users):
+            return None
+        device = next((buffer.device for buffer in self.builder.buffers.values()), torch.device("cpu"))
+        spec = Spec((), torch.float64, device, ())
+        target = torch.ops.aten.scalar_tensor.default
+        self.builder.begin(node.name, target, [spec], node.meta.get("origin"))
+        options: dict[str, object] = {"dtype": spec.dtype, "device": device}
+        return call_extern(self.builder, target, (symints.derived(value),), options, [spec])[0]
 
     # -- operators
 
@@ -131,6 +156,8 @@ class _Lowering:
             self.values[node] = self.values[cast(fx.Node, node.args[0])][node.args[1]]
         elif isinstance(fake, (torch.SymInt, int)) and not isinstance(fake, bool):
             self.values[node] = symints.to_index(fake)
+        elif isinstance(fake, torch.SymFloat):
+            self.values[node] = self.scalar(node, fake)
         elif isinstance(target, torch._ops.OpOverload):
             try:
                 self._operator(node, target, fake)

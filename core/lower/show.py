@@ -43,7 +43,7 @@ def show(graph: LoopGraph) -> str:
 
 
 def _declarations(graph: LoopGraph) -> list[str]:
-    out = [f"{size} = {graph.inputs[at]}.shape[{axis}]" for size, (at, axis) in graph.sizes.items()]
+    out = [f"{size} = {read.text(graph.inputs[read.position])}" for size, read in graph.sizes.items()]
     shown = (BufferKind.INPUT, BufferKind.CONSTANT)
     return out + [_buffer(b) for b in graph.buffers.values() if b.kind in shown]
 

@@ -113,7 +113,7 @@ class _Loop:
     def index(self, part: Index, scope: frozenset[Var]) -> None:
         free = ix.variables(part) - scope
         invariant(not free, "an index has a variable that no loop runs", loop=self.loop.name, index=str(part))
-        unknown: frozenset[Size] = ix.sizes(part) - self.graph.sizes.keys()
+        unknown: set[Size] = {size for size in ix.sizes(part) - self.graph.sizes.keys() if not size.definition}
         invariant(not unknown, "an index has a size that no input gives", loop=self.loop.name, index=str(part))
 
     def node(self, root: Node, scope: frozenset[Var]) -> None:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import attrs
 import torch
 
-from armature.lower.data import Buffer, ExternCall, Origin, Reduce, Store, View
+from armature.lower.data import Buffer, ExternCall, Origin, Reading, Reduce, Store, View
 from armature.lower.index import Index, Size, Var
 
 
@@ -89,7 +89,7 @@ class KernelPlan:
     buffers: Mapping[str, Buffer]
     steps: tuple[Step, ...]
     outputs: tuple[View | Index | bool | float | None, ...]
-    sizes: Mapping[Size, tuple[int, int]]
+    sizes: Mapping[Size, Reading]
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

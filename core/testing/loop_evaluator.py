@@ -26,7 +26,7 @@ from armature.lower.data import (
     Store,
     View,
 )
-from armature.lower.index import FloorDiv, Index, Mod, Product, Size, Sum, Var
+from armature.lower.index import FloorDiv, Index, Mod, Product, Size, Sum, Var, computed
 
 Grids = Mapping[Var, Tensor]
 
@@ -74,9 +74,8 @@ class _Run:
         for name, value in zip(self.graph.inputs, self.args, strict=True):
             if isinstance(value, Tensor):
                 self.memory[name] = value.detach()
-        for size, (position, axis) in self.graph.sizes.items():
-            source: Any = self.args[position]
-            self.sizes[size] = int(source if axis < 0 else source.shape[axis])
+        for size, read in self.graph.sizes.items():
+            self.sizes[size] = read.value(self.args[read.position])
         self.memory.update(self.graph.constants)
         for node in self.graph.nodes:
             if isinstance(node, Loop):
@@ -108,7 +107,7 @@ class _Run:
         if isinstance(value, Var):
             return grids[value]
         if isinstance(value, Size):
-            return self.sizes[value]
+            return computed(value, self.sizes) if value.definition else self.sizes[value]
         if isinstance(value, Sum):
             return sum((self.index(f, grids) * c for f, c in value.terms), start=value.const)
         if isinstance(value, Product):

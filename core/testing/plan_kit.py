@@ -12,7 +12,7 @@ from torch import Tensor
 from armature.codegen.backend import Features
 from armature.codegen.data import KernelSource
 from armature.lower.data import Argument, Buffer, ExternCall, View
-from armature.lower.index import FloorDiv, Index, Mod, Product, Size, Sum, Var, substitute
+from armature.lower.index import FloorDiv, Index, Mod, Product, Size, Sum, Var, computed, substitute
 from armature.schedule.data import Allocate, Kernel, KernelPlan, Launch, Release
 from armature.schedule.show import show_kernel
 from armature.testing.kernel_reference import run_reference
@@ -44,9 +44,8 @@ class _Run:
         for name, value in zip(self.plan.inputs, self.args, strict=True):
             if isinstance(value, Tensor):
                 self.memory[name] = value.detach()
-        for size, (position, axis) in self.plan.sizes.items():
-            source: Any = self.args[position]
-            self.sizes[size] = int(source if axis < 0 else source.shape[axis])
+        for size, read in self.plan.sizes.items():
+            self.sizes[size] = read.value(self.args[read.position])
         self.memory.update(self.plan.constants)
         for step in self.plan.steps:
             if isinstance(step, Allocate):
@@ -72,7 +71,7 @@ class _Run:
         if isinstance(value, int):
             return value
         if isinstance(value, Size):
-            return self.sizes[value]
+            return computed(value, self.sizes) if value.definition else self.sizes[value]
         found = substitute(value, {})
         if isinstance(found, Sum):
             return found.const + sum(self.number(f) * c for f, c in found.terms)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import attrs
 import torch
 from torch import nn
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -14,7 +16,9 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     UnsupportedOperatorException,
 )
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from armature.torch_abi.symbols import Symbols
 
 # What a run on fake tensors raises where only the numbers would tell.
 DATA_DEPENDENT: tuple[type[BaseException], ...] = (
@@ -31,9 +35,23 @@ __all__ = [
     "UNSUPPORTED_OPERATOR",
     "FakeTensor",
     "FakeWorld",
+    "detached",
+    "enable_python_dispatcher",
     "is_wrapped",
     "version_of",
 ]
+
+
+@attrs.frozen
+class Layout:
+    """Sizes and strides of a fake, those that may change as symbols."""
+
+    sizes: tuple[Any, ...]
+    strides: tuple[Any, ...]
+
+
+def _mode_of(world: FakeWorld) -> FakeTensorMode:
+    return FakeTensorMode(shape_env=world.symbols, allow_non_fake_inputs=False, static_shapes=True)
 
 
 @attrs.define(eq=False)
@@ -43,13 +61,22 @@ class FakeWorld:
     Enter `mode` while torch functions run on fakes.
     """
 
-    mode: FakeTensorMode = attrs.field(
-        factory=lambda: FakeTensorMode(shape_env=new_shape_env(), allow_non_fake_inputs=False, static_shapes=True)
-    )
+    symbols: Symbols = attrs.field(factory=Symbols)
+    mode: FakeTensorMode = attrs.field(default=attrs.Factory(_mode_of, takes_self=True))
+    layouts: dict[int, Layout] = attrs.field(factory=dict)  # by id, of the tensors with symbolic sizes
     _storages: dict[int, torch.Tensor | None] = attrs.field(factory=dict)
 
-    def of(self, tensor: torch.Tensor) -> FakeTensor:
-        """The fake of a tensor of the program, with static sizes."""
+    def afresh(self) -> FakeWorld:
+        """A world over the same symbols in which no fake was changed yet."""
+        return FakeWorld(self.symbols, layouts=self.layouts)
+
+    def of(self, tensor: torch.Tensor, axes: Collection[int] = (), label: str = "") -> FakeTensor:
+        """The fake of a tensor of the program. Sizes along `axes` are symbols, unless they are 0 or 1."""
+        layout = self.layouts.get(id(tensor))
+        if layout is None and any(tensor.shape[axis] > 1 for axis in axes) and has_layout(tensor):
+            layout = self.layouts[id(tensor)] = self._layout(tensor, axes, label)
+        if layout is not None:
+            return self._symbolic(tensor, layout)
         storage = tensor.untyped_storage() if tensor.layout is torch.strided else None
         if storage is None:
             return self._convert(tensor)
@@ -63,7 +90,42 @@ class FakeWorld:
         held = self._storages.setdefault(key, None)
         if held is None:
             return self._convert(tensor)
-        return self._sharing(tensor, held)
+        return self._sharing(tensor, Layout(tensor.shape, tensor.stride()), held)
+
+    def _layout(self, tensor: torch.Tensor, axes: Collection[int], label: str) -> Layout:
+        """Symbols for sizes. A stride that is the span of another axis is so in general, others are constants."""
+        sizes: list[Any] = list(tensor.shape)
+        for axis in axes:
+            if sizes[axis] > 1:
+                sizes[axis] = self.symbols.size(sizes[axis], f"{label}.size({axis})")
+        strides: list[Any] = list(tensor.stride())
+        spans: dict[int, Any] = {}
+        for axis in sorted(range(tensor.dim()), key=lambda k: (tensor.stride(k), -k)):
+            strides[axis] = spans.get(tensor.stride(axis), tensor.stride(axis))
+            spans[tensor.stride(axis) * tensor.shape[axis]] = strides[axis] * sizes[axis]
+        return Layout(tuple(sizes), tuple(strides))
+
+    def _symbolic(self, tensor: torch.Tensor, layout: Layout) -> FakeTensor:
+        key = tensor.untyped_storage()._cdata
+        held = self._storages.get(key)
+        if held is not None:
+            return self._sharing(tensor, layout, held)
+        with torch._C._DisableTorchDispatch(), torch.no_grad():
+            if tensor.storage_offset() == 0:
+                meta = torch.empty_strided(layout.sizes, layout.strides, dtype=tensor.dtype, device="meta")
+            else:
+                last = sum((size - 1) * stride for size, stride in zip(layout.sizes, layout.strides))
+                memory = torch.empty((tensor.storage_offset() + last + 1,), dtype=tensor.dtype, device="meta")
+                meta = torch.empty(0, dtype=tensor.dtype, device="meta")
+                meta.set_(memory.untyped_storage(), tensor.storage_offset(), layout.sizes, layout.strides)
+            meta.requires_grad_(tensor.requires_grad)
+        self._storages[key] = meta
+        fake = self._wrap(tensor, meta)
+        if tensor.requires_grad and not tensor.is_leaf:
+            with torch.enable_grad(), self.mode:
+                fake = fake.clone()  # type: ignore[assignment]
+            self.mode.fake_tensor_converter.set_tensor_memo(tensor, fake)
+        return fake
 
     def _convert(self, tensor: torch.Tensor) -> FakeTensor:
         return self.mode.from_tensor(tensor, static_shapes=True)
@@ -74,10 +136,10 @@ class FakeWorld:
                 tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta", requires_grad=tensor.requires_grad
             )
 
-    def _sharing(self, tensor: torch.Tensor, held: torch.Tensor) -> FakeTensor:
+    def _sharing(self, tensor: torch.Tensor, layout: Layout, held: torch.Tensor) -> FakeTensor:
         with torch._C._DisableTorchDispatch(), torch.no_grad():
             meta = torch.empty(0, dtype=tensor.dtype, device="meta")
-            meta.set_(held.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
+            meta.set_(held.untyped_storage(), tensor.storage_offset(), layout.sizes, layout.strides)
             meta.requires_grad_(tensor.requires_grad)
         return self._wrap(tensor, meta)
 
@@ -90,17 +152,11 @@ class FakeWorld:
         return fake
 
 
-def new_shape_env() -> ShapeEnv:
-    """A shape environment in which sizes and numbers that only a run would tell are errors."""
-    return ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
-
-
-def is_simple(tensor: torch.Tensor) -> bool:
-    """Whether nothing but sizes, strides, dtype, device and requires_grad needs to be copied to the fake."""
+def has_layout(tensor: torch.Tensor) -> bool:
+    """Whether the tensor's sizes can be symbols: a plain strided tensor, with its own values."""
     return (
         type(tensor) in PLAIN_TENSORS
-        and tensor.is_leaf
-        and not tensor._is_view()
+        and tensor.layout is torch.strided
         and not tensor.is_quantized
         and not tensor.is_conj()
         and not tensor.is_neg()
@@ -109,12 +165,23 @@ def is_simple(tensor: torch.Tensor) -> bool:
     )
 
 
+def is_simple(tensor: torch.Tensor) -> bool:
+    """Whether nothing but sizes, strides, dtype, device and requires_grad needs to be copied to the fake."""
+    return has_layout(tensor) and tensor.is_leaf and not tensor._is_view()
+
+
 def dense_bytes(tensor: torch.Tensor) -> int:
     """Bytes from the first to the last element, all included."""
     if tensor.numel() == 0:
         return 0
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
     return (last + 1) * tensor.element_size()
+
+
+def detached(tensor: torch.Tensor) -> torch.Tensor:
+    """`tensor.detach()` of a tensor with numbers, also where a fake mode is active."""
+    with torch._C._DisableTorchDispatch():
+        return tensor.detach()
 
 
 def is_wrapped(tensor: torch.Tensor) -> bool:

@@ -19,6 +19,8 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from armature.torch_abi import symbols
+
 Overload = torch._ops.OpOverload
 ORIGIN = "origin"
 
@@ -37,6 +39,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.graph = fx.Graph()
         self.attributes: dict[str, Tensor] = {}
         self.nodes: dict[int, tuple[fx.Node, Tensor]] = {}
+        self.places: dict[object, tuple[fx.Node, int]] = {}  # where symbolic sizes are read
+        self.sizes: dict[Any, fx.Node] = {}
         self.origin: object = None
 
     def placeholder(self, name: str, fake: object) -> object:
@@ -44,6 +48,11 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         node.meta["val"] = fake
         if isinstance(fake, Tensor):
             self.know(fake, node)
+            for axis, size in enumerate(fake.shape):
+                if (symbol := symbols.lone(size)) is not None:
+                    self.places.setdefault(symbol, (node, axis))
+        elif (symbol := symbols.lone(fake)) is not None:
+            self.places[symbol] = (node, -1)
         return fake
 
     def know(self, value: Tensor, node: fx.Node) -> None:
@@ -97,8 +106,26 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if isinstance(value, dict):
             return {key: self.replaced(item) for key, item in value.items()}
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            raise NotPlain("a symbolic size")
+            return self.number(value)
         return value
+
+    def number(self, value: Any) -> Any:
+        """A node for a symbolic size; the number where it is known."""
+        last = next(iter(reversed(self.graph.nodes)), None)
+        found = symbols.as_node(value, self.graph, self.size, self.sizes)
+        symbols.fill(self.graph, last, "val")
+        return found
+
+    def size(self, symbol: object) -> fx.Node:
+        """The node of a symbol: an input, or the size of one."""
+        if symbol not in self.places:
+            raise NotPlain("a size that no input has")
+        node, axis = self.places[symbol]
+        if axis < 0:
+            return node
+        if symbol not in self.sizes:
+            self.sizes[symbol] = self.graph.call_function(torch.ops.aten.sym_size.int, (node, axis))
+        return self.sizes[symbol]
 
     def node_of(self, value: Tensor) -> fx.Node:
         held = self.nodes.get(id(value))
@@ -143,10 +170,7 @@ def record(
             else:
                 recorder.origin = node.meta.get(ORIGIN)
                 values[node] = _run(captured, node, values)
-    module = fx.GraphModule({}, recorder.graph)
-    for name, tensor in recorder.attributes.items():
-        setattr(module, name, tensor)
-    return module
+    return fx.GraphModule(recorder.attributes, recorder.graph)
 
 
 @contextmanager

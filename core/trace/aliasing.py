@@ -13,10 +13,10 @@ from armature.frame.sources import DictOfSource, ItemSource, ObjectSource, Sourc
 from armature.torch_abi.fake import PLAIN_TENSORS, version_of
 from armature.trace.errors import NotConstant
 from armature.trace.values.base import Value
+from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
-    from armature.trace.values.tensor import TensorValue
 
 
 def identical(tracer: Tracer, left: Value, right: Value) -> bool:
@@ -93,17 +93,18 @@ def _owner(value: Value, tracer: Tracer) -> Value:
 
 
 def _tensors(tracer: Tracer) -> list[Guard]:
-    inputs = [value for value in tracer.inputs if value.source is not None and value.real is not None]
+    tensors = [value for value in tracer.inputs if isinstance(value, TensorValue)]
+    inputs = [value for value in tensors if value.source is not None and value.real is not None]
     if len(inputs) < 2 or not (tracer.mutates or any(version_of(value.fake) for value in inputs)):
         return []
     found: list[Guard] = [NoAliasGuard(tuple(value.source for value in inputs if value.source is not None))]
     held = [(value.source, value.real) for value in inputs if _has_memory(value.real)]
     sources = tuple(source for source, _ in held if source is not None)
-    tensors = [tensor for _, tensor in held if tensor is not None]
+    reals = [tensor for _, tensor in held if tensor is not None]
     if len(sources) < 2:
         return found
-    extents = tuple(memory.extent(tensor) for tensor in tensors)
-    together = memory.sharing([tensor.data_ptr() for tensor in tensors], extents)
+    extents = tuple(memory.extent(tensor) for tensor in reals)
+    together = memory.sharing([tensor.data_ptr() for tensor in reals], extents)
     sized = [tracer.guards.sized(source) for source in sources]
     checked = tuple(size if fixed else None for size, fixed in zip(extents, sized))
     return [*found, StorageGuard(sources, checked, together)]

@@ -42,6 +42,8 @@ def _number(kind: type) -> Make:
     def make(tracer: Tracer, *args: Value, **kwargs: Value) -> Value:
         if any(arg.is_tensor for arg in args):
             tracer.graph_break("data-dependent-value", operation=f"{kind.__name__}() of a tensor")
+        if kind is int and len(args) == 1 and args[0].is_symbolic:
+            return args[0].call_method(tracer, "__int__", (), {})
         if args and isinstance(args[0], UserObjectValue):
             return tracer.call(args[0].get_attribute(tracer, f"__{kind.__name__}__"), (), {})
         try:

@@ -13,6 +13,7 @@ from torch import nn
 
 from armature.trace.builtin_types import TYPES
 from armature.trace.errors import NotConstant, UserRaised
+from armature.trace.values import symbolic
 from armature.trace.values.base import BoundMethod, Value
 from armature.trace.values.classes import ClassValue, find_in_class
 from armature.trace.values.function import CallableValue, ClosureValue, MethodValue, PartialValue
@@ -163,6 +164,8 @@ def _module_setattr(tracer: Tracer, module: Value, name: Value, value: Value) ->
 
 
 def _len(tracer: Tracer, obj: Value) -> Value:
+    if isinstance(obj, TensorValue) and obj.fake.shape:
+        return tracer.as_value(obj.fake.shape[0])
     return tracer.constant(obj.length(tracer))
 
 
@@ -211,6 +214,9 @@ def _extreme(op: str) -> Builtin:
                 tracer.raise_error(ValueError, "arg is an empty sequence")
             return default
         keyed = key is not None and not key.is_constant
+        found = None if keyed else symbolic.extreme(tracer, op, items)
+        if found is not None:
+            return found
         best = items[0]
         held = tracer.call(key, (best,), {}) if keyed and key is not None else best
         for item in items[1:]:
@@ -238,7 +244,8 @@ def _abs(tracer: Tracer, value: Value) -> Value:
         return tracer.graph_call("abs", (value,), {})
     if isinstance(value, UserObjectValue):
         return value.call_method(tracer, "__abs__", (), {})
-    return _folded(tracer, abs, value.as_constant())
+    found = symbolic.absolute(tracer, value)
+    return _folded(tracer, abs, value.as_constant()) if found is None else found
 
 
 def _divmod(tracer: Tracer, left: Value, right: Value) -> Value:

@@ -30,6 +30,7 @@ from armature.trace import calls, graph_calls, inline, operators, text
 from armature.trace.effects import Effects
 from armature.trace.errors import GraphBreak, UserRaised
 from armature.trace.guards import GuardRecorder
+from armature.trace.sizes import Sizes
 from armature.trace.trust import trusted_module
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
 from armature.trace.values.classes import ClassValue, class_attribute
@@ -39,6 +40,7 @@ from armature.trace.values.function import CellValue, ClosureValue
 from armature.trace.values.iterator import GeneratorValue, IteratorValue
 from armature.trace.values.mapping import DICT_KINDS, DictValue, plain_keys
 from armature.trace.values.sequence import TupleValue
+from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_dict import InstanceDictValue
 from armature.trace.values.user_object import UserObjectValue
@@ -69,12 +71,13 @@ class Tracer:
     by_id: dict[int, tuple[object, Value]] = attrs.field(factory=dict)
     by_fake: dict[int, TensorValue] = attrs.field(factory=dict)
     class_values: dict[Hashable, Value] = attrs.field(factory=dict)
-    inputs: list[TensorValue] = attrs.field(factory=list)
+    inputs: list[TensorValue | SymbolicValue] = attrs.field(factory=list)
     on_abort: list[tuple[Callable[[Any], Any], Any]] = attrs.field(factory=list)
     frames_cells: dict[str, CellValue] = attrs.field(factory=dict)  # free variables of the outermost frame
     generators: list[GeneratorValue] = attrs.field(factory=list)
     keys: dict[Value, None] = attrs.field(factory=dict)  # looked up in dicts and sets by their identity
     mutates: bool = False  # an operator in place is in the graph
+    sizes: Sizes = attrs.field(default=attrs.Factory(lambda self: Sizes(self), takes_self=True))
     _guards: GuardRecorder | None = None
     _globals: dict[tuple[int, str], Value] = attrs.field(factory=dict)
     _constants: dict[int, tuple[object, Value]] = attrs.field(factory=dict)
@@ -262,7 +265,9 @@ class Tracer:
         """Rely on the value: the same object next time, an equal one where it is a constant."""
         if value.source is None:
             return
-        if value.is_constant:
+        if value.is_symbolic:
+            value.as_constant()
+        elif value.is_constant:
             self.guards.equal(value.source, value.as_constant())
         else:
             self.guards.same(value.source, value.as_object())
@@ -369,8 +374,8 @@ class Tracer:
         """Put a call that changes torch's state in the graph; arguments are constants and nodes."""
         return graph_calls.state_call(self, fn, arguments)
 
-    def lift(self, value: TensorValue) -> fx.Node:
-        """The graph input of a tensor of the program."""
+    def lift(self, value: TensorValue | SymbolicValue) -> fx.Node:
+        """The graph input of a tensor or int of the program."""
         return graph_calls.lift(self, value)
 
     def class_attribute(self, owner: Value, cls: type, name: str) -> Value:

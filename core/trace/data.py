@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import CodeType
 
 import attrs
@@ -36,6 +37,7 @@ class TracedFrame:
     `graph` takes `inputs` in order (flat) and returns a tuple; it holds torch functions and methods as in user code,
     each node with `meta["example_value"]` (fake) and `meta["origin"]` (FrameSummary). None when the frame computes
     nothing with tensors.
+    `size_guards` gives the guards on symbolic sizes, once the graph is compiled: compiling it may add to them.
     `code` runs instead of the frame's code: loads the inputs, calls the graph (a constant, `CompiledGraphSlot`) as
     `slot(*inputs)`, replays side effects, rebuilds and returns the frame's value.
     """
@@ -47,3 +49,4 @@ class TracedFrame:
     code: CodeType
     slot: CompiledGraphSlot
     breaks: tuple[BreakEvent, ...] = ()
+    size_guards: Callable[[], tuple[Guard, ...]] = tuple

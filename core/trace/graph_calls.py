@@ -5,18 +5,21 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 
-from armature.torch_abi.fake import DATA_DEPENDENT, UNSUPPORTED_OPERATOR, version_of
+from armature.torch_abi.fake import DATA_DEPENDENT, UNSUPPORTED_OPERATOR, enable_python_dispatcher, version_of
 from armature.torch_abi.pytree import tree_leaves
+from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.constant import is_atom
 from armature.trace.values.sequence import ListValue, TupleValue
+from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ IN_PLACE_OPERATORS: frozenset[object] = frozenset({
     operator.setitem, operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
     operator.ipow, operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift, operator.imatmul,
 })  # fmt: skip
+NULL_CONTEXT: AbstractContextManager[object] = nullcontext()
 NOT_A_NAME = re.compile(r"\W+")
 # A module keeps its members in tables: self.__dict__['_modules']['fc'] is read by people as self.fc.
 MODULE_TABLE = re.compile(r"\.__dict__\['_(modules|parameters|buffers)'\]")
@@ -50,6 +54,9 @@ def graph_call(
     changes = in_place(fn, kwargs) or [version_of(tensor) for tensor in watched] != before
     if result is not None and not (watched and changes) and is_constant_result(result):
         return tracer.as_value(result)
+    if any(value.is_symbolic for value in (*args, *kwargs.values())):  # the run may have made numbers of them
+        arguments = tuple([arg.as_argument(tracer) for arg in args])
+        named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
     if changes:
         tracer.mutates = True
     elif isinstance(result, torch.Tensor) and id(result) in tracer.by_fake:
@@ -64,10 +71,13 @@ def run_on_fakes(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwarg
     fakes = [arg.as_fake(tracer) for arg in args]
     named = {name: value.as_fake(tracer) for name, value in kwargs.items()}
     name = fn if isinstance(fn, str) else getattr(fn, "__name__", str(fn))
+    # torch's operators in Python keep symbols where those in C++ ask for numbers; they are slower.
+    dispatcher = enable_python_dispatcher() if tracer.sizes.places else NULL_CONTEXT
     try:
-        if isinstance(fn, str):
-            return getattr(fakes[0], fn)(*fakes[1:], **named)
-        return fn(*fakes, **named)
+        with dispatcher:
+            if isinstance(fn, str):
+                return getattr(fakes[0], fn)(*fakes[1:], **named)
+            return fn(*fakes, **named)
     except (GraphBreak, SkipFrame, UserRaised, RecursionError):
         raise
     except DATA_DEPENDENT:
@@ -113,7 +123,7 @@ def is_constant_result(result: object) -> bool:
     """Whether a fake run's result is a Python object with no tensor in it."""
     if is_atom(result):
         return True
-    if isinstance(result, (torch.Size, range)):
+    if isinstance(result, (torch.Size, range)) or (isinstance(result, SYMBOLIC) and not is_unbacked(result)):
         return True
     return isinstance(result, (tuple, list)) and bool(result) and all(is_constant_result(item) for item in result)
 
@@ -142,7 +152,7 @@ def from_fake(tracer: Tracer, result: Any, node: fx.Node) -> Value:
         value = TensorValue(result, node)
         tracer.by_fake[id(result)] = value
         return value
-    if result is None or is_atom(result):
+    if result is None or is_atom(result) or isinstance(result, SYMBOLIC):
         return tracer.as_value(result)
     if isinstance(result, (tuple, list)):
         items = [item_of(tracer, item, node, position) for position, item in enumerate(result)]
@@ -152,14 +162,14 @@ def from_fake(tracer: Tracer, result: Any, node: fx.Node) -> Value:
 
 def item_of(tracer: Tracer, item: Any, node: fx.Node, position: int) -> Value:
     """The value of an item of a node's result."""
-    if item is None or is_atom(item):
+    if item is None or is_atom(item) or isinstance(item, SYMBOLIC):
         return tracer.as_value(item)
     getter = record(tracer, "call_function", operator.getitem, (node, position), {})
     return from_fake(tracer, item, getter)
 
 
-def lift(tracer: Tracer, value: TensorValue) -> fx.Node:
-    """Make a tensor of the program an input of the graph, when it is first used."""
+def lift(tracer: Tracer, value: TensorValue | SymbolicValue) -> fx.Node:
+    """Make a tensor or int of the program an input of the graph, when it is first used."""
     if value.node is None:
         path = MODULE_TABLE.sub("", value.source.expr if value.source is not None else "input")
         label = NOT_A_NAME.sub("_", path).strip("_")
@@ -181,4 +191,4 @@ def lift(tracer: Tracer, value: TensorValue) -> fx.Node:
 
 def versions(tracer: Tracer) -> list[int]:
     """How often each input's fake was changed in place."""
-    return [version_of(value.fake) for value in tracer.inputs]
+    return [version_of(value.fake) for value in tracer.inputs if isinstance(value, TensorValue)]

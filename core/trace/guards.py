@@ -58,10 +58,12 @@ class GuardRecorder:
         if type(source) is not ObjectSource and (key := ("value", source)) not in self.records:
             self.records[key] = ValueGuard(source, value, self.user())
 
-    def tensor(self, source: Source, tensor: torch.Tensor) -> None:
-        """Everything that a fake tensor was made from. A tensor that the code keeps alive may still be changed."""
+    def tensor(self, source: Source, tensor: torch.Tensor, fake: torch.Tensor) -> None:
+        """Everything that a fake tensor was made from; sizes and strides where the fake has numbers, not symbols. A
+        tensor that the code keeps alive may still be changed."""
         if (key := ("tensor", source)) not in self.records:
-            sizes, strides = tuple(tensor.shape), tuple(tensor.stride())
+            sizes = tuple(size if isinstance(size, int) else None for size in fake.shape)
+            strides = tuple(stride if isinstance(stride, int) else None for stride in fake.stride())
             self.records[key] = TensorGuard(source, tensor, sizes, strides, self.user())
 
     def length(self, source: Source, length: int) -> None:

@@ -11,7 +11,7 @@ from torch import fx
 
 from armature.frame.data import FrameRequest
 from armature.frame.sources import LocalSource, Source
-from armature.torch_abi.fake import FakeWorld, version_of
+from armature.torch_abi.fake import version_of
 from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.trace import aliasing, inline, machine
 from armature.trace.capture import Tracer
@@ -21,6 +21,8 @@ from armature.trace.rebuild import Rebuilder
 from armature.trace.state import Frame
 from armature.trace.values.base import Value
 from armature.trace.values.function import CellValue
+from armature.trace.values.symbolic import SymbolicValue
+from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
     from armature.context import CompileContext
@@ -37,6 +39,7 @@ def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
     if request.code.co_flags & UNTRACEABLE:
         raise SkipFrame("a generator or coroutine runs eagerly")
     tracer = Tracer(ctx, request, ctx.config.strict)
+    tracer.fakes.symbols.where = tracer.user_line
     tracer.guards.global_state()
     grad = torch.is_grad_enabled()
     depth = sys.getrecursionlimit()
@@ -47,7 +50,7 @@ def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
             if torch.is_grad_enabled() != grad:
                 tracer.graph_break("unsupported-mutation", operation="leaving the grad mode changed", type="the frame")
     except GraphBreak as stop:
-        stop.guards = (*tracer.guards.records.values(), *aliasing.guards(tracer))
+        stop.guards = (*tracer.guards.records.values(), *aliasing.guards(tracer), *tracer.sizes.guards())
         raise
     finally:
         for leave, state in reversed(tracer.on_abort):
@@ -112,7 +115,15 @@ def _finish(tracer: Tracer, request: FrameRequest, result: Value) -> TracedFrame
         made.meta["example_value"] = tuple(node.meta["example_value"] for node in out.outputs)
         graph = fx.GraphModule(torch.nn.Module(), tracer.graph, request.code.co_name)
     guards = [*tracer.guards.records.values(), *aliasing.guards(tracer)]
-    return TracedFrame(request.code.co_name, graph, _inputs(tracer) if computes else (), tuple(guards), code, slot)
+    return TracedFrame(
+        request.code.co_name,
+        graph,
+        _inputs(tracer) if computes else (),
+        tuple(guards),
+        code,
+        slot,
+        size_guards=tracer.sizes.guards,
+    )
 
 
 def touches_tensors(tracer: Tracer) -> bool:
@@ -122,11 +133,17 @@ def touches_tensors(tracer: Tracer) -> bool:
 
 def _inputs(tracer: Tracer) -> tuple[GraphInput, ...]:
     """The graph's inputs with their fakes as they were before the graph changed any."""
-    changed = any(version_of(value.fake) for value in tracer.inputs)
-    fresh = FakeWorld() if changed else None
+    tensors = [value for value in tracer.inputs if isinstance(value, TensorValue)]
+    changed = any(version_of(value.fake) for value in tensors)
+    fresh = tracer.fakes.afresh() if changed else None
     found = []
     for value in tracer.inputs:
-        if value.node is None or value.source is None or value.real is None:
+        if value.node is None or value.source is None:
+            continue
+        if isinstance(value, SymbolicValue):
+            found.append(GraphInput(value.node.name, value.source, value.fake))
+            continue
+        if value.real is None:
             continue
         fake = value.fake if fresh is None else fresh.of(value.real)
         if fresh is not None:

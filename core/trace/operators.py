@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from armature.trace import aliasing
 from armature.trace.errors import NotConstant
+from armature.trace.values import symbolic
 from armature.trace.values.base import Value
 from armature.trace.values.classes import inherits
 from armature.trace.values.constant import SCALARS
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import ListValue, SequenceValue, TupleValue
+from armature.trace.values.symbolic import SymbolicValue
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -49,6 +51,10 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value) -> Value:
         return _fold_scalars(tracer, name, left.as_constant(), right.as_constant())
     if left.is_tensor or right.is_tensor:
         return tracer.graph_call(FUNCTIONS[name], (left, right), {})
+    if left.is_symbolic or right.is_symbolic:
+        found = symbolic.operate(tracer, name, left, right)
+        if found is not None:
+            return found
     found = _containers(tracer, name, left, right)
     if found is not None:
         return found
@@ -81,11 +87,15 @@ def _containers(tracer: Tracer, name: str, left: Value, right: Value) -> Value |
             return TupleValue([*left.items, *right.items])
     elif name == "mul":
         for sequence, count in ((left, right), (right, left)):
-            if isinstance(sequence, SequenceValue) and count.is_constant and isinstance(count.as_constant(), int):
+            if isinstance(sequence, SequenceValue) and _is_count(count):
                 return sequence.like(sequence.items * count.as_constant())  # type: ignore[operator]
     elif name == "or_" and isinstance(left, DictValue) and isinstance(right, DictValue):
         return DictValue({**left.realise(tracer), **right.realise(tracer)}, left.kind, left.factory)
     return None
+
+
+def _is_count(value: Value) -> bool:
+    return value.is_symbolic or (value.is_constant and isinstance(value.as_constant(), int))
 
 
 def operate_in_place(tracer: Tracer, name: str, left: Value, right: Value) -> Value:
@@ -112,6 +122,9 @@ def operate_unary(tracer: Tracer, name: str, value: Value) -> Value:
     """`-value`, `+value` or `~value`."""
     if value.is_tensor:
         return tracer.graph_call(UNARY[name], (value,), {})
+    if isinstance(value, SymbolicValue):
+        found = symbolic.negated(tracer, name, value)
+        return fold(tracer, UNARY[name], value.as_constant()) if found is None else found
     if value.is_constant:
         return fold(tracer, UNARY[name], value.as_constant())
     return value.call_method(tracer, f"__{name}__", (), {})
@@ -123,6 +136,10 @@ def compare(tracer: Tracer, op: str, left: Value, right: Value) -> Value:
         return fold(tracer, COMPARISONS[op], left.as_constant(), right.as_constant())
     if left.is_tensor or right.is_tensor:
         return tracer.graph_call(COMPARISONS[op], (left, right), {})
+    if left.is_symbolic or right.is_symbolic:
+        found = symbolic.compare(tracer, COMPARISONS[op], left, right)
+        if found is not None:
+            return found
     if isinstance(left, SequenceValue) and isinstance(right, SequenceValue):
         return _compare_sequences(tracer, op, left, right)
     if isinstance(left, DictValue) and isinstance(right, DictValue) and op in ("==", "!="):
@@ -194,6 +211,8 @@ def identical(tracer: Tracer, left: Value, right: Value) -> bool:
     """`left is right`."""
     if left is right:
         return True
+    if (left.is_symbolic or right.is_symbolic) and left.python_type() is right.python_type():
+        return _identical_constants(tracer, left.as_constant(), right.as_constant())
     if left.is_constant != right.is_constant:
         return False
     if left.is_constant:

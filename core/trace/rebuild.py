@@ -25,10 +25,12 @@ from armature.frame.sources import (
     Source,
     TypeOfSource,
 )
+from armature.torch_abi import symbols
 from armature.trace.data import CompiledGraphSlot
 from armature.trace.values.base import Value
 from armature.trace.values.constant import NONE, ConstantValue
 from armature.trace.values.mapping import DictValue
+from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -53,6 +55,8 @@ class Rebuilder:
     _paths: dict[Source, str] = attrs.field(factory=dict)
     _uses: dict[Source, int] = attrs.field(factory=dict)
     _cells: dict[int, str] = attrs.field(factory=dict)
+    _symbols: dict[Any, str] = attrs.field(factory=dict)
+    _early: list[Instr] = attrs.field(factory=list)
     _temporaries: int = 0
     _into: list[Instr] | None = None
 
@@ -113,6 +117,36 @@ class Rebuilder:
             self.cannot(value)
         position = self.outputs.setdefault(node, len(self.outputs))
         self.emit("LOAD_FAST", output_name(position))
+
+    def symbolic(self, value: SymbolicValue) -> None:
+        """Push a number computed from sizes and ints of the program, as they were when the frame began."""
+        expr = symbols.expression(value.fake)
+        names = [str(symbol) for symbol in symbols.symbols_of(expr)]
+        for symbol in symbols.symbols_of(expr):
+            self._read_symbol(symbol)
+        if str(expr) in names:
+            self.emit("LOAD_FAST", self._symbols[expr])
+            return
+        compute = eval(f"lambda {', '.join(names)}: {symbols.text(expr)}", dict(symbols.NAMESPACE))
+        self.null_function(compute)
+        for symbol in symbols.symbols_of(expr):
+            self.emit("LOAD_FAST", self._symbols[symbol])
+        self.call(len(names))
+
+    def _read_symbol(self, symbol: Any) -> None:
+        """Have the number that a symbol stands for in a variable, before anything is changed."""
+        if symbol in self._symbols:
+            return
+        quantity = self.tracer.sizes.places[symbol]
+        name = self._symbols[symbol] = self.temporary()
+        outer, paths, self._into, self._paths = self._into, self._paths, self._early, {}
+        self.load_source(quantity.source)
+        if quantity.axis >= 0:
+            self.method("size")
+            self.constant(quantity.axis)
+            self.call(1)
+        self.emit("STORE_FAST", name)
+        self._into, self._paths = outer, paths
 
     def constant(self, obj: object) -> None:
         """Push an object that the code keeps."""
@@ -275,7 +309,7 @@ class Rebuilder:
         epilogue: list[Instr] = []
         self._into = epilogue
         self._outputs(slot)
-        return self._assemble([*prologue, *epilogue, *self.main])
+        return self._assemble([*prologue, *self._early, *epilogue, *self.main])
 
     def _prologue(self, slot: CompiledGraphSlot | None) -> None:
         if self.code.co_freevars:

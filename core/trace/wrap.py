@@ -23,6 +23,7 @@ from torch import nn
 
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource, ObjectSource, Source
 from armature.torch_abi.fake import PLAIN_TENSORS, is_wrapped
+from armature.torch_abi.symbols import SYMBOLIC
 from armature.trace.call import ValueType
 from armature.trace.errors import SkipFrame
 from armature.trace.values.base import BoundMethod, Value
@@ -41,6 +42,7 @@ from armature.trace.values.mapping import DICT_KINDS, DictValue
 from armature.trace.values.module import ModuleValue, is_module
 from armature.trace.values.sequence import ListValue, RangeValue, SliceValue, TupleValue, is_structseq
 from armature.trace.values.sets import SetValue
+from armature.trace.values.symbolic import symbolic
 from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_dict import UserDictValue
 from armature.trace.values.user_object import UserObjectValue
@@ -99,6 +101,7 @@ FRESH: dict[type, Callable[[Any, Any], Value]] = {
     frozenset: lambda tracer, obj: _fresh_set(tracer, obj),
     slice: lambda tracer, obj: SliceValue(tuple(as_value(tracer, p) for p in (obj.start, obj.stop, obj.step))),  # type: ignore[arg-type]
     range: lambda tracer, obj: RangeValue(obj),
+    **dict.fromkeys(SYMBOLIC, symbolic),
 }
 
 
@@ -124,6 +127,13 @@ def _constant(tracer: Tracer, obj: object, source: Source) -> Value:
     return ConstantValue(obj, source=source)
 
 
+def _int(tracer: Tracer, obj: int, source: Source) -> Value:
+    if not tracer.sizes.number_changes(obj, source):
+        return _constant(tracer, obj, source)
+    tracer.guards.type_is(source, int)
+    return tracer.sizes.of_int(obj, source)
+
+
 def _tensor(tracer: Tracer, obj: torch.Tensor, source: Source) -> Value:
     if is_wrapped(obj):
         raise SkipFrame("it runs inside another tracer or transform of torch")
@@ -131,8 +141,10 @@ def _tensor(tracer: Tracer, obj: torch.Tensor, source: Source) -> Value:
         tracer.graph_break("tensor-subclass", type=f"{type(obj).__module__}.{type(obj).__qualname__}")
     if obj.layout is not torch.strided:
         tracer.graph_break("tensor-subclass", type=f"a tensor of layout {obj.layout}")
-    tracer.guards.tensor(source, obj)
-    value = TensorValue(tracer.fakes.of(obj), None, obj, source=source)
+    fake = tracer.fakes.of(obj, tracer.sizes.axes_of(obj, source), source.expr)
+    tracer.guards.tensor(source, obj, fake)
+    value = TensorValue(fake, None, obj, source=source)
+    tracer.sizes.bind_tensor(value, source)
     tracer.by_fake[id(value.fake)] = value
     return tracer.remember(obj, value)
 
@@ -141,7 +153,7 @@ def _list(tracer: Tracer, obj: list[object], source: Source) -> Value:
     tracer.guards.type_is(source, list)
     value = ListValue([], source=source)
     tracer.remember(obj, value)
-    if obj and all_atoms(obj):
+    if obj and all_atoms(obj) and not tracer.sizes.items_change(obj, source):
         tracer.guards.equal(source, list(obj))
         value.items = [as_value(tracer, item) for item in obj]
         return value
@@ -151,7 +163,7 @@ def _list(tracer: Tracer, obj: list[object], source: Source) -> Value:
 
 
 def _tuple(tracer: Tracer, obj: tuple[object, ...], source: Source) -> Value:
-    if all_atoms(obj):
+    if all_atoms(obj) and not (obj and tracer.sizes.items_change(obj, source)):
         tracer.guards.equal(source, obj)
         items = [as_value(tracer, item) for item in obj]
     else:
@@ -275,6 +287,7 @@ def _opaque(tracer: Tracer, obj: Any, source: Source) -> Value:
 
 EXACT: dict[type, Build] = {
     **dict.fromkeys(ATOMS, _constant),
+    int: _int,
     torch.Tensor: _tensor,
     nn.Parameter: _tensor,
     list: _list,

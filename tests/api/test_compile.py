@@ -107,7 +107,7 @@ def test_the_recompile_limit_ends_in_eager_with_one_warning() -> None:
     def power(x: Any, n: int) -> Any:
         return x**n
 
-    compiled = armature.compile(power, backend="eager", options={"recompile_limit": 2})
+    compiled = armature.compile(power, backend="eager", dynamic=False, options={"recompile_limit": 2})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for n in range(6):
@@ -148,7 +148,7 @@ def test_breaks_with_ever_new_arguments_are_not_traced_for_ever() -> None:
         armature.graph_break("for the test")
         return y
 
-    compiled = armature.compile(broken, backend="eager")
+    compiled = armature.compile(broken, backend="eager", dynamic=False)
     for n in range(8):
         assert torch.equal(compiled(X, n), X * n)
     assert len(session().compilations) == 4

@@ -39,7 +39,8 @@ def scale(x: Any, by: int) -> Any:
 
 def test_both_compilers_may_compile_the_same_function() -> None:
     x = torch.ones(3)
-    ours, theirs = armature.compile(scale, backend="eager"), torch.compile(scale, backend="eager", dynamic=False)
+    ours = armature.compile(scale, backend="eager", dynamic=False)
+    theirs = torch.compile(scale, backend="eager", dynamic=False)
     for by in range(4):
         assert torch.equal(ours(x, by), x * by + 1)
         assert torch.equal(theirs(x, by), x * by + 1)

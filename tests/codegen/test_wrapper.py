@@ -12,7 +12,7 @@ from armature.codegen.show import show
 from armature.codegen.verify import verify
 from armature.errors import InvariantError
 from armature.lower import layout
-from armature.lower.data import LoopGraph
+from armature.lower.data import LoopGraph, Reading
 from armature.lower.index import Size
 from armature.schedule.schedule import schedule
 from armature.testing.loop_graphs import LoopWriter
@@ -92,7 +92,7 @@ def test_symbolic_sizes_are_read_from_the_inputs() -> None:
     rows = Size("s0", 5)
     x = w.input(rows, 4)
     graph = w.graph(w.op("tanh", x))
-    graph = LoopGraph(graph.name, graph.inputs, {}, graph.buffers, graph.nodes, graph.outputs, {rows: (0, 0)})
+    graph = LoopGraph(graph.name, graph.inputs, {}, graph.buffers, graph.nodes, graph.outputs, {rows: Reading(0, 0)})
     text = program_of(graph).wrapper
     assert "s0 = in_0.size(0)" in text
     assert "empty_strided_cpu((s0, 4), (4, 1), float64)" in text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from armature.frame.guards.tree import GuardTree
+from armature.frame.guards.tree import Condition, GuardTree
 
 
 def failed(tree: GuardTree, f_locals: dict[str, object]) -> tuple[str, ...]:
@@ -15,6 +15,13 @@ def failed(tree: GuardTree, f_locals: dict[str, object]) -> tuple[str, ...]:
         return ()
     texts = tuple(str(part) for part in info.verbose_code_parts)
     if tree.conditions and set(texts) == {text for text, _ in tree.conditions}:
-        broken = tuple(text for text, holds in tree.conditions if not holds(f_locals))
+        broken = tuple(text for text, holds in tree.conditions if not _holds(holds, f_locals))
         return broken or texts
     return texts
+
+
+def _holds(condition: Condition, f_locals: dict[str, object]) -> bool:
+    try:
+        return condition(f_locals)
+    except ArithmeticError:  # a remainder by a size of 0, where another condition fails
+        return False

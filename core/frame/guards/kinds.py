@@ -134,12 +134,32 @@ class GlobalStateGuard:
     user: str = ""
 
 
+@attrs.frozen
+class Quantity:
+    """A number that symbols stand for: the int at `source`, or along `axis` a size or stride of the tensor there."""
+
+    source: Source
+    axis: int = -1
+    stride: bool = False
+
+    def read(self, base: str) -> str:
+        """Python text that reads it; `base` is the text of the source."""
+        if self.axis < 0:
+            return base
+        return f"{base}.{'stride' if self.stride else 'size'}({self.axis})"
+
+    @property
+    def expr(self) -> str:
+        """For people."""
+        return self.read(self.source.expr)
+
+
 @attrs.frozen(eq=False)
 class ShapeGuard:
-    """A condition over symbolic sizes, as a Python expression over `sizes`: names to (tensor source, axis)."""
+    """A condition over symbols, as a Python expression over `names`, and what each of these stands for."""
 
     expr: str
-    sizes: tuple[tuple[str, Source, int], ...]
+    names: tuple[tuple[str, Quantity], ...]
     user: str = ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 from collections.abc import Callable
 from typing import Any
@@ -60,8 +61,10 @@ def _autograd(guard: AutogradGuard) -> str:
 
 
 def _shape(guard: ShapeGuard) -> str:
-    names = (f"{n} = {s.expr}" if axis < 0 else f"{n} = {s.expr}.size({axis})" for n, s, axis in guard.sizes)
-    return f"{guard.expr} where {', '.join(names)}"
+    expr = guard.expr
+    for name, quantity in sorted(guard.names, key=lambda item: -len(item[0])):
+        expr = re.sub(rf"\b{re.escape(name)}\b", lambda _, text=quantity.expr: text, expr)  # type: ignore[misc]
+    return expr
 
 
 def _name(obj: object) -> str:

@@ -35,7 +35,7 @@ from armature.frame.guards.reach import Reach, has_instance_dict
 from armature.frame.guards.text import describe
 from armature.frame.guards.values import is_by_equality, is_by_identity, same
 from armature.frame.sources import DictOfSource, Source
-from armature.torch_abi import eval_frame, guard_tree
+from armature.torch_abi import eval_frame, guard_tree, symbols
 from armature.torch_abi.eval_frame import GuardHolder
 
 Condition = Callable[[dict[str, Any]], bool]
@@ -202,23 +202,22 @@ class _Builder:
         if not guards:
             return ()
         writer = Expressions(self.request)
-        clauses = [_shape_clause(writer, guard) for guard in guards]
-
-        def compiled(text: str) -> Condition:
-            condition: Condition = eval(f"lambda L: {text}", writer.namespace)
-            return condition
-
+        writer.namespace.update(symbols.NAMESPACE)
         texts = [describe(guard) for guard in guards]
-        everything = compiled(" and ".join(f"({clause})" for clause in clauses))
+        everything = _condition(writer, guards)
         self.root.add_epilogue_lambda_guard(everything, texts, None)
-        return tuple((text, compiled(clause)) for text, clause in zip(texts, clauses))
+        return tuple((text, _condition(writer, [guard])) for text, guard in zip(texts, guards))
 
 
-def _shape_clause(writer: Expressions, guard: ShapeGuard) -> str:
-    """`(lambda s0, s1: expr)(L['x'].size(0), L['y'].size(1))`."""
-    names = ", ".join(name for name, _, _ in guard.sizes)
-    values = (writer.of(source) if axis < 0 else f"{writer.of(source)}.size({axis})" for _, source, axis in guard.sizes)
-    return f"(lambda {names}: {guard.expr})({', '.join(values)})"
+def _condition(writer: Expressions, guards: list[ShapeGuard]) -> Condition:
+    """`lambda L: (lambda s0, s1: (expr) and (expr))(L['x'].size(0), L['y'].size(1))`: each number is read once."""
+    names = dict(item for guard in guards for item in guard.names)
+    values = (quantity.read(writer.of(quantity.source)) for quantity in names.values())
+    clauses = " and ".join(f"({guard.expr})" for guard in guards)
+    condition: Condition = eval(
+        f"lambda L: (lambda {', '.join(names)}: {clauses})({', '.join(values)})", writer.namespace
+    )
+    return condition
 
 
 _ADD: dict[type, Callable[[_Builder, Any, list[str]], None]] = {

@@ -127,6 +127,9 @@ def formatted(frame: Frame, value: Value, spec: Value | None) -> Value:
     """`format(value, spec)`."""
     if spec is None or spec.as_constant() == "":
         return frame.tracer.text_of(value, format)
+    if value.is_symbolic and value.python_type() is int:
+        layout = str(spec.as_constant())
+        return frame.tracer.text_of(value, lambda number: format(number, layout))
     try:
         return frame.tracer.constant(format(value.as_constant(), str(spec.as_constant())))
     except NotConstant:

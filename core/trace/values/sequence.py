@@ -162,7 +162,10 @@ class TupleValue(SequenceValue):
 
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "numel" and self.kind is torch.Size:
-            return tracer.as_value(torch.Size(self.as_constant()).numel())  # type: ignore[arg-type]
+            total: Value = tracer.constant(1)
+            for item in self.items:
+                total = tracer.operate("mul", total, item)
+            return total
         if name not in SHARED_METHODS:
             return tracer.call(tracer.class_attribute(self, self.kind, name), args, kwargs)
         return super().call_method(tracer, name, args, kwargs)

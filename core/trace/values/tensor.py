@@ -57,13 +57,17 @@ class TensorValue(Value):
     written: dict[str, Value] = attrs.field(factory=dict)  # attributes to set on the tensor at the end of the frame
 
     is_tensor: ClassVar[bool] = True
-    has_static_shape: ClassVar[bool] = True
     mutable: ClassVar[bool] = True
 
     @property
     def shape(self) -> torch.Size:
         """Sizes, in elements."""
         return self.fake.shape
+
+    @property
+    def has_static_shape(self) -> bool:
+        """Whether all sizes are numbers, and none a symbol."""
+        return all(isinstance(size, int) for size in self.fake.shape)
 
     @property
     def dtype(self) -> torch.dtype:

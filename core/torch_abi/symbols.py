@@ -1,0 +1,190 @@
+"""Seam to torch's symbolic sizes: a ShapeEnv that notes the user's lines, and expressions as text or graph nodes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import sympy  # type: ignore[import-untyped]
+import torch
+from torch import fx
+from torch._guards import Source as TorchSource
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, free_unbacked_symbols
+from torch.utils._sympy.interp import sympy_interp
+from torch.utils._sympy.printers import PythonPrinter
+from torch.utils._sympy.reference import PythonReferenceAnalysis
+
+SYMBOLIC: tuple[type[Any], ...] = (torch.SymInt, torch.SymFloat, torch.SymBool)
+NAMESPACE: Mapping[str, Any] = {"math": math, "torch": torch, "max": max, "min": min, "abs": abs, "round": round}
+"""What the text of an expression may name, besides its symbols."""
+
+__all__ = [
+    "NAMESPACE",
+    "SMALLEST_SIZE",
+    "SYMBOLIC",
+    "LateGuard",
+    "Symbols",
+    "as_node",
+    "expression",
+    "fill",
+    "is_unbacked",
+    "lone",
+    "plain",
+    "symbols_of",
+    "text",
+]
+
+
+SMALLEST_SIZE = 2  # that a symbol stands for: operators take 0 and 1 for something of their own
+
+
+class LateGuard(Exception):
+    """A decision about a symbolic size after the guards were built."""
+
+
+class _Named(TorchSource):
+    """A place in torch's sense: a name, and nothing that torch could read by itself."""
+
+    label: str
+
+    def __init__(self, label: str) -> None:
+        object.__setattr__(self, "label", label)  # torch's class is frozen
+
+    @property
+    def name(self) -> str:
+        return self.label
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Named) and other.name == self.name
+
+
+class Symbols(ShapeEnv):
+    """The symbols of one compilation, and what was decided about them.
+
+    `where` gives the user's line that is being traced; `lines` holds it for each guard. After `close` a decision that
+    needs a new guard raises LateGuard.
+    """
+
+    def __init__(self, *, scalar_outputs: bool = False, output_shapes: bool = False) -> None:
+        super().__init__(allow_scalar_outputs=scalar_outputs, allow_dynamic_output_shape_ops=output_shapes)
+        self.where: Callable[[], str] = str
+        self.lines: list[str] = []
+        self.closed = False
+
+    def size(self, value: int, label: str) -> torch.SymInt:
+        """A symbol for a size of SMALLEST_SIZE or more."""
+        symbol = self.create_symbol(value, _Named(label), DimDynamic.DYNAMIC)
+        return self.create_symintnode(symbol, hint=value)  # type: ignore[return-value]
+
+    def number(self, value: int, label: str) -> torch.SymInt:
+        """A symbol for any int."""
+        symbol = self.create_symbol(
+            value, _Named(label), DimDynamic.DYNAMIC, positive=None, do_not_specialize_zero_one=True
+        )
+        return self.create_symintnode(symbol, hint=value)  # type: ignore[return-value]
+
+    def evaluate_expr(self, *args: Any, **kwargs: Any) -> Any:
+        """torch's, noting the user's line of a new guard."""
+        result = super().evaluate_expr(*args, **kwargs)
+        if len(self.guards) > len(self.lines):
+            if self.closed:
+                raise LateGuard(str(self.guards[-1].expr))
+            self.lines += [self.where()] * (len(self.guards) - len(self.lines))
+        return result
+
+    def close(self) -> None:
+        """No more guards: those that exist are being built."""
+        self.closed, self.where = True, str
+
+    def conditions(self) -> list[tuple[Any, str]]:
+        """What must hold for the decisions made: (sympy condition over symbols, the user's line)."""
+        found: dict[Any, str] = {}
+        for guard, line in zip(self.guards, self.lines, strict=True):
+            found.setdefault(guard.expr, line)
+        return list(found.items())
+
+
+def plain(value: Any) -> Any:
+    """The number that a symbolic value is known to be; the value itself where it is not known."""
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        node = value.node
+        for known in (node.maybe_as_int, node.maybe_as_float, node.maybe_as_bool):
+            number = known()
+            if number is not None:
+                return number
+    return value
+
+
+def expression(value: Any) -> Any:
+    """The sympy expression of a symbolic value or number."""
+    return value.node.expr if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else sympy.sympify(value)
+
+
+def symbols_of(value: Any) -> list[Any]:
+    """The symbols in a symbolic value or sympy expression, by name."""
+    expr = expression(value) if isinstance(value, SYMBOLIC) else value
+    return sorted(expr.free_symbols, key=str)
+
+
+def lone(value: Any) -> Any:
+    """The symbol that a symbolic int is, None for a number or anything computed."""
+    if not isinstance(value, torch.SymInt) or not isinstance(plain(value), torch.SymInt):
+        return None
+    return value.node.expr if isinstance(value.node.expr, sympy.Symbol) else None
+
+
+def is_unbacked(value: Any) -> bool:
+    """Whether only a run will tell the value."""
+    return bool(free_unbacked_symbols(value))
+
+
+class _Printer(PythonPrinter):
+    """torch's printer, for numbers only: no symbolic ones are computed with."""
+
+    def _print_ToFloat(self, expr: Any) -> str:
+        return f"float({self._print(expr.args[0])})"
+
+    def _print_OpaqueUnaryFn_sqrt(self, expr: Any) -> str:
+        return f"math.sqrt({self._print(expr.args[0])})"
+
+
+def text(expr: Any) -> str:
+    """A sympy expression in Python, over the names of its symbols and those of NAMESPACE."""
+    return str(_Printer().doprint(expr))
+
+
+def as_node(value: Any, graph: fx.Graph, leaf: Callable[[Any], fx.Node], made: dict[Any, Any]) -> Any:
+    """A node that computes a symbolic value; a number when it is one. `leaf` gives the node of a symbol; `made` keeps
+    what was computed before, by expression."""
+    known = plain(value)
+    if not isinstance(known, SYMBOLIC):
+        return known
+    expr = expression(value)
+    if expr in made:
+        return made[expr]
+    if isinstance(expr, sympy.Symbol):
+        found = leaf(expr)
+    else:
+        tracer = fx.proxy.GraphAppendingTracer(graph)
+        env = {symbol: fx.Proxy(leaf(symbol), tracer) for symbol in symbols_of(expr)}
+        found = sympy_interp(PythonReferenceAnalysis, env, expr).node
+    made[expr] = found
+    return found
+
+
+def fill(graph: fx.Graph, last: fx.Node | None, key: str) -> list[fx.Node]:
+    """Note under `meta[key]` what the nodes after `last` give, calls on symbolic numbers or sizes; returns these."""
+    fresh: list[fx.Node] = []
+    for node in reversed(graph.nodes):
+        if node is last:
+            break
+        if node.op == "call_function":
+            fresh.append(node)
+    for node in reversed(fresh):
+        args = fx.map_arg(node.args, lambda given: given.meta[key])
+        node.meta[key] = node.target(*args)  # type: ignore[operator]
+    return fresh

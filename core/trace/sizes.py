@@ -1,0 +1,161 @@
+"""The symbolic numbers of one trace: which inputs become symbols, what stands for them in the graph, their guards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import torch
+from torch import fx, nn
+
+from armature.frame.guards.kinds import Guard, Quantity, ShapeGuard
+from armature.frame.sources import AttrSource, CellSource, DictOfSource, GlobalSource, ItemSource, ObjectSource, Source
+from armature.torch_abi import symbols
+from armature.torch_abi.fake import DATA_DEPENDENT
+from armature.trace.values.symbolic import SymbolicValue
+from armature.trace.values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from armature.torch_abi.symbols import Symbols
+    from armature.trace.capture import Tracer
+
+DYNAMIC_MARK = "_armature_dynamic_dims"
+STATIC_MARK = "_armature_static_dims"
+MOST_REMEMBERED = 64  # items of a list or tuple of constants, of which each is remembered
+
+
+@attrs.define(eq=False)
+class Sizes:
+    """What is known of symbols: where the compiled code reads each, and which value of the trace it comes with."""
+
+    tracer: Tracer
+    places: dict[Any, Quantity] = attrs.field(factory=dict)
+    owners: dict[Any, TensorValue | SymbolicValue] = attrs.field(factory=dict)
+    strides: list[tuple[Quantity, Any]] = attrs.field(factory=list)
+    _ints: dict[Source, SymbolicValue] = attrs.field(factory=dict)
+    _nodes: dict[Any, Any] = attrs.field(factory=dict)
+
+    @property
+    def symbols(self) -> Symbols:
+        """torch's side of it."""
+        return self.tracer.fakes.symbols
+
+    # Which inputs become symbols.
+
+    def axes_of(self, tensor: torch.Tensor, source: Source) -> frozenset[int]:
+        """The axes of a tensor of the program whose sizes are taken as symbols."""
+        request, marks = self.tracer.request, tensor.__dict__
+        chosen = request.history.changed_axes(source.expr, tensor.shape)
+        static = isinstance(tensor, nn.Parameter)
+        if static or request.dynamic is False or type(source) is ObjectSource:
+            chosen = frozenset()
+        elif request.dynamic and not self.tracer.is_registered(source):
+            chosen = frozenset(range(tensor.dim()))
+        chosen = (chosen | frozenset(marks.get(DYNAMIC_MARK, ()))) - frozenset(marks.get(STATIC_MARK, ()))
+        request.history.keep(source.expr, chosen)
+        return chosen
+
+    def number_changes(self, number: int, source: Source) -> bool:
+        """Whether an int of the program is taken as a symbol."""
+        request = self.tracer.request
+        changed = request.history.changed_number(source.expr, number)
+        if request.dynamic is False or type(source) is ObjectSource:
+            return False
+        return changed or (request.dynamic is True and _is_argument(source))
+
+    def items_change(self, items: Any, source: Source) -> bool:
+        """Whether a list or tuple of constants is another one than before, so that its ints may be symbols."""
+        request = self.tracer.request
+        for position, item in enumerate(items[:MOST_REMEMBERED]):
+            if type(item) is int:
+                request.history.changed_number(ItemSource(source, position).expr, item)
+        changed = request.history.changed_number(source.expr, tuple(items))
+        if request.dynamic is False or type(source) is ObjectSource:
+            return False
+        return changed or (request.dynamic is True and _is_argument(source))
+
+    # Values.
+
+    def of_int(self, number: int, source: Source) -> SymbolicValue:
+        """The symbolic value of an int of the program."""
+        known = self._ints.get(source)
+        if known is None:
+            known = self._ints[source] = SymbolicValue(self.symbols.number(number, source.expr), source=source)
+            self._bind(known.fake, Quantity(source), known)
+        return known
+
+    def bind_tensor(self, value: TensorValue, source: Source) -> None:
+        """Note which symbols are read from a tensor of the program."""
+        for axis, (size, stride) in enumerate(zip(value.fake.shape, value.fake.stride())):
+            if isinstance(size, torch.SymInt):
+                self._bind(size, Quantity(source, axis), value)
+            if isinstance(stride, torch.SymInt):
+                self.strides.append((Quantity(source, axis, stride=True), symbols.expression(stride)))
+
+    def _bind(self, number: torch.SymInt, quantity: Quantity, owner: TensorValue | SymbolicValue) -> None:
+        (symbol,) = symbols.symbols_of(number)
+        self.places[symbol], self.owners[symbol] = quantity, owner
+
+    def decide(self, condition: Any) -> bool:
+        """Whether a condition over symbolic numbers holds; guarded. Breaks the graph where only a run will tell."""
+        try:
+            return bool(condition)
+        except DATA_DEPENDENT:
+            self.tracer.graph_break("data-dependent-branch", test=self.tracer.source_text())
+
+    # The graph.
+
+    def argument(self, number: Any) -> Any:
+        """What stands for a symbolic number among the arguments of a node: a node, or the number if it is known."""
+        graph = self.tracer.graph
+        last = next(iter(reversed(graph.nodes)), None)
+        found = symbols.as_node(number, graph, self._leaf, self._nodes)
+        self._describe(last)
+        return found
+
+    def _leaf(self, symbol: Any) -> fx.Node:
+        owner, axis = self.owners[symbol], self.places[symbol].axis
+        node = self.tracer.lift(owner)
+        if axis < 0:
+            return node
+        if symbol not in self._nodes:
+            self._nodes[symbol] = self.tracer.graph.call_function(torch.ops.aten.sym_size.int, (node, axis))
+        return self._nodes[symbol]  # type: ignore[no-any-return]
+
+    def _describe(self, last: fx.Node | None) -> None:
+        """Give nodes made after `last` the user's line, and what they give."""
+        fresh = symbols.fill(self.tracer.graph, last, "example_value")
+        if fresh:
+            summary, trace, _ = self.tracer.origin()
+            for node in fresh:
+                node.meta.update(origin=summary, stack_trace=trace)
+
+    # Guards.
+
+    def guards(self) -> tuple[Guard, ...]:
+        """What must hold of the symbols: their ranges, decisions made while tracing and after, and strides. There may
+        be no decisions after this."""
+        self.symbols.close()
+        return tuple(self._conditions())
+
+    def _conditions(self) -> Iterator[Guard]:
+        found = self.symbols
+        for symbol, quantity in self.places.items():
+            if quantity.axis >= 0:
+                yield ShapeGuard(f"{symbol} >= {symbols.SMALLEST_SIZE}", ((str(symbol), quantity),))
+        for condition, line in found.conditions():
+            yield ShapeGuard(symbols.text(condition), self._names(condition), line)
+        for number, (quantity, expr) in enumerate(self.strides):
+            stride = f"stride{number}"
+            yield ShapeGuard(f"{stride} == {symbols.text(expr)}", ((stride, quantity), *self._names(expr)))
+
+    def _names(self, expr: Any) -> tuple[tuple[str, Quantity], ...]:
+        return tuple((str(symbol), self.places[symbol]) for symbol in symbols.symbols_of(expr))
+
+
+def _is_argument(source: Source) -> bool:
+    """Whether a value comes with the call, and not from what the function or a module keeps."""
+    while isinstance(source, ItemSource):
+        source = source.base
+    return not isinstance(source, (AttrSource, DictOfSource, GlobalSource, CellSource, ObjectSource))

@@ -1,0 +1,184 @@
+"""Numbers that tracing does not know: sizes along axes that change, ints that change from call to call."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+import torch
+
+from armature.torch_abi.fake import DATA_DEPENDENT
+from armature.torch_abi.symbols import SYMBOLIC, is_unbacked, plain
+from armature.trace.errors import NotConstant
+from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
+from armature.trace.values.constant import ConstantValue
+
+if TYPE_CHECKING:
+    from torch import fx
+
+    from armature.trace.capture import Tracer
+    from armature.trace.rebuild import Rebuilder
+
+TYPES: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+
+
+@attrs.define(eq=False)
+class SymbolicValue(Value):
+    """An int (or the answer to a question about ints) as torch's symbolic number.
+
+    Where the program needs the number itself, it is taken as a constant from there on, and guarded: that is what
+    `as_constant` does. node: its graph input, when it is an int of the program that the graph uses.
+    """
+
+    fake: Any
+    node: fx.Node | None = None
+
+    is_symbolic: ClassVar[bool] = True
+
+    def python_type(self) -> type:
+        return TYPES[type(self.fake)]
+
+    def describe(self) -> str:
+        return f"a {self.python_type().__name__} that is not known while tracing"
+
+    def as_constant(self) -> object:
+        try:
+            return self.python_type()(self.fake)
+        except DATA_DEPENDENT:
+            raise NotConstant(self) from None
+
+    def as_argument(self, tracer: Tracer) -> object:
+        return tracer.sizes.argument(self.fake)
+
+    def as_fake(self, tracer: Tracer) -> object:
+        return plain(self.fake)
+
+    def truth(self, tracer: Tracer) -> bool:
+        try:
+            return bool(self.fake)
+        except DATA_DEPENDENT:
+            tracer.graph_break("data-dependent-branch", test=tracer.source_text())
+
+    def constant(self) -> Value:
+        """The number as a constant, guarded. Raises NotConstant when only a run will tell it."""
+        return ConstantValue(self.as_constant())
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if name in ("real", "numerator") and isinstance(self.fake, torch.SymInt):
+            return self
+        if name in NUMBER_METHODS:
+            return BoundMethod(self, name)
+        return self.constant().get_attribute(tracer, name)
+
+    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        method = NUMBER_METHODS.get(name)
+        if method is not None and not kwargs:
+            return method(tracer, self, *args)
+        return self.constant().call_method(tracer, name, args, kwargs)
+
+    def rebuild(self, out: Rebuilder) -> None:
+        out.symbolic(self)
+
+
+def symbolic(tracer: Tracer, number: Any) -> Value:
+    """The value of one of torch's symbolic numbers: a constant where it is known. A float is taken as one."""
+    known = plain(number)
+    if isinstance(known, torch.SymFloat) and not is_unbacked(known):
+        known = float(known)  # sums and products of floats depend on their order, which symbolic ones do not keep
+    return SymbolicValue(known) if isinstance(known, SYMBOLIC) else ConstantValue(known)
+
+
+def number_of(value: Value) -> Any:
+    """The symbolic number, or constant number, of a value; None when it is no number. A truth value counts as one."""
+    if isinstance(value, SymbolicValue):
+        return value.fake if type(value.fake) is torch.SymInt else value.as_constant()
+    if isinstance(value, ConstantValue) and type(value.value) in (int, float, bool):
+        return value.value
+    return None
+
+
+ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod,
+}  # fmt: skip
+
+
+def operate(tracer: Tracer, name: str, left: Value, right: Value) -> Value | None:
+    """`left <op> right` for ints one of which is symbolic; None: take them as constants, or it is no arithmetic."""
+    fn = ARITHMETIC.get(name)
+    if name == "pow" and isinstance(right, ConstantValue) and type(right.value) is int and 0 < right.value < 9:
+        fn = operator.pow
+    a, b = number_of(left), number_of(right)
+    if fn is None or type(a) is float or type(b) is float or a is None or b is None:
+        return None
+    if name in ("floordiv", "mod") and not tracer.sizes.decide(b != 0):
+        return None  # the constants will raise the program's error
+    return symbolic(tracer, fn(a, b))
+
+
+EQUALITY: tuple[Callable[[Any, Any], Any], ...] = (operator.eq, operator.ne)
+
+
+def compare(tracer: Tracer, relation: Callable[[Any, Any], Any], left: Value, right: Value) -> Value | None:
+    """A comparison of numbers one of which is symbolic; None where one is no number."""
+    a, b = number_of(left), number_of(right)
+    if a is None or b is None:
+        other = right if b is None else left
+        unlike = isinstance(other, ConstantValue) and not isinstance(other.value, (int, float, complex))
+        return ConstantValue(relation is operator.ne) if unlike and relation in EQUALITY else None
+    for number in (a, b):
+        if type(number) is float and not math.isfinite(number):
+            # All ints compare alike with it.
+            return ConstantValue(relation(0 if number is b else a, 0 if number is a else b))
+    return symbolic(tracer, relation(a, b))
+
+
+def negated(tracer: Tracer, name: str, value: SymbolicValue) -> Value | None:
+    """`-value`, `+value`, `~value` of a symbolic int; None: take it as a constant."""
+    if type(value.fake) is not torch.SymInt:
+        return None
+    return symbolic(tracer, {"neg": -value.fake, "pos": value.fake, "invert": -1 - value.fake}[name])
+
+
+def extreme(tracer: Tracer, op: str, items: list[Value]) -> Value | None:
+    """The smallest ("<") or largest of ints some of which are symbolic; None: choose by comparing."""
+    if not any(isinstance(item, SymbolicValue) for item in items):
+        return None
+    numbers = [number_of(item) for item in items]
+    if any(type(number) not in (int, torch.SymInt) for number in numbers):
+        return None
+    choose: Callable[[Any, Any], Any] = torch.sym_min if op == "<" else torch.sym_max
+    found = numbers[0]
+    for number in numbers[1:]:
+        found = choose(found, number)
+    return symbolic(tracer, found)
+
+
+def absolute(tracer: Tracer, value: Value) -> Value | None:
+    """`abs(value)` of a symbolic int; None for anything else."""
+    if not isinstance(value, SymbolicValue) or type(value.fake) is not torch.SymInt:
+        return None
+    return value if tracer.sizes.decide(value.fake >= 0) else symbolic(tracer, -value.fake)
+
+
+def _itself(tracer: Tracer, value: SymbolicValue) -> Value:
+    return value if type(value.fake) is torch.SymInt else value.constant()
+
+
+def _arithmetic(name: str, swapped: bool = False) -> Callable[..., Value]:
+    def method(tracer: Tracer, value: SymbolicValue, other: Value) -> Value:
+        return tracer.operate(name, other, value) if swapped else tracer.operate(name, value, other)
+
+    return method
+
+
+NUMBER_METHODS: dict[str, Callable[..., Value]] = {
+    **dict.fromkeys(("__int__", "__index__", "__trunc__", "__floor__", "__ceil__", "conjugate"), _itself),
+    **{f"__{name}__": _arithmetic(name) for name in (*ARITHMETIC, "pow", "truediv")},
+    **{f"__r{name}__": _arithmetic(name, swapped=True) for name in (*ARITHMETIC, "pow", "truediv")},
+    "__bool__": lambda tracer, value: tracer.constant(value.truth(tracer)),
+    "__neg__": lambda tracer, value: tracer.operate_unary("neg", value),
+    "__abs__": lambda tracer, value: absolute(tracer, value) or value.constant(),
+}

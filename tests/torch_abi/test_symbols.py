@@ -1,0 +1,96 @@
+"""Contract with torch's symbolic sizes, on whatever torch is installed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sympy  # type: ignore[import-untyped]
+import torch
+from torch import fx
+
+from armature.torch_abi import symbols
+from armature.torch_abi.fake import FakeWorld
+from armature.torch_abi.symbols import LateGuard, Symbols
+
+
+def test_sizes_and_numbers() -> None:
+    env = Symbols()
+    size, number = env.size(4, "x.size(0)"), env.number(0, "n")
+    assert bool(size >= symbols.SMALLEST_SIZE) and bool(size != 1) and not env.guards
+    assert not bool(number > 0)
+    assert [symbols.text(condition) for condition, _ in env.conditions()] == [f"{number} <= 0"]
+
+
+def test_a_decision_has_the_users_line() -> None:
+    env = Symbols()
+    size = env.size(4, "x.size(0)")
+    env.where = lambda: "model.py:41"
+    assert bool(size > 3)
+    assert int(size * 2) == 8
+    ((first, line), (second, _)) = env.conditions()
+    assert (symbols.text(first), line) == (f"{first.free_symbols.pop()} > 3", "model.py:41")
+    assert isinstance(second, sympy.Eq) and symbols.plain(size) == 4
+
+
+def test_no_decisions_after_closing() -> None:
+    env = Symbols()
+    size = env.size(4, "x.size(0)")
+    env.close()
+    assert bool(size > 1)
+    with pytest.raises(LateGuard):
+        bool(size > 3)
+
+
+def test_text_computes_what_the_symbol_does() -> None:
+    env = Symbols()
+    n, m = env.number(-7, "n"), env.size(3, "x.size(0)")
+    for made in (n // m, n % m, -n * m + 2, torch.sym_max(n, m), torch.sym_min(n, 2), m**2, n // 2 * 3, m / 2):
+        text = symbols.text(symbols.expression(made))
+        values = {str(n): -7, str(m): 3}
+        assert eval(text, {**symbols.NAMESPACE, **values}) == made.node.hint, text
+
+
+def test_nodes_compute_what_the_symbol_does() -> None:
+    env, graph = Symbols(), fx.Graph()
+    n, m = env.size(7, "x.size(0)"), env.size(3, "x.size(1)")
+    x = graph.placeholder("x")
+    leaves: dict[Any, fx.Node] = {}
+
+    def leaf(symbol: Any) -> fx.Node:
+        axis = 0 if symbol == symbols.lone(n) else 1
+        return leaves.setdefault(symbol, graph.call_function(torch.ops.aten.sym_size.int, (x, axis)))
+
+    made: dict[Any, Any] = {}
+    wanted = [n * m + 1, n // m, n % m, torch.sym_max(n, m), n - 2 * m]
+    graph.output(tuple(symbols.as_node(value, graph, leaf, made) for value in wanted))
+    module = fx.GraphModule({}, graph)
+    assert module(torch.empty(7, 3)) == (22, 2, 1, 7, 1)
+    assert module(torch.empty(9, 4)) == (37, 2, 1, 9, 1)
+    assert symbols.as_node(wanted[0], graph, leaf, made) is made[symbols.expression(wanted[0])]
+
+
+def test_fakes_with_symbolic_sizes() -> None:
+    world = FakeWorld()
+    x = torch.randn(4, 6, requires_grad=True)
+    fake = world.of(x, (0,), "x")
+    assert isinstance(fake.shape[0], torch.SymInt) and fake.shape[1] == 6
+    assert fake.stride() == (6, 1) and fake.requires_grad and fake.is_leaf
+    transposed = world.of(torch.randn(5, 4).t(), (0, 1), "y")
+    assert transposed.stride()[0] == 1 and isinstance(transposed.stride()[1], torch.SymInt)
+    assert not world.of(x * 2, (0,), "z").is_leaf
+    view = world.of(torch.randn(9, 6)[2:6], (0,), "v")
+    assert view.storage_offset() == 12 and isinstance(view.shape[0], torch.SymInt)
+    assert world.afresh().of(x).shape[0].node.expr == fake.shape[0].node.expr
+
+
+def test_sizes_of_0_and_1_are_numbers() -> None:
+    fake = FakeWorld().of(torch.empty(1, 0, 3), (0, 1, 2), "x")
+    assert [type(size) for size in fake.shape] == [int, int, torch.SymInt]
+
+
+def test_fakes_that_share_memory_with_symbolic_sizes() -> None:
+    world = FakeWorld()
+    base = torch.randn(8, 4)
+    one, other = world.of(base, (0,), "x"), world.of(base[1:], (0,), "y")
+    assert one.untyped_storage()._cdata == other.untyped_storage()._cdata
