@@ -160,7 +160,7 @@ def test_threads_compile_at_once() -> None:
         exec(f"def own(x):\n    return (x * {number}).sin()\n", space)
         return space["own"]  # type: ignore[no-any-return]
 
-    both = armature.compile(shared, backend="eager")
+    both = armature.compile(shared, backend="eager", dynamic=False)
     found: dict[int, list[bool]] = {}
 
     def work(number: int) -> None:
@@ -396,7 +396,8 @@ def test_instances_alike_share_what_is_compiled() -> None:
 
 
 def test_one_callable_at_its_limit_says_nothing_about_another() -> None:
-    first, second = (armature.compile(Numbered(n), backend="eager", options={"recompile_limit": 2}) for n in (1, 2))
+    options = {"recompile_limit": 2}
+    first, second = (armature.compile(Numbered(n), backend="eager", dynamic=False, options=options) for n in (1, 2))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for by in range(5):
