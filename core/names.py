@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import difflib
+import importlib
 import importlib.util
 import pkgutil
 import sys
@@ -29,12 +30,25 @@ def resolve(name: str) -> Any:
         raise UnknownName(name=name, advice=ADVICE)
     try:
         return _operator(name) if name.startswith(OPERATORS) else _loaded(name)
-    except (LookupError, AttributeError) as error:
+    except Exception as error:
+        if failure := import_failure(name):
+            raise UnknownName(name=name, advice=failure) from error
         near = nearest(name)
         raise UnknownName(name=name, advice=f"Did you mean {near}?" if near else ADVICE) from error
-    except Exception as error:  # a module that fails as it is imported
-        advice = f"Importing it raised {type(error).__name__}: {error}"
-        raise UnknownName(name=name, advice=advice) from error
+
+
+def import_failure(name: str) -> str:
+    """What a module on the way to the name raises as it is imported, "" when none does."""
+    parts = name.replace("#", ".").split(".")
+    for count in range(1, len(parts) + 1):
+        module = ".".join(parts[:count])
+        try:
+            importlib.import_module(module)
+        except Exception as error:
+            if isinstance(error, ModuleNotFoundError) and error.name == module:
+                return ""  # the rest of the name are members, or nothing
+            return f"Importing {module} raised {type(error).__name__}: {error}"
+    return ""
 
 
 def _operator(name: str) -> Any:

@@ -27,6 +27,7 @@ NAMES = ["skip", "inline", "in_graph"]
 
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
+    manager().user.forget()
     armature.reset()
     with armature.config.patch(strict=True):
         yield
