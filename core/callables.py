@@ -76,6 +76,11 @@ def is_class(obj: object) -> bool:
     return type in _MRO.__get__(type(obj))
 
 
+def is_object_of(obj: object, cls: type) -> bool:
+    """Whether the object is of the class or one below it, whatever it claims to be."""
+    return cls in _MRO.__get__(type(obj))
+
+
 def class_member(cls: Any, name: str) -> Any:
     """What stands under the name in the class or its bases, without running descriptors; MISSING if nothing does."""
     for base in _MRO.__get__(cls):

@@ -10,7 +10,7 @@ import attrs
 from torch import nn
 
 from armature import plugins
-from armature.callables import describe, is_callable, is_class, is_module, is_written_in_c, layers
+from armature.callables import describe, is_callable, is_class, is_module, is_object_of, is_written_in_c, layers
 from armature.frame import skip
 from armature.names import resolve
 from armature.registry import Row
@@ -122,11 +122,11 @@ def why(target: object) -> Why:
     A `Verdict`: `.decision`, `.reason`, `.origin` (plugin, file, line) and `.overruled`; printed, it says more. Raises
     UnknownName, a LookupError.
     """
-    obj = original(resolve(target) if isinstance(target, str) else target)
-    name = target if isinstance(target, str) else ""
+    name = target if type(target) is str else ""
+    obj = original(resolve(name) if type(target) is str else target)
     if is_module(obj):
         return _of_module(name or describe(obj).module)
-    if isinstance(obj, nn.Module):
+    if is_object_of(obj, nn.Module):
         return _of_module_object(name, obj)
     return _of_object(name, obj)
 
@@ -221,7 +221,7 @@ def kind_of(obj: object) -> str:
         return "function"
     if is_written_in_c(obj):
         return "function written in C"
-    return f"object of {type(obj).__module__}.{type(obj).__qualname__}"
+    return f"object of {describe(type(obj)).name}"
 
 
 ASKED_FIRST = {"handler": Handler, "polyfill": Polyfill}

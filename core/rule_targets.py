@@ -12,12 +12,13 @@ from typing import Any
 
 from torch import nn
 
-from armature.callables import is_class, is_module, is_written_in_c, layers
+from armature.callables import class_member, is_class, is_module, is_written_in_c, layers
 from armature.registry import name_of
 from armature.rule_errors import BadTarget
 from armature.rules import Decision, RuleOrigin
 
 USER = "user"  # the name of the plugin that stands for the user
+WRAPPERS = ("armature.rules_api", "armature.compiled_module")  # modules of classes whose objects are such wrappers
 ORIGINAL = "__armature_original__"  # where armature's own wrappers keep what they wrap
 OWN_FOLDER = str(Path(__file__).parent)
 DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(#[^\W\d]\w*)?")
@@ -34,12 +35,10 @@ def is_dotted(name: str) -> bool:
 
 def original(obj: Any) -> Any:
     """What one of armature's own wrappers (of `compile`, `rules.skip`) stands for; the object itself otherwise."""
-    try:
-        held = object.__getattribute__(obj, "__dict__")
-    except AttributeError:
+    if type(obj) is not FunctionType and class_member(type(obj), "__module__") not in WRAPPERS:
         return obj
-    found = dict.get(held, ORIGINAL) if isinstance(held, dict) else None
-    return obj if found is None or is_class(obj) else found
+    found = dict.get(obj.__dict__, ORIGINAL)
+    return obj if found is None else found
 
 
 def called_from() -> RuleOrigin:

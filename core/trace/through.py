@@ -15,6 +15,7 @@ import torch
 
 from armature.registry import name_of
 from armature.torch_abi.pytree import registered_class
+from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
 from armature.trace.call import Call
 from armature.trace.values.base import Value
 from armature.trace.values.classes import inherits
@@ -169,8 +170,8 @@ class Results:
         return cls(tracer, seen.passed, {id(t): value for t, value in zip(tensors(seen.result), found, strict=True)})
 
     def value_of(self, obj: Any) -> Value:
-        """The value of the result or of a part of it. One object gives one value; constants are known."""
-        if obj is None or is_atom(obj):
+        """The value of the result or of a part of it. One object gives one value; constants and sizes are known."""
+        if obj is None or is_atom(obj) or (isinstance(obj, SYMBOLIC) and not is_unbacked(obj)):
             return self.tracer.as_value(obj)
         if id(obj) not in self.made:
             self.made[id(obj)] = self._container(obj)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from armature.callables import class_member
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource, ObjectSource, Source
 from armature.torch_abi.fake import PLAIN_TENSORS, is_wrapped
 from armature.torch_abi.symbols import SYMBOLIC
@@ -279,9 +280,8 @@ def _user_dict(tracer: Tracer, obj: Any, source: Source) -> Value:
 
 def _opaque(tracer: Tracer, obj: Any, source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
-    held = getattr(obj, "__dict__", None) if type(obj).__module__ == RULES else None
-    if held is not None and ORIGINAL in held:
-        return wrap(tracer, held[ORIGINAL], ItemSource(DictOfSource(source), ORIGINAL))
+    if class_member(type(obj), "__module__") == RULES and ORIGINAL in obj.__dict__:
+        return wrap(tracer, obj.__dict__[ORIGINAL], ItemSource(DictOfSource(source), ORIGINAL))
     return tracer.remember(obj, UserObjectValue(type(obj), obj, source=source))
 
 

@@ -320,6 +320,28 @@ def test_what_trace_through_cannot_do_breaks_the_graph_and_is_right(fn: Any, cal
         assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
 
 
+def test_trace_through_with_sizes_that_change() -> None:
+    @armature.trace_through
+    def sized(x: Any, by: int) -> Any:
+        return {"x": x * by, "size": x.shape[0]}
+
+    def f(x: Any) -> Any:
+        found = sized(x, x.shape[1])
+        return found["x"] + found["size"], found["size"]
+
+    compiled = armature.compile(f, backend="eager", fullgraph=True, dynamic=True)
+    for shape in ((3, 4), (5, 6), (7, 2)):
+        x = torch.ones(shape)
+        result, size = compiled(x)
+        assert torch.equal(result, f(x)[0]) and size == shape[0]
+    assert len(session().compilations) == 1
+
+
+def test_compiling_a_disabled_function_leaves_it_eager() -> None:
+    assert torch.equal(armature.compile(armature.disable(below), backend="eager")(X), below(X))
+    assert compiled_names() == []
+
+
 def test_trace_through_gives_ordered_dicts_and_shared_lists() -> None:
     @armature.trace_through
     def shared(x: Any) -> Any:

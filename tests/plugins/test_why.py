@@ -294,3 +294,36 @@ def test_two_answers_are_equal_when_their_verdicts_are() -> None:
     one, other = armature.why(torch.sin), armature.why("torch.sin")
     assert isinstance(one, Why) and one == other
     assert one != armature.why(torch.cos.__self__)
+
+
+class Hostile:
+    """Everything that can be asked of it raises."""
+
+    @property
+    def __dict__(self) -> Any:  # type: ignore[override]
+        raise AssertionError("__dict__ was asked for")
+
+    @property
+    def __class__(self) -> Any:  # type: ignore[override]
+        raise AssertionError("__class__ was asked for")
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name} was asked for")
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("it was compared")
+
+    def __hash__(self) -> int:
+        raise AssertionError("it was hashed")
+
+    def __repr__(self) -> str:
+        raise AssertionError("it was printed")
+
+    def __call__(self, x: Any) -> Any:
+        raise AssertionError("it was called")
+
+
+def test_no_code_of_the_object_is_run() -> None:
+    found = armature.why(Hostile())
+    assert found.kind == f"object of {__name__}.Hostile" and found.decision is Decision.INLINE
+    assert "Hostile.__call__" in str(found)
