@@ -29,6 +29,7 @@ from armature.user_rules import Said, UserRules
 __all__ = ["Given", "change", "in_graph", "inline", "skip"]
 
 UNSET: Any = object()
+LONGEST_WAIT = 10.0  # seconds
 
 
 class Given:
@@ -86,10 +87,15 @@ class Given:
 
 def change(step: Callable[[], Any]) -> Any:
     """Change what the user says, and forget what was compiled before. A compilation that is going on is waited for."""
-    with COMPILE_LOCK:
+    # Not for ever: it may wait for the import of the very module that says this, and would then keep its old rules.
+    waited = COMPILE_LOCK.acquire(timeout=LONGEST_WAIT)
+    try:
         result = step()
         session().forget_code()
-        return result
+    finally:
+        if waited:
+            COMPILE_LOCK.release()
+    return result
 
 
 def skip(target: Any = UNSET, *, reason: str = "") -> Any:

@@ -7,6 +7,7 @@ import functools
 import math
 import pickle
 import sys
+import threading
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +16,9 @@ import pytest
 import torch
 
 import armature
+from armature import rules_api
 from armature.errors import Unsupported
+from armature.frame.hook import COMPILE_LOCK
 from armature.plugins import manager
 from armature.rule_errors import BadTarget
 from armature.rules import Decision
@@ -257,6 +260,36 @@ def test_a_reason_is_a_text() -> None:
 def test_there_is_nothing_else_to_say() -> None:
     with pytest.raises(AttributeError):
         armature.rules.skipp  # type: ignore[attr-defined]
+
+
+def test_a_compilation_elsewhere_is_waited_for_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules_api, "LONGEST_WAIT", 0.01)
+    held, done = threading.Event(), threading.Event()
+
+    def compile_long() -> None:
+        with COMPILE_LOCK:
+            held.set()
+            done.wait(10)
+
+    other = threading.Thread(target=compile_long)
+    other.start()
+    held.wait(10)
+    try:
+        with armature.rules.skip(double):
+            assert armature.why(double).decision is Decision.SKIP
+    finally:
+        done.set()
+        other.join()
+    assert armature.why(double).decision is Decision.INLINE
+
+
+def test_a_rule_holds_in_all_threads() -> None:
+    found: list[Any] = []
+    with armature.rules.skip(double):
+        other = threading.Thread(target=lambda: found.append(armature.why(double).decision))
+        other.start()
+        other.join()
+    assert found == [Decision.SKIP]
 
 
 def test_the_user_is_a_plugin_like_any_other() -> None:
