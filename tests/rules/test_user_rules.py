@@ -206,6 +206,9 @@ def at_module_level(x: Any, by: int = 2) -> Any:
     return x * by
 
 
+at_module_level.undo()  # the rule would hold for all other tests of the process
+
+
 def test_a_bare_decorator_gives_something_like_the_function() -> None:
     assert at_module_level.__name__ == "at_module_level" and at_module_level.__doc__ == "With a docstring."
     assert at_module_level.__defaults__ == (2,)
