@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 import attrs
 import torch
 
-from armature.plugin_api import Decision, RuleOrigin, Subject, Verdict
+from armature.plugin_api import Answer, Decision, RuleOrigin, Subject, Verdict
 
 PLUGIN = "armature-builtin-rules"
 IMPURE = frozenset({
@@ -32,6 +32,7 @@ TENSOR_METHOD = "a method of tensors written in C; recorded as one node"
 PURE = "a pure builtin: the interpreter traces it, and folds it when its arguments are constants"
 ACTS = "a builtin that acts on the world or looks at the running frame"
 CONSTANT = "makes a constant of torch; folded"
+FOLDED = (CONSTANT, PURE)
 
 
 @attrs.frozen(eq=False)
@@ -82,4 +83,4 @@ def _tensor_methods() -> Iterator[object]:
 
 def _verdict(decision: Decision, reason: str, source: types.FunctionType) -> Verdict:
     origin = RuleOrigin(PLUGIN, source.__code__.co_filename, source.__code__.co_firstlineno)
-    return Verdict(decision, reason, origin)
+    return Verdict(decision, reason, origin, answer=Answer.OF_ARGUMENTS if reason in FOLDED else Answer.UNKNOWN)
