@@ -165,6 +165,8 @@ class Missing:
 _DEFAULT = RuleOrigin("armature", __file__)
 _BY_DEFAULT = "no rule speaks of it, and Python functions are traced into by default"
 _WRITTEN_IN_C = "it has no Python code (written in C), and no rule, handler or polyfill says how to trace it"
+_STAND_IN = "a polyfill: Python with the same result is traced in its place"
+_HANDLED = "a handler says how a call of it is traced; where the handler declines, it is left alone"
 _NOT_CALLABLE = "not a callable"
 
 
@@ -277,7 +279,17 @@ class RuleBook:
         if not found:
             found = self._computed(stack)
         found += [_as_verdict(row) for row in self._for_module(subject.module, has_code(stack[-1]))]
-        return _chain(found, _default(subject))
+        return _chain(found, self._of_other_rows(stack) or _default(subject))
+
+    def _of_other_rows(self, stack: list[object]) -> Verdict | None:
+        """The verdict on what no rule speaks of, but a polyfill or handler: they are asked before the rules."""
+        found = next((told for layer in stack if (told := self.tables.stand_in(layer)) is not None), None)
+        if found is not None:
+            return Verdict(Decision.INLINE, _STAND_IN, found)
+        if has_code(stack[-1]):
+            return None
+        found = next((told for layer in stack if (told := self.tables.handled_by(layer)) is not None), None)
+        return None if found is None else Verdict(Decision.SKIP, _HANDLED, found)
 
     def _for_module(self, module: str, traceable: bool) -> list[Entry]:
         """Rows for the module or a package above it: larger priority, then not skip, then nearer."""

@@ -1,6 +1,7 @@
 """What no list could hold: sets computed from the running Python and torch, by identity.
 
-Operators of the dispatcher, C methods of tensors, pure builtins, and the builtins that act on the world.
+Operators of the dispatcher, C methods of tensors, functions that torch.overrides knows, pure builtins, and the builtins
+that act on the world.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import functools
 import math
 import operator
 import types
+import warnings
 from collections.abc import Iterator, Mapping
 
 import attrs
@@ -29,6 +31,7 @@ CONSTANT_TYPES = (torch.Size, torch.device, torch.dtype, torch.finfo, torch.iinf
 
 OPERATOR = "an operator of the dispatcher; recorded as one node"
 TENSOR_METHOD = "a method of tensors written in C; recorded as one node"
+OVERRIDABLE = "a function of torch in C that takes tensors (it is overridable); recorded as one node"
 PURE = "a pure builtin: the interpreter traces it, and folds it when its arguments are constants"
 ACTS = "a builtin that acts on the world or looks at the running frame"
 CONSTANT = "makes a constant of torch; folded"
@@ -49,15 +52,26 @@ def decide(subject: Subject) -> Verdict | None:
     if type(subject.obj) in OPERATOR_TYPES:
         return _verdict(Decision.IN_GRAPH, OPERATOR, decide)
     known = known_objects().get(id(subject.obj))
-    if known is None or known.obj is not subject.obj:
-        return None
-    return _verdict(known.decision, known.reason, _members)
+    if known is not None and known.obj is subject.obj:
+        return _verdict(known.decision, known.reason, _members)
+    if type(subject.obj) is types.BuiltinFunctionType and id(subject.obj) in overridable():
+        return _verdict(Decision.IN_GRAPH, OVERRIDABLE, overridable)
+    return None
 
 
 @functools.cache
 def known_objects() -> Mapping[int, Known]:
     """The computed sets by identity; made at the first question."""
     return {id(known.obj): known for known in _members()}
+
+
+@functools.cache
+def overridable() -> Mapping[int, object]:
+    """The functions in C that tensor-like objects may take over, by identity: operators, whatever their names."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some are deprecated, and say so when they are looked at
+        functions = [fn for group in torch.overrides.get_overridable_functions().values() for fn in group]
+    return {id(fn): fn for fn in functions if type(fn) is types.BuiltinFunctionType}
 
 
 def _members() -> Iterator[Known]:
