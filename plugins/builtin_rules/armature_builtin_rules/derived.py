@@ -55,7 +55,7 @@ def decide(subject: Subject) -> Verdict | None:
     if known is not None and known.obj is subject.obj:
         return _verdict(known.decision, known.reason, _members)
     if type(subject.obj) is types.BuiltinFunctionType and id(subject.obj) in overridable():
-        return _verdict(Decision.IN_GRAPH, OVERRIDABLE, overridable)
+        return _verdict(Decision.IN_GRAPH, OVERRIDABLE, _overridable)
     return None
 
 
@@ -68,10 +68,14 @@ def known_objects() -> Mapping[int, Known]:
 @functools.cache
 def overridable() -> Mapping[int, object]:
     """The functions in C that tensor-like objects may take over, by identity: operators, whatever their names."""
+    return {id(fn): fn for fn in _overridable()}
+
+
+def _overridable() -> Iterator[object]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # some are deprecated, and say so when they are looked at
-        functions = [fn for group in torch.overrides.get_overridable_functions().values() for fn in group]
-    return {id(fn): fn for fn in functions if type(fn) is types.BuiltinFunctionType}
+        groups = torch.overrides.get_overridable_functions().values()
+    yield from (fn for group in groups for fn in group if type(fn) is types.BuiltinFunctionType)
 
 
 def _members() -> Iterator[Known]:
