@@ -18,7 +18,7 @@ from armature.lower.elements import NotSupported, Position, compute_dtype
 from armature.lower.index import Index, Var
 from armature.lower.registry import collect_lowerings, lowers
 from armature.lower.values import Spec, TensorValue
-from armature.rules import Decision, Rule, RuleOrigin, RuleTable, Subject, Verdict
+from armature.rules import Answer, Decision, Rule, RuleOrigin, RuleTable, Subject, Verdict
 from armature.torch_abi.aot import Compilers, compile_functional, min_cut
 from armature.torch_abi.decomps import overload, torch_decompositions
 from armature.trace.call import Call, Handler, Polyfill, ValueType, collect, handles
@@ -36,6 +36,7 @@ from armature.trace.values.tensor import TensorValue as TracedTensor
 
 __all__ = [
     "API_VERSION",
+    "Answer",
     "ArmatureError",
     "AtenGraph",
     "BackendError",

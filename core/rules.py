@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from armature.tables import Tables
 
 __all__ = [
+    "Answer",
     "Decision",
     "Missing",
     "Rule",
@@ -71,6 +72,20 @@ class Decision(Enum):
     SKIP = "skip"  # do not trace: a graph break when called, run eagerly when it is a frame
 
 
+class Answer(Enum):
+    """What a call with constants only, that gives no tensor, depends on; then it is folded. For functions of torch.
+
+    The others count as functions of their arguments: that is what putting them in the graph means.
+    """
+
+    UNKNOWN = "unknown"  # not folded: the graph breaks
+    OF_ARGUMENTS = "arguments"  # on nothing else: the same as long as the process lives
+    OF_SETTINGS = "settings"  # on what may change between calls: the compiled code asks again, as a guard
+    TRUE = "true"  # it is True while compiling, whatever it is otherwise
+    FALSE = "false"
+    NONE = "none"
+
+
 @attrs.frozen
 class RuleOrigin:
     """Who gave a rule: distribution, and the file and line of the rule where known."""
@@ -87,7 +102,8 @@ class Rule:
     A module's name covers what is below it too; "pkg.__init__" covers the package's own file only. `priority` decides
     between plugins, larger wins. `requires` limits the rule to versions of a distribution ("torch>=2.12"). A name that
     does not exist is reported by `armature plugins doctor`, it is not an error. `origin`: where the row stands, for
-    rows read from data files; the plugin in it is filled in.
+    rows read from data files; the plugin in it is filled in. `answer`: how a function of torch is folded that is not on
+    tensors.
     """
 
     target: Callable[..., object] | types.ModuleType | str
@@ -96,6 +112,7 @@ class Rule:
     priority: int = 0
     requires: str = ""
     origin: RuleOrigin | None = None
+    answer: Answer = Answer.UNKNOWN
 
 
 @attrs.frozen
@@ -112,11 +129,12 @@ class RuleTable:
     requires: str = ""
     file: str = ""
     line: int = 0
+    answer: Answer = Answer.UNKNOWN
 
     def rule(self, at: int, plugin: str) -> Rule:
         """One of the rules by itself; `plugin` gave the table."""
         origin = RuleOrigin(plugin, self.file, self.line and self.line + at)
-        return Rule(self.names[at], self.decision, self.reason, self.priority, self.requires, origin)
+        return Rule(self.names[at], self.decision, self.reason, self.priority, self.requires, origin, self.answer)
 
     def rules(self, plugin: str) -> Iterator[Rule]:
         """Each of the rules by itself."""
@@ -132,6 +150,7 @@ class Verdict:
     origin: RuleOrigin
     overruled: tuple[Verdict, ...] = ()
     priority: int = 0  # of the rule; one larger than a handler's goes before the handler
+    answer: Answer = Answer.UNKNOWN
 
 
 @attrs.frozen
@@ -146,6 +165,8 @@ class Missing:
 _DEFAULT = RuleOrigin("armature", __file__)
 _BY_DEFAULT = "no rule speaks of it, and Python functions are traced into by default"
 _WRITTEN_IN_C = "it has no Python code (written in C), and no rule, handler or polyfill says how to trace it"
+_STAND_IN = "a polyfill: Python with the same result is traced in its place"
+_HANDLED = "a handler says how a call of it is traced; where the handler declines, it is left alone"
 _NOT_CALLABLE = "not a callable"
 
 
@@ -258,7 +279,17 @@ class RuleBook:
         if not found:
             found = self._computed(stack)
         found += [_as_verdict(row) for row in self._for_module(subject.module, has_code(stack[-1]))]
-        return _chain(found, _default(subject))
+        return _chain(found, self._of_other_rows(stack) or _default(subject))
+
+    def _of_other_rows(self, stack: list[object]) -> Verdict | None:
+        """The verdict on what no rule speaks of, but a polyfill or handler: they are asked before the rules."""
+        found = next((told for layer in stack if (told := self.tables.stand_in(layer)) is not None), None)
+        if found is not None:
+            return Verdict(Decision.INLINE, _STAND_IN, found)
+        if has_code(stack[-1]):
+            return None
+        found = next((told for layer in stack if (told := self.tables.handled_by(layer)) is not None), None)
+        return None if found is None else Verdict(Decision.SKIP, _HANDLED, found)
 
     def _for_module(self, module: str, traceable: bool) -> list[Entry]:
         """Rows for the module or a package above it: larger priority, then not skip, then nearer."""
@@ -321,7 +352,7 @@ def _as_verdict(entry: Entry) -> Verdict:
     rule, origin, at = entry
     if at and origin.line:
         origin = attrs.evolve(origin, line=origin.line + at)
-    return Verdict(rule.decision, rule.reason, origin, priority=rule.priority)
+    return Verdict(rule.decision, rule.reason, origin, priority=rule.priority, answer=rule.answer)
 
 
 def _as_row(entry: Entry) -> tuple[Rule, RuleOrigin]:

@@ -181,6 +181,14 @@ class Tables:
         """What is traced in place of this very function."""
         return self._polyfill_index.get(identity_key(fn))
 
+    def stand_in(self, fn: object) -> RuleOrigin | None:
+        """Who gives a Python stand-in for this very object."""
+        return _origin_in(self.registries.polyfills, fn)
+
+    def handled_by(self, fn: object) -> RuleOrigin | None:
+        """Who says how a call of this very object is traced."""
+        return _origin_in(self.registries.handlers, fn)
+
     def value_type(self, obj: object) -> ValueType | None:
         """The value type for an object: that of its exact type, else the first predicate that holds."""
         exact = self._exact_types.get(type(obj))
@@ -273,6 +281,11 @@ class Tables:
                 call(impl, event=event)
             except HookFailed as error:
                 self._report(error)
+
+
+def _origin_in(registry: Registry[Any], fn: object) -> RuleOrigin | None:
+    rows = registry.rows.get(registry.key(fn))
+    return rows[0].origin if rows else None
 
 
 def rules_in(contest: Contest[Rule]) -> Iterator[Rule]:

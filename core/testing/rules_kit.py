@@ -38,6 +38,14 @@ class RowsOnly:
         """The rows as the real tables give them."""
         return tuple((rule, rule.origin or RuleOrigin(plugin)) for plugin, rule in self.pairs)
 
+    def stand_in(self, fn: object) -> RuleOrigin | None:
+        """No polyfills."""
+        return None
+
+    def handled_by(self, fn: object) -> RuleOrigin | None:
+        """No handlers."""
+        return None
+
     def deciders(self) -> tuple[Callable[[Subject], Verdict | None], ...]:
         """What computes verdicts."""
         return self.answers

@@ -13,6 +13,7 @@ BREAK_IDS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "operator-failed": ("operation", "message"),
     "skipped-function": ("function", "reason"),
     "tensor-subclass": ("type",),
+    "unknown-answer": ("function",),
     "unsupported-argument": ("type",),
     "unsupported-attribute": ("name", "type"),
     "unsupported-call": ("callable",),

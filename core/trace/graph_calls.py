@@ -15,6 +15,7 @@ from torch import fx
 from armature.torch_abi.fake import DATA_DEPENDENT, UNSUPPORTED_OPERATOR, enable_python_dispatcher, version_of
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
+from armature.trace import folding
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.constant import is_atom
@@ -46,6 +47,9 @@ def graph_call(
 
     `fake`: run on the fakes in place of `fn`.
     """
+    told = folding.told(tracer, fn, args, kwargs)
+    if told is not None:
+        return told
     arguments = tuple([arg.as_argument(tracer) for arg in args])
     named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
     watched = tensors_given(tracer, args, kwargs) if is_users(fn) else []
@@ -53,7 +57,7 @@ def graph_call(
     result = run_on_fakes(tracer, fake or fn, args, kwargs)
     changes = in_place(fn, kwargs) or [version_of(tensor) for tensor in watched] != before
     if result is not None and not (watched and changes) and is_constant_result(result):
-        return tracer.as_value(result)
+        return folding.folded(tracer, fn, args, kwargs, result) if of_torch(fn) else tracer.as_value(result)
     if any(value.is_symbolic for value in (*args, *kwargs.values())):  # the run may have made numbers of them
         arguments = tuple([arg.as_argument(tracer) for arg in args])
         named = {name: value.as_argument(tracer) for name, value in kwargs.items()}

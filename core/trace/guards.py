@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
@@ -11,6 +11,7 @@ import torch
 from armature.frame.guards.kinds import (
     AbsentGuard,
     AliasGuard,
+    AnswerGuard,
     AutogradGuard,
     DictKeysGuard,
     GlobalStateGuard,
@@ -100,6 +101,14 @@ class GuardRecorder:
         """Two ways lead to two objects."""
         if (key := ("distinct", frozenset((first, second)))) not in self.records:
             self.records[key] = NoAliasGuard((first, second), self.user())
+
+    def answers(
+        self, fn: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object], answer: object
+    ) -> None:
+        """`fn(*args, **kwargs) == answer`."""
+        key = ("answer", id(fn), repr(args), repr(kwargs))  # the record keeps the function
+        if key not in self.records:
+            self.records[key] = AnswerGuard(fn, args, kwargs, answer, self.user())
 
     def alias(self, first: Source, second: Source) -> None:
         """Two ways to the same object."""

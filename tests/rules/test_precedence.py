@@ -17,6 +17,7 @@ from torch import nn
 from torch._functorch.eager_transforms import grad_and_value_impl
 
 from armature.hookspecs import hookimpl
+from armature.plugin_api import Handler, Polyfill
 from armature.plugins import PluginManager
 from armature.rules import Decision, Rule, RuleOrigin, RuleTable, Subject, Verdict
 from armature.testing.rules_kit import book_of, book_with, rows
@@ -258,3 +259,18 @@ def test_a_verdict_without_a_reason_cannot_be_built() -> None:
         Verdict(Decision.SKIP, "", RuleOrigin("test"))
     with pytest.raises(ValueError, match="reason"):
         Rule("torch", Decision.SKIP, "")
+
+
+def test_what_other_rows_speak_of() -> None:
+    """A polyfill or handler is asked before the rules: where no rule speaks, the verdict says so."""
+    given = SimpleNamespace(
+        armature_polyfills=hookimpl(lambda: [Polyfill(math.hypot, user_function)]),
+        armature_handlers=hookimpl(lambda: [Handler((math.sqrt,), lambda call, x: None)]),
+    )
+    book = book_with(given=given)
+    polyfilled, handled = book.verdict(math.hypot), book.verdict(math.sqrt)
+    assert (polyfilled.decision, polyfilled.origin.plugin) == (Decision.INLINE, "given")
+    assert (handled.decision, handled.origin.plugin) == (Decision.SKIP, "given")
+    assert "polyfill" in polyfilled.reason
+    assert "handler" in handled.reason
+    assert "written in C" in book.verdict(math.sin).reason

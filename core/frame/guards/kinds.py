@@ -5,6 +5,7 @@ Each record names its source and, in `user`, the line of the user's code that ma
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import attrs
@@ -128,6 +129,17 @@ class AutogradGuard:
 
 
 @attrs.frozen(eq=False)
+class AnswerGuard:
+    """`fn(*args, **kwargs) == answer`, of the same type: a setting of torch."""
+
+    fn: Callable[..., object]
+    args: tuple[object, ...]
+    kwargs: Mapping[str, object]
+    answer: object
+    user: str = ""
+
+
+@attrs.frozen(eq=False)
 class GlobalStateGuard:
     """Grad mode, autocast, default dtype, deterministic algorithms, number of threads: as while tracing."""
 
@@ -176,6 +188,7 @@ Guard: TypeAlias = (
     | StorageGuard
     | OffsetGuard
     | AutogradGuard
+    | AnswerGuard
     | GlobalStateGuard
     | ShapeGuard
 )

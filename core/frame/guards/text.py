@@ -10,6 +10,7 @@ from typing import Any
 from armature.frame.guards.kinds import (
     AbsentGuard,
     AliasGuard,
+    AnswerGuard,
     AutogradGuard,
     DictKeysGuard,
     GlobalStateGuard,
@@ -60,6 +61,11 @@ def _autograd(guard: AutogradGuard) -> str:
     return f"{guard.source.expr} is {kind} of autograd's graph{', and retains its gradient' if guard.retains else ''}"
 
 
+def _answer(guard: AnswerGuard) -> str:
+    args = [*map(reprlib.repr, guard.args), *(f"{name}={value!r}" for name, value in guard.kwargs.items())]
+    return f"{_name(guard.fn)}({', '.join(args)}) == {reprlib.repr(guard.answer)}"
+
+
 def _shape(guard: ShapeGuard) -> str:
     expr = guard.expr
     for name, quantity in sorted(guard.names, key=lambda item: -len(item[0])):
@@ -86,5 +92,6 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     OffsetGuard: lambda g: f"{g.source.expr}.storage_offset() == {g.offset}",
     AutogradGuard: _autograd,
     GlobalStateGuard: lambda g: _GLOBAL_STATE,
+    AnswerGuard: _answer,
     ShapeGuard: _shape,
 }

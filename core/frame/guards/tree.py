@@ -16,6 +16,7 @@ from armature.frame.guards import memory
 from armature.frame.guards.kinds import (
     AbsentGuard,
     AliasGuard,
+    AnswerGuard,
     AutogradGuard,
     DictKeysGuard,
     GlobalStateGuard,
@@ -194,6 +195,15 @@ class _Builder:
     def add_global_state(self, guard: GlobalStateGuard, parts: list[str]) -> None:
         guard_tree.global_state(self.root, parts)
 
+    def add_answer(self, guard: AnswerGuard, parts: list[str]) -> None:
+        def as_before(_: object) -> bool:
+            try:
+                return same(guard.fn(*guard.args, **guard.kwargs), guard.answer)
+            except Exception:  # what it raises now, the program is to see
+                return False
+
+        self.root.add_epilogue_lambda_guard(as_before, parts, None)
+
     def add_shape(self, guard: ShapeGuard, parts: list[str]) -> None:
         """Added at the end, all in one test: see `add_shapes`."""
 
@@ -234,5 +244,6 @@ _ADD: dict[type, Callable[[_Builder, Any, list[str]], None]] = {
     OffsetGuard: _Builder.add_offset,
     AutogradGuard: _Builder.add_autograd,
     GlobalStateGuard: _Builder.add_global_state,
+    AnswerGuard: _Builder.add_answer,
     ShapeGuard: _Builder.add_shape,
 }

@@ -1,6 +1,7 @@
 """What no list could hold: sets computed from the running Python and torch, by identity.
 
-Operators of the dispatcher, C methods of tensors, pure builtins, and the builtins that act on the world.
+Operators of the dispatcher, C methods of tensors, functions that torch.overrides knows, pure builtins, and the builtins
+that act on the world.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import functools
 import math
 import operator
 import types
+import warnings
 from collections.abc import Iterator, Mapping
 
 import attrs
 import torch
 
-from armature.plugin_api import Decision, RuleOrigin, Subject, Verdict
+from armature.plugin_api import Answer, Decision, RuleOrigin, Subject, Verdict
 
 PLUGIN = "armature-builtin-rules"
 IMPURE = frozenset({
@@ -29,9 +31,11 @@ CONSTANT_TYPES = (torch.Size, torch.device, torch.dtype, torch.finfo, torch.iinf
 
 OPERATOR = "an operator of the dispatcher; recorded as one node"
 TENSOR_METHOD = "a method of tensors written in C; recorded as one node"
+OVERRIDABLE = "a function of torch in C that takes tensors (it is overridable); recorded as one node"
 PURE = "a pure builtin: the interpreter traces it, and folds it when its arguments are constants"
 ACTS = "a builtin that acts on the world or looks at the running frame"
 CONSTANT = "makes a constant of torch; folded"
+FOLDED = (CONSTANT, PURE)
 
 
 @attrs.frozen(eq=False)
@@ -48,15 +52,30 @@ def decide(subject: Subject) -> Verdict | None:
     if type(subject.obj) in OPERATOR_TYPES:
         return _verdict(Decision.IN_GRAPH, OPERATOR, decide)
     known = known_objects().get(id(subject.obj))
-    if known is None or known.obj is not subject.obj:
-        return None
-    return _verdict(known.decision, known.reason, _members)
+    if known is not None and known.obj is subject.obj:
+        return _verdict(known.decision, known.reason, _members)
+    if type(subject.obj) is types.BuiltinFunctionType and id(subject.obj) in overridable():
+        return _verdict(Decision.IN_GRAPH, OVERRIDABLE, _overridable)
+    return None
 
 
 @functools.cache
 def known_objects() -> Mapping[int, Known]:
     """The computed sets by identity; made at the first question."""
     return {id(known.obj): known for known in _members()}
+
+
+@functools.cache
+def overridable() -> Mapping[int, object]:
+    """The functions in C that tensor-like objects may take over, by identity: operators, whatever their names."""
+    return {id(fn): fn for fn in _overridable()}
+
+
+def _overridable() -> Iterator[object]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some are deprecated, and say so when they are looked at
+        groups = torch.overrides.get_overridable_functions().values()
+    yield from (fn for group in groups for fn in group if type(fn) is types.BuiltinFunctionType)
 
 
 def _members() -> Iterator[Known]:
@@ -82,4 +101,4 @@ def _tensor_methods() -> Iterator[object]:
 
 def _verdict(decision: Decision, reason: str, source: types.FunctionType) -> Verdict:
     origin = RuleOrigin(PLUGIN, source.__code__.co_filename, source.__code__.co_firstlineno)
-    return Verdict(decision, reason, origin)
+    return Verdict(decision, reason, origin, answer=Answer.OF_ARGUMENTS if reason in FOLDED else Answer.UNKNOWN)

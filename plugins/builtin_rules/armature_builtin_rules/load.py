@@ -1,7 +1,7 @@
 """Reads the rule tables under data/, when they are first asked for.
 
 A table is `[[rules]]` with `decision`, `reason`, `names` (one to a line, below `prefix` if there is one), and perhaps
-`priority` and `requires`. The name on each line is a rule of its own, and `armature why` names its file and line.
+`priority`, `requires` and `answer`. The name on each line is a rule of its own; `armature why` names its file and line.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from armature.plugin_api import Decision, RuleTable
+from armature.plugin_api import Answer, Decision, RuleTable
 
 DATA = Path(__file__).parent / "data"
 _NAMES = "names = '''"
@@ -39,4 +39,5 @@ def read(path: Path) -> Iterator[RuleTable]:
             requires=table.get("requires", ""),
             file=str(path),
             line=start + 1,
+            answer=Answer(table.get("answer", "unknown")),
         )

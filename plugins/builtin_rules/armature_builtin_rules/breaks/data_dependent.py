@@ -24,4 +24,13 @@ ROWS = (
             "Move the call out of the compiled function, for example to where the result is printed.",
         ),
     ),
+    BreakType(
+        "unknown-answer",
+        "Call whose answer may change",
+        "{function} gives a Python value that depends on more than its arguments, and no rule says on what.",
+        (
+            "Ask outside the compiled function and pass the answer as an argument.",
+            "If it depends on its arguments alone, a plugin can say so: a Rule with answer=Answer.OF_ARGUMENTS.",
+        ),
+    ),
 )
