@@ -47,6 +47,10 @@ OPAQUE_METHODS = frozenset({
 })  # fmt: skip
 
 
+# What the text of `tensor.type()` begins with.
+TYPE_PREFIXES = {"cpu": "torch.", "cuda": "torch.cuda."}
+
+
 @attrs.define(eq=False)
 class TensorValue(Value):
     """A tensor. `node` is made when an input is first used; `real` is the tensor of the program, for an input."""
@@ -98,7 +102,7 @@ class TensorValue(Value):
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
         if name in self.written:
             return self.written[name]
-        if name in STATIC_ATTRIBUTES:
+        if name in STATIC_ATTRIBUTES and hasattr(torch.Tensor, name):
             if name in ("is_leaf", "retains_grad"):
                 self._guard_autograd(tracer)
                 if name == "retains_grad" and self.real is not None:  # a fake does not retain
@@ -170,6 +174,9 @@ class TensorValue(Value):
             return known
         if name in STATIC_METHODS:
             return self._static(tracer, name, args, kwargs)
+        if name == "type" and not args and not kwargs and self.device.type in TYPE_PREFIXES:
+            text = torch.empty(0, dtype=self.dtype, device="meta").type().rpartition(".")[2]
+            return tracer.constant(TYPE_PREFIXES[self.device.type] + text)
         if name in VALUE_METHODS or (name == "type" and not args):
             tracer.graph_break("data-dependent-value", operation=f"Tensor.{name}")
         if name == "requires_grad_" and self._has_requires_grad(*args, **kwargs):
