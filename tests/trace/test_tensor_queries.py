@@ -228,7 +228,7 @@ def methods_by_reference(x, y):
     return (
         f(1),
         g(x, y),
-        getattr(x, "sum")(),
+        x.sum(),
         [m(x) for m in (torch.sin, torch.Tensor.cos)],
         torch.Tensor.add(x, y, alpha=2),
     )
