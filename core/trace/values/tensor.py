@@ -150,15 +150,16 @@ class TensorValue(Value):
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
         if name == "requires_grad" and value.is_constant and value.as_constant() is self.fake.requires_grad:
             return
-        if name != "grad" or not self._takes_gradient(value):
+        if name != "grad" or not self._takes_gradient(tracer, value):
             tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type="a tensor")
         self.written[name] = value
         tracer.mutate(self)
 
-    def _takes_gradient(self, value: Value) -> bool:
+    def _takes_gradient(self, tracer: Tracer, value: Value) -> bool:
         """Whether `.grad` may be set to the value, of a tensor of the program."""
         if self.real is None or self.source is None or not self.real.is_leaf:
             return False
+        self._guard_autograd(tracer)
         if isinstance(value, TensorValue):
             same = value.shape == self.shape and value.dtype == self.dtype and value.device == self.device
             return same and value is not self
