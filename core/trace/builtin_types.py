@@ -173,6 +173,8 @@ def _filter(tracer: Tracer, function: Value, items: Value) -> Value:
 
 
 def _reversed(tracer: Tracer, items: Value) -> Value:
+    if items.is_tensor:
+        return tracer.graph_call("__reversed__", (items,), {})
     if isinstance(items, SequenceValue):
         sequence = items
 

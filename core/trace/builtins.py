@@ -234,6 +234,8 @@ def _sorted(tracer: Tracer, items: Value, *, key: Value | None = None, reverse: 
 
 def _round(tracer: Tracer, value: Value, digits: Value | None = None) -> Value:
     if value.is_tensor:
+        if not hasattr(torch.Tensor, "__round__"):
+            tracer.raise_error(TypeError, "type Tensor doesn't define __round__ method")
         return tracer.graph_call("round", (value,), {} if digits is None else {"decimals": digits})
     places = None if digits is None else digits.as_constant()
     return _folded(tracer, round, value.as_constant(), places)

@@ -47,6 +47,10 @@ OPAQUE_METHODS = frozenset({
 })  # fmt: skip
 
 
+# What the text of `tensor.type()` begins with.
+TYPE_PREFIXES = {"cpu": "torch.", "cuda": "torch.cuda."}
+
+
 @attrs.define(eq=False)
 class TensorValue(Value):
     """A tensor. `node` is made when an input is first used; `real` is the tensor of the program, for an input."""
@@ -98,7 +102,7 @@ class TensorValue(Value):
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
         if name in self.written:
             return self.written[name]
-        if name in STATIC_ATTRIBUTES:
+        if name in STATIC_ATTRIBUTES and hasattr(torch.Tensor, name):
             if name in ("is_leaf", "retains_grad"):
                 self._guard_autograd(tracer)
                 if name == "retains_grad" and self.real is not None:  # a fake does not retain
@@ -146,15 +150,16 @@ class TensorValue(Value):
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
         if name == "requires_grad" and value.is_constant and value.as_constant() is self.fake.requires_grad:
             return
-        if name != "grad" or not self._takes_gradient(value):
+        if name != "grad" or not self._takes_gradient(tracer, value):
             tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type="a tensor")
         self.written[name] = value
         tracer.mutate(self)
 
-    def _takes_gradient(self, value: Value) -> bool:
+    def _takes_gradient(self, tracer: Tracer, value: Value) -> bool:
         """Whether `.grad` may be set to the value, of a tensor of the program."""
         if self.real is None or self.source is None or not self.real.is_leaf:
             return False
+        self._guard_autograd(tracer)
         if isinstance(value, TensorValue):
             same = value.shape == self.shape and value.dtype == self.dtype and value.device == self.device
             return same and value is not self
@@ -170,6 +175,9 @@ class TensorValue(Value):
             return known
         if name in STATIC_METHODS:
             return self._static(tracer, name, args, kwargs)
+        if name == "type" and not args and not kwargs and self.device.type in TYPE_PREFIXES:
+            text = torch.empty(0, dtype=self.dtype, device="meta").type().rpartition(".")[2]
+            return tracer.constant(TYPE_PREFIXES[self.device.type] + text)
         if name in VALUE_METHODS or (name == "type" and not args):
             tracer.graph_break("data-dependent-value", operation=f"Tensor.{name}")
         if name == "requires_grad_" and self._has_requires_grad(*args, **kwargs):

@@ -1,0 +1,38 @@
+"""Every model of the benchmarks' zoo in one graph, with the loss of eager mode."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import armature
+
+pytest.importorskip("transformers")
+
+from benchmarks.models import ZOO
+
+SETS_REQUIRES_GRAD = pytest.mark.xfail(reason="sets requires_grad of an input; torch.compile breaks there too")
+COPIES_CONFIGURATION = pytest.mark.xfail(reason="copy.deepcopy of a configuration object is not traced yet")
+MARKS = {
+    ("wav2vec2", "train"): SETS_REQUIRES_GRAD,
+    **{(name, mode): COPIES_CONFIGURATION for name in ("t5", "whisper") for mode in ("infer", "train")},
+}
+CASES = [
+    pytest.param(name, mode, marks=[MARKS[name, mode]] if (name, mode) in MARKS else [])
+    for name in ZOO
+    for mode in ("infer", "train")
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "mode"), CASES)
+def test_in_one_graph(name: str, mode: str) -> None:
+    torch.manual_seed(0)
+    case = ZOO[name]()
+    case.model.train(mode == "train")
+    losses = []
+    armature.reset()
+    for model in (case.model, armature.compile(case.model, backend="eager", fullgraph=True)):
+        torch.manual_seed(1)
+        losses.append(case.loss(model(*case.args, **case.kwargs)))
+    torch.testing.assert_close(losses[1], losses[0])

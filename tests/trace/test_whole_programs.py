@@ -1,0 +1,230 @@
+"""Training steps: the model compiled, the step compiled, and the whole of it, with optimizers and what goes with them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import armature
+
+OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "SGD": lambda p: torch.optim.SGD(p, lr=0.1),
+    "momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
+    "Adam": lambda p: torch.optim.Adam(p, lr=0.01),
+    "AdamW foreach": lambda p: torch.optim.AdamW(p, lr=0.01, foreach=True),
+    "Adam amsgrad": lambda p: torch.optim.Adam(p, lr=0.01, amsgrad=True, foreach=False),
+    "RMSprop": lambda p: torch.optim.RMSprop(p, lr=0.01),
+    "Adagrad": lambda p: torch.optim.Adagrad(p, lr=0.1),
+    "Adadelta": lambda p: torch.optim.Adadelta(p),
+    "NAdam": lambda p: torch.optim.NAdam(p, lr=0.01),
+    "RAdam": lambda p: torch.optim.RAdam(p, lr=0.01),
+    "Adamax": lambda p: torch.optim.Adamax(p, lr=0.01),
+    "ASGD": lambda p: torch.optim.ASGD(p, lr=0.01),
+    "Rprop": lambda p: torch.optim.Rprop(p, lr=0.01),
+}
+STEPS = 4
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 8)
+        self.norm = nn.BatchNorm1d(8)
+        self.last = nn.Linear(8, 3)
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return self.last(F.dropout(F.relu(self.norm(self.first(x))), 0.1, self.training))
+
+
+def data() -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randn(6, 4), torch.randint(0, 3, (6,))
+
+
+def training(how: str, make: Callable[[Any], torch.optim.Optimizer], compiled: bool) -> tuple[Any, Net]:
+    """Losses of some steps, and the model after them. how: what is compiled."""
+    torch.manual_seed(0)
+    model = Net()
+    optimizer = make(model.parameters())
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, gamma=0.5)
+
+    def wrap(fn: Any, name: str) -> Any:
+        return armature.compile(fn, backend="eager") if compiled and how == name else fn
+
+    called = wrap(model, "model")
+
+    def loss_of(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(called(x), target)
+
+    loss_fn = wrap(loss_of, "loss")
+
+    def update() -> None:
+        optimizer.step()
+
+    updated = wrap(update, "optimizer")
+
+    def step(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = loss_fn(x, target)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        updated()
+        return loss.detach()
+
+    stepped = wrap(step, "step")
+    losses = []
+    for _ in range(STEPS):
+        losses.append(stepped(*data()))
+        scheduler.step()
+    return [*losses, torch.rand(1), optimizer.param_groups[0]["lr"], model.calls], model
+
+
+@pytest.mark.parametrize("how", ["model", "loss", "optimizer", "step"])
+@pytest.mark.parametrize("name", ["SGD", "momentum", "Adam", "AdamW foreach"])
+def test_training(how: str, name: str) -> None:
+    armature.reset()
+    expected, plain = training(how, OPTIMIZERS[name], compiled=False)
+    found, model = training(how, OPTIMIZERS[name], compiled=True)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(dict(model.state_dict()), dict(plain.state_dict()))
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizer_steps(name: str) -> None:
+    armature.reset()
+    expected, plain = training("optimizer", OPTIMIZERS[name], compiled=False)
+    found, model = training("optimizer", OPTIMIZERS[name], compiled=True)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(dict(model.state_dict()), dict(plain.state_dict()))
+
+
+SCHEDULERS: dict[str, Callable[[Any], Any]] = {
+    "StepLR": lambda o: torch.optim.lr_scheduler.StepLR(o, 2),
+    "Cosine": lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 4),
+    "OneCycle": lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=10),
+    "Lambda": lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda epoch: 0.9**epoch),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_schedulers_between_compiled_steps(name: str) -> None:
+    def run(compiled: bool) -> Any:
+        torch.manual_seed(0)
+        weight = nn.Parameter(torch.ones(3))
+        optimizer = torch.optim.SGD([weight], lr=0.1)
+        scheduler = SCHEDULERS[name](optimizer)
+        x = torch.tensor([1.0, 2.0, 3.0])
+
+        def loss(w: torch.Tensor) -> torch.Tensor:
+            return (w * x).pow(2).sum()
+
+        def step() -> None:
+            optimizer.zero_grad()
+            (armature.compile(loss, backend="eager", fullgraph=True) if compiled else loss)(weight).backward()
+            optimizer.step()
+            scheduler.step()
+
+        for _ in range(STEPS):
+            step()
+        return weight.detach(), scheduler.get_last_lr()
+
+    armature.reset()
+    torch.testing.assert_close(run(True), run(False))
+
+
+@pytest.mark.parametrize("clip", [nn.utils.clip_grad_norm_, nn.utils.clip_grad_value_], ids=lambda f: f.__name__)
+def test_clipping_inside(clip: Callable[..., Any]) -> None:
+    def run(compiled: bool) -> Any:
+        torch.manual_seed(0)
+        model = nn.Linear(3, 2)
+        model(torch.ones(4, 3)).sum().backward()
+
+        def clipped(limit: float) -> Any:
+            return clip(model.parameters(), limit)
+
+        result = (armature.compile(clipped, backend="eager") if compiled else clipped)(0.5)
+        return result, [p.grad for p in model.parameters()]
+
+    torch.testing.assert_close(run(True), run(False))
+
+
+def test_gradient_accumulation_and_zero_grad() -> None:
+    def run(compiled: bool) -> Any:
+        torch.manual_seed(0)
+        model = nn.Linear(3, 2)
+        called = armature.compile(model, backend="eager", fullgraph=True) if compiled else model
+        found = []
+        for number in range(4):
+            called(torch.full((2, 3), float(number))).sum().backward()
+            found.append(copy.deepcopy(model.weight.grad))
+            if number % 2:
+                model.zero_grad()
+        return found
+
+    torch.testing.assert_close(run(True), run(False))
+
+
+def test_exponential_moving_average_inside() -> None:
+    def run(compiled: bool) -> Any:
+        torch.manual_seed(0)
+        model, shadow = nn.Linear(3, 2), nn.Linear(3, 2)
+
+        def update(decay: float) -> None:
+            with torch.no_grad():
+                for mine, theirs in zip(shadow.parameters(), model.parameters()):
+                    mine.mul_(decay).add_(theirs, alpha=1 - decay)
+
+        called = armature.compile(update, backend="eager", fullgraph=True) if compiled else update
+        for _ in range(3):
+            called(0.9)
+        return dict(shadow.state_dict())
+
+    torch.testing.assert_close(run(True), run(False))
+
+
+def test_hand_written_descent_in_one_graph() -> None:
+    def run(compiled: bool) -> Any:
+        torch.manual_seed(0)
+        weight = torch.ones(3, requires_grad=True)
+
+        def step(w: torch.Tensor, rate: float) -> torch.Tensor:
+            with torch.no_grad():
+                w.sub_(w.grad * rate)
+                w.grad = None
+            return w.sum()
+
+        called = armature.compile(step, backend="eager", fullgraph=True) if compiled else step
+        sums = []
+        for _ in range(3):
+            (weight**2).sum().backward()
+            sums.append(called(weight, 0.1).detach().clone())
+        return sums, weight.detach(), weight.grad is None
+
+    torch.testing.assert_close(run(True), run(False))
+
+
+def test_evaluation_between_training() -> None:
+    def run(compiled: bool) -> Any:
+        torch.manual_seed(0)
+        model = Net()
+        called = armature.compile(model, backend="eager", fullgraph=True) if compiled else model
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        found = []
+        for _ in range(2):
+            model.train()
+            optimizer.zero_grad()
+            called(torch.ones(4, 4) + torch.randn(4, 4)).sum().backward()
+            optimizer.step()
+            model.eval()
+            with torch.no_grad():
+                found.append(called(torch.ones(2, 4)))
+        return found, model.norm.running_mean, model.norm.num_batches_tracked
+
+    torch.testing.assert_close(run(True), run(False))
