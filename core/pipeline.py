@@ -254,15 +254,15 @@ class Compiler:
         place = (code.co_qualname, code.co_filename, code.co_firstlineno)
         manager().tables().observe_compile(CompileEvent(EventKind.RECOMPILE, -1, *place, "; ".join(failures)))
 
-    def limit_reached(self, request: FrameRequest, failures: tuple[str, ...]) -> None:
-        """Say once that the function is left to eager, and which guards failed."""
+    def limit_reached(self, request: FrameRequest, failures: tuple[str, ...], advice: tuple[str, ...]) -> None:
+        """Say once that the function is left to eager, which guards failed, and which sizes to mark."""
         code, limit = request.code, self.recompile_limit()
         seen = "\n".join(f"    {text}" for text in dict.fromkeys(failures))
+        sizes = f"mark the sizes that change, {', '.join(advice)}" if advice else "pass such values as tensors"
         text = (
             f"armature compiled {code.co_qualname} {limit} times and now runs it eagerly for new inputs. "
             f"Guards that failed, one per compilation:\n{seen}\n"
-            "  What to do: pass such values as tensors, or call armature.mark_dynamic on sizes that change; "
-            "ARMATURE_RECOMPILE_LIMIT raises the limit."
+            f"  What to do: {sizes}; ARMATURE_RECOMPILE_LIMIT raises the limit."
         )
         _warn_at(code, text)
         place = (code.co_qualname, code.co_filename, code.co_firstlineno)

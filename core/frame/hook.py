@@ -91,8 +91,8 @@ class FrameCompiler(Protocol):
     def recompiling(self, request: FrameRequest, failures: tuple[str, ...]) -> None:
         """Told before a code object is compiled again, with the guard of each earlier compilation that failed."""
 
-    def limit_reached(self, request: FrameRequest, failures: tuple[str, ...]) -> None:
-        """Told once per code object when it was compiled too often."""
+    def limit_reached(self, request: FrameRequest, failures: tuple[str, ...], advice: tuple[str, ...]) -> None:
+        """Told once per code object when it was compiled too often. advice: calls that would take sizes as symbols."""
 
 
 COMPILE_LOCK = threading.RLock()
@@ -214,7 +214,8 @@ class FrameHook:
     def _too_often(self, request: FrameRequest, state: CodeState, failures: tuple[str, ...]) -> FrameOutcome:
         if not state.limit_told:
             state.limit_told = True
-            self.compiler.limit_reached(request, failures)
+            entries = state.of(self._torchdynamo_orig_backend)
+            self.compiler.limit_reached(request, failures, recompile.changing_sizes(entries, request))
         return self._leave_to(self, request.code, state)
 
     def _request(self, frame: InterpreterFrame, state: CodeState) -> FrameRequest:

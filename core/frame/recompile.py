@@ -7,9 +7,12 @@ from typing import Any
 from weakref import ref
 
 import attrs
+import torch
 from torch import nn
 
+from armature.frame.data import FrameRequest
 from armature.frame.guards.explain import failed
+from armature.frame.guards.paths import Resolver
 from armature.frame.guards.tree import GuardTree
 from armature.frame.history import History
 
@@ -70,3 +73,18 @@ def failures(entries: list[Entry], f_locals: Mapping[str, object]) -> tuple[str,
     """Per entry, the guard that does not hold now; entries of which all guards hold are left out."""
     found = ("; ".join(failed(entry.tree, dict(f_locals))) for entry in entries)
     return tuple(text for text in found if text)
+
+
+def changing_sizes(entries: list[Entry], request: FrameRequest) -> tuple[str, ...]:
+    """The sizes that compiled code took as constants and that are others now, as calls of `mark_dynamic`."""
+    resolver = Resolver(request)
+    found: dict[str, None] = {}
+    for source, sizes in (pair for entry in entries for pair in entry.tree.sizes):
+        try:
+            value = resolver.value(source)
+        except Exception:  # whatever the program's own code raises: the object is not there now
+            continue
+        if isinstance(value, torch.Tensor) and value.dim() == len(sizes):
+            changed = (axis for axis, size in enumerate(sizes) if size not in (None, value.shape[axis]))
+            found |= {f"armature.mark_dynamic({source.expr}, {axis})": None for axis in changed}
+    return tuple(found)

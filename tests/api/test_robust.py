@@ -417,3 +417,18 @@ def test_callables_without_end_do_not_fill_the_cache() -> None:
             assert torch.equal(layer(X), X * n)
     assert len(session().compilations) == 16
     assert len([w for w in caught if w.category is ArmatureWarning]) == 1
+
+
+def test_the_warning_at_the_limit_names_the_sizes_to_mark() -> None:
+    def scaled(x: Any, table: Any) -> Any:
+        return x * table["by"]
+
+    compiled = armature.compile(scaled, backend="eager", dynamic=False, options={"recompile_limit": 2})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for size in range(2, 7):
+            x = torch.ones(3, size)
+            assert torch.equal(compiled(x, {"by": torch.ones(1, size)}), x)
+    (warning,) = [str(w.message) for w in caught if w.category is ArmatureWarning]
+    assert "tensor 'x' size mismatch at index 1. expected 2" in warning
+    assert "armature.mark_dynamic(x, 1), armature.mark_dynamic(table['by'], 1)" in warning

@@ -74,7 +74,7 @@ class ByHand:
     def recompiling(self, request: FrameRequest, failures: tuple[str, ...]) -> None:
         self.failures.append(failures)
 
-    def limit_reached(self, request: FrameRequest, failures: tuple[str, ...]) -> None:
+    def limit_reached(self, request: FrameRequest, failures: tuple[str, ...], advice: tuple[str, ...]) -> None:
         self.limits.append(failures)
 
 

@@ -49,6 +49,7 @@ class GuardTree:
     holder: GuardHolder
     texts: tuple[str, ...]
     conditions: tuple[tuple[str, Condition], ...] = ()
+    sizes: tuple[tuple[Source, tuple[int | None, ...]], ...] = ()  # of tensors, as guarded
 
     def check(self, f_locals: dict[str, object]) -> bool:
         """Whether all guards hold for these locals."""
@@ -63,7 +64,8 @@ def build(guards: Iterable[Guard], request: FrameRequest) -> GuardTree:
         _ADD[type(guard)](builder, guard, [describe(guard)])
     shapes = [g for g in kept if isinstance(g, ShapeGuard)]
     conditions = builder.add_shapes(shapes)
-    return GuardTree(builder.holder, tuple(describe(g) for g in kept), conditions)
+    sizes = tuple((g.source, g.sizes) for g in kept if isinstance(g, TensorGuard))
+    return GuardTree(builder.holder, tuple(describe(g) for g in kept), conditions, sizes)
 
 
 def _without_repeats(guards: Iterable[Guard]) -> list[Guard]:
