@@ -141,6 +141,16 @@ class Config:
     cpu_threads: int = setting(
         torch.get_num_threads, env="ARMATURE_CPU_THREADS", minimum=1, help="Threads of a CPU kernel."
     )
+    capture_scalar_outputs: bool = setting(
+        False,
+        env="ARMATURE_CAPTURE_SCALAR_OUTPUTS",
+        help="Keep the number that .item() or .tolist() gives in the graph, where it would break it.",
+    )
+    capture_dynamic_output_shape_ops: bool = setting(
+        False,
+        env="ARMATURE_CAPTURE_DYNAMIC_OUTPUT_SHAPE_OPS",
+        help="Keep operators in the graph whose result's size depends on numbers: nonzero, boolean masks.",
+    )
     fuse: bool = setting(True, env="ARMATURE_FUSE", help="Fuse operators into common kernels.")
     max_kernel_nodes: int = setting(
         400, env="ARMATURE_MAX_KERNEL_NODES", minimum=1, help="Most operations fused into one kernel."

@@ -39,6 +39,7 @@ from armature.run.cache import Cache
 from armature.run.workers import Workers
 from armature.session import Compilation, Outcome, Session, session
 from armature.tables import Tables
+from armature.torch_abi import symbols
 from armature.torch_abi.eval_frame import skip_code
 from armature.trace import verify as trace_spec
 from armature.trace.data import TracedFrame
@@ -86,6 +87,8 @@ def native_backend(traced: TracedFrame, ctx: CompileContext, record: Compilation
     if traced.graph is not None and any(isinstance(g, StorageGuard) and g.together for g in traced.guards):
         # Inputs that overlap, one written to: eager refuses some such calls, which a functional graph can't see.
         return traced.graph.forward
+    if traced.graph is not None and symbols.depends_on_numbers(traced.graph.graph):
+        return traced.graph.forward  # lowering has no sizes that are known only half-way
     # The backward graph is compiled later and keeps what it is made from; guards hold the example tensors.
     run = compile_graph(attrs.evolve(traced, guards=(), size_guards=tuple), ctx, AtenCompiler(record))
     for graph in record.graphs:  # a kernel that can't be built is found here, where eager can still take over

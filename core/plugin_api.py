@@ -32,6 +32,7 @@ from armature.trace.values.context import (
     autocast_value,
     switch_grad,
 )
+from armature.trace.values.symbolic import SymbolicValue as SymbolicNumber
 from armature.trace.values.tensor import TensorValue as TracedTensor
 
 __all__ = [
@@ -74,6 +75,7 @@ __all__ = [
     "RuleTable",
     "Spec",
     "Subject",
+    "SymbolicNumber",
     "TensorValue",
     "TracedTensor",
     "Value",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import gcd
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import attrs
 
@@ -439,9 +439,9 @@ def numel(shape: Iterable[Index]) -> Index:
     return out
 
 
-def computed(size: Size, numbers: Mapping[Size, int]) -> int:
-    """The value of a size that has a definition, from those of other sizes."""
-    return int(eval(size.definition, {}, {other.name: number for other, number in numbers.items()}))
+def computed(size: Size, numbers: Mapping[Size, int]) -> Any:
+    """The number that a size with a definition is, from those of other sizes."""
+    return eval(size.definition, {}, {other.name: number for other, number in numbers.items()})
 
 
 def hint(value: Index) -> int:

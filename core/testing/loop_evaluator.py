@@ -94,8 +94,9 @@ class _Run:
         made = torch.empty_strided(shape, strides, dtype=buffer.dtype, device=buffer.device)
         return made.fill_(float("nan")) if buffer.dtype.is_floating_point else made.fill_(1)
 
-    def number(self, value: Index) -> int:
-        return int(self.index(value, {}))
+    def number(self, value: Index) -> Any:
+        """An int; a float for a size that is computed as one."""
+        return self.index(value, {})
 
     def numbers(self, values: Sequence[Index]) -> tuple[int, ...]:
         return tuple(self.number(v) for v in values)
@@ -245,6 +246,8 @@ class _Evaluation:
         bound = {**self.grids, **{v: self(n) for v, n in node.indirect}}
         where = [torch.as_tensor(self.run.index(i, bound)) for i in node.index]
         invariant(len(where) == source.ndim, "a load with another number of coordinates", buffer=node.buffer)
+        if self.guarded and not source.numel():  # the mask holds nowhere
+            return source.new_zeros(())
         for k, (part, size) in enumerate(zip(where, source.shape, strict=True)):
             if self.guarded:
                 where[k] = part.clamp(0, max(size - 1, 0))

@@ -10,6 +10,7 @@ import sympy  # type: ignore[import-untyped]
 import torch
 from torch import fx
 from torch._guards import Source as TorchSource
+from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, free_unbacked_symbols
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.printers import PythonPrinter
@@ -26,6 +27,7 @@ __all__ = [
     "LateGuard",
     "Symbols",
     "as_node",
+    "depends_on_numbers",
     "expression",
     "fill",
     "is_unbacked",
@@ -96,6 +98,15 @@ class Symbols(ShapeEnv):
             self.lines += [self.where()] * (len(self.guards) - len(self.lines))
         return result
 
+    def assumptions(self) -> list[tuple[Any, str]]:
+        """What must hold of numbers that only a run will tell: (sympy condition, message), in the order found."""
+        return [(found.expr, found.msg) for held in self.deferred_runtime_asserts.values() for found in held]
+
+    def condition(self, expr: Any) -> torch.SymBool:
+        """A condition over symbols as a symbolic truth value."""
+        made: Callable[..., torch.SymBool] = torch.SymBool
+        return made(SymNode(expr, self, bool, None))
+
     def close(self) -> None:
         """No more guards: those that exist are being built."""
         self.closed, self.where = True, str
@@ -150,6 +161,16 @@ class _Printer(PythonPrinter):
 
     def _print_OpaqueUnaryFn_sqrt(self, expr: Any) -> str:
         return f"math.sqrt({self._print(expr.args[0])})"
+
+
+def depends_on_numbers(graph: fx.Graph) -> bool:
+    """Whether a captured graph has sizes or numbers that only a run will tell."""
+    for node in graph.nodes:
+        value = node.meta.get("example_value")
+        numbers = value.shape if isinstance(value, torch.Tensor) else (value,)
+        if any(isinstance(number, SYMBOLIC) and is_unbacked(number) for number in numbers):
+            return True
+    return False
 
 
 def text(expr: Any) -> str:

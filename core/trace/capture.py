@@ -30,7 +30,7 @@ from armature.trace import calls, graph_calls, inline, operators, text
 from armature.trace.effects import Effects
 from armature.trace.errors import GraphBreak, UserRaised
 from armature.trace.guards import GuardRecorder
-from armature.trace.sizes import Sizes
+from armature.trace.sizes import Sizes, new_world
 from armature.trace.trust import trusted_module
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
 from armature.trace.values.classes import ClassValue, class_attribute
@@ -64,7 +64,7 @@ class Tracer:
     ctx: CompileContext
     request: FrameRequest
     strict: bool
-    fakes: FakeWorld = attrs.field(factory=FakeWorld)
+    fakes: FakeWorld = attrs.field(default=attrs.Factory(lambda self: new_world(self.ctx), takes_self=True))
     graph: fx.Graph = attrs.field(factory=fx.Graph)
     effects: Effects = attrs.field(factory=Effects)
     frames: list[Frame] = attrs.field(factory=list)

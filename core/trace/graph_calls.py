@@ -149,6 +149,7 @@ def state_call(tracer: Tracer, fn: Callable[..., Any], arguments: tuple[Any, ...
 def from_fake(tracer: Tracer, result: Any, node: fx.Node) -> Value:
     """The value of a node's result."""
     node.meta["example_value"] = result
+    tracer.sizes.bind_result(result, node)
     if isinstance(result, torch.Tensor):
         known = tracer.by_fake.get(id(result))
         if known is not None:  # an operator in place gives its argument

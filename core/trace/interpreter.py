@@ -50,7 +50,7 @@ def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
             if torch.is_grad_enabled() != grad:
                 tracer.graph_break("unsupported-mutation", operation="leaving the grad mode changed", type="the frame")
     except GraphBreak as stop:
-        stop.guards = (*tracer.guards.records.values(), *aliasing.guards(tracer), *tracer.sizes.guards())
+        stop.guards = (*tracer.guards.records.values(), *aliasing.guards(tracer), *tracer.sizes.conditions())
         raise
     finally:
         for leave, state in reversed(tracer.on_abort):

@@ -123,7 +123,11 @@ class Rebuilder:
         expr = symbols.expression(value.fake)
         names = [str(symbol) for symbol in symbols.symbols_of(expr)]
         for symbol in symbols.symbols_of(expr):
-            self._read_symbol(symbol)
+            computed = self.tracer.sizes.computed(symbol)
+            if computed is None:
+                self._read_symbol(symbol)
+            else:
+                self._symbols[symbol] = output_name(self.outputs.setdefault(computed, len(self.outputs)))
         if str(expr) in names:
             self.emit("LOAD_FAST", self._symbols[expr])
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -12,17 +12,26 @@ from torch import fx, nn
 from armature.frame.guards.kinds import Guard, Quantity, ShapeGuard
 from armature.frame.sources import AttrSource, CellSource, DictOfSource, GlobalSource, ItemSource, ObjectSource, Source
 from armature.torch_abi import symbols
-from armature.torch_abi.fake import DATA_DEPENDENT
+from armature.torch_abi.fake import DATA_DEPENDENT, FakeWorld
+from armature.torch_abi.symbols import SYMBOLIC, Symbols, is_unbacked
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
-    from armature.torch_abi.symbols import Symbols
+    from armature.context import CompileContext
     from armature.trace.capture import Tracer
 
 DYNAMIC_MARK = "_armature_dynamic_dims"
 STATIC_MARK = "_armature_static_dims"
 MOST_REMEMBERED = 64  # items of a list or tuple of constants, of which each is remembered
+
+
+def new_world(ctx: CompileContext) -> FakeWorld:
+    """The fakes of a trace, with what the settings allow to depend on numbers."""
+    settings = ctx.config
+    return FakeWorld(
+        Symbols(scalar_outputs=settings.capture_scalar_outputs, output_shapes=settings.capture_dynamic_output_shape_ops)
+    )
 
 
 @attrs.define(eq=False)
@@ -35,6 +44,8 @@ class Sizes:
     strides: list[tuple[Quantity, Any]] = attrs.field(factory=list)
     _ints: dict[Source, SymbolicValue] = attrs.field(factory=dict)
     _nodes: dict[Any, Any] = attrs.field(factory=dict)
+    _computed: dict[Any, tuple[fx.Node, int]] = attrs.field(factory=dict)  # symbols that only a run will tell
+    _asserted: set[Any] = attrs.field(factory=set)
 
     @property
     def symbols(self) -> Symbols:
@@ -97,6 +108,50 @@ class Sizes:
         (symbol,) = symbols.symbols_of(number)
         self.places[symbol], self.owners[symbol] = quantity, owner
 
+    def bind_result(self, result: Any, node: fx.Node) -> None:
+        """Note which symbols come with what a node of the graph gives, and have the graph check what was assumed."""
+        if isinstance(result, torch.Tensor):
+            for axis, size in enumerate(result.shape):
+                if (symbol := symbols.lone(size)) is not None and symbol not in self.places:
+                    self._computed.setdefault(symbol, (node, axis))
+        elif isinstance(result, SYMBOLIC) and is_unbacked(result):
+            for symbol in symbols.symbols_of(result):
+                self._computed.setdefault(symbol, (node, -1))
+        self.symbols.pending_fresh_unbacked_symbols.clear()
+        self.assert_assumptions()
+
+    def assert_assumptions(self) -> None:
+        """Put what is assumed of numbers that only a run will tell in the graph."""
+        for condition, message in self.symbols.assumptions():
+            known = all(symbol in self._computed or symbol in self.owners for symbol in symbols.symbols_of(condition))
+            if known and condition not in self._asserted:
+                self._asserted.add(condition)
+                holds = self.symbols.condition(condition)
+                call = self.tracer.graph.call_function
+                node = call(torch.ops.aten._assert_scalar.default, (self.argument(holds), message))
+                summary, trace, _ = self.tracer.origin()
+                node.meta.update(origin=summary, stack_trace=trace, example_value=None)
+
+    def assume(self, condition: SymbolicValue, message: str) -> bool:
+        """Whether a condition holds that the program says must: guarded, or checked when the graph runs."""
+        if not is_unbacked(condition.fake):
+            return condition.truth(self.tracer)
+        check: Callable[..., None] = torch._check
+        check(condition.fake, lambda: message)
+        self.assert_assumptions()
+        return True
+
+    def computed(self, symbol: Any) -> fx.Node | None:
+        """The node that gives a symbol that only a run will tell; None for one that is read from inputs."""
+        if symbol not in self._computed:
+            return None
+        last = next(iter(reversed(self.tracer.graph.nodes)), None)
+        found = self._leaf(symbol)
+        for made in symbols.fill(self.tracer.graph, last, "example_value"):
+            whose = self._computed[symbol][0].meta  # the frame is at its end
+            made.meta.update(origin=whose["origin"], stack_trace=whose["stack_trace"])
+        return found
+
     def decide(self, condition: Any) -> bool:
         """Whether a condition over symbolic numbers holds; guarded. Breaks the graph where only a run will tell."""
         try:
@@ -115,8 +170,10 @@ class Sizes:
         return found
 
     def _leaf(self, symbol: Any) -> fx.Node:
-        owner, axis = self.owners[symbol], self.places[symbol].axis
-        node = self.tracer.lift(owner)
+        if symbol in self._computed:
+            node, axis = self._computed[symbol]
+        else:
+            node, axis = self.tracer.lift(self.owners[symbol]), self.places[symbol].axis
         if axis < 0:
             return node
         if symbol not in self._nodes:
@@ -137,6 +194,10 @@ class Sizes:
         """What must hold of the symbols: their ranges, decisions made while tracing and after, and strides. There may
         be no decisions after this."""
         self.symbols.close()
+        return self.conditions()
+
+    def conditions(self) -> tuple[Guard, ...]:
+        """The same up to now."""
         return tuple(self._conditions())
 
     def _conditions(self) -> Iterator[Guard]:

@@ -91,10 +91,13 @@ def symbolic(tracer: Tracer, number: Any) -> Value:
     return SymbolicValue(known) if isinstance(known, SYMBOLIC) else ConstantValue(known)
 
 
-def number_of(value: Value) -> Any:
-    """The symbolic number, or constant number, of a value; None when it is no number. A truth value counts as one."""
+def number_of(value: Value, unknown: bool = False) -> Any:
+    """The symbolic number, or constant number, of a value; None when it is no number. A truth value counts as one.
+
+    unknown: of a float or truth value too; else these are taken as constants.
+    """
     if isinstance(value, SymbolicValue):
-        return value.fake if type(value.fake) is torch.SymInt else value.as_constant()
+        return value.fake if type(value.fake) is torch.SymInt or unknown else value.as_constant()
     if isinstance(value, ConstantValue) and type(value.value) in (int, float, bool):
         return value.value
     return None
@@ -123,13 +126,15 @@ EQUALITY: tuple[Callable[[Any, Any], Any], ...] = (operator.eq, operator.ne)
 
 def compare(tracer: Tracer, relation: Callable[[Any, Any], Any], left: Value, right: Value) -> Value | None:
     """A comparison of numbers one of which is symbolic; None where one is no number."""
-    a, b = number_of(left), number_of(right)
+    a, b = number_of(left, unknown=True), number_of(right, unknown=True)
     if a is None or b is None:
         other = right if b is None else left
         unlike = isinstance(other, ConstantValue) and not isinstance(other.value, (int, float, complex))
         return ConstantValue(relation is operator.ne) if unlike and relation in EQUALITY else None
+    if torch.SymBool in (type(a), type(b)):
+        return symbolic(tracer, relation(left.as_constant(), right.as_constant()))
     for number in (a, b):
-        if type(number) is float and not math.isfinite(number):
+        if type(number) is float and not math.isfinite(number) and torch.SymFloat not in (type(a), type(b)):
             # All ints compare alike with it.
             return ConstantValue(relation(0 if number is b else a, 0 if number is a else b))
     return symbolic(tracer, relation(a, b))

@@ -11,6 +11,7 @@ import torch
 
 from armature.trace import aliasing
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
+from armature.trace.values.sequence import ListValue
 
 if TYPE_CHECKING:
     from torch import fx
@@ -178,6 +179,8 @@ class TensorValue(Value):
         if name == "type" and not args and not kwargs and self.device.type in TYPE_PREFIXES:
             text = torch.empty(0, dtype=self.dtype, device="meta").type().rpartition(".")[2]
             return tracer.constant(TYPE_PREFIXES[self.device.type] + text)
+        if name in ("item", "tolist") and tracer.ctx.config.capture_scalar_outputs:
+            return self._item(tracer) if name == "item" else self._list(tracer)
         if name in VALUE_METHODS or (name == "type" and not args):
             tracer.graph_break("data-dependent-value", operation=f"Tensor.{name}")
         if name == "requires_grad_" and self._has_requires_grad(*args, **kwargs):
@@ -185,6 +188,16 @@ class TensorValue(Value):
         if name in OPAQUE_METHODS:
             tracer.graph_break("unsupported-tensor-method", method=name)
         return self._in_graph(tracer, name, args, kwargs)
+
+    def _item(self, tracer: Tracer) -> Value:
+        """`.item()`: a number that the graph computes."""
+        return tracer.graph_call("item", (self,), {})
+
+    def _list(self, tracer: Tracer) -> Value:
+        """`.tolist()`, each number computed in the graph."""
+        if not self.fake.shape:
+            return self._item(tracer)
+        return ListValue([row._list(tracer) for row in self.stream(tracer) if isinstance(row, TensorValue)])
 
     def _has_requires_grad(self, requires_grad: Value | None = None) -> bool:
         """Whether `requires_grad_(requires_grad)` changes nothing."""

@@ -103,3 +103,29 @@ def test_wrong_index_raises_as_in_eager() -> None:
     assert lookup(torch.tensor([1, 9])).shape == (2, 4)
     with pytest.raises(IndexError):
         lookup(torch.tensor([1, 10]))
+
+
+def sizes(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    scaled = torch.softmax(x * w, dim=-1) * x.shape[0]
+    return scaled, scaled.sum(0), x.mean(1), torch.cat([x, scaled[: x.shape[0] // 2]]).t().contiguous()
+
+
+def test_sizes_that_change_are_arguments_of_the_kernels() -> None:
+    quick, w = armature.compile(sizes, fullgraph=True), torch.randn(37)
+    for n in (4, 13, 70, 1, 0, 33):
+        x = torch.randn(n, 37)
+        torch.testing.assert_close(quick(x, w), sizes(x, w))
+    assert len(session().compilations) == 4
+
+
+def test_training_with_a_batch_size_that_changes() -> None:
+    model = nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 3))
+    quick = armature.compile(model, fullgraph=True)
+    for n in (4, 7, 33):
+        x, found = torch.randn(n, 6), []
+        for run in (quick, model):
+            model.zero_grad()
+            run(x).square().sum().backward()
+            found.append([parameter.grad for parameter in model.parameters()])
+        torch.testing.assert_close(*found)
+    assert len(session().compilations) == 2

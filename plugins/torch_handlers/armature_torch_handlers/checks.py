@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from armature.plugin_api import Call, Value, existing, handles
+from armature.plugin_api import Call, SymbolicNumber, Value, existing, handles
 
 ERRORS: dict[str, type[Exception]] = {
     "_check": RuntimeError,
@@ -34,6 +34,8 @@ def check_with(call: Call, error_type: Value, cond: Value, message: Value | None
 
 def known_condition(call: Call, error: type[Exception], cond: Value, message: Value | None) -> Value | None:
     """Fold a condition that tracing knows. A tensor here is an error in eager mode too; the interpreter says so."""
+    if isinstance(cond, SymbolicNumber):
+        cond = call.constant(call.tracer.sizes.assume(cond, message_of(call, message)))
     if not cond.is_constant:
         return None
     if cond.as_constant() is True:
@@ -46,9 +48,19 @@ def known_condition(call: Call, error: type[Exception], cond: Value, message: Va
     call.tracer.raise_error(error, str(text.as_constant()))
 
 
+def message_of(call: Call, message: Value | None) -> str:
+    """What an error will say that is raised when the graph runs."""
+    if message is None or (message.is_constant and message.as_constant() is None):
+        return UNSAID
+    text = call.inline(message)
+    return str(text.as_constant()) if text.is_constant else UNSAID
+
+
 @handles(*existing("torch._check_is_size"))
 def check_is_size(call: Call, i: Value, message: Value | None = None, *, max: Value | None = None) -> Value | None:
     """A size that tracing knows must not be negative."""
+    if isinstance(i, SymbolicNumber) and max is None:
+        return known_condition(call, RuntimeError, call.tracer.compare(">=", i, call.constant(0)), message)
     if not i.is_constant or (max is not None and not max.is_constant):
         return None
     size, limit = i.as_constant(), None if max is None else max.as_constant()

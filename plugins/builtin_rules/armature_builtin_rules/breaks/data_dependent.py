@@ -22,6 +22,8 @@ ROWS = (
         (
             "Keep the computation on tensors: a 0-d tensor works in most places where a number does.",
             "Move the call out of the compiled function, for example to where the result is printed.",
+            "ARMATURE_CAPTURE_SCALAR_OUTPUTS=1 keeps .item() in the graph, "
+            "ARMATURE_CAPTURE_DYNAMIC_OUTPUT_SHAPE_OPS=1 operators such as nonzero.",
         ),
     ),
     BreakType(

@@ -1,0 +1,113 @@
+"""Numbers and sizes that only a run tells, kept in the graph where the settings allow it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import armature
+from armature import errors
+from armature.session import session
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    armature.reset()
+    yield
+    armature.reset()
+
+
+@pytest.fixture(params=["eager", "auto"])
+def compiled(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    options = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True}
+    return lambda fn: armature.compile(fn, backend=request.param, fullgraph=True, options=options)
+
+
+def count() -> int:
+    return len(session().compilations)
+
+
+def test_without_the_settings_the_graph_breaks() -> None:
+    for fn in (lambda x: x.sum().item() + x, lambda x: x.nonzero() + 1, lambda x: x[x > 0] * 2):
+        with pytest.raises(errors.Unsupported, match="CAPTURE"):
+            armature.compile(fn, backend="eager", fullgraph=True)(torch.ones(3))
+
+
+def test_item(compiled: Any) -> None:
+    def fn(x: torch.Tensor, n: torch.Tensor) -> Any:
+        k = n.item()
+        return x * k + k, k + 1, k, x.sum().item()
+
+    quick = compiled(fn)
+    for k in (3, 5, 0, -2):
+        x, n = torch.randn(4), torch.tensor(k)
+        got, want = quick(x, n), fn(x, n)
+        torch.testing.assert_close(got, want, rtol=0, atol=0)
+        assert [type(item) for item in got] == [type(item) for item in want]
+    assert count() == 1
+
+
+def test_tolist(compiled: Any) -> None:
+    def fn(x: torch.Tensor, n: torch.Tensor) -> Any:
+        a, b = n.tolist()
+        return x * a - b, [a, b]
+
+    quick = compiled(fn)
+    for pair in ([1, 2], [4, -1]):
+        x, n = torch.randn(4), torch.tensor(pair)
+        torch.testing.assert_close(quick(x, n), fn(x, n), rtol=0, atol=0)
+    assert count() == 1
+
+
+def test_nonzero_and_masks(compiled: Any) -> None:
+    def fn(x: torch.Tensor) -> Any:
+        where = x.nonzero()
+        return where + 1, (x[x > 0] * 2).sum(), where.shape[0]
+
+    quick = compiled(fn)
+    for seed in range(4):
+        torch.manual_seed(seed)
+        x = torch.randn(3, 4).relu()
+        torch.testing.assert_close(quick(x), fn(x), rtol=0, atol=0)
+    x = torch.zeros(3, 4)
+    torch.testing.assert_close(quick(x), fn(x), rtol=0, atol=0)
+    assert count() == 1
+
+
+def test_a_branch_on_such_a_number_breaks(compiled: Any) -> None:
+    with pytest.raises(errors.Unsupported, match="Branch on the value"):
+        compiled(lambda x: x + 1 if x.sum().item() > 0 else x)(torch.ones(2))
+
+
+def test_a_check_lets_the_number_be_a_size(compiled: Any) -> None:
+    def fn(x: torch.Tensor, n: torch.Tensor) -> Any:
+        k = n.item()
+        torch._check(k >= 2, lambda: "too few")
+        torch._check(k <= x.shape[0])
+        return torch.zeros(k) + 1, k
+
+    quick = compiled(fn)
+    for k in (2, 3, 4):
+        torch.testing.assert_close(quick(torch.ones(4), torch.tensor(k)), fn(torch.ones(4), torch.tensor(k)))
+    assert count() == 1
+    for k in (1, 5):
+        with pytest.raises(RuntimeError):
+            fn(torch.ones(4), torch.tensor(k))
+        with pytest.raises(RuntimeError):
+            quick(torch.ones(4), torch.tensor(k))
+
+
+def test_a_check_of_a_size_is_a_guard() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        torch._check(x.shape[0] > 2, lambda: f"{x.shape[0]} is too few")
+        return x + 1
+
+    quick = armature.compile(fn, backend="eager", dynamic=True)
+    for n in (3, 4, 9):
+        assert torch.equal(quick(torch.ones(n)), torch.full((n,), 2.0))
+    assert count() == 1
+    with pytest.raises(RuntimeError, match="2 is too few"):
+        quick(torch.ones(2))
