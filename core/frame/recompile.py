@@ -9,6 +9,7 @@ from weakref import ref
 import attrs
 from torch import nn
 
+from armature.frame.data import ResumeTable
 from armature.frame.guards.explain import failed
 from armature.frame.guards.tree import GuardTree
 from armature.frame.history import History
@@ -42,6 +43,7 @@ class CodeState:
     _histories: dict[object, History] = attrs.field(factory=dict)
     _of_modules: dict[int, tuple[ref[nn.Module], History]] = attrs.field(factory=dict)
     below: bool = False  # whether frames below this code's frames must be looked at
+    resumes: ResumeTable = attrs.field(factory=ResumeTable)
 
     def of(self, key: object) -> list[Entry]:
         """The live entries of a backend key, oldest first."""

@@ -52,6 +52,34 @@ SIMPLE = st.sampled_from(
 )  # fmt: skip
 
 
+# Statements that break the graph.
+BREAKING = st.sampled_from(
+    (
+        "print(n, m, len(items))", "print(f'{x.sum():.2f}', n)", "n = int(x[0, 0] > 0) + n", "x = loud(x)",
+        "n = loud(n)",
+        "items = [loud(v) for v in items]", "assert x.sum() < 1e9", "n += int(x.sum().item()) % 3", "loud(box)",
+        "x = x if x.sum() > n else y", "y = (loud(x) + y, print(m))[0]",
+        "print(sorted(k for k in locals() if k in 'nmxy'))",
+        "m = sum(map(loud, [m, n]))", "box.value = loud(box.value) + 1; loud(box.value)", "n = noisy_counter() + n",
+        "text = f'{x}'; x += 1; print(len(text))", "print(*[calls, n], sep='-')",
+        "n = max(items, key=loud) if items else n",
+        "x = (x * 2 if loud(n) else x) + loud(y)", "it = iter(items); print(next(it, 0)); n = sum(it)",
+    )
+)  # fmt: skip
+BREAKING_HEAD = [
+    "    def loud(v):",
+    "        w = [v]",
+    "        print(type(v).__name__)",
+    "        return w[0]",
+    "    def noisy_counter():",
+    "        nonlocal calls",
+    "        calls += 1",
+    "        print(calls)",
+    "        calls += 1",
+    "        return calls",
+]
+
+
 def indent(lines: list[str]) -> list[str]:
     """One level deeper."""
     return ["    " + line for line in lines]
@@ -93,6 +121,17 @@ def blocks(inner: st.SearchStrategy[list[str]]) -> st.SearchStrategy[list[str]]:
     return st.one_of(branch, loop, counted, caught, managed)
 
 
+def breaking_blocks(inner: st.SearchStrategy[list[str]]) -> st.SearchStrategy[list[str]]:
+    """Compound statements, some of which break the graph themselves."""
+    body = st.lists(inner, min_size=1, max_size=3).map(lambda parts: [line for part in parts for line in part])
+    branch = st.tuples(body, body).map(lambda p: ["if x.sum() > n:", *indent(p[0]), "else:", *indent(p[1])])
+    rows = body.map(lambda p: ["for row in x:", "    print(row.shape)", *indent(p)])
+    waits = body.map(lambda p: ["j = 0", "while x.sum() < 50 and j < 2:", "    j += 1", *indent(p)])
+    raises = body.map(lambda p: ["try:", *indent(p), "    int(str(n) + 'x')", "except ValueError:", *indent(p)])
+    managed = body.map(lambda p: ["with Managed(items):", *indent(p)])
+    return st.one_of(blocks(inner), branch, rows, waits, raises, managed)
+
+
 STATEMENTS: st.SearchStrategy[list[str]] = st.recursive(assignments(), blocks, max_leaves=6)
 HEAD = [
     "def program(x, y, n, m, items, table, box):",
@@ -114,6 +153,29 @@ class Box:
         self.value = value
 
 
+class Managed:
+    """A context manager that swallows ZeroDivisionError."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+    def __enter__(self) -> Managed:
+        self.items.append(1)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> bool:
+        self.items.append(2 if kind is None else 3)
+        return kind is ZeroDivisionError
+
+
+def breaking_sources() -> st.SearchStrategy[str]:
+    """As `sources`, with statements that break the graph."""
+    leaf = st.one_of(assignments(), BREAKING.map(lambda text: [text]))
+    body = st.lists(st.recursive(leaf, breaking_blocks, max_leaves=6), min_size=1, max_size=6)
+    head = [*HEAD, *BREAKING_HEAD]
+    return body.map(lambda parts: "\n".join([*head, *indent([line for part in parts for line in part]), TAIL]))
+
+
 def sources() -> st.SearchStrategy[str]:
     """Source texts of functions `program(x, y, n, m, items, table, box)`."""
     body = st.lists(STATEMENTS, min_size=1, max_size=8)
@@ -122,7 +184,7 @@ def sources() -> st.SearchStrategy[str]:
 
 def compiled(source: str) -> Callable[..., Any]:
     """The function of a source text."""
-    namespace: dict[str, Any] = {"torch": torch, "__name__": "generated"}
+    namespace: dict[str, Any] = {"torch": torch, "Managed": Managed, "__name__": "generated"}
     exec(compile(source, "<generated>", "exec"), namespace)
     program: Callable[..., Any] = namespace["program"]
     return program
