@@ -13,10 +13,11 @@ from armature.frame.sources import DictOfSource, ItemSource, ObjectSource, Sourc
 from armature.torch_abi.fake import PLAIN_TENSORS, version_of
 from armature.trace.errors import NotConstant
 from armature.trace.values.base import Value
-from armature.trace.values.tensor import TensorValue
+from armature.trace.values.symbolic import SymbolicValue
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
+    from armature.trace.values.tensor import TensorValue
 
 
 def identical(tracer: Tracer, left: Value, right: Value) -> bool:
@@ -93,7 +94,7 @@ def _owner(value: Value, tracer: Tracer) -> Value:
 
 
 def _tensors(tracer: Tracer) -> list[Guard]:
-    tensors = [value for value in tracer.inputs if isinstance(value, TensorValue)]
+    tensors = [value for value in tracer.inputs if not isinstance(value, SymbolicValue)]
     inputs = [value for value in tensors if value.source is not None and value.real is not None]
     if len(inputs) < 2 or not (tracer.mutates or any(version_of(value.fake) for value in inputs)):
         return []
