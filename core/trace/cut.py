@@ -77,6 +77,8 @@ def why_not(code: CodeType) -> str | None:
         return "it is a generator"
     if slot_names(code) is not None:
         return "a comprehension in it has a variable of the name of a free variable"
+    if "super" in code.co_names and code.co_varnames and code.co_varnames[0] in code.co_cellvars:
+        return "super() looks for its first argument, which is a cell"
     inside = [inst.opname for inst in decode(code)]
     if "RESUME" in inside and "MAKE_CELL" in inside[inside.index("RESUME") :]:
         return "a comprehension in it makes cells"
