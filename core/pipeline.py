@@ -29,7 +29,7 @@ from armature.errors import ArmatureError, Unsupported, invariant
 from armature.events import CompileEvent, EventKind
 from armature.frame import skip
 from armature.frame import verify as frame_spec
-from armature.frame.data import FrameRequest
+from armature.frame.data import FrameRequest, resume_point
 from armature.frame.guards.kinds import StorageGuard
 from armature.frame.hook import CompiledFrame, RunEagerly
 from armature.graph.functional import compile_graph
@@ -44,7 +44,7 @@ from armature.torch_abi.eval_frame import skip_code
 from armature.trace import verify as trace_spec
 from armature.trace.data import TracedFrame
 from armature.trace.errors import GraphBreak, SkipFrame
-from armature.trace.interpreter import trace_frame
+from armature.trace.resume import capture_frame
 from armature.trace.show import show as show_captured
 from armature.user_rules import USER
 
@@ -120,7 +120,7 @@ def compile_frame(
     """Trace a frame and compile its graph. Errors: GraphBreak, SkipFrame, and whatever a stage raises."""
     if ctx.config.strict:
         frame_spec.verify(request)
-    traced = timed(record, "trace", ctx, lambda: trace_frame(request, ctx))
+    traced = timed(record, "trace", ctx, lambda: capture_frame(request, ctx))
     if ctx.config.strict:
         trace_spec.verify(traced)
     record.module, record.captured = traced.graph, show_captured(traced)
@@ -192,7 +192,8 @@ class Compiler:
 
     def reason_to_skip(self, code: CodeType, variables: Mapping[str, object]) -> str | None:
         """Why rules leave the frame alone."""
-        if skip.is_glue_of_torch(code) and not session().is_asked_for(code):
+        resumes = resume_point(code) is not None
+        if skip.is_glue_of_torch(code) and not resumes and not session().is_asked_for(code):
             return "part of torch: compiled with the functions that call it, or when it is given to armature.compile"
         verdict = manager().tables().rule_book.frame_verdict(code, variables)
         return verdict.reason if verdict.decision is Decision.SKIP else None
@@ -226,10 +227,13 @@ class Compiler:
         record.seconds = time.perf_counter() - start
         record.outcome = Outcome.COMPILED
         record.breaks = traced.breaks
+        for event in traced.breaks:
+            ctx.tables.observe_break(event)
         if ctx.cache.hits > hits:
             ctx.emit(event_of(record, EventKind.CACHE_HIT, f"{ctx.cache.hits - hits} built files"))
         ctx.emit(event_of(record, EventKind.FINISH, seconds=record.seconds))
-        return CompiledFrame(code, (*traced.guards, *traced.size_guards()))
+        guards = (*traced.guards, *traced.size_guards())
+        return CompiledFrame(code, guards, alone=not traced.breaks)
 
     def installed(self, request: FrameRequest, guards: tuple[str, ...]) -> None:
         """Keep the guards in words."""
@@ -273,7 +277,8 @@ class Compiler:
 
     def _broken(self, stop: GraphBreak, record: Compilation, ctx: CompileContext) -> Exception:
         event = stop.event
-        record.outcome, record.breaks, record.reason = Outcome.BREAK, (event,), event.type.id
+        reason = f"{event.type.id} ({stop.not_resumed})" if stop.not_resumed else event.type.id
+        record.outcome, record.breaks, record.reason = Outcome.BREAK, (event,), reason
         ctx.tables.observe_break(event)
         ctx.emit(event_of(record, EventKind.FALLBACK, f"graph break: {event.type.id}"))
         if self.fullgraph:

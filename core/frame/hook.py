@@ -15,7 +15,7 @@ import attrs
 
 from armature import interrupts
 from armature.frame import recompile, skip
-from armature.frame.data import FrameRequest
+from armature.frame.data import FrameRequest, resume_point
 from armature.frame.guards import tree
 from armature.frame.guards.kinds import Guard
 from armature.frame.recompile import CodeState, Entry
@@ -221,6 +221,7 @@ class FrameHook:
     def _request(self, frame: InterpreterFrame, state: CodeState) -> FrameRequest:
         code = frame.f_code
         first = frame.f_locals.get(code.co_varnames[0]) if code.co_varnames else None
+        point = resume_point(code)
         cells = dict(zip(code.co_freevars, frame.closure, strict=True)) if code.co_freevars else {}
         return FrameRequest(
             code=code,
@@ -231,6 +232,7 @@ class FrameHook:
             fullgraph=self.compiler.fullgraph,
             dynamic=self.compiler.dynamic,
             history=state.history(self._torchdynamo_orig_backend, first),
+            resumes=(None if point is None else point.table()) or state.resumes,
         )
 
 

@@ -10,7 +10,7 @@ import attrs
 import torch
 from torch import nn
 
-from armature.frame.data import FrameRequest
+from armature.frame.data import FrameRequest, ResumeTable
 from armature.frame.guards.explain import failed
 from armature.frame.guards.paths import Resolver
 from armature.frame.guards.tree import GuardTree
@@ -45,6 +45,7 @@ class CodeState:
     _histories: dict[object, History] = attrs.field(factory=dict)
     _of_modules: dict[int, tuple[ref[nn.Module], History]] = attrs.field(factory=dict)
     below: bool = False  # whether frames below this code's frames must be looked at
+    resumes: ResumeTable = attrs.field(factory=ResumeTable)
 
     def of(self, key: object) -> list[Entry]:
         """The live entries of a backend key, oldest first."""

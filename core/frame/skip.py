@@ -10,6 +10,8 @@ from types import CodeType, ModuleType
 import torch
 from torch import nn
 
+from armature.frame.data import resume_point
+
 OWN_FOLDER = str(Path(__file__).resolve().parents[1])
 TORCH_FOLDER = str(Path(torch.__file__).resolve().parent)
 LAYERS = f"{TORCH_FOLDER}/nn/modules/"  # worth a graph of their own, unlike the glue in the rest of torch
@@ -24,7 +26,7 @@ def reason_of_code(code: CodeType) -> str | None:
     """Why no frame of this code is traced; None when nothing speaks against it."""
     if code.co_flags & _SUSPENDED:
         return "a generator or coroutine runs in pieces; what it calls is still compiled"
-    if code.co_name in _PARTS:
+    if code.co_name in _PARTS and resume_point(code) is None:
         return "a comprehension's own frame; it is traced as part of the function it stands in"
     if not code.co_flags & inspect.CO_OPTIMIZED:
         return "the body of a module or class, which runs once"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection
 from typing import Any
 
@@ -128,7 +129,9 @@ class FakeWorld:
         return fake
 
     def _convert(self, tensor: torch.Tensor) -> FakeTensor:
-        return self.mode.from_tensor(tensor, static_shapes=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch reads the .grad of tensors that are no leaves
+            return self.mode.from_tensor(tensor, static_shapes=True)
 
     def _bare(self, tensor: torch.Tensor) -> torch.Tensor:
         with torch._C._DisableTorchDispatch():

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from armature.trace.errors import NotConstant
+from armature.trace.iterating import can_be_remade, iterate, set_state
+from armature.trace.places import places_of
 from armature.trace.values.base import Value
 from armature.trace.values.classes import ClassValue, SuperValue
 from armature.trace.values.context import GradModeValue, NullContextValue, autocast_value, switch_grad
@@ -24,6 +26,7 @@ from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
+    from armature.trace.rebuild import Rebuilder
 
 Make = Callable[..., Value]
 
@@ -116,20 +119,51 @@ def _range(tracer: Tracer, *bounds: Value) -> Value:
 
 
 def _enumerate(tracer: Tracer, items: Value, start: Value | None = None) -> Value:
-    first = 0 if start is None else start.as_constant()
+    first: Any = 0 if start is None else start.as_constant()
+    inner = inner_iterator(tracer, items)
 
     def numbered() -> Iterator[Value]:
-        for number, item in enumerate(items.stream(tracer), first):  # type: ignore[arg-type]
+        for number, item in enumerate(inner.stream(tracer), first):
             yield TupleValue([tracer.constant(number), item])
 
-    return IteratorValue(numbered(), enumerate)
+    def remake(out: Rebuilder, taken: int) -> None:
+        out.null_function(enumerate)
+        out.load(inner)
+        out.constant(first + taken)
+        out.call(2)
+
+    return IteratorValue(numbered(), enumerate, remake, places_of(tracer.frames))
+
+
+def inner_iterator(tracer: Tracer, items: Value) -> Value:
+    """What an iterator over an iterable holds: where it is known how to make it again, an iterator of its own."""
+    return iterate(tracer, items) if can_be_remade(items) else items
+
+
+def remake_call(
+    function: Callable[..., Any], iterators: list[Value], *first: Value
+) -> Callable[[Rebuilder, int], None]:
+    """Makes an iterator again by calling what made it on its iterators as they are now."""
+
+    def remake(out: Rebuilder, taken: int) -> None:
+        out.null_function(function)
+        for value in first:
+            out.load(value)
+        for value in iterators:
+            if taken and not isinstance(value, IteratorValue):
+                out.cannot(value)
+            out.load(value)
+        out.call(len(first) + len(iterators))
+
+    return remake
 
 
 def _zip(tracer: Tracer, *iterables: Value, strict: Value | None = None) -> Value:
     must_match = strict is not None and strict.truth(tracer)
+    inner = [inner_iterator(tracer, iterable) for iterable in iterables]
 
     def rows() -> Iterator[Value]:
-        streams = [iterable.stream(tracer) for iterable in iterables]
+        streams = [iterable.stream(tracer) for iterable in inner]
         while streams:
             row = []
             for position, stream in enumerate(streams):
@@ -141,7 +175,8 @@ def _zip(tracer: Tracer, *iterables: Value, strict: Value | None = None) -> Valu
                     return
             yield TupleValue(row)
 
-    return IteratorValue(rows(), zip)
+    remake = None if must_match else remake_call(zip, inner)
+    return IteratorValue(rows(), zip, remake, places_of(tracer.frames))
 
 
 def check_all_end(tracer: Tracer, streams: list[Iterator[Value]], ended: int) -> None:
@@ -154,11 +189,13 @@ def check_all_end(tracer: Tracer, streams: list[Iterator[Value]], ended: int) ->
 
 
 def _map(tracer: Tracer, function: Value, *iterables: Value) -> Value:
+    inner = [inner_iterator(tracer, iterable) for iterable in iterables]
+
     def results() -> Iterator[Value]:
-        for row in zip(*(iterable.stream(tracer) for iterable in iterables)):
+        for row in zip(*(iterable.stream(tracer) for iterable in inner)):
             yield tracer.call(function, row, {})
 
-    return IteratorValue(results(), map)
+    return IteratorValue(results(), map, remake_call(map, inner, function), places_of(tracer.frames))
 
 
 def _filter(tracer: Tracer, function: Value, items: Value) -> Value:
@@ -184,7 +221,15 @@ def _reversed(tracer: Tracer, items: Value) -> Value:
                 yield sequence.items[position]
                 position -= 1
 
-        return IteratorValue(backwards(), reversed)
+        last = len(sequence.items) - 1
+
+        def remake(out: Rebuilder, taken: int) -> None:
+            out.null_function(reversed)
+            out.load(sequence)
+            out.call(1)
+            set_state(out, last - taken)
+
+        return IteratorValue(backwards(), reversed, remake, places_of(tracer.frames))
     if isinstance(items, UserObjectValue):
         method = items.method(tracer, "__reversed__")
         if method is not None:

@@ -26,10 +26,11 @@ from armature.frame.sources import (
     Source,
 )
 from armature.torch_abi.fake import FakeWorld
-from armature.trace import calls, graph_calls, inline, operators, text
+from armature.trace import calls, graph_calls, inline, iterating, operators, text
 from armature.trace.effects import Effects
 from armature.trace.errors import GraphBreak, UserRaised
 from armature.trace.guards import GuardRecorder
+from armature.trace.places import Moment, places_of
 from armature.trace.sizes import Sizes, new_world
 from armature.trace.trust import trusted_module
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
@@ -76,6 +77,8 @@ class Tracer:
     frames_cells: dict[str, CellValue] = attrs.field(factory=dict)  # free variables of the outermost frame
     generators: list[GeneratorValue] = attrs.field(factory=list)
     keys: dict[Value, None] = attrs.field(factory=dict)  # looked up in dicts and sets by their identity
+    stop: Moment | None = None  # where to stop tracing
+    frames_made: int = 0
     mutates: bool = False  # an operator in place is in the graph
     sizes: Sizes = attrs.field(default=attrs.Factory(lambda self: Sizes(self), takes_self=True))
     _guards: GuardRecorder | None = None
@@ -155,7 +158,7 @@ class Tracer:
             method = value.method(self, "__iter__")
             if method is not None:
                 return self.call(method, (), {})
-        return IteratorValue(iter(value.stream(self)))
+        return iterating.iterate(self, value)
 
     def unpack(self, value: Value) -> list[Value]:
         """All items of an iterable."""
@@ -426,9 +429,9 @@ class Tracer:
         """`left is right`."""
         return operators.identical(self, left, right)
 
-    def text_of(self, value: Value, convert: Callable[[object], str]) -> Value:
+    def text_of(self, value: Value, convert: Callable[..., str], spec: Value | None = None) -> Value:
         """`str(value)` and the like."""
-        return text.text_of(self, value, convert)
+        return text.text_of(self, value, convert, spec)
 
     def join_text(self, parts: list[Value]) -> Value:
         """The parts of an f-string in one."""
@@ -473,7 +476,7 @@ class Tracer:
         except UnknownBreakType:
             named = ", ".join(f"{name}: {{{name}}}" for name in facts)
             kind = BreakType(type_id, type_id, named or type_id, ("No plugin describes this break.",))
-        raise GraphBreak(BreakEvent(kind, facts, self.stack()))
+        raise GraphBreak(BreakEvent(kind, facts, self.stack()), places_of(self.frames))
 
     # Where we are.
 

@@ -7,15 +7,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from armature.breaks.types import BreakEvent
     from armature.frame.guards.kinds import Guard
+    from armature.trace.places import Place
     from armature.trace.values.base import Value
 
 
 class GraphBreak(Exception):
-    """The frame cannot go in one graph. `event` says why and where, `guards` what tracing relied on until then."""
+    """The frame cannot go in one graph. `event` says why and where, `guards` what tracing relied on until then.
 
-    def __init__(self, event: BreakEvent) -> None:
+    places: where each frame stood, for resuming. blame: the value that cannot be rebuilt, where that is the reason.
+    not_resumed: why the frame could not be cut there.
+    """
+
+    def __init__(self, event: BreakEvent, places: tuple[Place, ...] = ()) -> None:
         super().__init__(event)
         self.event = event
+        self.places = places
+        self.blame: Value | None = None
+        self.not_resumed = ""
         self.guards: tuple[Guard, ...] = ()
 
     def __str__(self) -> str:

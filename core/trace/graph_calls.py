@@ -143,7 +143,14 @@ def record(tracer: Tracer, kind: str, target: Any, args: tuple[Any, ...], kwargs
 
 def state_call(tracer: Tracer, fn: Callable[..., Any], arguments: tuple[Any, ...]) -> fx.Node:
     """A node for a call that only changes torch's state."""
-    return record(tracer, "call_function", fn, arguments, {})
+    node = record(tracer, "call_function", fn, arguments, {})
+    node.meta["changes_state"] = True
+    return node
+
+
+def computes(tracer: Tracer) -> bool:
+    """Whether the graph does more than to change torch's state back and forth."""
+    return any(node.op.startswith("call_") and "changes_state" not in node.meta for node in tracer.graph.nodes)
 
 
 def from_fake(tracer: Tracer, result: Any, node: fx.Node) -> Value:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import sys
+from collections.abc import Iterator
+from types import CodeType
 from typing import TYPE_CHECKING
 
 import torch
 from torch import fx
 
+from armature.breaks.types import BreakEvent
 from armature.frame.data import FrameRequest
 from armature.frame.sources import LocalSource, Source
 from armature.torch_abi.fake import version_of
 from armature.torch_abi.grad_modes import set_grad_enabled
-from armature.trace import aliasing, inline, machine
+from armature.trace import aliasing, graph_calls, inline, machine
 from armature.trace.capture import Tracer
 from armature.trace.data import CompiledGraphSlot, GraphInput, TracedFrame
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.rebuild import Rebuilder
 from armature.trace.state import Frame
 from armature.trace.values.base import Value
+from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import CellValue
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
@@ -39,6 +44,17 @@ def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
     if request.code.co_flags & UNTRACEABLE:
         raise SkipFrame("a generator or coroutine runs eagerly")
     tracer = Tracer(ctx, request, ctx.config.strict)
+    grad = torch.is_grad_enabled()
+    with tracing(tracer):
+        result = _run(tracer, request)
+        if torch.is_grad_enabled() != grad:
+            tracer.graph_break("unsupported-mutation", operation="leaving the grad mode changed", type="the frame")
+    return _finish(tracer, request, result)
+
+
+@contextlib.contextmanager
+def tracing(tracer: Tracer) -> Iterator[None]:
+    """While a frame is traced. Afterwards everything that the program can see is as it was before."""
     tracer.fakes.symbols.where = tracer.user_line
     tracer.guards.global_state()
     grad = torch.is_grad_enabled()
@@ -46,9 +62,7 @@ def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
     sys.setrecursionlimit(max(depth, PYTHON_DEPTH))
     try:
         with tracer.fakes.mode:
-            result = _run(tracer, request)
-            if torch.is_grad_enabled() != grad:
-                tracer.graph_break("unsupported-mutation", operation="leaving the grad mode changed", type="the frame")
+            yield
     except GraphBreak as stop:
         stop.guards = (*tracer.guards.records.values(), *aliasing.guards(tracer), *tracer.sizes.conditions())
         raise
@@ -57,7 +71,6 @@ def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
             leave(state)
         set_grad_enabled(grad)
         sys.setrecursionlimit(depth)
-    return _finish(tracer, request, result)
 
 
 def _run(tracer: Tracer, request: FrameRequest) -> Value:
@@ -66,15 +79,30 @@ def _run(tracer: Tracer, request: FrameRequest) -> Value:
         result = inline.run_frame(tracer, frame)
     except UserRaised as raised:
         tracer.frames.append(frame)
-        tracer.graph_break("exception-leaves-frame", exception=raised.value.describe())
+        try:
+            tracer.graph_break("exception-leaves-frame", exception=raised.value.describe())
+        except GraphBreak as stop:
+            stop.places = raised.value.raised_at if isinstance(raised.value, ExceptionValue) else ()
+            raise
     except RecursionError:
         tracer.frames.append(frame)
         tracer.graph_break("unsupported-operation", operation="recursion this deep", type="the call stack")
+    check_generators(tracer, frame)
+    return result
+
+
+def check_generators(tracer: Tracer, frame: Frame) -> None:
+    """No generator may stand inside a `try` or `with` when tracing ends. Raises GraphBreak."""
     for generator in tracer.generators:
         if generator.has_unfinished_business() and not machine.leaves_quietly(generator.frame):
             tracer.frames += [frame, generator.frame]
-            tracer.graph_break("unsupported-operation", operation="leaving it unfinished", type=generator.describe())
-    return result
+            try:
+                tracer.graph_break(
+                    "unsupported-operation", operation="leaving it unfinished", type=generator.describe()
+                )
+            except GraphBreak as stop:
+                stop.blame, stop.places = generator, generator.made_at
+                raise
 
 
 def root_frame(tracer: Tracer, request: FrameRequest) -> Frame:
@@ -104,26 +132,32 @@ def argument_names(request: FrameRequest) -> tuple[str, ...]:
 
 def _finish(tracer: Tracer, request: FrameRequest, result: Value) -> TracedFrame:
     slot = CompiledGraphSlot()
-    computes = any(node.op.startswith("call_") for node in tracer.graph.nodes)
+    computes = graph_calls.computes(tracer)
     out = Rebuilder(tracer, request.code)
     code = out.finish(result, slot if computes else None)
     if not computes and tracer.effects.empty and not tracer.inputs and not out.outputs and not touches_tensors(tracer):
         raise SkipFrame("it computes nothing with tensors")
+    return traced_frame(tracer, out, code, slot, computes)
+
+
+def traced_frame(
+    tracer: Tracer,
+    out: Rebuilder,
+    code: CodeType,
+    slot: CompiledGraphSlot,
+    computes: bool,
+    breaks: tuple[BreakEvent, ...] = (),
+) -> TracedFrame:
+    """The whole: the graph with its outputs, what it takes, its guards, and the code that calls it."""
+    name = tracer.request.code.co_name
     graph = None
     if computes:
         made = tracer.graph.output(tuple(out.outputs))
         made.meta["example_value"] = tuple(node.meta["example_value"] for node in out.outputs)
-        graph = fx.GraphModule(torch.nn.Module(), tracer.graph, request.code.co_name)
-    guards = [*tracer.guards.records.values(), *aliasing.guards(tracer)]
-    return TracedFrame(
-        request.code.co_name,
-        graph,
-        _inputs(tracer) if computes else (),
-        tuple(guards),
-        code,
-        slot,
-        size_guards=tracer.sizes.guards,
-    )
+        graph = fx.GraphModule(torch.nn.Module(), tracer.graph, name)
+    guards = (*tracer.guards.records.values(), *aliasing.guards(tracer))
+    inputs = graph_inputs(tracer) if computes else ()
+    return TracedFrame(name, graph, inputs, guards, code, slot, breaks, size_guards=tracer.sizes.guards)
 
 
 def touches_tensors(tracer: Tracer) -> bool:
@@ -131,7 +165,7 @@ def touches_tensors(tracer: Tracer) -> bool:
     return bool(tracer.by_fake)
 
 
-def _inputs(tracer: Tracer) -> tuple[GraphInput, ...]:
+def graph_inputs(tracer: Tracer) -> tuple[GraphInput, ...]:
     """The graph's inputs with their fakes as they were before the graph changed any."""
     tensors = [value for value in tracer.inputs if isinstance(value, TensorValue)]
     changed = any(version_of(value.fake) for value in tensors)

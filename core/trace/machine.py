@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import functools
 from types import CodeType
+from typing import TYPE_CHECKING
 
 from armature.errors import invariant
 from armature.trace.errors import NotConstant, UserRaised
@@ -12,8 +13,13 @@ from armature.trace.instructions import Instruction, decode
 from armature.trace.opcodes import OPCODES
 from armature.trace.opcodes.table import OpcodeFunction
 from armature.trace.opcodes.untraced import reason_for
+from armature.trace.places import Stopped, places_of
 from armature.trace.state import Frame
+from armature.trace.values.base import LAST_INSTRUCTION
 from armature.trace.values.exception import ExceptionValue
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
 
 # Instructions whose effect on the stack depends on what is iterated, or that 3.11 counts on the one before (CALL).
 UNCHECKED = frozenset({
@@ -37,6 +43,9 @@ def functions_of(code: CodeType) -> tuple[OpcodeFunction, ...]:
 def run(frame: Frame) -> None:
     """Run a frame until it returns or yields. Raises UserRaised when an exception of the program leaves it."""
     step = checked_steps if frame.tracer.strict else steps
+    stop = frame.tracer.stop
+    if stop is not None and stop[0] == frame.ordinal:
+        step = stopping_steps
     functions = functions_of(frame.code)
     if frame.thrown is not None:
         error, frame.thrown = frame.thrown, None
@@ -45,6 +54,8 @@ def run(frame: Frame) -> None:
         try:
             step(frame, functions)
         except UserRaised as raised:
+            if isinstance(raised.value, ExceptionValue) and not raised.value.raised_at:
+                note_raised(frame.tracer, raised.value)
             unwind(frame, raised)
         except NotConstant as unknown:
             frame.tracer.graph_break("unsupported-argument", type=unknown.args[0].describe())
@@ -107,6 +118,26 @@ def checked_steps(frame: Frame, functions: tuple[OpcodeFunction, ...]) -> None:
         invariant(grown == expected, "stack effect", opcode=inst.opname, grown=grown, expected=expected)
 
 
+def stopping_steps(frame: Frame, functions: tuple[OpcodeFunction, ...]) -> None:
+    """As `steps`, up to the moment at which the trace is to stop."""
+    instructions = frame.instructions
+    _, rounds, last = frame.tracer.stop or (0, 0, -1)
+    while not (frame.done or frame.paused):
+        position = frame.position
+        if position == last and frame.rounds == rounds:
+            raise Stopped(tuple(frame.tracer.frames))
+        frame.position = position + 1
+        functions[position](frame, instructions[position])
+
+
+def note_raised(tracer: Tracer, error: ExceptionValue) -> None:
+    """Keep where an exception is raised first, and what is being handled there."""
+    error.raised_at = places_of(tracer.frames)
+    handled = tracer.handled_exception()
+    if handled is not None and handled is not error:
+        error.attributes.setdefault("__context__", handled)
+
+
 def unwind(frame: Frame, raised: UserRaised) -> None:
     """Go to the handler that the exception table names for the instruction that raised, or leave the frame."""
     inst = frame.instructions[max(frame.position - 1, 0)]
@@ -115,6 +146,6 @@ def unwind(frame: Frame, raised: UserRaised) -> None:
         raise raised
     del frame.stack[protection.depth :]
     if protection.push_lasti:
-        frame.push(frame.tracer.constant(inst.offset // 2))
+        frame.push(LAST_INSTRUCTION)
     frame.push(raised.value)
     frame.position = protection.target

@@ -27,6 +27,8 @@ from armature.frame.sources import (
 )
 from armature.torch_abi import symbols
 from armature.trace.data import CompiledGraphSlot
+from armature.trace.effects import Write
+from armature.trace.errors import GraphBreak
 from armature.trace.values.base import Value
 from armature.trace.values.constant import NONE, ConstantValue
 from armature.trace.values.mapping import DictValue
@@ -71,7 +73,11 @@ class Rebuilder:
 
     def cannot(self, value: Value) -> NoReturn:
         """The object can't be made again."""
-        self.tracer.graph_break("unsupported-result", type=value.describe())
+        try:
+            self.tracer.graph_break("unsupported-result", type=value.describe())
+        except GraphBreak as stop:
+            stop.blame = value
+            raise
 
     # What values use to rebuild themselves.
 
@@ -171,6 +177,12 @@ class Rebuilder:
     def build(self, name: str, count: int) -> None:
         """A BUILD_ instruction."""
         self.emit(name, count)
+
+    def null_below(self) -> None:
+        """Make the callable on the stack one to be called."""
+        self.emit("PUSH_NULL")
+        if VERSION < (3, 13):
+            self.emit("SWAP", 2)
 
     def null_function(self, fn: Callable[..., Any]) -> None:
         """Push a function to be called."""
@@ -300,20 +312,30 @@ class Rebuilder:
 
     def finish(self, result: Value, slot: CompiledGraphSlot | None) -> CodeType:
         """The code: call the graph, prepare the result and the changes, make the changes, return the result."""
+        prologue = self.prologue(slot)
+        self._body(result)
+        return self._assemble([*prologue, *self._early, *self.epilogue(slot), *self.main])
+
+    def prologue(self, slot: CompiledGraphSlot | None) -> list[Any]:
+        """The instructions up to the call of the graph."""
         for name in self.code.co_freevars:
             cell = self.tracer.frames_cells.get(name)
             if cell is not None:
                 self._cells[id(cell)] = name
         self.count_uses([value.source for value in self.tracer.inputs if value.source is not None])
-        prologue: list[Instr] = []
-        self._into = prologue
+        written: list[Any] = []
+        self._into = written
         self._prologue(slot)
         self._into = None
-        self._body(result)
-        epilogue: list[Instr] = []
-        self._into = epilogue
+        return written
+
+    def epilogue(self, slot: CompiledGraphSlot | None) -> list[Any]:
+        """The instructions that put the graph's outputs in variables."""
+        written: list[Any] = []
+        self._into = written
         self._outputs(slot)
-        return self._assemble([*prologue, *self._early, *epilogue, *self.main])
+        self._into = None
+        return written
 
     def _prologue(self, slot: CompiledGraphSlot | None) -> None:
         if self.code.co_freevars:
@@ -332,21 +354,28 @@ class Rebuilder:
     def _body(self, result: Value) -> None:
         writes = self.tracer.effects.writes(self)
         self.load(result)
-        prepared: list[tuple[Callable[..., object], list[str]]] = []
-        for write in writes:
-            names = []
-            for operand in write.operands:
-                self.load(operand)
-                names.append(self.temporary())
-                self.emit("STORE_FAST", names[-1])
-            prepared.append((write.function, names))
+        self.make_writes(self.prepare(writes))
+        self.emit("RETURN_VALUE")
+
+    def keep(self, value: Value) -> str:
+        """Put the object of a value in a variable of its own."""
+        self.load(value)
+        name = self.temporary()
+        self.emit("STORE_FAST", name)
+        return name
+
+    def prepare(self, writes: list[Write]) -> list[tuple[Callable[..., object], list[str]]]:
+        """Put the operands of all writes in variables."""
+        return [(write.function, [self.keep(operand) for operand in write.operands]) for write in writes]
+
+    def make_writes(self, prepared: list[tuple[Callable[..., object], list[str]]]) -> None:
+        """Change the program's objects."""
         for function, names in prepared:
             self.null_function(function)
             for name in names:
                 self.emit("LOAD_FAST", name)
             self.call(len(names))
             self.emit("POP_TOP")
-        self.emit("RETURN_VALUE")
 
     def _outputs(self, slot: CompiledGraphSlot | None) -> None:
         if slot is None:
@@ -358,11 +387,11 @@ class Rebuilder:
         for position in range(len(self.outputs)):
             self.emit("STORE_FAST", output_name(position))
 
-    def _assemble(self, instructions: list[Instr]) -> CodeType:
+    def _assemble(self, instructions: list[Any], stacksize: int | None = None) -> CodeType:
         code = self.code
         made = Bytecode(instructions)
         for inst in made:
-            if isinstance(inst, Instr):
+            if isinstance(inst, Instr) and inst.location is None:
                 inst.lineno = code.co_firstlineno
         made.name, made.qualname, made.filename = code.co_name, code.co_qualname, code.co_filename
         made.first_lineno, made.flags = code.co_firstlineno, CompilerFlags(code.co_flags & ~GENERATOR_FLAGS)
@@ -371,7 +400,10 @@ class Rebuilder:
         extra = bool(code.co_flags & CompilerFlags.VARARGS) + bool(code.co_flags & CompilerFlags.VARKEYWORDS)
         made.argnames = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + extra])
         made.freevars, made.cellvars = list(code.co_freevars), list(code.co_cellvars)
-        return made.to_code()
+        if stacksize is None:
+            return made.to_code()
+        # With handlers of the program: the depths in the exception table are its own.
+        return made.to_code(stacksize=stacksize, compute_exception_stack_depths=False)
 
 
 def output_name(position: int) -> str:

@@ -24,6 +24,10 @@ class Frame:
 
     An opcode function changes the frame: pops and pushes values, sets `position` to jump, `done` with `result` to
     return, `paused` with `result` to yield.
+
+    ordinal, rounds: with `position` they name a moment of the trace: the frame's number, and how often it jumped back.
+    callee: what the last call instruction called. handling_slots: where on the stack PUSH_EXC_INFO kept what was
+    handled before, for each exception in `handling`.
     """
 
     tracer: Tracer
@@ -43,11 +47,23 @@ class Frame:
     result: Value | None = None
     thrown: ExceptionValue | None = None
     handling: list[ExceptionValue] = attrs.field(factory=list)
+    handling_slots: list[int] = attrs.field(factory=list)
     trusted: bool = False
     free_cells: tuple[CellValue, ...] = ()
+    ordinal: int = 0
+    rounds: int = 0
+    callee: Value | None = None
 
     def __attrs_post_init__(self) -> None:
         self.instructions = decode(self.code)
+        self.ordinal = self.tracer.frames_made
+        self.tracer.frames_made += 1
+
+    def jump(self, target: int) -> None:
+        """Go on at another position."""
+        if target < self.position:
+            self.rounds += 1
+        self.position = target
 
     def push(self, value: Value) -> None:
         """Push on the stack."""

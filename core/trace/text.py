@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
+from armature.torch_abi.fake import version_of
 from armature.trace.errors import NotConstant
+from armature.trace.places import Place, places_of
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.classes import ClassValue
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.symbolic import SymbolicValue
+from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
@@ -23,7 +26,16 @@ if TYPE_CHECKING:
 @attrs.define(eq=False)
 class UnknownTextValue(Value):
     """A string that tracing does not know: it shows the numbers of a tensor, or an address. It may be made, for an
-    error that is raised, but not looked at."""
+    error that is raised, but not looked at.
+
+    It is `convert(*operands)`, or the operands one after the other; versions: how often each was changed in place by
+    then. made_at: where.
+    """
+
+    convert: Callable[..., str] | None
+    operands: tuple[Value, ...]
+    versions: tuple[int, ...] = ()
+    made_at: tuple[Place, ...] = ()
 
     mutable: ClassVar[bool] = True
 
@@ -35,6 +47,18 @@ class UnknownTextValue(Value):
 
     def truth(self, tracer: Tracer) -> bool:
         tracer.graph_break("data-dependent-value", operation="the text of a tensor or object")
+
+    def rebuild(self, out: Rebuilder) -> None:
+        if self.convert is not None and tuple(map(version, self.operands)) != self.versions:
+            out.cannot(self)  # the numbers were others then
+        if self.convert is not None:
+            out.null_function(self.convert)
+        for operand in self.operands:
+            out.load(operand)
+        if self.convert is not None:
+            out.call(len(self.operands))
+        else:
+            out.build("BUILD_STRING", len(self.operands))
 
 
 @attrs.define(eq=False)
@@ -93,14 +117,22 @@ class NumberTextValue(Value):
         out.call(1)
 
 
-def text_of(tracer: Tracer, value: Value, convert: Callable[[object], str]) -> Value:
-    """`str(value)`, `repr(value)`, `ascii(value)` or `format(value)`."""
-    if isinstance(value, SymbolicValue):
+def version(value: Value) -> int:
+    """How often what a text shows was changed in place; -1 where that is not known."""
+    if isinstance(value, TensorValue):
+        return version_of(value.fake)
+    return 0 if isinstance(value, (ConstantValue, SymbolicValue, NumberTextValue, UnknownTextValue)) else -1
+
+
+def text_of(tracer: Tracer, value: Value, convert: Callable[..., str], spec: Value | None = None) -> Value:
+    """`str(value)`, `repr(value)`, `ascii(value)` or `format(value, spec)`."""
+    if spec is None and isinstance(value, SymbolicValue):
         return NumberTextValue([(value, convert)])
-    if isinstance(value, NumberTextValue) and convert in (str, format):
+    if spec is None and isinstance(value, NumberTextValue) and convert in (str, format):
         return value
     try:
-        return ConstantValue(convert(value.as_constant()))
+        if spec is None:
+            return ConstantValue(convert(value.as_constant()))
     except NotConstant:
         pass
     if isinstance(value, ExceptionValue) and convert in (str, format):
@@ -111,7 +143,12 @@ def text_of(tracer: Tracer, value: Value, convert: Callable[[object], str]) -> V
         name = "__repr__" if convert in (repr, ascii) else "__str__"
         if getattr(value.cls, name) is not getattr(object, name):
             return tracer.call(tracer.class_attribute(value, value.cls, name), (), {})
-    return UnknownTextValue()
+    operands = (value,) if spec is None else (value, spec)
+    versions = tuple(map(version, operands))
+    made = UnknownTextValue(convert, operands, versions, places_of(tracer.frames))
+    if -1 in versions:
+        made.versions = ()
+    return made
 
 
 def join(parts: list[Value]) -> Value:
@@ -121,4 +158,4 @@ def join(parts: list[Value]) -> Value:
     if all(part.is_constant or isinstance(part, NumberTextValue) for part in parts):
         pieces = (p.parts if isinstance(p, NumberTextValue) else [str(p.as_constant())] for p in parts)
         return NumberTextValue([piece for some in pieces for piece in some])
-    return UnknownTextValue()
+    return UnknownTextValue(None, tuple(parts))

@@ -30,7 +30,8 @@ from armature.trace.errors import SkipFrame
 from armature.trace.values.base import BoundMethod, Value
 from armature.trace.values.classes import ClassValue
 from armature.trace.values.constant import ATOMS, ConstantValue, is_atom
-from armature.trace.values.context import GradModeValue
+from armature.trace.values.context import ContextValue, GradModeValue
+from armature.trace.values.exception import CaughtValue
 from armature.trace.values.function import (
     BUILTIN_TYPES,
     BuiltinValue,
@@ -218,6 +219,8 @@ def _function(tracer: Tracer, obj: FunctionType, source: Source) -> Value:
 def _method(tracer: Tracer, obj: MethodType, source: Source) -> Value:
     tracer.guards.type_is(source, MethodType)
     owner = wrap(tracer, obj.__self__, AttrSource(source, "__self__"))
+    if isinstance(owner, ContextValue) and obj.__name__ in ("__enter__", "__exit__"):
+        return tracer.remember(obj, BoundMethod(owner, obj.__name__, source=source))
     function = wrap(tracer, obj.__func__, AttrSource(source, "__func__"))
     return MethodValue(function, owner, source=source)
 
@@ -268,6 +271,11 @@ def _nn_module(tracer: Tracer, obj: nn.Module, source: Source) -> Value:
     if ORIGINAL in obj.__dict__:
         return wrap(tracer, obj.__dict__[ORIGINAL], ItemSource(DictOfSource(source), ORIGINAL))
     return tracer.remember(obj, ModuleValue(type(obj), obj=obj, source=source))
+
+
+def _exception(tracer: Tracer, obj: BaseException, source: Source) -> Value:
+    tracer.guards.type_is(source, type(obj))
+    return tracer.remember(obj, CaughtValue(type(obj), [], obj=obj, source=source))
 
 
 def _user_dict(tracer: Tracer, obj: Any, source: Source) -> Value:
@@ -323,6 +331,7 @@ ROWS: tuple[tuple[str, Callable[[object], bool], Build], ...] = (
     ("enum member", lambda obj: isinstance(obj, enum.Enum), _constant),
     ("class", lambda obj: isinstance(obj, type), _class),
     ("named tuple", _is_named_tuple, _tuple),
+    ("exception", lambda obj: isinstance(obj, BaseException), _exception),
     ("Python module", lambda obj: isinstance(obj, ModuleType), _python_module),
     ("subclass of dict", lambda obj: isinstance(obj, dict), _user_dict),
     ("object", lambda obj: True, _opaque),

@@ -18,6 +18,7 @@ from armature.cli import breaks, code, explain, run
 PROGRAM = """
 import sys
 import torch
+from armature import graph_break
 
 @torch.compile(mode="max-autotune", options={"anything": 1})
 def scaled(x):
@@ -25,8 +26,7 @@ def scaled(x):
 
 @torch.compile(backend="eager")
 def broken(x):
-    import armature
-    armature.graph_break("for the test")
+    graph_break("for the test")
     return x
 
 print("sum", float(scaled(torch.ones(3)).sum()), sys.argv[1:])
@@ -58,7 +58,7 @@ def test_run_leaves_the_program_as_it_is_and_prints_what_was_compiled(invoke: In
     result = invoke("run", "PROGRAM", "--size", "4")
     assert result.exit_code == 0, result.output
     assert "sum 12.0 ['--size', '4']" in result.output
-    assert "scaled" in result.output and "program.py:5" in result.output and "1 breaks" in result.output
+    assert "scaled" in result.output and "program.py:6" in result.output and "1 breaks" in result.output
     assert (torch.compile, armature.compile, sys.argv, sys.path) == (theirs, ours, argv, path)
 
 

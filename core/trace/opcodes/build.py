@@ -133,7 +133,7 @@ def formatted(frame: Frame, value: Value, spec: Value | None) -> Value:
     try:
         return frame.tracer.constant(format(value.as_constant(), str(spec.as_constant())))
     except NotConstant:
-        return frame.tracer.text_of(value, format)
+        return frame.tracer.text_of(value, format, spec)
     except (TypeError, ValueError) as error:
         frame.tracer.raise_real(error)
 

@@ -20,6 +20,7 @@ def call_with(frame: Frame, function: Value, args: list[Value], names: tuple[str
         args = args[:split]
     else:
         kwargs = {}
+    frame.callee = function
     frame.stack.append(frame.tracer.call(function, args, kwargs))
 
 
@@ -47,7 +48,9 @@ def call_function_ex(frame: Frame, inst: Instruction) -> None:
     function = frame.stack.pop()
     if frame.stack and frame.stack[-1] is NULL:
         frame.stack.pop()
-    frame.stack.append(frame.tracer.call(function, args, keywords(frame, named)))
+    kwargs = keywords(frame, named)
+    frame.callee = function
+    frame.stack.append(frame.tracer.call(function, args, kwargs))
 
 
 def keywords(frame: Frame, named: Value | None) -> dict[str, Value]:

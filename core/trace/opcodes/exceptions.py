@@ -33,6 +33,7 @@ def reraise(frame: Frame, inst: Instruction) -> None:
 @opcode("PUSH_EXC_INFO")
 def push_exc_info(frame: Frame, inst: Instruction) -> None:
     error = frame.tracer.as_exception(frame.pop())
+    frame.handling_slots.append(len(frame.stack))
     frame.push(frame.handling[-1] if frame.handling else frame.tracer.constant(None))
     frame.push(error)
     frame.handling.append(error)
@@ -42,6 +43,7 @@ def push_exc_info(frame: Frame, inst: Instruction) -> None:
 def pop_except(frame: Frame, inst: Instruction) -> None:
     frame.pop()
     frame.handling.pop()
+    frame.handling_slots.pop()
 
 
 @opcode("CHECK_EXC_MATCH")

@@ -5,13 +5,14 @@ from __future__ import annotations
 from armature.trace.errors import UserRaised
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
+from armature.trace.places import places_of
 from armature.trace.state import Frame
 from armature.trace.values.iterator import GeneratorValue, IteratorValue
 
 
 @opcode("RETURN_GENERATOR")
 def return_generator(frame: Frame, inst: Instruction) -> None:
-    made = GeneratorValue(frame)
+    made = GeneratorValue(frame, made_at=places_of(frame.tracer.frames[:-1]))
     frame.tracer.generators.append(made)
     frame.result = made
     frame.paused = True

@@ -11,19 +11,19 @@ from armature.trace.values.iterator import GeneratorValue, IteratorValue
 
 @opcode("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
 def jump(frame: Frame, inst: Instruction) -> None:
-    frame.position = inst.target
+    frame.jump(inst.target)
 
 
 @opcode("POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_TRUE", "POP_JUMP_IF_TRUE")
 def pop_jump_if_true(frame: Frame, inst: Instruction) -> None:
     if frame.stack.pop().truth(frame.tracer):
-        frame.position = inst.target
+        frame.jump(inst.target)
 
 
 @opcode("POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_FALSE", "POP_JUMP_IF_FALSE")
 def pop_jump_if_false(frame: Frame, inst: Instruction) -> None:
     if not frame.stack.pop().truth(frame.tracer):
-        frame.position = inst.target
+        frame.jump(inst.target)
 
 
 def is_none(value: Value) -> bool:
@@ -34,19 +34,19 @@ def is_none(value: Value) -> bool:
 @opcode("POP_JUMP_FORWARD_IF_NONE", "POP_JUMP_BACKWARD_IF_NONE", "POP_JUMP_IF_NONE")
 def pop_jump_if_none(frame: Frame, inst: Instruction) -> None:
     if is_none(frame.stack.pop()):
-        frame.position = inst.target
+        frame.jump(inst.target)
 
 
 @opcode("POP_JUMP_FORWARD_IF_NOT_NONE", "POP_JUMP_BACKWARD_IF_NOT_NONE", "POP_JUMP_IF_NOT_NONE")
 def pop_jump_if_not_none(frame: Frame, inst: Instruction) -> None:
     if not is_none(frame.stack.pop()):
-        frame.position = inst.target
+        frame.jump(inst.target)
 
 
 @opcode("JUMP_IF_TRUE_OR_POP")
 def jump_if_true_or_pop(frame: Frame, inst: Instruction) -> None:
     if frame.stack[-1].truth(frame.tracer):
-        frame.position = inst.target
+        frame.jump(inst.target)
     else:
         frame.stack.pop()
 
@@ -56,7 +56,7 @@ def jump_if_false_or_pop(frame: Frame, inst: Instruction) -> None:
     if frame.stack[-1].truth(frame.tracer):
         frame.stack.pop()
     else:
-        frame.position = inst.target
+        frame.jump(inst.target)
 
 
 @opcode("GET_ITER")
@@ -77,6 +77,6 @@ def for_iter(frame: Frame, inst: Instruction) -> None:
         value = advance(frame, frame.stack[-1])
     except StopIteration:
         frame.stack.pop()
-        frame.position = inst.target
+        frame.jump(inst.target)
     else:
         frame.stack.append(value)

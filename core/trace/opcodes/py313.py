@@ -67,7 +67,9 @@ def call_function_ex(frame: Frame, inst: Instruction) -> None:
     function = frame.stack.pop()
     if owner is not NULL:
         args.insert(0, owner)
-    frame.stack.append(frame.tracer.call(function, args, keywords(frame, named)))
+    kwargs = keywords(frame, named)
+    frame.callee = function
+    frame.stack.append(frame.tracer.call(function, args, kwargs))
 
 
 @opcode("MAKE_FUNCTION")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from types import CodeType
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -103,6 +104,10 @@ class Value:
         """`obj(*args, **kwargs)`."""
         tracer.graph_break("unsupported-call", callable=self.describe())
 
+    def direct_code(self, tracer: Tracer) -> CodeType | None:
+        """The code of which a frame is all there is to a call of it, None when there is none or more than that."""
+        return None
+
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         """`obj.name(*args, **kwargs)`."""
         tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
@@ -173,3 +178,14 @@ class Null(Value):
 
 
 NULL = Null()
+
+
+@attrs.define(eq=False)
+class LastInstruction(Value):
+    """The offset of the instruction that raised, on the stack of a handler. Only RERAISE takes it."""
+
+    def python_type(self) -> type:
+        return int
+
+
+LAST_INSTRUCTION = LastInstruction()

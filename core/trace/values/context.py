@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from types import FunctionType, MethodType
@@ -12,6 +13,7 @@ import torch
 
 from armature.torch_abi.grad_modes import enter_autocast, exit_autocast, set_grad_enabled
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
+from armature.trace.values.constant import ConstantValue
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -20,9 +22,10 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class ContextValue(Value):
-    """A context manager of torch. Subclasses say what entering and leaving do."""
+    """A context manager of torch. Subclasses say what entering and leaving do. inside: how often it is entered now."""
 
     kind: type
+    inside: int = attrs.field(default=0, kw_only=True)
 
     mutable: ClassVar[bool] = True
 
@@ -54,8 +57,10 @@ class ContextValue(Value):
 
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "__enter__":
+            self.inside += 1
             return self.enter(tracer)
         if name == "__exit__":
+            self.inside -= 1
             self.leave(tracer)
             return tracer.constant(None)
         if name == "clone":
@@ -89,6 +94,11 @@ class NullContextValue(ContextValue):
     def again(self) -> Value:
         return NullContextValue(self.kind, self.result)
 
+    def rebuild(self, out: Rebuilder) -> None:
+        out.null_function(contextlib.nullcontext)
+        out.load(out.none if self.result is None else self.result)
+        out.call(1)
+
 
 @attrs.define(eq=False)
 class GradModeValue(ContextValue):
@@ -96,6 +106,7 @@ class GradModeValue(ContextValue):
 
     enabled: bool
     before: list[bool] = attrs.field(factory=list)
+    outer: bool = True  # the mode that it went back to when it was left last
 
     def enter(self, tracer: Tracer) -> Value:
         if self.kind is not torch.set_grad_enabled or not self.before:  # that one is in force since it was made
@@ -104,16 +115,22 @@ class GradModeValue(ContextValue):
         return tracer.constant(None)
 
     def leave(self, tracer: Tracer) -> None:
-        switch_grad(tracer, self.before.pop())
+        self.outer = self.before.pop()
+        switch_grad(tracer, self.outer)
 
     def again(self) -> Value:
         return GradModeValue(self.kind, self.enabled)
 
     def rebuild(self, out: Rebuilder) -> None:
-        out.null_function(self.kind)
-        if self.kind is torch.set_grad_enabled:
-            out.cannot(self)
-        out.call(0)
+        if self.kind is not torch.set_grad_enabled:
+            out.null_function(self.kind)
+            out.call(0)
+            return
+        out.null_function(object.__new__)  # calling the class would switch the mode
+        out.constant(self.kind)
+        out.call(1)
+        out.store_attribute("mode", ConstantValue(self.enabled))
+        out.store_attribute("prev", ConstantValue(self.outer))
 
 
 def switch_grad(tracer: Tracer, enabled: bool) -> None:
@@ -130,6 +147,7 @@ class PairedContextValue(ContextValue):
     enter_by: Callable[..., Any]
     arguments: tuple[object, ...]
     leave_by: Callable[[Any], Any]
+    made_by: Callable[..., Any] | None = None  # makes the context manager itself from the arguments
     open: list[tuple[Any, Any]] = attrs.field(factory=list)
 
     def enter(self, tracer: Tracer) -> Value:
@@ -146,9 +164,17 @@ class PairedContextValue(ContextValue):
         tracer.state_call(self.leave_by, (node,))
 
     def again(self) -> Value:
-        return PairedContextValue(self.kind, self.enter_by, self.arguments, self.leave_by)
+        return PairedContextValue(self.kind, self.enter_by, self.arguments, self.leave_by, self.made_by)
+
+    def rebuild(self, out: Rebuilder) -> None:
+        if self.made_by is None:
+            out.cannot(self)
+        out.null_function(self.made_by)
+        for argument in self.arguments:
+            out.constant(argument)
+        out.call(len(self.arguments))
 
 
 def autocast_value(kind: type, device: str, dtype: object, enabled: bool, cache: object) -> Value:
     """The value of `torch.autocast(device, dtype, enabled, cache)`."""
-    return PairedContextValue(kind, enter_autocast, (device, dtype, enabled, cache), exit_autocast)
+    return PairedContextValue(kind, enter_autocast, (device, dtype, enabled, cache), exit_autocast, torch.autocast)

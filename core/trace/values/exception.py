@@ -11,6 +11,7 @@ from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
+    from armature.trace.places import Place
     from armature.trace.rebuild import Rebuilder
 
 
@@ -21,6 +22,7 @@ class ExceptionValue(Value):
     kind: type[BaseException]
     args: list[Value]
     attributes: dict[str, Value] = attrs.field(factory=dict)
+    raised_at: tuple[Place, ...] = ()  # where it was raised first
 
     mutable: ClassVar[bool] = True
 
@@ -67,9 +69,45 @@ class ExceptionValue(Value):
         return base(*(arg.as_constant() for arg in self.args))
 
     def rebuild(self, out: Rebuilder) -> None:
-        if self.attributes:
+        if self.attributes or self.raised_at:  # raised, it has a traceback
             out.cannot(self)
         out.null_function(self.kind)
         for arg in self.args:
             out.load(arg)
         out.call(len(self.args))
+
+
+@attrs.define(eq=False)
+class CaughtValue(ExceptionValue):
+    """An exception of the program that was raised before tracing began: one that a resumed frame handles."""
+
+    obj: BaseException = attrs.field(kw_only=True)
+    read: bool = False
+
+    def describe(self) -> str:
+        return f"the exception {self.kind.__name__}"
+
+    def _read_args(self, tracer: Tracer) -> None:
+        if not self.read and self.source is not None:
+            self.args = tracer.unpack(tracer.wrap(self.obj.args, tracer.attr_source(self.source, "args")))
+        self.read = True
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if name in ("__traceback__", "with_traceback", "add_note"):
+            tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
+        if self.source is not None and (name in LINKS or name in vars(self.obj)):
+            return tracer.wrap(getattr(self.obj, name), tracer.attr_source(self.source, name))
+        self._read_args(tracer)
+        return super().get_attribute(tracer, name)
+
+    def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+        tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
+
+    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name == "with_traceback":
+            tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
+        self._read_args(tracer)
+        return super().call_method(tracer, name, args, kwargs)
+
+
+LINKS = frozenset({"__cause__", "__context__", "__suppress_context__"})

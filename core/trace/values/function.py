@@ -138,6 +138,10 @@ class FunctionValue(CallableValue):
             return tracer.as_value(obj)
         return tracer.wrap(obj, ItemSource(AttrSource(self.source, attribute), key))
 
+    def direct_code(self, tracer: Tracer) -> CodeType | None:
+        plan = tracer.plan(self.fn)
+        return self.fn.__code__ if plan.handler is None and plan.polyfill is None else None
+
     def closure(self, tracer: Tracer) -> tuple[CellValue, ...]:
         """The cells of the free variables."""
         if self.cells is None:
@@ -189,6 +193,9 @@ class ClosureValue(Value):
 
     def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return tracer.inline_closure(self, args, kwargs)
+
+    def direct_code(self, tracer: Tracer) -> CodeType | None:
+        return self.code
 
     def default(self, tracer: Tracer, position: int) -> Value:
         """The default at a position."""
@@ -266,6 +273,9 @@ class MethodValue(Value):
 
     def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return self.function.call(tracer, (self.owner, *args), kwargs)
+
+    def direct_code(self, tracer: Tracer) -> CodeType | None:
+        return self.function.direct_code(tracer)
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
         if name == "__self__":

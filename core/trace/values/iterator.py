@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -13,6 +13,8 @@ from armature.trace.values.exception import ExceptionValue
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
+    from armature.trace.places import Place
+    from armature.trace.rebuild import Rebuilder
     from armature.trace.state import Frame
 
 
@@ -21,10 +23,17 @@ LIST_ITERATOR: type = type(iter([]))
 
 @attrs.define(eq=False)
 class IteratorValue(Value):
-    """An iterator over what the tracer knows how to produce: list iterators, zip, enumerate, map, ..."""
+    """An iterator over what the tracer knows how to produce: list iterators, zip, enumerate, map, ...
+
+    taken: how many values it has given. remake: pushes such an iterator, None where that can't be done; made_at: where
+    the iterator was made.
+    """
 
     values: Iterator[Value]
     kind: type = LIST_ITERATOR
+    remake: Callable[[Rebuilder, int], None] | None = None
+    made_at: tuple[Place, ...] = ()
+    taken: int = 0
 
     mutable: ClassVar[bool] = True
 
@@ -33,10 +42,19 @@ class IteratorValue(Value):
 
     def advance(self, tracer: Tracer) -> Value:
         """The next value. Raises StopIteration of the tracer itself, not of the program."""
-        return next(self.values)
+        value = next(self.values)
+        self.taken += 1
+        return value
 
     def stream(self, tracer: Tracer) -> Iterator[Value]:
-        return self.values
+        for value in self.values:
+            self.taken += 1
+            yield value
+
+    def rebuild(self, out: Rebuilder) -> None:
+        if self.remake is None:
+            out.cannot(self)
+        self.remake(out, self.taken)
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
         if name in ("__next__", "__iter__"):
@@ -59,6 +77,7 @@ class GeneratorValue(Value):
     started: bool = False
     finished: bool = False
     running: bool = False
+    made_at: tuple[Place, ...] = ()
 
     mutable: ClassVar[bool] = True
 

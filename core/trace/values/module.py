@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -145,6 +146,11 @@ class ModuleValue(UserObjectValue):
             return super().call(tracer, args, kwargs)
         forward = self.get_attribute(tracer, "forward")
         return tracer.call(forward, args, kwargs)
+
+    def direct_code(self, tracer: Tracer) -> CodeType | None:
+        found = find_in_class(self.cls, "forward")
+        plain = calls_plainly(self.cls) and found is not None and isinstance(found.obj, FunctionType)
+        return tracer.as_value(found.obj).direct_code(tracer) if plain and found is not None else None
 
     def _has_no_hooks(self, tracer: Tracer) -> bool:
         if self.obj is None:

@@ -1,0 +1,134 @@
+"""Runs a function with its graph breaks resumed, and in eager mode: all that can be seen must agree."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import torch
+
+from armature.api import wrap
+from armature.frame.hook import FrameHook
+from armature.options import Key, Options
+from armature.pipeline import Compiler
+from armature.session import Compilation, Outcome, Session
+from armature.testing.differential import difference
+from armature.testing.tracing import comparable
+
+
+@attrs.frozen(eq=False)
+class Run:
+    """What one call has done. `trace`: the lines of an exception's traceback in the file of the function."""
+
+    result: Any
+    printed: str
+    error: BaseException | None
+    trace: tuple[tuple[str, int], ...]
+    args: tuple[Any, ...]
+
+
+@attrs.frozen(eq=False)
+class Resumed:
+    """What was compiled."""
+
+    records: tuple[Compilation, ...]
+
+    @property
+    def graphs(self) -> list[list[str]]:
+        """Per graph, what it calls."""
+        return [
+            [
+                getattr(node.target, "__name__", str(node.target))
+                for node in record.module.graph.nodes
+                if "call" in node.op
+            ]
+            for record in self.records
+            if record.module is not None and record.outcome is Outcome.COMPILED
+        ]
+
+    @property
+    def breaks(self) -> list[str]:
+        """Ids of the breaks that were resumed, in the order in which they were met."""
+        return [
+            event.type.id for record in self.records if record.outcome is Outcome.COMPILED for event in record.breaks
+        ]
+
+    @property
+    def eager(self) -> list[str]:
+        """Functions that were left to eager mode by a break."""
+        return [record.function for record in self.records if record.outcome is Outcome.BREAK]
+
+    @property
+    def compilations(self) -> int:
+        """How many frames were looked at."""
+        return len(self.records)
+
+
+def compiled(fn: Callable[..., Any], backend: Any = None) -> tuple[Callable[..., Any], Session]:
+    """The function compiled with a backend that runs graphs as they are, and its records."""
+    records = Session()
+    chosen = backend or as_it_is
+    return wrap(fn, FrameHook(Compiler(chosen, records=records), Key()), Options(backend=chosen)), records
+
+
+def as_it_is(module: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+    """A backend that runs the graph operator by operator."""
+    return module.forward
+
+
+def run(fn: Callable[..., Any], file: str, args: tuple[Any, ...]) -> Run:
+    """One call."""
+    printed = io.StringIO()
+    result: Any = None
+    error: BaseException | None = None
+    trace: tuple[tuple[str, int], ...] = ()
+    torch.manual_seed(0)
+    with contextlib.redirect_stdout(printed):
+        try:
+            result = fn(*args)
+        except Exception as raised:
+            error = raised
+            found = traceback.extract_tb(raised.__traceback__)
+            trace = tuple((line.name, line.lineno or 0) for line in found if line.filename == file)
+    return Run(result, printed.getvalue(), error, trace, args)
+
+
+def resumes(
+    fn: Callable[..., Any], make: Callable[[], tuple[Any, ...]], *, calls: int = 2, backend: Any = None
+) -> Resumed:
+    """Call it several times, compiled and not, on fresh arguments; later calls compile nothing that is not new."""
+    mine, records = compiled(fn, backend)
+    file = fn.__code__.co_filename
+    for _ in range(calls):
+        grad = torch.is_grad_enabled()
+        theirs = run(fn, file, make())
+        ours = run(mine, file, make())
+        assert torch.is_grad_enabled() == grad, "the grad mode is not as before"
+        compare(theirs, ours)
+    return Resumed(tuple(records.compilations))
+
+
+def compare(theirs: Run, ours: Run) -> None:
+    """Raises AssertionError where two runs differ."""
+    assert type(ours.error) is type(theirs.error), f"{ours.error!r} instead of {theirs.error!r}"
+    assert str(ours.error) == str(theirs.error)
+    skip = 1 if ours.error is not None else 0  # `run` itself is in another file; the function may be wrapped
+    assert ours.trace == theirs.trace, f"traceback {ours.trace} instead of {theirs.trace}"
+    assert chain(ours.error) == chain(theirs.error), skip
+    assert ours.printed == theirs.printed
+    assert difference(comparable(theirs.result), comparable(ours.result)) <= 1e-6
+    assert type(ours.result) is type(theirs.result)
+    assert difference(comparable(theirs.args), comparable(ours.args)) <= 1e-6
+
+
+def chain(error: BaseException | None) -> list[str]:
+    """An exception, what it was raised from, and what was handled meanwhile."""
+    found = []
+    while error is not None:
+        found.append(f"{error!r} {error.__suppress_context__}")
+        error = error.__cause__ or error.__context__
+    return found

@@ -1,0 +1,258 @@
+"""The code of a frame that breaks: call the graph, make the changes held back, bring the frame to where it broke, run
+the instruction there as it is, and go on in resume functions.
+
+A break in a function that was inlined is taken there: each frame from the outermost to that one gets a piece of code
+that stands for it, and runs the instruction or calls the piece below in place of its call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING
+
+import attrs
+
+from armature.frame.data import resume_point
+from armature.frame.sources import LocalSource
+from armature.torch_abi.eval_frame import skip_code
+from armature.trace.instructions import decode, slot_names
+from armature.trace.liveness import live_at
+from armature.trace.rebuild import Rebuilder, output_name
+from armature.trace.splice import (
+    CALLS,
+    INNER,
+    INNER_ARGS,
+    NOT_ALONE,
+    SPARE,
+    CannotResume,
+    Layout,
+    Slot,
+    Writer,
+    depth_of,
+    handled_name,
+    held_code,
+    in_order,
+    slot_name,
+    stub_code,
+)
+from armature.trace.state import Frame
+from armature.trace.values.base import LAST_INSTRUCTION, NULL, BoundMethod, Value
+from armature.trace.values.context import ContextValue
+from armature.trace.values.function import CellValue
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
+    from armature.trace.data import CompiledGraphSlot
+    from armature.trace.places import Place
+
+SUSPENDED = 0x20 | 0x80 | 0x100 | 0x200
+
+
+@attrs.frozen(eq=False)
+class CutFrame:
+    """A frame where it is cut. position: of the instruction in `origin`, the program's code of which the frame's may be
+    a copy. names: the bound variables that are read later. held: what the variables of the stack hold."""
+
+    frame: Frame
+    origin: CodeType
+    position: int
+    names: tuple[str, ...]
+    layout: Layout
+    held: dict[str, Value]
+
+    @property
+    def contexts(self) -> list[ContextValue]:
+        """The context managers of torch that the frame is inside of, the outermost first."""
+        found = [self.frame.stack[place].owner for place in self._places()]  # type: ignore[attr-defined]
+        return [owner for owner in found if isinstance(owner, ContextValue)]
+
+    def _places(self) -> list[int]:
+        return [place for place, slot in enumerate(self.layout) if slot is Slot.CONTEXT]
+
+
+def why_not(code: CodeType) -> str | None:
+    """Why frames of a code object can't be cut; None: they can."""
+    if code.co_flags & SUSPENDED:
+        return "it is a generator"
+    if slot_names(code) is not None:
+        return "a comprehension in it has a variable of the name of a free variable"
+    if "super" in code.co_names and code.co_varnames and code.co_varnames[0] in code.co_cellvars:
+        return "super() looks for its first argument, which is a cell"
+    inside = [inst.opname for inst in decode(code)]
+    if "RESUME" in inside and "MAKE_CELL" in inside[inside.index("RESUME") :]:
+        return "a comprehension in it makes cells"
+    return None
+
+
+def cut_frame(frame: Frame, position: int) -> CutFrame:
+    """What is needed to go on in a frame at a position of its code. Raises CannotResume."""
+    point = resume_point(frame.code)
+    origin = frame.code if point is None else point.origin()
+    if origin is None:
+        raise CannotResume(f"{frame.code.co_qualname}: the code it resumes is gone")
+    if point is not None:
+        position = point.positions[position]
+    reason = why_not(origin)
+    if reason is None and position < 0:
+        reason = "it breaks where it resumes"
+    if reason is None and decode(origin)[position].opname in NOT_ALONE:
+        reason = f"{decode(origin)[position].opname} can't run on its own"
+    if reason is not None:
+        raise CannotResume(f"{origin.co_qualname}: {reason}")
+    layout = tuple(slot_of(frame, place, value) for place, value in enumerate(frame.stack))
+    held = {
+        slot_name(place): value
+        for place, value in enumerate(frame.stack)
+        if layout[place] in (Slot.VALUE, Slot.CONTEXT)
+    }
+    for number, error in enumerate(frame.handling):
+        held[handled_name(number)] = error
+    bound = frozenset(frame.variables) | frozenset(frame.lazy)
+    return CutFrame(frame, origin, position, in_order(origin, bound & live_at(origin, position)), layout, held)
+
+
+def slot_of(frame: Frame, place: int, value: Value) -> Slot:
+    """What kind of thing a place of the stack holds."""
+    if value is NULL:
+        return Slot.NULL
+    if value is LAST_INSTRUCTION:
+        return Slot.LAST_INSTRUCTION
+    if place in frame.handling_slots:
+        return Slot.HANDLED
+    leaves = isinstance(value, BoundMethod) and value.name == "__exit__" and isinstance(value.owner, ContextValue)
+    return Slot.CONTEXT if leaves and value.owner.inside else Slot.VALUE  # type: ignore[attr-defined]
+
+
+@attrs.define
+class CutWriter(Rebuilder):
+    """Writes the code that runs instead of a frame that breaks. `cuts`: its frames, the outermost first."""
+
+    def write(self, cuts: list[CutFrame], slot: CompiledGraphSlot | None) -> CodeType:
+        """The code."""
+        root = cuts[0]
+        for name in self.code.co_cellvars:
+            cell = root.frame.cells.get(name)
+            if cell is not None:
+                self._cells[id(cell)] = name
+        prologue = self.prologue(slot)
+        self._state(cuts)
+        written = [*prologue, *self._early, *self.epilogue(slot), *self.main]
+        out = Writer(
+            root.origin, frozenset(self.code.co_cellvars), self.tracer.request.resumes,
+            hands_back=resume_point(self.code) is not None,
+        )  # fmt: skip
+        out.push_stack(root.layout)
+        out.run(root.position, root.layout, frozenset(root.names), inner=len(cuts) > 1)
+        spare = len(root.layout) + 2 * len(self.code.co_freevars + self.code.co_cellvars) + len(self.code.co_varnames)
+        depth = max(depth_of(written), root.origin.co_stacksize) + spare + len(root.held) + SPARE
+        made = self._assemble([*written, *out.items], depth)
+        if not out.hands_back:
+            made = made.replace(co_consts=(*made.co_consts, self.tracer.request.resumes))
+        skip_code(made)
+        return made
+
+    def _state(self, cuts: list[CutFrame]) -> None:
+        """Bring the program's objects and this frame's variables to where they were when the frame broke."""
+        writes = self.tracer.effects.writes(self)
+        kept = [self._keep_frame(cut, root=index == 0) for index, cut in enumerate(cuts)]
+        cells = self._keep_cells(cuts[0].frame)
+        inner = self._keep_inner(cuts, kept)
+        prepared = self.prepare(writes)
+        self.make_writes(prepared)
+        for name, held in cells.items():
+            if held is None:
+                self.emit("DELETE_DEREF", self._variable(name))
+            else:
+                self.emit("LOAD_FAST", held)
+                self.emit("STORE_DEREF", self._variable(name))
+        targets = {**kept[0], **inner}
+        for held in targets.values():
+            self.emit("LOAD_FAST", held)
+        for name in reversed(targets):
+            self.emit("STORE_FAST", name)
+        self._forget(cuts[0].frame, targets)
+
+    def _keep_frame(self, cut: CutFrame, *, root: bool) -> dict[str, str]:
+        """The frame's variables, and those of its stack, each with the variable in which it is kept until it is set."""
+        found = {}
+        for name in cut.names:
+            value = cut.frame.variables.get(name)
+            if value is None:
+                if root:
+                    continue  # an argument never read: it is where it was
+                value = self.tracer.wrap(*cut.frame.lazy[name])
+            if not (root and value.source == LocalSource(name)):
+                found[name] = self.keep(value)
+        for name, value in cut.held.items():
+            found[name] = self.keep(value)
+        return found
+
+    def _keep_cells(self, frame: Frame) -> dict[str, str | None]:
+        """The contents of the cells that the frame itself makes; None: the cell is to be emptied."""
+        found: dict[str, str | None] = {}
+        for name in self.code.co_cellvars:
+            cell = frame.cells.get(name)
+            if cell is None or (cell.content is not None and cell.content.source == LocalSource(name, cell=True)):
+                continue
+            if cell.content is not None:
+                found[name] = self.keep(cell.content)
+            elif name in self.tracer.request.locals:
+                found[name] = None
+        return found
+
+    def _keep_inner(self, cuts: list[CutFrame], kept: list[dict[str, str]]) -> dict[str, str]:
+        """The pieces for the frames below the outermost: functions and their arguments."""
+        inner: dict[str, str] = {}
+        for index in range(len(cuts) - 1, 0, -1):
+            cut, names = cuts[index], {**kept[index], **inner}
+            code, key = stub_code(
+                self.tracer.request.resumes, cut.origin, cut.position, cut.names, cut.layout, inner=bool(inner)
+            )
+            for name in code.co_varnames[: code.co_argcount]:
+                self.emit("LOAD_FAST", names[name])
+            self.emit("BUILD_TUPLE", code.co_argcount)
+            arguments = self.temporary()
+            self.emit("STORE_FAST", arguments)
+            self._function(code, key, cut.frame)
+            function = self.temporary()
+            self.emit("STORE_FAST", function)
+            inner = {INNER: function, INNER_ARGS: arguments}
+        return inner
+
+    def _function(self, code: CodeType, key: Hashable, frame: Frame) -> None:
+        self.null_function(FunctionType)
+        if resume_point(self.code) is None:
+            self.constant(code)
+        else:
+            self.null_function(held_code(self.tracer.request.resumes, key))
+            self.call(0)
+        self.namespace(frame.namespace)
+        self.constant(code.co_name)
+        self.constant(None)
+        for name in code.co_freevars:
+            self.load(frame.cells.get(name) or CellValue())
+        if code.co_freevars:
+            self.build("BUILD_TUPLE", len(code.co_freevars))
+        else:
+            self.constant(None)
+        self.call(5)
+
+    def _forget(self, frame: Frame, targets: dict[str, str]) -> None:
+        """Drop what was only needed on the way here, and arguments that the program has deleted."""
+        for number in range(1, self._temporaries + 1):
+            self.emit("DELETE_FAST", f"__armature_{number}")
+        for position in range(len(self.outputs)):
+            self.emit("DELETE_FAST", output_name(position))
+        for name in self.tracer.request.locals:
+            plain = name not in (*self.code.co_cellvars, *self.code.co_freevars, *targets)
+            if plain and name not in frame.variables and name not in frame.lazy:
+                self.emit("DELETE_FAST", name)
+
+
+def calls_directly(tracer: Tracer, place: Place, called: Frame) -> bool:
+    """Whether the frame `called` is all there is to the call at a place."""
+    inst = place.frame.instructions[place.position]
+    if inst.opname not in CALLS or place.callee is None or called.code.co_flags & SUSPENDED:
+        return False
+    return place.callee.direct_code(tracer) is called.code

@@ -1,0 +1,85 @@
+"""Iterators over values: how they give their items, and how one in progress is made again."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from armature.torch_abi.eval_frame import skip_code
+from armature.trace.places import places_of
+from armature.trace.values.base import Value
+from armature.trace.values.constant import ConstantValue
+from armature.trace.values.iterator import IteratorValue
+from armature.trace.values.mapping import DictValue, DictViewValue
+from armature.trace.values.module import CONTAINERS, ModuleValue
+from armature.trace.values.sequence import RangeValue, SequenceValue, TupleValue
+from armature.trace.values.sets import SetValue
+from armature.trace.values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
+    from armature.trace.rebuild import Rebuilder
+
+
+def iterate(tracer: Tracer, value: Value) -> IteratorValue:
+    """`iter(value)` of what is no iterator itself."""
+    if isinstance(value, TensorValue):
+        value = TupleValue(list(value.stream(tracer)))
+    if isinstance(value, (DictValue, DictViewValue)):
+        (value if isinstance(value, DictValue) else value.owner).realise(tracer)
+    remake = functools.partial(remake_over, value, size_of(value)) if can_be_remade(value) else None
+    return IteratorValue(iter(value.stream(tracer)), remake=remake, made_at=places_of(tracer.frames))
+
+
+def can_be_remade(value: Value) -> bool:
+    """Whether iterating the value runs no code of the program, so that it may be done again."""
+    if isinstance(value, ModuleValue):
+        return value.cls in CONTAINERS
+    known = (SequenceValue, RangeValue, ConstantValue, DictValue, DictViewValue, SetValue)
+    return isinstance(value, known)
+
+
+def size_of(value: Value) -> int:
+    """The number of entries of a dict or set, which must not change while it is iterated; 0 for all others."""
+    if isinstance(value, DictViewValue):
+        return len(value.owner.entries)
+    return len(value.entries) if isinstance(value, (DictValue, SetValue)) else 0
+
+
+def remake_over(value: Value, size: int, out: Rebuilder, taken: int) -> None:
+    """Push an iterator over a value that has given so many items."""
+    if size_of(value) != size:
+        out.cannot(value)
+    if isinstance(value, (SequenceValue, RangeValue, ConstantValue)):
+        out.null_function(iter)
+        out.load(value)
+        out.call(1)
+        set_state(out, taken)
+        return
+    out.null_function(advanced)
+    out.load(value)
+    out.constant(taken)
+    out.call(2)
+
+
+def set_state(out: Rebuilder, state: int) -> None:
+    """Tell the iterator on the stack how far it is."""
+    out.emit("COPY", 1)
+    out.attribute("__setstate__")
+    out.null_below()
+    out.constant(state)
+    out.call(1)
+    out.emit("POP_TOP")
+
+
+def advanced(items: Iterable[object], taken: int) -> Iterator[object]:
+    """An iterator that has given so many items."""
+    made = iter(items)
+    for _ in itertools.islice(made, taken):
+        pass
+    return made
+
+
+skip_code(advanced.__code__)

@@ -1,0 +1,86 @@
+"""Which variables of a frame are still read after an instruction."""
+
+from __future__ import annotations
+
+import functools
+from types import CodeType
+
+from armature.trace.instructions import Instruction, decode
+
+NO_NEXT = frozenset({
+    "RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD",
+    "JUMP_BACKWARD_NO_INTERRUPT",
+})  # fmt: skip
+# Functions and attributes by which a program looks at the variables of a frame: where one is named, all are alive.
+LOOKS_AT_FRAMES = frozenset({
+    "locals", "vars", "eval", "exec", "dir", "breakpoint", "_getframe", "currentframe", "stack", "set_trace",
+    "f_locals", "embed", "exc_info", "tb_frame", "print_stack", "extract_stack", "super",
+})  # fmt: skip
+WRITES = frozenset({"STORE_FAST"})
+
+
+def successors(instructions: tuple[Instruction, ...], position: int) -> list[int]:
+    """Positions that may run after an instruction, a handler of its exceptions among them."""
+    inst = instructions[position]
+    found = [] if inst.opname in NO_NEXT else [position + 1]
+    if inst.target >= 0:
+        found.append(inst.target)
+    if inst.protection is not None:
+        found.append(inst.protection.target)
+    return [step for step in found if step < len(instructions)]
+
+
+def reachable(code: CodeType, entry: int) -> list[int]:
+    """The positions that may run from an entry on, in order."""
+    instructions = decode(code)
+    seen = {entry}
+    todo = [entry]
+    while todo:
+        for step in successors(instructions, todo.pop()):
+            if step not in seen:
+                seen.add(step)
+                todo.append(step)
+    return sorted(seen)
+
+
+def accesses(inst: Instruction) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The local variables that an instruction needs bound, and those that it binds anew."""
+    name = inst.opname
+    if "_FAST" not in name:
+        return (), ()
+    names = inst.argval if isinstance(inst.argval, tuple) else (inst.argval,)
+    if name in WRITES:
+        return (), (str(names[0]),)
+    if name == "STORE_FAST_STORE_FAST":
+        return (), (str(names[0]), str(names[1]))
+    if name == "STORE_FAST_LOAD_FAST":
+        return ((), (str(names[0]),)) if names[0] == names[1] else ((str(names[1]),), (str(names[0]),))
+    return tuple(str(each) for each in names), ()
+
+
+@functools.lru_cache(maxsize=1024)
+def live_variables(code: CodeType) -> tuple[frozenset[str], ...]:
+    """For each instruction, the local variables whose values may be read from there on."""
+    instructions = decode(code)
+    live: list[frozenset[str]] = [frozenset()] * len(instructions)
+    changed = True
+    while changed:
+        changed = False
+        for position in range(len(instructions) - 1, -1, -1):
+            reads, writes = accesses(instructions[position])
+            after: frozenset[str] = frozenset().union(*(live[step] for step in successors(instructions, position)))
+            now = (after - frozenset(writes)) | frozenset(reads)
+            protection = instructions[position].protection
+            if protection is not None:  # the exception may come before the variable is written
+                now |= live[protection.target]
+            if now != live[position]:
+                live[position] = now
+                changed = True
+    return tuple(live)
+
+
+def live_at(code: CodeType, position: int) -> frozenset[str]:
+    """The local variables to keep for a program that goes on at a position; all of them where it looks at frames."""
+    if LOOKS_AT_FRAMES.intersection(code.co_names) or "__class__" in code.co_freevars:
+        return frozenset(code.co_varnames)
+    return live_variables(code)[position]

@@ -1,0 +1,123 @@
+"""Graph breaks with resumption: what was traced up to the break is compiled, the rest is traced when it is come to.
+
+A break is found in the middle of an instruction, when the trace has changed already. So the frame is traced again up to
+that instruction, or to the call of the innermost function that can't be cut, and cut there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import torch
+
+from armature.frame.data import FrameRequest
+from armature.trace import graph_calls, inline
+from armature.trace.capture import Tracer
+from armature.trace.cut import CutFrame, CutWriter, calls_directly, cut_frame, why_not
+from armature.trace.data import CompiledGraphSlot, TracedFrame
+from armature.trace.errors import GraphBreak, UserRaised
+from armature.trace.interpreter import check_generators, root_frame, trace_frame, traced_frame, tracing
+from armature.trace.places import Moment, Place, Stopped
+from armature.trace.splice import CannotResume
+from armature.trace.state import Frame
+from armature.trace.values.base import Value
+from armature.trace.values.context import GradModeValue
+
+if TYPE_CHECKING:
+    from armature.breaks.types import BreakEvent
+    from armature.context import CompileContext
+
+ATTEMPTS = 6  # places at which it is tried to cut a frame
+RESUMED = "the graph ends here; the instruction runs eagerly and tracing resumes after it"
+
+
+def capture_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
+    """Trace a frame to its end or its first break. Errors: GraphBreak where it can't be cut, SkipFrame."""
+    try:
+        return trace_frame(request, ctx)
+    except GraphBreak as stop:
+        if request.fullgraph or not stop.places:
+            raise
+        return resumed(request, ctx, stop)
+
+
+def resumed(request: FrameRequest, ctx: CompileContext, stop: GraphBreak) -> TracedFrame:
+    """The frame, cut at a break. Raises the break itself where that can't be done."""
+    places, tried = stop.places, set[Moment]()
+    for _ in range(ATTEMPTS):
+        depth = deepest(request, ctx, places, tried)
+        if depth is None:
+            break
+        tried.add(places[depth].moment)
+        try:
+            return cut(request, ctx, places[depth].moment, stop.event)
+        except CannotResume as reason:
+            stop.not_resumed = str(reason)
+        except GraphBreak as other:
+            stop.not_resumed = str(other)
+            earlier = origin_of(other.blame)
+            if earlier:  # the object can't be made again: let it be made in Python
+                places = earlier
+    raise stop
+
+
+def deepest(request: FrameRequest, ctx: CompileContext, places: tuple[Place, ...], tried: set[Moment]) -> int | None:
+    """The innermost frame that can be cut; each one around it must do nothing but call the next."""
+    tracer = Tracer(ctx, request, strict=False)
+    found = None
+    for depth, place in enumerate(places):
+        if depth and not calls_directly(tracer, places[depth - 1], place.frame):
+            break
+        if why_not(place.frame.code) is not None:
+            break
+        if place.moment not in tried:
+            found = depth
+    return found
+
+
+def origin_of(value: Value | None) -> tuple[Place, ...]:
+    """Where a value was made, if that is kept."""
+    return getattr(value, "raised_at", ()) or getattr(value, "made_at", ())
+
+
+def cut(request: FrameRequest, ctx: CompileContext, moment: Moment, event: BreakEvent) -> TracedFrame:
+    """Trace up to a moment, and write the code that goes on from there. Errors: CannotResume, GraphBreak."""
+    tracer = Tracer(ctx, request, ctx.config.strict)
+    tracer.stop = moment
+    grad = torch.is_grad_enabled()
+    with tracing(tracer):
+        frames = run_until(tracer, request)
+        tracer.frames.extend(frames)
+        check_generators(tracer, frames[0])
+        cuts = [cut_frame(frame, frame.position - 1) for frame in frames[:-1]]
+        cuts.append(cut_frame(frames[-1], frames[-1].position))
+        leave_contexts(tracer, cuts, grad)
+    slot = CompiledGraphSlot()
+    computes = graph_calls.computes(tracer)
+    out = CutWriter(tracer, request.code)
+    code = out.write(cuts, slot if computes else None)
+    return traced_frame(tracer, out, code, slot, computes, (attrs.evolve(event, outcome=RESUMED),))
+
+
+def run_until(tracer: Tracer, request: FrameRequest) -> tuple[Frame, ...]:
+    """Trace up to the moment at which the tracer is to stop. Gives the frames, the outermost first."""
+    try:
+        inline.run_frame(tracer, root_frame(tracer, request))
+    except Stopped as stopped:
+        return stopped.frames
+    except UserRaised:
+        pass
+    raise CannotResume("traced again, it took another way")
+
+
+def leave_contexts(tracer: Tracer, cuts: list[CutFrame], grad: bool) -> None:
+    """End the graph in the state of torch in which it began: the code after it enters the context managers itself."""
+    contexts = [context for each in cuts for context in each.contexts]
+    modes = [context.enabled for context in contexts if isinstance(context, GradModeValue)]
+    if torch.is_grad_enabled() != (modes[-1] if modes else grad):
+        raise CannotResume("the grad mode is not that of the innermost context manager")
+    for context in reversed(contexts):
+        context.leave(tracer)
+    if torch.is_grad_enabled() != grad or tracer.on_abort:
+        raise CannotResume("a context manager of torch was entered without `with`")

@@ -1,0 +1,580 @@
+"""Code that goes on in the middle of a frame: resume functions, and the piece that runs one instruction untraced.
+
+Both are made of copies of the program's own instructions, which keep their lines and their exception handlers. What
+stood on the stack comes in variables of its own (`slot_name`), cells come as a closure.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import sys
+from collections.abc import Callable, Hashable
+from enum import Enum
+from types import CodeType
+from typing import Any, TypeAlias
+from weakref import ref
+
+import attrs
+from bytecode import Bytecode, CompilerFlags, Instr, Label
+from bytecode.instr import UNSET, CellVar, FreeVar, InstrLocation, TryBegin, TryEnd
+
+from armature.errors import invariant
+from armature.frame.data import HeldCode, ResumePoint, ResumeTable
+from armature.torch_abi.eval_frame import skip_code
+from armature.trace.instructions import Instruction, Protection, decode
+from armature.trace.liveness import accesses, live_at, reachable
+from armature.trace.trampoline import Continue, forget_caller
+
+VERSION = sys.version_info[:2]
+DROPPED_FLAGS = (
+    CompilerFlags.VARARGS | CompilerFlags.VARKEYWORDS | CompilerFlags.GENERATOR | CompilerFlags.COROUTINE
+    | CompilerFlags.ASYNC_GENERATOR
+)  # fmt: skip
+SCRATCH = "__armature_null"
+INNER, INNER_ARGS = "__armature_inner", "__armature_inner_args"
+MAX_CODES = 256  # pieces made for one code object and what it calls
+MAX_TAIL = 8  # instructions up to `return` that are not worth a resume function
+PLAIN = frozenset({"STORE_FAST", "STORE_FAST_STORE_FAST", "POP_TOP", "NOP"})
+TAIL = PLAIN | {"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_LOAD_FAST", "LOAD_CONST", "BUILD_TUPLE"}
+RETURNS = frozenset({"RETURN_VALUE", "RETURN_CONST"})
+RAISES = frozenset({"RAISE_VARARGS", "RERAISE"})
+# Instructions that push nothing; after all others the top of the stack is a plain object.
+PUSHES_NOTHING = PLAIN | {
+    "STORE_ATTR", "STORE_SUBSCR", "STORE_SLICE", "STORE_GLOBAL", "STORE_DEREF", "STORE_NAME", "DELETE_ATTR",
+    "DELETE_SUBSCR", "DELETE_FAST", "DELETE_GLOBAL", "DELETE_DEREF", "DELETE_NAME", "LIST_APPEND", "LIST_EXTEND",
+    "SET_ADD", "SET_UPDATE",
+    "MAP_ADD", "DICT_UPDATE", "DICT_MERGE", "SETUP_ANNOTATIONS", "RAISE_VARARGS", "RERAISE", "RETURN_VALUE",
+    "POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_FALSE",
+    "POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP",
+}  # fmt: skip
+CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
+# They change what exception is handled, suspend the frame, or depend on the instruction before.
+NOT_ALONE = frozenset({
+    "PUSH_EXC_INFO", "POP_EXCEPT", "YIELD_VALUE", "SEND", "RETURN_GENERATOR", "CLEANUP_THROW", "MAKE_CELL",
+    "COPY_FREE_VARS",
+    "LOAD_SUPER_ATTR", "GET_AWAITABLE", "END_SEND", "RESUME", "LOAD_FAST_AND_CLEAR", "END_FOR", "GET_YIELD_FROM_ITER",
+})  # fmt: skip
+
+
+class CannotResume(Exception):
+    """The frame can't be cut here. The text says why."""
+
+
+class Slot(Enum):
+    """What stands in a place of the stack."""
+
+    VALUE = "value"
+    NULL = "null"
+    LAST_INSTRUCTION = "last instruction"  # of a handler, for RERAISE
+    HANDLED = "handled"  # the exception handled before, which POP_EXCEPT puts back
+    CONTEXT = "context"  # __exit__ of a context manager of torch, left at a break and entered again
+
+
+Layout: TypeAlias = tuple[Slot, ...]
+
+
+def slot_name(position: int) -> str:
+    """The variable for a place of the stack."""
+    return f"__armature_stack_{position}"
+
+
+def handled_name(number: int) -> str:
+    """The variable for an exception being handled."""
+    return f"__armature_handled_{number}"
+
+
+def variables_of(layout: Layout) -> list[str]:
+    """The variables in which the stack and the exceptions being handled are passed."""
+    held = [slot_name(place) for place, slot in enumerate(layout) if slot in (Slot.VALUE, Slot.CONTEXT)]
+    return held + [handled_name(number) for number in range(layout.count(Slot.HANDLED))]
+
+
+@functools.lru_cache(maxsize=512)
+def copies(code: CodeType) -> tuple[Instr, ...]:
+    """The instructions of a code object as `bytecode` has them; as many as `decode` gives."""
+    found = tuple(item for item in Bytecode.from_code(code) if isinstance(item, Instr))
+    invariant(len(found) == len(decode(code)), "two readings of a code object agree", code=code.co_qualname)
+    return found
+
+
+def after(inst: Instruction, layout: Layout, *, jump: bool = False) -> Layout:
+    """The stack after an instruction."""
+    if inst.opname == "FOR_ITER":
+        return layout[:-1] if jump else (*layout, Slot.VALUE)
+    if inst.opname in CALLS:
+        return (*layout[: len(layout) - operands(inst)], Slot.VALUE)
+    if inst.opname in LOADS_WITH_NULL and inst.arg & 1:
+        base = layout if inst.opname == "LOAD_GLOBAL" else layout[:-1]
+        pair = (Slot.NULL, Slot.VALUE) if VERSION < (3, 13) else (Slot.VALUE, Slot.NULL)
+        return (*base, *pair)
+    if inst.opname == "LOAD_METHOD":
+        return (*layout[:-1], Slot.NULL, Slot.VALUE)
+    grown = effect(inst, jump)
+    if grown > 0:
+        return (*layout, *[Slot.VALUE] * grown)
+    left = layout[: len(layout) + grown]
+    if inst.opname in PUSHES_NOTHING or not left:
+        return left
+    return (*left[:-1], Slot.VALUE)
+
+
+LOADS_WITH_NULL = frozenset({"LOAD_GLOBAL"} if VERSION < (3, 12) else {"LOAD_GLOBAL", "LOAD_ATTR"})
+
+
+def operands(inst: Instruction) -> int:
+    """How many places of the stack a call takes, its function and NULL among them."""
+    if inst.opname == "CALL_FUNCTION_EX":
+        return 3 + (inst.arg & 1)
+    return inst.arg + (3 if inst.opname == "CALL_KW" else 2)
+
+
+def effect(inst: Instruction, jump: bool) -> int:
+    """`dis.stack_effect`, with what 3.11 counts on PRECALL."""
+    return dis.stack_effect(inst.opcode, inst.arg if inst.opcode >= dis.HAVE_ARGUMENT else None, jump=jump)
+
+
+@attrs.define(eq=False)
+class Writer:
+    """Writes code in a frame of `origin`: `cells` are the variables that are cells of the frame itself.
+
+    hands_back: the code is run by a loop in another frame, and gives it what to run next.
+    """
+
+    origin: CodeType
+    cells: frozenset[str]
+    table: ResumeTable
+    hands_back: bool
+    items: list[Any] = attrs.field(factory=list)
+    location: InstrLocation | None = None
+
+    def emit(self, name: str, *arg: Any) -> None:
+        """Add an instruction."""
+        self.items.append(Instr(name, *arg, location=self.location))
+
+    def copy(self, position: int, *arg: Any) -> None:
+        """Add a copy of an instruction of the frame's code."""
+        inst = copies(self.origin)[position]
+        given = arg or (() if inst.arg is UNSET else (self.in_frame(inst.arg),))
+        self.items.append(Instr(inst.name, *given, location=inst.location))
+
+    def in_frame(self, arg: Any) -> Any:
+        """An argument, with cells as this frame has them."""
+        if isinstance(arg, (CellVar, FreeVar)):
+            return self.variable(arg.name)
+        if isinstance(arg, tuple):
+            return tuple(self.in_frame(item) for item in arg)
+        return arg
+
+    def variable(self, name: str) -> CellVar | FreeVar:
+        """A variable that is a cell."""
+        return CellVar(name) if name in self.cells else FreeVar(name)
+
+    def function(self, load: Callable[[], None]) -> None:
+        """Push a function and the NULL that its call needs."""
+        if VERSION < (3, 13):
+            self.emit("PUSH_NULL")
+        load()
+        if VERSION >= (3, 13):
+            self.emit("PUSH_NULL")
+
+    def call(self, count: int) -> None:
+        """Call with so many positional arguments."""
+        if VERSION < (3, 12):
+            self.emit("PRECALL", count)
+        self.emit("CALL", count)
+
+    def attribute(self, name: str) -> None:
+        """Replace the object on the stack by its attribute."""
+        self.emit("LOAD_ATTR", name if VERSION < (3, 12) else (False, name))
+
+    # The stack.
+
+    def push_stack(self, layout: Layout) -> None:
+        """Put on the stack what its variables hold, and handle the exceptions that are being handled."""
+        handled = 0
+        for place, slot in enumerate(layout):
+            if slot is Slot.NULL:
+                self.emit("PUSH_NULL")
+            elif slot is Slot.LAST_INSTRUCTION:
+                self.emit("LOAD_CONST", 0)
+            elif slot is Slot.HANDLED:
+                self.emit("LOAD_FAST", handled_name(handled))
+                self.emit("PUSH_EXC_INFO")
+                self.emit("POP_TOP")
+                handled += 1
+            else:
+                self.emit("LOAD_FAST", slot_name(place))
+                if slot is Slot.CONTEXT:
+                    self.function(lambda place=place: self._enter_of(place))  # type: ignore[misc]
+                    self.call(0)
+                    self.emit("POP_TOP")
+        for name in variables_of(layout):
+            self.emit("DELETE_FAST", name)
+
+    def _enter_of(self, place: int) -> None:
+        self.emit("LOAD_FAST", slot_name(place))
+        self.attribute("__self__")
+        self.attribute("__enter__")
+
+    def pop_stack(self, layout: Layout) -> None:
+        """The other way round."""
+        handled = layout.count(Slot.HANDLED)
+        for place in range(len(layout) - 1, -1, -1):
+            slot = layout[place]
+            if slot is Slot.NULL:
+                self.emit("STORE_FAST", SCRATCH)  # unlike POP_TOP it takes NULL
+            elif slot is Slot.LAST_INSTRUCTION:
+                self.emit("POP_TOP")
+            elif slot is Slot.HANDLED:
+                handled -= 1
+                self.function(lambda: self.emit("LOAD_CONST", sys.exception))
+                self.call(0)
+                self.emit("STORE_FAST", handled_name(handled))
+                self.emit("POP_EXCEPT")
+            else:
+                self.emit("STORE_FAST", slot_name(place))
+                if slot is Slot.CONTEXT:
+                    self.function(lambda place=place: self.emit("LOAD_FAST", slot_name(place)))  # type: ignore[misc]
+                    for _ in range(3):
+                        self.emit("LOAD_CONST", None)
+                    self.call(3)
+                    self.emit("POP_TOP")
+
+    # One instruction, run as it is.
+
+    def run(self, position: int, layout: Layout, bound: frozenset[str], *, inner: bool) -> None:
+        """Run the instruction at a position, and go on after it; `inner`: call the code that stands for its call."""
+        instructions = decode(self.origin)
+        inst = instructions[position]
+        self.location = copies(self.origin)[position].location
+        handler, taken = Label(), Label()
+        with_handler = inst.protection
+        if with_handler is not None:
+            begin = TryBegin(handler, with_handler.push_lasti, with_handler.depth)
+            self.items.append(begin)
+        if inner:
+            self._call_inner()
+            rest = (*layout, Slot.VALUE)
+        else:
+            self._one(position, taken)
+            rest = after(inst, layout)
+        ends = inst.opname in RAISES or (inst.opname in RETURNS and not inner)
+        following, rest, now = (
+            (position + 1, rest, bound) if ends else self._plain(position + 1, rest, bound, with_handler)
+        )
+        if with_handler is not None:
+            self.items.append(TryEnd(begin))
+        if not ends:
+            self.leave(following, rest, now)
+        if not inner and inst.target >= 0:
+            self.items.append(taken)
+            skipped = 0
+            if inst.opname == "FOR_ITER":  # CPython jumps over what stands here
+                for name in (
+                    ("END_FOR",) if VERSION == (3, 12) else ("END_FOR", "POP_TOP") if VERSION >= (3, 13) else ()
+                ):
+                    self.emit(name)
+                    skipped += 1
+            self.leave(inst.target + skipped, after(inst, layout, jump=True), bound)
+        if with_handler is not None:
+            self.items.append(handler)
+            last = (Slot.LAST_INSTRUCTION,) if with_handler.push_lasti else ()
+            self.leave(with_handler.target, (*layout[: with_handler.depth], *last, Slot.VALUE), bound)
+
+    def _call_inner(self) -> None:
+        self.function(lambda: self.emit("LOAD_FAST", INNER))
+        self.emit("LOAD_FAST", INNER_ARGS)
+        self.emit("DELETE_FAST", INNER)
+        self.emit("DELETE_FAST", INNER_ARGS)
+        self.emit("CALL_FUNCTION_EX", 0)
+
+    def _one(self, position: int, taken: Label) -> None:
+        inst = decode(self.origin)[position]
+        if inst.opname in CALLS:
+            start = position
+            while decode(self.origin)[start - 1].opname in ("PRECALL", "KW_NAMES"):
+                start -= 1
+            for step in range(start, position + 1):
+                self.copy(step)
+        elif inst.target >= 0:
+            name = inst.opname.replace("_BACKWARD_", "_FORWARD_")
+            self.items.append(Instr(name, taken, location=self.location))
+        elif inst.opname == "LOAD_METHOD" or (inst.opname == "LOAD_ATTR" and VERSION >= (3, 12) and inst.arg & 1):
+            self._method(str(inst.argval))
+        else:
+            self.copy(position)
+
+    def _method(self, name: str) -> None:
+        """A method to be called, bound: how LOAD_METHOD finds it can't be seen from outside."""
+        self.attribute(name)
+        self.emit("PUSH_NULL")
+        if VERSION < (3, 13):
+            self.emit("SWAP", 2)
+
+    def _plain(
+        self, position: int, layout: Layout, bound: frozenset[str], protection: Protection | None
+    ) -> tuple[int, Layout, frozenset[str]]:
+        """Run on over what only puts the result where it belongs. Gives where that ends, and how things are there."""
+        instructions = decode(self.origin)
+        stored = False
+        while True:
+            inst = instructions[position]
+            unpacks = inst.opname == "UNPACK_SEQUENCE" and not stored
+            if (inst.opname not in PLAIN and not unpacks) or inst.protection != protection:
+                return position, layout, bound
+            if not layout and inst.opname != "NOP":
+                return position, layout, bound
+            if inst.opname.startswith("STORE_FAST"):
+                stored = True
+                names = inst.argval if isinstance(inst.argval, tuple) else (inst.argval,)
+                bound = bound | {str(name) for name in names}
+            if inst.opname == "UNPACK_SEQUENCE":
+                layout = (*layout[:-1], *[Slot.VALUE] * inst.arg)
+            else:
+                layout = layout[: len(layout) + effect(inst, False)]
+            self.copy(position)
+            position += 1
+
+    # Going on.
+
+    def leave(self, position: int, layout: Layout, bound: frozenset[str]) -> None:
+        """Go on at a position: in a resume function, or here where only `return` is left."""
+        tail = self._tail(position, layout, bound)
+        if tail:
+            for step in tail:
+                self.copy(step)
+            return
+        self.pop_stack(layout)
+        names = in_order(self.origin, bound & live_at(self.origin, position))
+        code, key = resume_code(self.table, self.origin, position, names, layout)
+        arguments = [*names, *variables_of(layout)]
+        if self.hands_back:
+            self.function(lambda: self.emit("LOAD_CONST", Continue))
+            self._make(code, key)
+            for name in arguments:
+                self.emit("LOAD_FAST", name)
+            self.emit("BUILD_TUPLE", len(arguments))
+            self.emit("BUILD_TUPLE", 2)
+            self.call(1)
+            self.emit("RETURN_VALUE")
+            return
+        self._drive(code, key, arguments)
+
+    def _tail(self, position: int, layout: Layout, bound: frozenset[str]) -> list[int]:
+        if not set(layout) <= {Slot.VALUE, Slot.NULL}:
+            return []
+        instructions = decode(self.origin)
+        for step in range(position, min(position + MAX_TAIL, len(instructions))):
+            inst = instructions[step]
+            reads, writes = accesses(inst)
+            if inst.opname in RETURNS:
+                return list(range(position, step + 1))
+            if inst.opname not in TAIL or not bound.issuperset(reads):
+                break
+            bound = bound.union(writes)
+        return []
+
+    def _make(self, code: CodeType, key: Hashable) -> None:
+        """Push a function of this frame's globals and cells."""
+        if code.co_freevars:
+            for name in code.co_freevars:
+                self.emit("LOAD_CLOSURE" if VERSION < (3, 13) else "LOAD_FAST", self.variable(name))
+            self.emit("BUILD_TUPLE", len(code.co_freevars))
+        if self.hands_back:
+            self.function(lambda: self.emit("LOAD_CONST", held_code(self.table, key)))
+            self.call(0)
+        else:
+            self.emit("LOAD_CONST", code)
+        if VERSION < (3, 13):
+            self.emit("MAKE_FUNCTION", 8 if code.co_freevars else 0)
+            return
+        self.emit("MAKE_FUNCTION")
+        if code.co_freevars:
+            self.emit("SET_FUNCTION_ATTRIBUTE", 8)
+
+    def _drive(self, code: CodeType, key: Hashable, arguments: list[str]) -> None:
+        """Call the resume function, and what it and each one after it hands back; return what the last returns."""
+        result, loop, done, failed = "__armature_result", Label(), Label(), Label()
+        first = TryBegin(failed, False, 0)
+        self.items.append(first)
+        self.function(lambda: self._make(code, key))
+        for name in arguments:
+            self.emit("LOAD_FAST", name)
+        self.call(len(arguments))
+        self.items.append(loop)
+        self.emit("STORE_FAST", result)
+        self.function(lambda: self.emit("LOAD_CONST", type))
+        self.emit("LOAD_FAST", result)
+        self.call(1)
+        self.emit("LOAD_CONST", Continue)
+        self.emit("IS_OP", 0)
+        self.emit("POP_JUMP_FORWARD_IF_FALSE" if VERSION < (3, 12) else "POP_JUMP_IF_FALSE", done)
+        self.emit("LOAD_FAST", result)
+        self.emit("UNPACK_SEQUENCE", 2)
+        self.emit("STORE_FAST", SCRATCH)
+        self.emit("STORE_FAST", result)
+        self.function(lambda: self.emit("LOAD_FAST", SCRATCH))
+        self.emit("LOAD_FAST", result)
+        self.emit("DELETE_FAST", result)
+        self.emit("CALL_FUNCTION_EX", 0)
+        self.emit("JUMP_BACKWARD", loop)
+        self.items.append(done)
+        self.items.append(TryEnd(first))
+        self.emit("LOAD_FAST", result)
+        self.emit("RETURN_VALUE")
+        self.items.append(failed)
+        # Eager mode has one frame where we have two: the traceback must not show this one.
+        if VERSION < (3, 13):
+            self.emit("PUSH_NULL")
+            self.emit("SWAP", 2)
+            self.emit("LOAD_CONST", forget_caller)
+            self.emit("SWAP", 2)
+        else:
+            self.emit("LOAD_CONST", forget_caller)
+            self.emit("SWAP", 2)
+            self.emit("PUSH_NULL")
+            self.emit("SWAP", 2)
+        self.call(1)
+        self.emit("RERAISE", 0)
+
+
+def in_order(code: CodeType, names: frozenset[str]) -> tuple[str, ...]:
+    """Variables as the code has them: `super()` looks for the first."""
+    return tuple(name for name in code.co_varnames if name in names)
+
+
+def resume_code(
+    table: ResumeTable, origin: CodeType, entry: int, names: tuple[str, ...], layout: Layout
+) -> tuple[CodeType, Hashable]:
+    """The code of the function that goes on at `entry`, with these variables bound and this on the stack."""
+    key = ("resume", ref(origin), origin.co_filename, entry, names, kinds(layout))
+    held = table.made.get(key)
+    if held is not None:
+        return held, key
+    if len(table.made) >= MAX_CODES:
+        raise CannotResume(f"{MAX_CODES} pieces of it were compiled already")
+    out = Writer(origin, frozenset(), table, hands_back=True)
+    out.location = copies(origin)[entry].location
+    free = start(out)
+    out.push_stack(layout)
+    labels: dict[int, Label] = {}
+    out.emit("JUMP_FORWARD", label_of(labels, entry))
+    prologue = sum(isinstance(item, Instr) for item in out.items)
+    kept = reachable(origin, entry)
+    copy_all(out, kept, labels)
+    line = decode(origin)[entry].line
+    made = assemble(out, [*names, *variables_of(layout)], free, f"{origin.co_qualname} (resumed at line {line})")
+    point = ResumePoint(ref(origin), (*[-1] * prologue, *kept), ref(table))
+    made = made.replace(co_consts=(*made.co_consts, point))
+    table.made[key] = made
+    return made, key
+
+
+def stub_code(
+    table: ResumeTable, origin: CodeType, position: int, names: tuple[str, ...], layout: Layout, *, inner: bool
+) -> tuple[CodeType, Hashable]:
+    """The code that stands for a frame inlined so far: runs the one instruction, and goes on in resume functions."""
+    key = ("stub", ref(origin), origin.co_filename, position, names, kinds(layout), inner)
+    held = table.made.get(key)
+    if held is not None:
+        return held, key
+    out = Writer(origin, frozenset(), table, hands_back=False)
+    out.location = copies(origin)[position].location
+    free = start(out)
+    out.push_stack(layout)
+    out.run(position, layout, frozenset(names), inner=inner)
+    more = [INNER, INNER_ARGS] if inner else []
+    made = assemble(out, [*names, *variables_of(layout), *more], free, origin.co_qualname)
+    skip_code(made)
+    table.made[key] = made
+    return made, key
+
+
+def kinds(layout: Layout) -> tuple[str, ...]:
+    """The layout as part of a key, which is hashed while the program runs."""
+    return tuple(slot.value for slot in layout)
+
+
+def held_code(table: ResumeTable, key: Hashable) -> HeldCode:
+    """What finds a code of the table again."""
+    return HeldCode(ref(table), key)
+
+
+skip_code(HeldCode.__call__.__code__)
+
+
+def start(out: Writer) -> list[str]:
+    """The first instructions. Gives the variables that are cells."""
+    free = [*out.origin.co_freevars, *(name for name in out.origin.co_cellvars if name not in out.origin.co_freevars)]
+    if free:
+        out.emit("COPY_FREE_VARS", len(free))
+    out.emit("RESUME", 0)
+    return free
+
+
+def label_of(labels: dict[int, Label], position: int) -> Label:
+    """The label of a position."""
+    return labels.setdefault(position, Label())
+
+
+def copy_all(out: Writer, kept: list[int], labels: dict[int, Label]) -> None:
+    """Copy instructions with their jumps and handlers."""
+    instructions = decode(out.origin)
+    for position in kept:
+        inst = instructions[position]
+        for target in (inst.target, inst.protection.target if inst.protection is not None else -1):
+            if target >= 0:
+                label_of(labels, target)
+    region: Protection | None = None
+    begin: TryBegin | None = None
+    for position in kept:
+        inst = instructions[position]
+        if inst.protection != region or position in labels:
+            if begin is not None:
+                out.items.append(TryEnd(begin))
+                begin = None
+            region = inst.protection
+        if position in labels:
+            out.items.append(labels[position])
+        if region is not None and begin is None:
+            begin = TryBegin(label_of(labels, region.target), region.push_lasti, region.depth)
+            out.items.append(begin)
+        if inst.target >= 0:
+            out.copy(position, labels[inst.target])
+        else:
+            out.copy(position)
+    if begin is not None:
+        out.items.append(TryEnd(begin))
+
+
+def assemble(out: Writer, arguments: list[str], free: list[str], qualname: str) -> CodeType:
+    """The code object."""
+    origin = out.origin
+    made = Bytecode(out.items)
+    made.name, made.qualname, made.filename = origin.co_name, qualname, origin.co_filename
+    made.first_lineno = origin.co_firstlineno
+    made.flags = CompilerFlags(origin.co_flags & ~DROPPED_FLAGS)
+    made.argcount, made.posonlyargcount, made.kwonlyargcount = len(arguments), 0, 0
+    made.argnames, made.freevars, made.cellvars = arguments, free, []
+    if free:
+        made.flags |= CompilerFlags.NESTED
+    return to_code(made, origin.co_stacksize + len(arguments) + 2 * len(free) + SPARE)
+
+
+SPARE = 12  # places of the stack for the calls around the program's own instructions
+
+
+def to_code(made: Bytecode, stacksize: int) -> CodeType:
+    """Assemble as written: the depths in the exception table are the program's own."""
+    return made.to_code(stacksize=stacksize, compute_exception_stack_depths=False)
+
+
+def depth_of(items: list[Any]) -> int:
+    """An upper bound of the stack that instructions without jumps need."""
+    depth = most = 0
+    for item in items:
+        if isinstance(item, Instr):
+            depth += item.stack_effect(jump=False)
+            most = max(most, depth)
+    return most
