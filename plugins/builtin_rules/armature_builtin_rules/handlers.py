@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-import inspect
 import sys
 import threading
 import types
@@ -16,7 +15,6 @@ from typing import Any
 from armature.plugin_api import (
     AddressValue,
     Call,
-    ClosureValue,
     LocalClassValue,
     NotConstant,
     ObjectValue,
@@ -74,26 +72,6 @@ def same_attributes(self: Any, other: Any) -> Any:
 def namespaces_equal(call: Call, left: Value, right: Value) -> Value | None:
     """The operator compares the attributes."""
     return call.inline(same_attributes, left, right)
-
-
-def stub(function: ClosureValue) -> types.FunctionType:
-    """A function with the parameters of one that the frame has made. Raises NotConstant."""
-    code = function.code.replace(co_freevars=(), co_flags=function.code.co_flags & ~inspect.CO_NESTED)
-    made = types.FunctionType(code, {}, None, tuple(value.as_constant() for value in function.defaults))
-    made.__kwdefaults__ = {name: value.as_constant() for name, value in function.keyword_defaults.items()}
-    return made
-
-
-@handles(inspect.signature)
-def signature(call: Call, obj: Value, **options: Value) -> Value | None:
-    """The signature of a function of the program, which goes with its identity."""
-    if options:
-        return None
-    try:
-        fn = stub(obj) if isinstance(obj, ClosureValue) else obj.as_object()
-    except NotConstant:
-        return None
-    return call.new_value(inspect.signature(fn))  # type: ignore[arg-type]
 
 
 @handles(typing.get_origin, typing.get_args, typing.get_type_hints)
