@@ -9,6 +9,7 @@ from armature.codegen.backend import DeviceBackend, Features
 from armature.codegen.data import KernelSource
 from armature.errors import ArmatureError, BackendError, invariant
 from armature.events import CompileEvent, EventKind
+from armature.frame.sources import AttrSource, ItemSource, ReferentSource
 from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Pass
 from armature.hookspecs import API_VERSION, hookimpl
 from armature.lower import index, layout
@@ -22,7 +23,10 @@ from armature.rules import Answer, Decision, Rule, RuleOrigin, RuleTable, Subjec
 from armature.torch_abi.aot import Compilers, compile_functional, min_cut
 from armature.torch_abi.decomps import overload, torch_decompositions
 from armature.trace.call import Call, Handler, Polyfill, ValueType, collect, handles
-from armature.trace.values.base import Value
+from armature.trace.class_bodies import LocalClassValue
+from armature.trace.errors import NotConstant
+from armature.trace.values.address import AddressValue
+from armature.trace.values.base import BoundMethod, Value, Write
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.context import (
     ContextValue,
@@ -32,20 +36,28 @@ from armature.trace.values.context import (
     autocast_value,
     switch_grad,
 )
+from armature.trace.values.function import ClosureValue
+from armature.trace.values.keys import Identity
+from armature.trace.values.sequence import ListValue, SequenceValue
 from armature.trace.values.symbolic import SymbolicValue as SymbolicNumber
 from armature.trace.values.tensor import TensorValue as TracedTensor
+from armature.trace.values.user_object import UserObjectValue as ObjectValue
 
 __all__ = [
     "API_VERSION",
+    "AddressValue",
     "Answer",
     "ArmatureError",
     "AtenGraph",
+    "AttrSource",
     "BackendError",
+    "BoundMethod",
     "BreakEvent",
     "BreakType",
     "Builder",
     "Call",
     "CallInstead",
+    "ClosureValue",
     "CompileEvent",
     "Compilers",
     "Const",
@@ -60,19 +72,27 @@ __all__ = [
     "GradModeValue",
     "GraphKind",
     "Handler",
+    "Identity",
     "Index",
+    "ItemSource",
     "KernelSource",
+    "ListValue",
+    "LocalClassValue",
     "Lowering",
     "Node",
+    "NotConstant",
     "NotSupported",
     "NullContextValue",
+    "ObjectValue",
     "PairedContextValue",
     "Pass",
     "Polyfill",
     "Position",
+    "ReferentSource",
     "Rule",
     "RuleOrigin",
     "RuleTable",
+    "SequenceValue",
     "Spec",
     "Subject",
     "SymbolicNumber",
@@ -82,6 +102,7 @@ __all__ = [
     "ValueType",
     "Var",
     "Verdict",
+    "Write",
     "autocast_value",
     "collect",
     "collect_lowerings",

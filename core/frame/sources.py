@@ -6,7 +6,7 @@ again) and people (`expr`). All three switch over the class, each in a table of 
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -105,15 +105,28 @@ class ItemSource:
 
 
 @attrs.frozen(cache_hash=True)
-class DictItemSource:
-    """`base[key]` for an instance of a subclass of dict, as dict itself looks it up: no code of the program runs."""
+class ReferentSource:
+    """`base()` of the weak reference at `base`."""
 
     base: Source
+
+    @property
+    def expr(self) -> str:
+        return f"{self.base.expr}()"
+
+
+@attrs.frozen(cache_hash=True)
+class MemberSource:
+    """`kind.__getitem__(base, key)`: an item of an object whose class derives from a builtin container, `kind`, read
+    as that container has it, whatever `__getitem__` the class defines."""
+
+    base: Source
+    kind: Any
     key: object
 
     @property
     def expr(self) -> str:
-        return f"dict.__getitem__({self.base.expr}, {self.key!r})"
+        return f"{self.kind.__name__}.__getitem__({self.base.expr}, {self.key!r})"
 
 
 @attrs.frozen(cache_hash=True)
@@ -136,6 +149,7 @@ Source: TypeAlias = (
     | DictOfSource
     | TypeOfSource
     | ItemSource
-    | DictItemSource
+    | MemberSource
+    | ReferentSource
     | CellSource
 )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import builtins
 import copy
+import enum
 import inspect
 from collections.abc import Callable
-from enum import Enum
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
 import attrs
+import pytest
 import torch
 
 from armature import config
@@ -121,7 +122,7 @@ def comparable(args: Any) -> Any:
         return [comparable(item) for item in args]
     if isinstance(args, dict):
         return {key: comparable(value) for key, value in args.items()}
-    if isinstance(args, (int, float, str, bool, type(None), Enum, torch.Tensor)):
+    if isinstance(args, (int, float, str, bool, type(None), torch.Tensor, enum.Enum)):
         return args
     return {name: comparable(value) for name, value in getattr(args, "__dict__", {}).items()}
 
@@ -134,3 +135,19 @@ def break_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
         assert stop.event.stack
         return stop.event.type.id
     return ""
+
+
+def programs(namespace: dict[str, Any], not_yet: dict[str, str] | None = None) -> list[Any]:
+    """The functions of a test file whose only parameter is `t`, as parameters of a test.
+
+    not_yet: names to the reason why the program does not trace yet; these tests are expected to fail, strictly.
+    """
+    found = []
+    for name, fn in namespace.items():
+        if isinstance(fn, FunctionType) and tuple(inspect.signature(fn).parameters) == ("t",):
+            reason = (not_yet or {}).get(name)
+            marks = () if reason is None else (pytest.mark.xfail(strict=True, reason=reason),)
+            found.append(pytest.param(fn, id=name, marks=marks))
+    unknown = set(not_yet or {}) - {param.id for param in found}
+    assert not unknown, unknown
+    return found

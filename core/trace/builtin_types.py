@@ -6,7 +6,7 @@ import collections
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from types import CellType, MappingProxyType
+from types import CellType, MappingProxyType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,11 +17,11 @@ from armature.trace.places import places_of
 from armature.trace.values.base import Value
 from armature.trace.values.classes import ClassValue, SuperValue
 from armature.trace.values.context import GradModeValue, NullContextValue, autocast_value, switch_grad
-from armature.trace.values.function import CellValue, PartialValue
+from armature.trace.values.function import CellValue, MethodValue, PartialValue
 from armature.trace.values.iterator import IteratorValue
 from armature.trace.values.mapping import DictValue, update
 from armature.trace.values.sequence import ListValue, RangeValue, SequenceValue, SliceValue, TupleValue
-from armature.trace.values.sets import SetValue, members
+from armature.trace.values.sets import SetValue, made_of
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
@@ -48,15 +48,30 @@ def _number(kind: type) -> Make:
         if kind is int and len(args) == 1 and args[0].is_symbolic:
             return args[0].call_method(tracer, "__int__", (), {})
         if args and isinstance(args[0], UserObjectValue):
-            return tracer.call(args[0].get_attribute(tracer, f"__{kind.__name__}__"), (), {})
+            for name in CONVERSIONS[kind]:
+                method = args[0].method(tracer, name) if hasattr(args[0].cls, name) else None
+                if method is not None:
+                    made = tracer.call(method, (), {})
+                    return made if kind is bytes else tracer.constant(kind(made.as_constant()))
+        named = {name: value.as_constant() for name, value in kwargs.items()}
+        if kind is bytes and args and not args[0].is_constant:
+            args = (tracer.as_value([item.as_constant() for item in tracer.unpack(args[0])]), *args[1:])
         try:
-            return tracer.constant(kind(*(arg.as_constant() for arg in args)))
+            return tracer.constant(kind(*(arg.as_constant() for arg in args), **named))
         except NotConstant:
             tracer.graph_break("unsupported-argument", type=args[0].describe())
         except Exception as error:
             tracer.raise_real(error)
 
     return make
+
+
+CONVERSIONS: dict[type, tuple[str, ...]] = {
+    int: ("__int__", "__index__", "__trunc__"),
+    float: ("__float__", "__index__"),
+    complex: ("__complex__", "__float__", "__index__"),
+    bytes: ("__bytes__",),
+}
 
 
 def _list(tracer: Tracer, items: Value | None = None) -> Value:
@@ -75,7 +90,7 @@ def _size(tracer: Tracer, items: Value | None = None) -> Value:
 
 def _set(kind: type) -> Make:
     def make(tracer: Tracer, items: Value | None = None) -> Value:
-        return SetValue({} if items is None else dict(members(tracer, items)), kind)
+        return SetValue({}, kind) if items is None else made_of(tracer, items, kind)
 
     return make
 
@@ -112,7 +127,7 @@ def _range(tracer: Tracer, *bounds: Value) -> Value:
     if any(bound.is_tensor for bound in bounds):
         tracer.graph_break("data-dependent-value", operation="range() of a tensor")
     try:
-        plain: list[Any] = [bound.as_constant() for bound in bounds]
+        plain: list[Any] = [tracer.index(bound).as_constant() for bound in bounds]
         return RangeValue(range(*plain))
     except (TypeError, ValueError) as error:
         tracer.raise_real(error)
@@ -237,6 +252,8 @@ def _reversed(tracer: Tracer, items: Value) -> Value:
         last = items.length(tracer) - 1
         found = [items.get_item(tracer, tracer.constant(position)) for position in range(last, -1, -1)]
         return IteratorValue(iter(found), reversed)
+    if not hasattr(items.python_type(), "__reversed__") and not hasattr(items.python_type(), "__getitem__"):
+        tracer.raise_error(TypeError, f"'{items.python_type().__name__}' object is not reversible")
     return IteratorValue(reversed(tracer.unpack(items)), reversed)
 
 
@@ -259,11 +276,18 @@ def _super(tracer: Tracer, *args: Value) -> Value:
 
 
 def _partial(tracer: Tracer, function: Value, *args: Value, **kwargs: Value) -> Value:
+    if isinstance(function, PartialValue) and function.kind is functools.partial and not function.attributes:
+        args, kwargs = (*function.args, *args), {**function.kwargs, **kwargs}
+        function = function.function
     return PartialValue(function, args, kwargs, functools.partial)
 
 
 def _object(tracer: Tracer) -> Value:
     return UserObjectValue(object)
+
+
+def _method(tracer: Tracer, function: Value, owner: Value) -> Value:
+    return MethodValue(function, owner)
 
 
 def _cell(tracer: Tracer, *content: Value) -> Value:
@@ -331,6 +355,7 @@ TYPES: dict[Any, Make] = {
     functools.partial: _partial,
     object: _object,
     CellType: _cell,
+    MethodType: _method,
     torch.no_grad: _grad_mode(torch.no_grad, False),
     torch.enable_grad: _grad_mode(torch.enable_grad, True),
     torch.set_grad_enabled: _set_grad_enabled,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import math
 import operator
@@ -11,18 +12,25 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from armature.callables import is_written_in_c
 from armature.trace.builtin_types import TYPES
+from armature.trace.class_bodies import DESCRIPTORS, build_class
 from armature.trace.errors import NotConstant, UserRaised
+from armature.trace.trust import is_trusted
 from armature.trace.values import symbolic
+from armature.trace.values.address import AddressValue
 from armature.trace.values.base import BoundMethod, Value
-from armature.trace.values.classes import ClassValue, find_in_class
+from armature.trace.values.classes import ClassValue, find_in_class, inherits, overrides
+from armature.trace.values.derived import BASES, DICTS, base_of
 from armature.trace.values.function import CallableValue, ClosureValue, MethodValue, PartialValue
 from armature.trace.values.iterator import GeneratorValue, IteratorValue, advance_or_raise
+from armature.trace.values.keys import is_by_address
+from armature.trace.values.mapping import DictValue
 from armature.trace.values.module import GETTER, SETTER, ModuleValue
-from armature.trace.values.sequence import ListValue, TupleValue, sorted_items
+from armature.trace.values.sequence import ListValue, TupleValue, is_named_tuple, sorted_items
+from armature.trace.values.sets import in_any_order
 from armature.trace.values.tensor import TensorValue
-from armature.trace.values.user_dict import dict_functions
-from armature.trace.values.user_object import PLAIN_LOOKUPS, UserObjectValue
+from armature.trace.values.user_object import PLAIN_LOOKUP, UserObjectValue
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -45,6 +53,9 @@ def _classes(tracer: Tracer, kinds: Value) -> tuple[type, ...]:
 
 def _isinstance(tracer: Tracer, obj: Value, kinds: Value) -> Value:
     wanted = _classes(tracer, kinds)
+    asked = _ask_metaclass(tracer, "__instancecheck__", wanted, obj)
+    if asked is not None:
+        return asked
     kind = obj.python_type()
     if isinstance(obj, TensorValue) and nn.Parameter in wanted:
         is_parameter = isinstance(obj.real, nn.Parameter)
@@ -58,6 +69,36 @@ def _isinstance(tracer: Tracer, obj: Value, kinds: Value) -> Value:
         return tracer.constant(isinstance(held, wanted) if held is not None else issubclass(kind, wanted))
     except TypeError as error:
         tracer.raise_real(error)
+
+
+def _ask_metaclass(tracer: Tracer, name: str, wanted: tuple[type, ...], obj: Value) -> Value | None:
+    """What metaclasses of the program answer to isinstance and issubclass; None when none of them is asked."""
+    if not any(overrides(type(cls), name) and not is_trusted(type(cls)) for cls in wanted):
+        return None
+    for cls in wanted:
+        value = tracer.as_value(cls)
+        method = value.meta(tracer, name) if isinstance(value, ClassValue) and not is_trusted(type(cls)) else None
+        held = _plain_object(obj)
+        kind = obj.python_type()
+        if method is None:
+            found = isinstance(held, cls) if held is not None else issubclass(kind, cls)
+        else:
+            found = tracer.call(method, (obj,), {}).truth(tracer)
+        if found:
+            return tracer.constant(True)
+    return tracer.constant(False)
+
+
+def _type_instancecheck(tracer: Tracer, cls: Value, obj: Value) -> Value:
+    if not isinstance(cls, ClassValue):
+        tracer.graph_break("unsupported-call", callable="type.__instancecheck__")
+    return tracer.constant(issubclass(obj.python_type(), cls.cls))
+
+
+def _type_subclasscheck(tracer: Tracer, cls: Value, other: Value) -> Value:
+    if not isinstance(cls, ClassValue) or not isinstance(other, ClassValue):
+        tracer.graph_break("unsupported-call", callable="type.__subclasscheck__")
+    return tracer.constant(cls.cls in other.cls.__mro__)
 
 
 def _is_tensor_of(obj: TensorValue, cls: type) -> bool:
@@ -78,7 +119,9 @@ def _plain_object(obj: Value) -> Any:
 def _issubclass(tracer: Tracer, cls: Value, kinds: Value) -> Value:
     if not isinstance(cls, ClassValue):
         tracer.raise_error(TypeError, "issubclass() arg 1 must be a class")
-    return tracer.constant(issubclass(cls.cls, _classes(tracer, kinds)))
+    wanted = _classes(tracer, kinds)
+    asked = _ask_metaclass(tracer, "__subclasscheck__", wanted, cls)
+    return tracer.constant(issubclass(cls.cls, wanted)) if asked is None else asked
 
 
 def _callable(tracer: Tracer, obj: Value) -> Value:
@@ -118,11 +161,18 @@ def _object_setattr(tracer: Tracer, obj: Value, name: Value, value: Value) -> Va
     return tracer.constant(None)
 
 
+def _object_delattr(tracer: Tracer, obj: Value, name: Value) -> Value:
+    if not isinstance(obj, UserObjectValue):
+        tracer.graph_break("unsupported-mutation", operation="object.__delattr__", type=obj.describe())
+    obj.remove(tracer, str(name.as_constant()))
+    return tracer.constant(None)
+
+
 def _object_getattribute(tracer: Tracer, obj: Value, name: Value) -> Value:
     text = str(name.as_constant())
     if not isinstance(obj, UserObjectValue):
         return obj.get_attribute(tracer, text)
-    found = obj.plain_attribute(tracer, text)
+    found = obj.found(tracer, text)
     if found is None:
         tracer.raise_error(AttributeError, f"'{obj.cls.__name__}' object has no attribute '{text}'")
     return found
@@ -134,31 +184,57 @@ def _object_new(tracer: Tracer, cls: Value, *args: Value, **kwargs: Value) -> Va
     return UserObjectValue(cls.cls)
 
 
-def _tuple_new(tracer: Tracer, cls: Value, items: Value | None = None) -> Value:
+def _new(kind: type) -> Builtin:
+    """`kind.__new__` of a builtin type."""
+
+    def make(tracer: Tracer, cls: Value, *args: Value, **kwargs: Value) -> Value:
+        if not isinstance(cls, ClassValue):
+            tracer.graph_break("unsupported-call", callable=f"{kind.__name__}.__new__")
+        native: Any = base_of(cls.cls) or kind
+        if native in (*DICTS, list, set):  # filled by `__init__`
+            args, kwargs = (), {}
+        base = tracer.call(tracer.as_value(native), args, kwargs)
+        if cls.cls is native:
+            return base
+        if is_named_tuple(cls.cls) and isinstance(base, TupleValue):
+            return TupleValue(base.items, cls.cls)
+        made = UserObjectValue(cls.cls, base=base)
+        if isinstance(base, DictValue):
+            base.owner = made
+        return made
+
+    return make
+
+
+def _from_keys(tracer: Tracer, keys: Value, value: Value | None = None) -> Value:
+    made = DictValue({})
+    for key in tracer.unpack(keys):
+        made.set_item(tracer, key, tracer.constant(None) if value is None else value)
+    return made
+
+
+def _type_call(tracer: Tracer, cls: Value, *args: Value, **kwargs: Value) -> Value:
+    """`type.__call__`, as a metaclass calls it."""
     if not isinstance(cls, ClassValue):
-        tracer.graph_break("unsupported-call", callable="tuple.__new__")
-    return TupleValue([] if items is None else tracer.unpack(items), cls.cls)
+        tracer.graph_break("unsupported-call", callable="type.__call__")
+    if is_written_in_c(cls.cls):
+        return tracer.call_class(cls, args, kwargs)
+    return tracer.instantiate(cls, args, kwargs)
 
 
 def _object_init(tracer: Tracer, obj: Value, *args: Value, **kwargs: Value) -> Value:
     return tracer.constant(None)
 
 
-def _exception_init(tracer: Tracer, obj: Value, *args: Value, **kwargs: Value) -> Value:
-    if hasattr(obj, "args"):
-        obj.args = list(args)
-    return tracer.constant(None)
-
-
 def _module_getattr(tracer: Tracer, module: Value, name: Value) -> Value:
-    if not isinstance(module, ModuleValue):
-        tracer.graph_break("unsupported-attribute", name=str(name.as_constant()), type=module.describe())
+    if not isinstance(module, ModuleValue):  # made in the frame
+        return tracer.inline_python(GETTER, (module, name), {})
     return module.fallback(tracer, str(name.as_constant()))
 
 
 def _module_setattr(tracer: Tracer, module: Value, name: Value, value: Value) -> Value:
     if not isinstance(module, ModuleValue):
-        tracer.graph_break("unsupported-mutation", operation="setting an attribute", type=module.describe())
+        return tracer.inline_python(SETTER, (module, name, value), {})
     module.assign(tracer, str(name.as_constant()), value)
     return tracer.constant(None)
 
@@ -208,7 +284,7 @@ def _sum(tracer: Tracer, items: Value, start: Value | None = None) -> Value:
 
 def _extreme(op: str) -> Builtin:
     def choose(tracer: Tracer, *args: Value, key: Value | None = None, default: Value | None = None) -> Value:
-        items = tracer.unpack(args[0]) if len(args) == 1 else list(args)
+        items = in_any_order(tracer, args[0]) if len(args) == 1 else list(args)
         if not items:
             if default is None:
                 tracer.raise_error(ValueError, "arg is an empty sequence")
@@ -229,10 +305,13 @@ def _extreme(op: str) -> Builtin:
 
 
 def _sorted(tracer: Tracer, items: Value, *, key: Value | None = None, reverse: Value | None = None) -> Value:
-    return ListValue(sorted_items(tracer, tracer.unpack(items), key, reverse))
+    given = tracer.unpack(items) if key is not None else in_any_order(tracer, items)
+    return ListValue(sorted_items(tracer, given, key, reverse))
 
 
 def _round(tracer: Tracer, value: Value, digits: Value | None = None) -> Value:
+    if isinstance(value, UserObjectValue) and value.base is None:
+        return value.call_method(tracer, "__round__", () if digits is None else (digits,), {})
     if value.is_tensor:
         if not hasattr(torch.Tensor, "__round__"):
             tracer.raise_error(TypeError, "type Tensor doesn't define __round__ method")
@@ -251,12 +330,17 @@ def _abs(tracer: Tracer, value: Value) -> Value:
 
 
 def _divmod(tracer: Tracer, left: Value, right: Value) -> Value:
+    found = tracer.by_methods("__divmod__", "__rdivmod__", left, right)
+    if found is not None:
+        return found
     return tracer.tuple_of([tracer.operate("floordiv", left, right), tracer.operate("mod", left, right)])
 
 
 def _pow(tracer: Tracer, base: Value, exponent: Value, *modulus: Value) -> Value:
     if not modulus:
         return tracer.operate("pow", base, exponent)
+    if isinstance(base, UserObjectValue) and base.base is None:
+        return base.call_method(tracer, "__pow__", (exponent, *modulus), {})
     return _folded(tracer, pow, base.as_constant(), exponent.as_constant(), modulus[0].as_constant())
 
 
@@ -280,34 +364,70 @@ def _fold(fn: Callable[..., Any]) -> Builtin:
 
 
 def _text(convert: Callable[[object], str]) -> Builtin:
-    def made(tracer: Tracer, value: Value | None = None) -> Value:
+    def made(tracer: Tracer, value: Value | None = None, *decoding: Value) -> Value:
+        if decoding and value is not None:
+            return _folded(tracer, str, *(part.as_constant() for part in (value, *decoding)))
         return tracer.constant("") if value is None else tracer.text_of(value, convert)
 
     return made
 
 
 def _format(tracer: Tracer, value: Value, spec: Value | None = None) -> Value:
-    if spec is None or spec.as_constant() == "":
-        return tracer.text_of(value, format)
-    return _folded(tracer, format, value.as_constant(), spec.as_constant())
+    return tracer.formatted(value, "" if spec is None else str(spec.as_constant()))
 
 
 def _id(tracer: Tracer, value: Value) -> Value:
-    tracer.graph_break("unsupported-operation", operation="id()", type=value.describe())
+    if value.is_constant or value.is_tensor:
+        tracer.graph_break("unsupported-operation", operation="id()", type=value.describe())
+    return AddressValue(value)
+
+
+def _object_eq(tracer: Tracer, left: Value, right: Value) -> Value:
+    return tracer.constant(True if tracer.identical(left, right) else NotImplemented)
+
+
+def _object_ne(tracer: Tracer, left: Value, right: Value) -> Value:
+    return tracer.constant(False if tracer.identical(left, right) else NotImplemented)
+
+
+def _locals(tracer: Tracer) -> Value:
+    """A dict of the variables of the frame that asks."""
+    frame = tracer.frames[-1]
+    for name, (obj, source) in list(frame.lazy.items()):
+        frame.variables.setdefault(name, tracer.wrap(obj, source))
+    found = {name: value for name, value in frame.variables.items() if not name.startswith(".")}
+    cells = {name: cell for name, cell in frame.cells.items() if cell.content is not None or cell.real is not None}
+    found |= {name: cell.get(tracer, name) for name, cell in cells.items() if not name.startswith(".")}
+    order = (*frame.code.co_varnames, *frame.code.co_cellvars, *frame.code.co_freevars)
+    return tracer.namespace_of({name: found[name] for name in dict.fromkeys(order) if name in found})
 
 
 def _hash(tracer: Tracer, value: Value) -> Value:
-    if value.is_constant and isinstance(value.as_constant(), (int, float)):
-        return tracer.constant(hash(value.as_constant()))
+    key = value.key(tracer)
+    if not is_by_address(key):
+        return tracer.constant(hash(key))
     tracer.graph_break("unsupported-operation", operation="hash()", type=value.describe())
 
 
-def _vars(tracer: Tracer, obj: Value) -> Value:
+def _dir(tracer: Tracer, obj: Value) -> Value:
+    if not isinstance(obj, UserObjectValue) or not inherits(obj.cls, "__dir__", object):
+        tracer.graph_break("unsupported-operation", operation="dir()", type=obj.describe())
+    own = obj.open_dict(tracer).realise(tracer) if obj.cls.__dictoffset__ else {}
+    return tracer.as_value(sorted({*dir(obj.cls), *(str(key.as_constant()) for key, _ in own.values())}))
+
+
+def _vars(tracer: Tracer, obj: Value | None = None) -> Value:
+    if obj is None:
+        return _locals(tracer)
     return obj.get_attribute(tracer, "__dict__")
 
 
 def _globals(tracer: Tracer) -> Value:
-    tracer.graph_break("unsupported-operation", operation="globals()", type="the frame")
+    """The variables of the module; to be read, as long as the frame has not changed them."""
+    namespace = tracer.frames[-1].namespace
+    if any(held is namespace for held, _ in tracer.effects.globals_.values()):
+        tracer.graph_break("unsupported-operation", operation="globals()", type="a frame that has changed them")
+    return tracer.module_variables(namespace)
 
 
 def _update_wrapper(tracer: Tracer, wrapper: Value, wrapped: Value, *args: Value, **kwargs: Value) -> Value:
@@ -331,7 +451,8 @@ def _math_functions() -> dict[Any, Builtin]:
 BUILTINS: dict[Any, Builtin] = {
     **_math_functions(),
     **TYPES,
-    **dict_functions(),
+    **DESCRIPTORS,
+    builtins.__build_class__: build_class,
     isinstance: _isinstance,
     issubclass: _issubclass,
     callable: _callable,
@@ -359,19 +480,27 @@ BUILTINS: dict[Any, Builtin] = {
     id: _id,
     hash: _hash,
     vars: _vars,
+    dir: _dir,
     chr: _fold(chr),
     ord: _fold(ord),
     bin: _fold(bin),
     hex: _fold(hex),
     oct: _fold(oct),
     globals: _globals,
+    locals: _locals,
+    object.__eq__: _object_eq,
+    object.__ne__: _object_ne,
+    object.__init_subclass__: lambda tracer, *args: tracer.constant(None),
+    type.__instancecheck__: _type_instancecheck,
+    type.__subclasscheck__: _type_subclasscheck,
     object.__setattr__: _object_setattr,
-    **dict.fromkeys(PLAIN_LOOKUPS, _object_getattribute),
+    **{kind.__getattribute__: _object_getattribute for kind in PLAIN_LOOKUP},
     object.__new__: _object_new,
     object.__init__: _object_init,
-    tuple.__new__: _tuple_new,
-    BaseException.__init__: _exception_init,
-    Exception.__init__: _exception_init,
+    **{kind.__new__: _new(kind) for kind in BASES},
+    dict.fromkeys: _from_keys,
+    type.__call__: _type_call,
+    object.__delattr__: _object_delattr,
     GETTER: _module_getattr,
     SETTER: _module_setattr,
     functools.update_wrapper: _update_wrapper,

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from types import FunctionType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    WrapperDescriptorType,
+)
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -18,11 +26,12 @@ from armature.trace.builtins import BUILTINS
 from armature.trace.call import Call, Handler, Polyfill
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.classes import ClassValue, bind, find_in_class, held_value, inherits
+from armature.trace.values.context import ContextValue
+from armature.trace.values.derived import BASES
 from armature.trace.values.exception import ExceptionValue
-from armature.trace.values.function import FunctionValue
+from armature.trace.values.function import FunctionValue, MethodValue
 from armature.trace.values.module import ModuleValue
-from armature.trace.values.sequence import TupleValue, field_names
-from armature.trace.values.user_dict import UserDictValue, dict_base, is_dict_class
+from armature.trace.values.sequence import ListValue, TupleValue, field_names, is_named_tuple
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
@@ -85,6 +94,14 @@ def call_object(tracer: Tracer, fn: Callable[..., Any], value: Value, args: Args
         return mechanism(tracer, *args, **kwargs)
     if assumed_constant(fn):
         return _call_for_real(tracer, fn, args, kwargs)
+    if type(fn) is MethodWrapperType and fn.__name__ == "__get__" and type(fn.__self__) in C_METHODS:
+        return MethodValue(tracer.as_value(fn.__self__), args[0])
+    if type(fn) in C_METHODS and args:
+        method = method_of_base(fn, args[0])
+        if method is not None:
+            return method.call_method(tracer, fn.__name__, args[1:], kwargs)
+    if args and isinstance(args[0], ContextValue) and getattr(fn, "__name__", "") in ("__enter__", "__exit__"):
+        return args[0].call_method(tracer, fn.__name__, args[1:], kwargs)
     verdict = tracer.tables.rule_book.verdict(fn)
     if verdict.decision is Decision.INLINE and isinstance(value, FunctionValue):
         return inline.inline_function(tracer, value, args, kwargs)
@@ -98,6 +115,20 @@ def call_object(tracer: Tracer, fn: Callable[..., Any], value: Value, args: Args
         if isinstance(owner, (type, ModuleType)) or owner is None or isinstance(fn, FunctionType):
             tracer.graph_break("skipped-function", function=value.describe(), reason=verdict.reason)
     tracer.graph_break("unsupported-call", callable=value.describe())
+
+
+OWN_INIT = (OSError, UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError, ImportError, SystemExit)
+C_METHODS = (MethodDescriptorType, WrapperDescriptorType)
+
+
+def method_of_base(fn: Any, owner: Value) -> Value | None:
+    """For a method in C called on its object, as in `list.append(obj, item)`: what the object is as one of its type."""
+    kind = fn.__objclass__
+    if isinstance(owner, ExceptionValue):
+        return owner if issubclass(kind, BaseException) and kind not in OWN_INIT else None
+    if owner.base is not None:
+        return owner.base if issubclass(owner.base.python_type(), kind) and kind is not object else None
+    return owner if kind in BASES and issubclass(owner.python_type(), kind) else None
 
 
 def _call_for_real(tracer: Tracer, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
@@ -145,6 +176,10 @@ def call_class(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) ->
 def _exception(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     init = find_in_class(value.cls, "__init__")
     made = ExceptionValue(value.cls, list(args))
+    if issubclass(value.cls, BaseExceptionGroup):
+        if len(args) != 2 or not all(isinstance(item, ExceptionValue) for item in tracer.unpack(args[1])):
+            tracer.graph_break("unsupported-call", callable=value.describe())
+        made.args = [args[0], ListValue(tracer.unpack(args[1]))]
     if init is not None and isinstance(init.obj, FunctionType):
         tracer.call(bind(tracer, made, value.cls, init, "__init__"), args, kwargs)
     elif kwargs:
@@ -183,6 +218,8 @@ def _torch_constant(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwarg
 
 def _metaclass(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     found = find_in_class(type(value.cls), "__call__")
+    if found is not None and isinstance(found.obj, type):  # a class does not bind: that of TypedDict is `dict`
+        return tracer.call(tracer.as_value(found.obj), args, kwargs)
     if found is None or not isinstance(found.obj, FunctionType):
         tracer.graph_break("unsupported-call", callable=value.describe())
     return tracer.call(bind(tracer, value, type(value.cls), found, "__call__"), args, kwargs)
@@ -195,14 +232,15 @@ def instantiate(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -
         tracer.raise_error(TypeError, f"Can't instantiate abstract class {cls.__name__}")
     if inherits(cls, "__new__", object):
         made: Value = (ModuleValue if issubclass(cls, nn.Module) else UserObjectValue)(cls)
-    elif is_dict_class(cls) and cls.__new__ is dict_base(cls).__new__:
-        made = UserDictValue(cls)
     else:
         found = find_in_class(cls, "__new__")
         raw = found.obj.__func__ if found is not None and isinstance(found.obj, staticmethod) else None
-        if found is None or not isinstance(raw, FunctionType):
+        if found is not None and type(found.obj) is BuiltinFunctionType:
+            made = tracer.call(tracer.as_value(found.obj), (value, *args), kwargs)
+        elif found is None or not isinstance(raw, FunctionType):
             tracer.graph_break("unsupported-call", callable=value.describe())
-        made = tracer.call(held_value(tracer, cls, found, "__new__"), (value, *args), kwargs)
+        else:
+            made = tracer.call(held_value(tracer, cls, found, "__new__"), (value, *args), kwargs)
     if isinstance(made, UserObjectValue) and issubclass(made.cls, cls):
         _initialise(tracer, made, args, kwargs)
     return made
@@ -210,7 +248,10 @@ def instantiate(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -
 
 def _initialise(tracer: Tracer, made: UserObjectValue, args: Args, kwargs: Kwargs) -> None:
     init = find_in_class(made.cls, "__init__")
-    if init is not None and init.obj is object.__init__:
+    if made.base is not None and (init is None or not isinstance(init.obj, FunctionType)):
+        if init is not None and init.holder is not object:  # else it was made whole by `__new__`
+            made.base.call_method(tracer, "__init__", args, kwargs)
+    elif init is not None and init.obj is object.__init__:
         if (args or kwargs) and inherits(made.cls, "__new__", object):
             tracer.raise_error(TypeError, f"{made.cls.__name__}() takes no arguments")
     elif init is not None and (isinstance(init.obj, FunctionType) or builtin_of(init.obj) is not None):
@@ -224,7 +265,7 @@ MakeObject = Callable[["Tracer", ClassValue, Args, Kwargs], Value]
 CLASS_ROWS: tuple[tuple[str, Callable[[type], bool], MakeObject], ...] = (
     ("exception", lambda cls: issubclass(cls, BaseException), _exception),
     ("enum", lambda cls: issubclass(cls, enum.Enum), _enum_member),
-    ("named tuple", lambda cls: issubclass(cls, tuple) and hasattr(cls, "_fields"), _named_tuple),
+    ("named tuple", is_named_tuple, _named_tuple),
     ("metaclass", lambda cls: type(cls).__call__ is not type.__call__, _metaclass),
     ("written in C", is_written_in_c, _torch_constant),
     ("class", lambda cls: True, instantiate),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from types import CellType, CodeType, MemberDescriptorType
+from types import CellType, CodeType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import attrs
@@ -17,11 +17,11 @@ from armature.frame.data import FrameRequest
 from armature.frame.sources import (
     AttrSource,
     CellSource,
-    DictItemSource,
     DictOfSource,
     GlobalSource,
     ItemSource,
     LocalSource,
+    MemberSource,
     ObjectSource,
     Source,
 )
@@ -34,16 +34,15 @@ from armature.trace.places import Moment, places_of
 from armature.trace.sizes import Sizes, new_world
 from armature.trace.trust import trusted_module
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
-from armature.trace.values.classes import ClassValue, class_attribute
+from armature.trace.values.classes import ClassValue, class_attribute, overrides
 from armature.trace.values.constant import FALSE, NONE, TRUE, ConstantValue
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import CellValue, ClosureValue
 from armature.trace.values.iterator import GeneratorValue, IteratorValue
-from armature.trace.values.mapping import DICT_KINDS, DictValue, plain_keys
+from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import TupleValue
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
-from armature.trace.values.user_dict import InstanceDictValue
 from armature.trace.values.user_object import UserObjectValue
 from armature.trace.wrap import as_value, wrap
 
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
 
 
 V = TypeVar("V", bound=Value)
+Held = TypeVar("Held")
 
 
 @attrs.define(eq=False)
@@ -133,6 +133,11 @@ class Tracer:
         self.by_id[id(obj)] = (obj, value)
         return value
 
+    def remember_value(self, obj: Held, value: Value) -> Held:
+        """Keep the value that an object stands for."""
+        self.by_id[id(obj)] = (obj, value)
+        return obj
+
     def object_source(self, obj: object, label: str = "") -> Source:
         """A source for an object that the compiled code keeps alive."""
         name = getattr(obj, "__qualname__", None) or type(obj).__qualname__
@@ -159,6 +164,10 @@ class Tracer:
             if method is not None:
                 return self.call(method, (), {})
         return iterating.iterate(self, value)
+
+    def backwards(self, value: Value) -> Value:
+        """`reversed(value)`."""
+        return self.call(self.as_value(reversed), (value,), {})
 
     def unpack(self, value: Value) -> list[Value]:
         """All items of an iterable."""
@@ -188,10 +197,9 @@ class Tracer:
     def wrap_item(self, owner: DictValue, real: Mapping[object, object], key: object) -> Value:
         """The value of an item of a dict of the program."""
         source = owner.source if owner.source is not None else self.object_source(real)
-        if isinstance(real, dict):  # of whatever class: its items are what dict itself says
-            plain = type(real) in DICT_KINDS
-            return wrap(self, dict.__getitem__(real, key), (ItemSource if plain else DictItemSource)(source, key))
-        return wrap(self, real[key], ItemSource(source, key))
+        if owner.owner is None:
+            return wrap(self, real[key], ItemSource(source, key))
+        return wrap(self, owner.kind.__getitem__(real, key), MemberSource(source, owner.kind, key))
 
     def wrap_key(self, obj: object) -> Value:
         """The value of a key of a dict of the program; the dict's guard holds the key."""
@@ -206,19 +214,21 @@ class Tracer:
         self.remember(real, value)
         return value
 
-    def instance_dict(self, owner: UserObjectValue) -> Value:
-        """`owner.__dict__`."""
-        if owner.dict_value is None:
-            real = owner.obj.__dict__ if owner.obj is not None and owner.source is not None else None
-            source = None if owner.source is None or real is None else self.dict_source(owner.source)
-            made = InstanceDictValue({}, dict, None, real, source=source, owner=owner)
-            if real is not None:
-                self.remember(real, made)
-            for name in owner.written:
-                if not isinstance(getattr(owner.cls, name, None), MemberDescriptorType):  # a slot stands elsewhere
-                    made.written(self, name, owner.attributes[name])
-            owner.dict_value = made
-        return owner.dict_value
+    def module_variables(self, namespace: dict[str, object]) -> DictValue:
+        """The variables of a module as a dict, which is not to be changed."""
+        held = self.by_id.get(id(namespace))
+        if held is not None and isinstance(held[1], DictValue):
+            return held[1]
+        source = ObjectSource(namespace, "globals()")
+        return self.remember(namespace, DictValue({}, dict, None, namespace, fixed=True, source=source))
+
+    def new_instance_dict(self, owner: UserObjectValue) -> DictValue:
+        """`owner.__dict__` as the program has it."""
+        if owner.obj is None:
+            return DictValue({}, instance=owner)
+        source = owner.source if owner.source is not None else self.object_source(owner.obj)
+        real = owner.obj.__dict__
+        return self.remember(real, DictValue({}, dict, None, real, source=DictOfSource(source)))
 
     def dict_source(self, source: Source) -> Source:
         """`source.__dict__`."""
@@ -240,7 +250,7 @@ class Tracer:
     def guard_keys(self, owner: DictValue, real: Mapping[object, object]) -> None:
         """Rely on all keys of a dict."""
         if owner.source is not None:
-            self.guards.keys(owner.source, plain_keys(real))
+            self.guards.keys(owner.source, list(owner.kind.__iter__(real)))
 
     def guard_absent(self, owner: DictValue, key: object) -> None:
         """Rely on a key not being in a dict."""
@@ -328,6 +338,20 @@ class Tracer:
         """Set a global at the end of the frame; None deletes it."""
         self.effects.store_global(namespace, name, value)
 
+    def store_class_attribute(self, cls: type, name: str, value: Value) -> None:
+        """Set an attribute of a class at the end of the frame."""
+        self.effects.class_attributes[(cls, name)] = value
+
+    def class_attribute_written(self, cls: type, name: str) -> Value | None:
+        """What the frame has stored in an attribute of a class, None where that is hidden or nothing was stored."""
+        if not self.effects.class_attributes:
+            return None
+        for holder in cls.__mro__:
+            stored = self.effects.class_attributes.get((holder, name))
+            if stored is not None or name in holder.__dict__:
+                return stored
+        return None
+
     # Calls.
 
     def call(self, function: Value, args: Args, kwargs: Kwargs) -> Value:
@@ -339,6 +363,10 @@ class Tracer:
     def call_object(self, fn: Callable[..., Any], value: Value, args: Args, kwargs: Kwargs) -> Value:
         """Call a Python function or one written in C, as handlers, polyfills and rules say."""
         return calls.call_object(self, fn, value, args, kwargs)
+
+    def instantiate(self, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+        """Make an object of a class by `__new__` and `__init__`."""
+        return calls.instantiate(self, value, args, kwargs)
 
     def call_class(self, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
         """Call a class."""
@@ -394,6 +422,21 @@ class Tracer:
             return method
         return BoundMethod(owner, name)
 
+    def index(self, value: Value) -> Value:
+        """`operator.index(value)` of an object that has `__index__`; any other value as it is."""
+        if not isinstance(value, UserObjectValue) or value.base is not None:
+            return value
+        method = value.method(self, "__index__")
+        return value if method is None else self.call(method, (), {})
+
+    def method_or_none(self, owner: Value, name: str) -> Value | None:
+        """A special method as the language looks it up, in the class only; None when the class has none."""
+        return owner.method(self, name) if isinstance(owner, UserObjectValue) else None
+
+    def iterates_plainly(self, value: Value) -> bool:
+        """Whether the class of an object derives from a builtin type and iterates as that does."""
+        return value.base is not None and not overrides(value.python_type(), "__iter__")
+
     def attribute_or_none(self, value: Value, name: str) -> Value | None:
         """An attribute, None where reading it raises AttributeError."""
         try:
@@ -408,6 +451,10 @@ class Tracer:
     def operate(self, name: str, left: Value, right: Value) -> Value:
         """`left <op> right`."""
         return operators.operate(self, name, left, right)
+
+    def by_methods(self, name: str, reflected: str, left: Value, right: Value) -> Value | None:
+        """A binary operator by the methods of the operands' classes."""
+        return operators.by_methods(self, name, reflected, left, right)
 
     def operate_in_place(self, name: str, left: Value, right: Value) -> Value:
         """`left <op>= right`."""
@@ -433,6 +480,14 @@ class Tracer:
         """`str(value)` and the like."""
         return text.text_of(self, value, convert, spec)
 
+    def formatted(self, value: Value, spec: str) -> Value:
+        """`format(value, spec)`."""
+        return text.formatted(self, value, spec)
+
+    def format_method(self, template: str, args: Args, kwargs: Kwargs) -> Value:
+        """`template.format(*args, **kwargs)`."""
+        return text.format_method(self, template, args, kwargs)
+
     def join_text(self, parts: list[Value]) -> Value:
         """The parts of an f-string in one."""
         return text.join(parts)
@@ -441,21 +496,28 @@ class Tracer:
 
     def mutate(self, value: Value) -> None:
         """The object of the value is about to change."""
-        if isinstance(value, DictValue) and value.source is not None and type(value.source) is DictOfSource:
-            self.graph_break("unsupported-mutation", operation="changing __dict__", type=value.describe())
+        if isinstance(value.source, ObjectSource) and isinstance(value, DictValue) and value.fixed:
+            self.graph_break("unsupported-mutation", operation="changing globals()", type=value.describe())
         self.effects.record(value)
 
     def raise_error(self, kind: type[BaseException], message: str) -> NoReturn:
         """The program raises `kind(message)` here."""
-        raise UserRaised(ExceptionValue(kind, [ConstantValue(message)]))
+        raise self.raising(ExceptionValue(kind, [ConstantValue(message)]))
 
     def raise_value(self, kind: type[BaseException], args: tuple[Value, ...]) -> NoReturn:
         """The program raises `kind(*args)` here."""
-        raise UserRaised(ExceptionValue(kind, list(args)))
+        raise self.raising(ExceptionValue(kind, list(args)))
 
     def raise_real(self, error: Exception) -> NoReturn:
         """The program raises what a function run on constants has raised."""
-        raise UserRaised(ExceptionValue(type(error), [self.as_value(arg) for arg in error.args])) from None
+        raise self.raising(ExceptionValue(type(error), [self.as_value(arg) for arg in error.args])) from None
+
+    def raising(self, error: ExceptionValue) -> UserRaised:
+        """An exception that the program raises now: the one being handled is its context."""
+        handled = self.handled_exception()
+        if handled is not None and handled is not error:
+            error.attributes["__context__"] = handled
+        return UserRaised(error)
 
     def as_exception(self, value: Value) -> ExceptionValue:
         """The exception to raise for the operand of `raise`."""

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import collections
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Union
 
-from armature.trace import aliasing
+from armature.trace import aliasing, text
 from armature.trace.errors import NotConstant
 from armature.trace.values import symbolic
 from armature.trace.values.base import Value
-from armature.trace.values.classes import inherits
+from armature.trace.values.classes import ClassValue, inherits
 from armature.trace.values.constant import SCALARS
+from armature.trace.values.derived import native
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import ListValue, SequenceValue, TupleValue
 from armature.trace.values.symbolic import SymbolicValue
+from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -33,6 +37,11 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 COMPARE_METHODS = {"==": "__eq__", "!=": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
+UNIONS = (UnionType, type(Union[int, str]))  # noqa: UP007 - the older spelling has a type of its own
+SYMBOLS = {
+    "add": "+", "and_": "&", "floordiv": "//", "lshift": "<<", "matmul": "@", "mul": "*", "mod": "%", "or_": "|",
+    "pow": "** or pow()", "rshift": ">>", "sub": "-", "truediv": "/", "xor": "^",
+}  # fmt: skip
 SWAPPED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 TOO_LARGE = 1 << 20  # bytes or bits of a folded result that the program itself might never have computed
 
@@ -50,7 +59,8 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value) -> Value:
     if left.is_constant and right.is_constant:
         return _fold_scalars(tracer, name, left.as_constant(), right.as_constant())
     if left.is_tensor or right.is_tensor:
-        return tracer.graph_call(FUNCTIONS[name], (left, right), {})
+        found = _with_tensor(tracer, f"__{name.removesuffix('_')}__", f"__r{name.removesuffix('_')}__", left, right)
+        return tracer.graph_call(FUNCTIONS[name], (left, right), {}) if found is None else found
     if left.is_symbolic or right.is_symbolic:
         found = symbolic.operate(tracer, name, left, right)
         if found is not None:
@@ -59,17 +69,51 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value) -> Value:
     if found is not None:
         return found
     plain = name.removesuffix("_")
-    found = left.binary(tracer, f"__{plain}__", right)
-    if found is None:
-        found = right.binary(tracer, f"__r{plain}__", left)
+    found = by_methods(tracer, f"__{plain}__", f"__r{plain}__", left, right)
     if found is not None:
         return found
+    if left.base is not None or right.base is not None:
+        return operate(tracer, name, native(left), native(right))
+    if name == "mod" and left.is_constant and isinstance(left.as_constant(), str):
+        made = text.percent(tracer, str(left.as_constant()), right)
+        if made is not None:
+            return made
     try:
         operands = left.as_constant(), right.as_constant()
     except NotConstant:
+        if name == "or_" and isinstance(left, (ClassValue, UserObjectValue)):
+            try:
+                made = operator.or_(left.as_object(), right.as_object())
+            except (NotConstant, TypeError):
+                made = None
+            if made is not None and isinstance(made, UNIONS):
+                return tracer.wrap(made, tracer.object_source(made))
+        if isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue):
+            kinds = f"'{left.python_type().__name__}' and '{right.python_type().__name__}'"
+            tracer.raise_error(TypeError, f"unsupported operand type(s) for {SYMBOLS[name]}: {kinds}")
         unknown = f"{left.describe()} and {right.describe()}"
         tracer.graph_break("unsupported-operation", operation=plain, type=unknown)
     return fold(tracer, FUNCTIONS[name], *operands)
+
+
+def _with_tensor(tracer: Tracer, name: str, reflected: str, left: Value, right: Value) -> Value | None:
+    """A tensor and an object of the program: torch leaves it to the object, if that knows the operator."""
+    if isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue):
+        return by_methods(tracer, name, reflected, left, right)
+    return None
+
+
+def by_methods(tracer: Tracer, name: str, reflected: str, left: Value, right: Value) -> Value | None:
+    """By the method of the left operand, else of the right one; of a derived class first. None: neither knows."""
+    order = [(left, name, right), (right, reflected, left)]
+    mine, theirs = left.python_type(), right.python_type()
+    if mine is not theirs and issubclass(theirs, mine):
+        order.reverse()
+    for owner, method, other in order:
+        found = owner.binary(tracer, method, other)
+        if found is not None:
+            return found
+    return None
 
 
 def _fold_scalars(tracer: Tracer, name: str, left: Any, right: Any) -> Value:
@@ -135,7 +179,8 @@ def compare(tracer: Tracer, op: str, left: Value, right: Value) -> Value:
     if left.is_constant and right.is_constant:
         return fold(tracer, COMPARISONS[op], left.as_constant(), right.as_constant())
     if left.is_tensor or right.is_tensor:
-        return tracer.graph_call(COMPARISONS[op], (left, right), {})
+        found = _with_tensor(tracer, COMPARE_METHODS[op], COMPARE_METHODS[SWAPPED[op]], left, right)
+        return tracer.graph_call(COMPARISONS[op], (left, right), {}) if found is None else found
     if left.is_symbolic or right.is_symbolic:
         found = symbolic.compare(tracer, COMPARISONS[op], left, right)
         if found is not None:
@@ -144,12 +189,14 @@ def compare(tracer: Tracer, op: str, left: Value, right: Value) -> Value:
         return _compare_sequences(tracer, op, left, right)
     if isinstance(left, DictValue) and isinstance(right, DictValue) and op in ("==", "!="):
         equal = _equal_dicts(tracer, left, right)
+        if left.kind is right.kind is collections.OrderedDict:
+            equal = equal and list(left.entries) == list(right.entries)
         return tracer.constant(equal == (op == "=="))
-    found = left.binary(tracer, COMPARE_METHODS[op], right)
-    if found is None:
-        found = right.binary(tracer, COMPARE_METHODS[SWAPPED[op]], left)
+    found = by_methods(tracer, COMPARE_METHODS[op], COMPARE_METHODS[SWAPPED[op]], left, right)
     if found is None and op == "!=":
         found = _negated_eq(tracer, left, right)
+    if found is None and (left.base is not None or right.base is not None) and left is not right:
+        return compare(tracer, op, native(left), native(right))
     return found if found is not None else _compare_objects(tracer, op, left, right)
 
 
@@ -171,6 +218,9 @@ def _compare_objects(tracer: Tracer, op: str, left: Value, right: Value) -> Valu
             return tracer.constant(op == "==")
         if plain_identity(left) or plain_identity(right) or left.is_constant or right.is_constant:
             return tracer.constant(identical(tracer, left, right) == (op == "=="))
+    elif isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue):
+        kinds = f"'{left.python_type().__name__}' and '{right.python_type().__name__}'"
+        tracer.raise_error(TypeError, f"'{op}' not supported between instances of {kinds}")
     unknown = f"{left.describe()} and {right.describe()}"
     tracer.graph_break("unsupported-operation", operation=op, type=unknown)
 
@@ -181,7 +231,7 @@ def plain_identity(value: Value) -> bool:
 
 
 def _compare_sequences(tracer: Tracer, op: str, left: SequenceValue, right: SequenceValue) -> Value:
-    same_family = isinstance(left, ListValue) == isinstance(right, ListValue)
+    same_family = type(left) is type(right)
     if op in ("==", "!="):
         equal = same_family and len(left.items) == len(right.items)
         equal = equal and all(same_or_equal(tracer, a, b) for a, b in zip(left.items, right.items))

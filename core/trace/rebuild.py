@@ -16,20 +16,20 @@ from armature.frame.sources import (
     AttrSource,
     BuiltinSource,
     CellSource,
-    DictItemSource,
     DictOfSource,
     GlobalSource,
     ItemSource,
     LocalSource,
+    MemberSource,
     ObjectSource,
+    ReferentSource,
     Source,
     TypeOfSource,
 )
 from armature.torch_abi import symbols
 from armature.trace.data import CompiledGraphSlot
-from armature.trace.effects import Write
 from armature.trace.errors import GraphBreak
-from armature.trace.values.base import Value
+from armature.trace.values.base import Value, Write
 from armature.trace.values.constant import NONE, ConstantValue
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.symbolic import SymbolicValue
@@ -222,6 +222,23 @@ class Rebuilder:
         self.call(3)
         self.emit("POP_TOP")
 
+    def spread(self, fn: Callable[..., Any], args: tuple[Value, ...], kwargs: dict[str, Value]) -> None:
+        """Push the result of `fn(*args, **kwargs)`."""
+        self.null_function(fn)
+        for value in args:
+            self.load(value)
+        self.build("BUILD_TUPLE", len(args))
+        self.load(self.dict_of(kwargs))
+        self.emit("CALL_FUNCTION_EX", 1)
+
+    def do(self, write: Write) -> None:
+        """Make a call whose result is dropped."""
+        self.null_function(write.function)
+        for operand in write.operands:
+            self.load(operand)
+        self.call(len(write.operands))
+        self.emit("POP_TOP")
+
     def store_attribute(self, name: str, value: Value) -> None:
         """Set an attribute of the object on the stack, which stays there."""
         self.emit("COPY", 1)
@@ -296,12 +313,17 @@ class Rebuilder:
         self.constant(source.key)
         self.emit("BINARY_SUBSCR")
 
-    def load_dict_item(self, source: DictItemSource) -> None:
-        """An item of an instance of a subclass of dict."""
-        self.null_function(dict.__getitem__)
+    def load_member(self, source: MemberSource) -> None:
+        """An item, read as the builtin container has it."""
+        self.null_function(source.kind.__getitem__)
         self.load_source(source.base)
         self.constant(source.key)
         self.call(2)
+
+    def load_referent(self, source: ReferentSource) -> None:
+        """What a weak reference refers to."""
+        self.function(lambda: self.load_source(source.base))
+        self.call(0)
 
     def load_cell(self, source: CellSource) -> None:
         """What a cell holds."""
@@ -420,6 +442,7 @@ LOADERS: dict[type, Callable[[Rebuilder, Any], None]] = {
     DictOfSource: Rebuilder.load_dict,
     TypeOfSource: Rebuilder.load_type,
     ItemSource: Rebuilder.load_item,
-    DictItemSource: Rebuilder.load_dict_item,
+    MemberSource: Rebuilder.load_member,
+    ReferentSource: Rebuilder.load_referent,
     CellSource: Rebuilder.load_cell,
 }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+import string
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, ClassVar
 
@@ -11,9 +14,11 @@ from armature.torch_abi.fake import version_of
 from armature.trace.errors import NotConstant
 from armature.trace.places import Place, places_of
 from armature.trace.values.base import Args, Kwargs, Value
-from armature.trace.values.classes import ClassValue
+from armature.trace.values.classes import ClassValue, overrides
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.exception import ExceptionValue
+from armature.trace.values.mapping import DictValue
+from armature.trace.values.sequence import ListValue, TupleValue
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
@@ -21,6 +26,17 @@ from armature.trace.values.user_object import UserObjectValue
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
     from armature.trace.rebuild import Rebuilder
+
+
+METHODS: dict[Callable[[object], str], tuple[str, ...]] = {
+    repr: ("__repr__",),
+    ascii: ("__repr__",),
+    str: ("__str__", "__repr__"),
+    format: ("__format__", "__str__", "__repr__"),
+}
+
+
+SHOWN: dict[type, tuple[str, str]] = {ListValue: ("[", "]"), TupleValue: ("(", ")"), DictValue: ("{", "}")}
 
 
 @attrs.define(eq=False)
@@ -130,25 +146,144 @@ def text_of(tracer: Tracer, value: Value, convert: Callable[..., str], spec: Val
         return NumberTextValue([(value, convert)])
     if spec is None and isinstance(value, NumberTextValue) and convert in (str, format):
         return value
+    if spec is None and isinstance(value, UserObjectValue):
+        made = text_of_object(tracer, value, convert)
+        if made is not None:
+            return made
     try:
         if spec is None:
             return ConstantValue(convert(value.as_constant()))
     except NotConstant:
         pass
-    if isinstance(value, ExceptionValue) and convert in (str, format):
-        return value.call_method(tracer, "__str__", (), {})
+    if isinstance(value, ExceptionValue):
+        return value.call_method(tracer, "__repr__" if convert in (repr, ascii) else "__str__", (), {})
     if isinstance(value, ClassValue) and type(value.cls).__repr__ is type.__repr__:
         return ConstantValue(convert(value.cls))
-    if isinstance(value, UserObjectValue):
-        name = "__repr__" if convert in (repr, ascii) else "__str__"
-        if getattr(value.cls, name) is not getattr(object, name):
-            return tracer.call(tracer.class_attribute(value, value.cls, name), (), {})
+    if spec is None and type(value) in SHOWN:
+        return text_of_container(tracer, value)
+    return unknown_text(tracer, value, convert, spec)
+
+
+def unknown_text(tracer: Tracer, value: Value, convert: Callable[..., str], spec: Value | None = None) -> Value:
+    """A text that shows what only a run tells."""
     operands = (value,) if spec is None else (value, spec)
     versions = tuple(map(version, operands))
     made = UnknownTextValue(convert, operands, versions, places_of(tracer.frames))
     if -1 in versions:
         made.versions = ()
     return made
+
+
+def text_of_container(tracer: Tracer, value: Value) -> Value:
+    """The text of a list, tuple or dict, by that of its items."""
+    parts: list[Value] = []
+    if isinstance(value, DictValue):
+        entries = value.realise(tracer).values()
+        rows = [
+            [text_of(tracer, key, repr), tracer.constant(": "), text_of(tracer, item, repr)] for key, item in entries
+        ]
+    else:
+        rows = [[text_of(tracer, item, repr)] for item in tracer.unpack(value)]
+    for row in rows:
+        parts += [tracer.constant(", "), *row]
+    opening, closing = SHOWN[type(value)]
+    if isinstance(value, TupleValue) and len(rows) == 1:
+        closing = ",)"
+    plain = value.python_type() in (list, tuple, dict)
+    if not plain:
+        return unknown_text(tracer, value, repr)
+    return join([tracer.constant(opening), *parts[1:], tracer.constant(closing)])
+
+
+def text_of_object(tracer: Tracer, value: UserObjectValue, convert: Callable[[object], str]) -> Value | None:
+    """By the methods of the object's class, as each falls back on the next; None when it has none in Python."""
+    for name in METHODS[convert]:
+        if overrides(value.cls, name):
+            args = (tracer.constant(""),) if name == "__format__" else ()
+            return tracer.call(tracer.class_attribute(value, value.cls, name), args, {})
+    return None
+
+
+CONVERTERS: dict[str, Callable[[object], str]] = {"s": str, "r": repr, "a": ascii}
+FIELD = re.compile(r"\.([^.\[]+)|\[([^\]]+)\]")
+
+
+def string_parts(field: str) -> tuple[int | str, list[tuple[bool, int | str]]]:
+    """The argument that a field of a format names, and the attributes (true) and items read from it."""
+    first = re.split(r"[.\[]", field, maxsplit=1)[0]
+    rest: list[tuple[bool, int | str]] = []
+    for found in FIELD.finditer(field, len(first)):
+        name = found[1] or found[2]
+        rest.append((found[1] is not None, int(name) if found[1] is None and name.isdigit() else name))
+    return int(first) if first.isdigit() else first, rest
+
+
+def format_method(tracer: Tracer, template: str, args: Args, kwargs: Kwargs) -> Value:
+    """`template.format(*args, **kwargs)`, where some argument is no constant."""
+    parts: list[Value] = []
+    numbers = itertools.count()
+    for literal, field, spec, conversion in string.Formatter().parse(template):
+        parts.append(tracer.constant(literal))
+        if field is None:
+            continue
+        if spec and "{" in spec:
+            tracer.graph_break("unsupported-operation", operation="str.format()", type="a nested format")
+        first, rest = string_parts(field or str(next(numbers)))
+        value = args[first] if isinstance(first, int) else kwargs[first]
+        for is_attribute, name in rest:
+            key = tracer.constant(name)
+            value = value.get_attribute(tracer, str(name)) if is_attribute else value.get_item(tracer, key)
+        if conversion:
+            value = text_of(tracer, value, CONVERTERS[conversion])
+        parts.append(formatted(tracer, value, spec or ""))
+    return join(parts)
+
+
+def formatted(tracer: Tracer, value: Value, spec: str) -> Value:
+    """`format(value, spec)`."""
+    if isinstance(value, UserObjectValue) and overrides(value.cls, "__format__"):
+        return tracer.call(tracer.class_attribute(value, value.cls, "__format__"), (tracer.constant(spec),), {})
+    if spec == "":
+        return text_of(tracer, value, format)
+    if value.is_symbolic and value.python_type() is int:
+        return text_of(tracer, value, lambda number: format(number, spec))
+    try:
+        return ConstantValue(format(value.as_constant(), spec))
+    except NotConstant:
+        return text_of(tracer, value, format, tracer.constant(spec))
+    except (TypeError, ValueError) as error:
+        tracer.raise_real(error)
+
+
+PERCENT = re.compile(r"%(%|[#0\- +]*[0-9]*(?:\.[0-9]+)?[diouxXeEfFgGcrsa])")
+
+
+def percent(tracer: Tracer, template: str, operand: Value) -> Value | None:
+    """`template % operand`, where the operand holds what is no constant; None when the template is of another form."""
+    if operand.python_type() is dict or "%" in PERCENT.sub("", template):
+        return None
+    items = iter(tracer.unpack(operand) if operand.python_type() is tuple else [operand])
+    parts: list[Value] = []
+    end = 0
+    for found in PERCENT.finditer(template):
+        parts.append(tracer.constant(template[end : found.start()]))
+        end = found.end()
+        if found[1] == "%":
+            parts.append(tracer.constant("%"))
+            continue
+        value = next(items, None)
+        if value is None:
+            tracer.raise_error(TypeError, "not enough arguments for format string")
+        form = found[0]
+        if found[1][-1] in "rsa":
+            value = text_of(tracer, value, CONVERTERS[found[1][-1]])
+            form = f"%{found[1][:-1]}s"
+        elif isinstance(value, UserObjectValue):
+            return None
+        parts.append(ConstantValue(form % value.as_constant()) if value.is_constant else value)
+    if next(items, None) is not None:
+        tracer.raise_error(TypeError, "not all arguments converted during string formatting")
+    return join([*parts, tracer.constant(template[end:])])
 
 
 def join(parts: list[Value]) -> Value:

@@ -31,6 +31,7 @@ from armature.trace.values.base import BoundMethod, Value
 from armature.trace.values.classes import ClassValue
 from armature.trace.values.constant import ATOMS, ConstantValue, is_atom
 from armature.trace.values.context import ContextValue, GradModeValue
+from armature.trace.values.derived import base_of, base_value
 from armature.trace.values.exception import CaughtValue
 from armature.trace.values.function import (
     BUILTIN_TYPES,
@@ -42,11 +43,10 @@ from armature.trace.values.function import (
 )
 from armature.trace.values.mapping import DICT_KINDS, DictValue
 from armature.trace.values.module import ModuleValue, is_module
-from armature.trace.values.sequence import ListValue, RangeValue, SliceValue, TupleValue, is_structseq
+from armature.trace.values.sequence import ListValue, RangeValue, SliceValue, TupleValue, is_named_tuple, is_structseq
 from armature.trace.values.sets import SetValue
 from armature.trace.values.symbolic import symbolic
 from armature.trace.values.tensor import TensorValue
-from armature.trace.values.user_dict import UserDictValue
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def as_value(tracer: Tracer, obj: object) -> Value:
     make = FRESH.get(kind)
     if make is not None:
         return make(tracer, obj)
-    if isinstance(obj, tuple):
+    if isinstance(obj, tuple) and (kind in (tuple, torch.Size) or _is_named_tuple(obj)):
         return TupleValue([as_value(tracer, item) for item in obj], kind)
     return wrap(tracer, obj, tracer.object_source(obj))
 
@@ -116,7 +116,7 @@ def _fresh_dict(tracer: Tracer, obj: dict[object, object]) -> Value:
 
 def _fresh_set(tracer: Tracer, obj: set[object]) -> Value:
     members = [as_value(tracer, item) for item in obj]
-    return SetValue({member.key(tracer): member for member in members}, type(obj))
+    return SetValue({member.key(tracer): member for member in members}, type(obj), obj.copy())
 
 
 def all_atoms(items: Any) -> bool:
@@ -188,7 +188,7 @@ def _set(tracer: Tracer, obj: set[object], source: Source) -> Value:
     if not all(is_atom(item) for item in obj):
         return _opaque(tracer, obj, source)
     tracer.guards.equal(source, type(obj)(obj))
-    return tracer.remember(obj, SetValue({item: as_value(tracer, item) for item in obj}, type(obj), source=source))
+    return tracer.remember(obj, SetValue({item: as_value(tracer, item) for item in obj}, type(obj), obj, source=source))
 
 
 def _slice(tracer: Tracer, obj: slice, source: Source) -> Value:
@@ -278,19 +278,15 @@ def _exception(tracer: Tracer, obj: BaseException, source: Source) -> Value:
     return tracer.remember(obj, CaughtValue(type(obj), [], obj=obj, source=source))
 
 
-def _user_dict(tracer: Tracer, obj: Any, source: Source) -> Value:
-    tracer.guards.type_is(source, type(obj))
-    made = tracer.remember(obj, UserDictValue(type(obj), obj, source=source))
-    if isinstance(obj, collections.defaultdict):
-        made.held.factory = wrap(tracer, obj.default_factory, AttrSource(source, "default_factory"))
-    return made
-
-
 def _opaque(tracer: Tracer, obj: Any, source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
     if class_member(type(obj), "__module__") == RULES and ORIGINAL in obj.__dict__:
         return wrap(tracer, obj.__dict__[ORIGINAL], ItemSource(DictOfSource(source), ORIGINAL))
-    return tracer.remember(obj, UserObjectValue(type(obj), obj, source=source))
+    value = tracer.remember(obj, UserObjectValue(type(obj), obj, source=source))
+    kind = base_of(value.cls)
+    if kind is not None:
+        value.base = base_value(tracer, obj, kind, source, value)
+    return value
 
 
 EXACT: dict[type, Build] = {
@@ -321,7 +317,7 @@ EXACT: dict[type, Build] = {
 
 
 def _is_named_tuple(obj: object) -> bool:
-    return isinstance(obj, tuple) and (hasattr(type(obj), "_fields") or is_structseq(type(obj)))
+    return isinstance(obj, tuple) and (is_named_tuple(type(obj)) or is_structseq(type(obj)))
 
 
 # In this order; the last takes everything.
@@ -333,6 +329,5 @@ ROWS: tuple[tuple[str, Callable[[object], bool], Build], ...] = (
     ("named tuple", _is_named_tuple, _tuple),
     ("exception", lambda obj: isinstance(obj, BaseException), _exception),
     ("Python module", lambda obj: isinstance(obj, ModuleType), _python_module),
-    ("subclass of dict", lambda obj: isinstance(obj, dict), _user_dict),
     ("object", lambda obj: True, _opaque),
 )

@@ -85,17 +85,6 @@ def backward(t):
     return w
 
 
-def set_iteration(t):
-    return [t * len(name) for name in {"a", "bb", "ccc"}]
-
-
-def makes_class(t):
-    class Inner:
-        value = 2
-
-    return t * Inner.value
-
-
 def runs_code(t):
     return eval("t + 1")
 
@@ -144,8 +133,6 @@ BREAKS: dict[Callable[..., Any], str] = {
     identity: "unsupported-operation",
     wrong_shapes: "operator-failed",
     backward: "unsupported-tensor-method",
-    set_iteration: "unsupported-operation",
-    makes_class: "untraced-opcode",
     requires_grad: "unsupported-tensor-method",
     abandons: "unsupported-operation",
     switches: "unsupported-mutation",

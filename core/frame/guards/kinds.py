@@ -62,7 +62,7 @@ class LengthGuard:
 
 @attrs.frozen(eq=False)
 class DictKeysGuard:
-    """The dict's keys, in order."""
+    """The dict's keys, or the set's members, in the order of iteration."""
 
     source: Source
     keys: tuple[object, ...]

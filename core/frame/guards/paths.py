@@ -12,12 +12,13 @@ from armature.frame.sources import (
     AttrSource,
     BuiltinSource,
     CellSource,
-    DictItemSource,
     DictOfSource,
     GlobalSource,
     ItemSource,
     LocalSource,
+    MemberSource,
     ObjectSource,
+    ReferentSource,
     Source,
     TypeOfSource,
 )
@@ -55,7 +56,8 @@ _READ: dict[type, Callable[[Resolver, Any], object]] = {
     DictOfSource: lambda r, s: r.value(s.base).__dict__,
     TypeOfSource: lambda r, s: type(r.value(s.base)),
     ItemSource: lambda r, s: r.value(s.base)[s.key],
-    DictItemSource: lambda r, s: dict.__getitem__(r.value(s.base), s.key),
+    ReferentSource: lambda r, s: r.value(s.base)(),
+    MemberSource: lambda r, s: s.kind.__getitem__(r.value(s.base), s.key),
     CellSource: lambda r, s: r.value(s.base).cell_contents,
 }
 
@@ -94,7 +96,8 @@ _WRITE: dict[type, Callable[[Expressions, Any], str]] = {
     ItemSource: lambda e, s: (
         f"{e.of(s.base)}[{s.key!r}]" if type(s.key) in (int, str) else f"{e.of(s.base)}[{e.name(s.key)}]"
     ),
-    DictItemSource: lambda e, s: f"dict.__getitem__({e.of(s.base)}, {e.name(s.key)})",
+    ReferentSource: lambda e, s: f"{e.of(s.base)}()",
+    MemberSource: lambda e, s: f"{e.name(s.kind.__getitem__)}({e.of(s.base)}, {e.name(s.key)})",
     CellSource: lambda e, s: f"{e.of(s.base)}.cell_contents",
 }
 

@@ -14,12 +14,13 @@ from armature.frame.sources import (
     AttrSource,
     BuiltinSource,
     CellSource,
-    DictItemSource,
     DictOfSource,
     GlobalSource,
     ItemSource,
     LocalSource,
+    MemberSource,
     ObjectSource,
+    ReferentSource,
     Source,
     TypeOfSource,
 )
@@ -103,11 +104,7 @@ class Reach:
     def type_of(self, source: TypeOfSource) -> Manager:
         return self.manager(source.base).type_manager(source.expr, self.resolver.value(source), None)
 
-    def dict_item(self, source: DictItemSource) -> Manager:
-        value = example(self.resolver.value(source))
-        return self.manager(source.base).dict_getitem_manager(source.key, source.expr, value, None)
-
-    def item(self, source: ItemSource) -> Manager:
+    def item(self, source: ItemSource | MemberSource) -> Manager:
         base, value = self.resolver.value(source.base), example(self.resolver.value(source))
         manager, key = self.manager(source.base), source.key
         if isinstance(base, dict):
@@ -118,6 +115,10 @@ class Reach:
                 return manager.list_getitem_manager(position, source.expr, value, None)
             return manager.tuple_getitem_manager(position, source.expr, value, None)
         return manager.getitem_manager(key, source.expr, value, None)
+
+    def referent(self, source: ReferentSource) -> Manager:
+        value = example(self.resolver.value(source))
+        return self.manager(source.base).weakref_call_manager(source.expr, value, None)
 
     def cell(self, source: CellSource) -> Manager:
         value = example(self.resolver.value(source))
@@ -133,7 +134,8 @@ _MAKE: dict[type, Callable[[Reach, Any], Manager]] = {
     DictOfSource: Reach.instance_dict,
     TypeOfSource: Reach.type_of,
     ItemSource: Reach.item,
-    DictItemSource: Reach.dict_item,
+    MemberSource: Reach.item,
+    ReferentSource: Reach.referent,
     CellSource: Reach.cell,
 }
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import sys
 import weakref
-from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from types import MappingProxyType
 from typing import Any, get_args
@@ -90,6 +90,8 @@ def _identity(guard: Guard) -> object:
     return (type(guard), *(f if isinstance(f, _SOURCES) else id(f) for f in facts))
 
 
+# Iterated by their own methods, whatever `__iter__` a class derived from them defines.
+_ITERATED: tuple[Any, ...] = (collections.OrderedDict, dict, set, frozenset)
 _SOURCES: tuple[type, ...] = get_args(Source)
 
 
@@ -154,14 +156,12 @@ class _Builder:
 
     def add_keys(self, guard: DictKeysGuard, parts: list[str]) -> None:
         manager, keys = self.reach.manager(guard.source), guard.keys
-        kind = type(self.reach.resolver.value(guard.source))
-        if issubclass(kind, dict) and kind not in (dict, OrderedDict, defaultdict):  # it may iterate in its own way
-            plain = OrderedDict.__iter__ if issubclass(kind, OrderedDict) else dict.__iter__
-            manager.add_lambda_guard(lambda found: same(tuple(plain(found)), keys), parts, None)
-        elif all(type(key) is str for key in keys):
+        owner = self.reach.resolver.value(guard.source)
+        iterate = next((kind.__iter__ for kind in _ITERATED if isinstance(owner, kind)), iter)
+        if type(owner) in _ITERATED[:2] and all(type(key) is str for key in keys):
             manager.add_mapping_keys_guard(dict.fromkeys(keys), parts, None)
         else:
-            manager.add_lambda_guard(lambda found: same(tuple(found), keys), parts, None)
+            manager.add_lambda_guard(lambda found: same(tuple(iterate(found)), keys), parts, None)
 
     def add_absent(self, guard: AbsentGuard, parts: list[str]) -> None:
         owner, name = self.reach.resolver.value(guard.source), guard.name

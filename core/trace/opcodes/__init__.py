@@ -9,6 +9,7 @@ from armature.trace.opcodes import (
     attrs,
     build,
     call,
+    class_body,
     exceptions,
     generators,
     imports,
@@ -23,7 +24,7 @@ from armature.trace.opcodes import (
 )
 from armature.trace.opcodes.table import OpcodeFunction, collect_opcodes
 
-SHARED = (stack, names, operators, build, attrs, call, jumps, exceptions, generators, imports, match)
+SHARED = (stack, names, operators, build, attrs, call, jumps, exceptions, generators, imports, match, class_body)
 VERSIONS = {(3, 11): (py311,), (3, 12): (py312,), (3, 13): (py312, py313)}
 
 OPCODES: Mapping[str, OpcodeFunction] = collect_opcodes(*SHARED, *VERSIONS[sys.version_info[:2]])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from armature.trace.errors import NotConstant
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
 from armature.trace.state import Frame
@@ -26,7 +25,7 @@ def build_list(frame: Frame, inst: Instruction) -> None:
 def build_set(frame: Frame, inst: Instruction) -> None:
     made = SetValue({})
     for item in frame.popn(inst.arg):
-        made.entries.setdefault(item.key(frame.tracer), item)
+        made.call_method(frame.tracer, "add", (item,), {})
     frame.push(made)
 
 
@@ -125,17 +124,7 @@ def converted(frame: Frame, value: Value, conversion: int) -> Value:
 
 def formatted(frame: Frame, value: Value, spec: Value | None) -> Value:
     """`format(value, spec)`."""
-    if spec is None or spec.as_constant() == "":
-        return frame.tracer.text_of(value, format)
-    if value.is_symbolic and value.python_type() is int:
-        layout = str(spec.as_constant())
-        return frame.tracer.text_of(value, lambda number: format(number, layout))
-    try:
-        return frame.tracer.constant(format(value.as_constant(), str(spec.as_constant())))
-    except NotConstant:
-        return frame.tracer.text_of(value, format, spec)
-    except (TypeError, ValueError) as error:
-        frame.tracer.raise_real(error)
+    return frame.tracer.formatted(value, "" if spec is None else str(spec.as_constant()))
 
 
 @opcode("FORMAT_VALUE")
@@ -160,9 +149,17 @@ def format_with_spec(frame: Frame, inst: Instruction) -> None:
     frame.push(formatted(frame, frame.pop(), spec))
 
 
+def unpacked(frame: Frame, value: Value) -> list[Value]:
+    """The items of the right side of an unpacking assignment."""
+    kind = value.python_type()
+    if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
+        frame.tracer.raise_error(TypeError, f"cannot unpack non-iterable {kind.__name__} object")
+    return frame.tracer.unpack(value)
+
+
 @opcode("UNPACK_SEQUENCE")
 def unpack_sequence(frame: Frame, inst: Instruction) -> None:
-    items = frame.tracer.unpack(frame.pop())
+    items = unpacked(frame, frame.pop())
     if len(items) != inst.arg:
         few = len(items) < inst.arg
         text = f"not enough values to unpack (expected {inst.arg}, got {len(items)})"
@@ -173,7 +170,7 @@ def unpack_sequence(frame: Frame, inst: Instruction) -> None:
 @opcode("UNPACK_EX")
 def unpack_ex(frame: Frame, inst: Instruction) -> None:
     before, after = inst.arg & 0xFF, inst.arg >> 8
-    items = frame.tracer.unpack(frame.pop())
+    items = unpacked(frame, frame.pop())
     if len(items) < before + after:
         text = f"not enough values to unpack (expected at least {before + after}, got {len(items)})"
         frame.tracer.raise_error(ValueError, text)

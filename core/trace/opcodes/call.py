@@ -9,7 +9,7 @@ from armature.trace.opcodes.table import opcode
 from armature.trace.state import Frame
 from armature.trace.values.base import NULL, Value
 from armature.trace.values.function import CellValue, ClosureValue
-from armature.trace.values.mapping import DictValue
+from armature.trace.values.mapping import pairs
 
 
 def call_with(frame: Frame, function: Value, args: list[Value], names: tuple[str, ...]) -> None:
@@ -57,9 +57,15 @@ def keywords(frame: Frame, named: Value | None) -> dict[str, Value]:
     """The keyword arguments in a `**` mapping."""
     if named is None:
         return {}
-    if not isinstance(named, DictValue):
-        frame.tracer.graph_break("unsupported-argument", type=f"**{named.describe()}")
-    return {str(key.as_constant()): value for key, value in named.realise(frame.tracer).values()}
+    if not hasattr(named.python_type(), "keys"):
+        text = f"argument after ** must be a mapping, not {named.python_type().__name__}"
+        frame.tracer.raise_error(TypeError, text)
+    found: dict[str, Value] = {}
+    for key, value in pairs(frame.tracer, named):
+        if not issubclass(key.python_type(), str):
+            frame.tracer.raise_error(TypeError, "keywords must be strings")
+        found[str(key.as_constant())] = value
+    return found
 
 
 @opcode("MAKE_FUNCTION")

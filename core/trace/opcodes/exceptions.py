@@ -8,7 +8,9 @@ from armature.trace.opcodes.table import opcode
 from armature.trace.state import Frame
 from armature.trace.values.base import Value
 from armature.trace.values.classes import ClassValue
+from armature.trace.values.constant import ConstantValue
 from armature.trace.values.exception import ExceptionValue
+from armature.trace.values.sequence import ListValue
 
 
 @opcode("RAISE_VARARGS")
@@ -21,8 +23,10 @@ def raise_varargs(frame: Frame, inst: Instruction) -> None:
         raise UserRaised(handled)
     error = frame.tracer.as_exception(frame.pop())
     if cause is not None:
+        if isinstance(cause, ClassValue):
+            cause = frame.tracer.as_exception(cause)
         error.attributes["__cause__"] = cause
-    raise UserRaised(error)
+    raise frame.tracer.raising(error)
 
 
 @opcode("RERAISE")
@@ -58,6 +62,68 @@ def exception_classes(frame: Frame, wanted: Value) -> tuple[type, ...]:
     if isinstance(wanted, ClassValue):
         return (wanted.cls,)
     return tuple(cls for item in frame.tracer.unpack(wanted) for cls in exception_classes(frame, item))
+
+
+@opcode("CHECK_EG_MATCH")
+def check_eg_match(frame: Frame, inst: Instruction) -> None:
+    """Split the exception into what an `except*` clause takes and the rest; None where nothing is taken."""
+    classes = exception_classes(frame, frame.pop())
+    error = frame.tracer.as_exception(frame.pop())
+    taken, rest = split(error, classes)
+    none = frame.tracer.constant(None)
+    if taken is not None and not issubclass(error.kind, BaseExceptionGroup):
+        taken = grouped(error, ExceptionGroup if issubclass(error.kind, Exception) else BaseExceptionGroup, "", [error])
+    frame.push(none if rest is None else rest)
+    frame.push(none if taken is None else taken)
+    if taken is not None:
+        frame.handling[-1] = taken
+
+
+def split(error: ExceptionValue, classes: tuple[type, ...]) -> tuple[ExceptionValue | None, ExceptionValue | None]:
+    """What of an exception, or of the group that it is, belongs to the classes, and what does not."""
+    if issubclass(error.kind, classes):
+        return error, None
+    if not issubclass(error.kind, BaseExceptionGroup):
+        return None, error
+    parts = [split(member, classes) for member in members(error)]
+    return regroup(error, [taken for taken, _ in parts]), regroup(error, [rest for _, rest in parts])
+
+
+def members(group: ExceptionValue) -> list[ExceptionValue]:
+    """The exceptions in a group."""
+    return [item for item in group.args[1].items if isinstance(item, ExceptionValue)]  # type: ignore[attr-defined]
+
+
+def regroup(group: ExceptionValue, kept: list[ExceptionValue | None]) -> ExceptionValue | None:
+    """`group.derive` of the exceptions that are kept; None of none."""
+    found = [member for member in kept if member is not None]
+    return grouped(group, group.kind, None, found) if found else None
+
+
+def grouped(
+    of: ExceptionValue, kind: type[BaseException], message: str | None, found: list[ExceptionValue]
+) -> ExceptionValue:
+    """A group made of an exception or of another group."""
+    text = of.args[0] if message is None else ConstantValue(message)
+    return ExceptionValue(kind, [text, ListValue(list(found))])
+
+
+@opcode("PREP_RERAISE_STAR")
+def prep_reraise_star(frame: Frame, inst: Instruction) -> None:
+    raised = frame.tracer.unpack(frame.pop())
+    frame.push(reraise_star(frame, frame.tracer.as_exception(frame.pop()), raised))
+
+
+def reraise_star(frame: Frame, original: ExceptionValue, raised: list[Value]) -> Value:
+    """What leaves a `try` with `except*` clauses: what they did not take, and what they raised. None: nothing."""
+    found = [error for error in raised if isinstance(error, ExceptionValue)]
+    if not found:
+        return frame.tracer.constant(None)
+    if not issubclass(original.kind, BaseExceptionGroup) or (len(found) == 1 and found[0] is original):
+        return found[0]
+    if len(found) == 1 and issubclass(found[0].kind, original.kind) and found[0].args[0] is original.args[0]:
+        return found[0]
+    frame.tracer.graph_break("unsupported-operation", operation="except*", type="exceptions raised in its clauses")
 
 
 @opcode("LOAD_ASSERTION_ERROR")

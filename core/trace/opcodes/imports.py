@@ -6,9 +6,11 @@ import importlib.util
 import sys
 from types import ModuleType
 
+from armature.frame.sources import ObjectSource
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
 from armature.trace.state import Frame
+from armature.trace.values.exception import ExceptionValue
 
 
 @opcode("IMPORT_NAME")
@@ -20,6 +22,10 @@ def import_name(frame: Frame, inst: Instruction) -> None:
         package = str(frame.namespace.get("__package__") or "")
         name = importlib.util.resolve_name("." * int(level) + name, package)  # type: ignore[call-overload]
     module = sys.modules.get(name)
+    if name not in sys.modules and importlib.util.find_spec(top := name.partition(".")[0]) is None:
+        missing = frame.tracer.constant(f"No module named {top!r}")
+        frame.tracer.guards.absent(ObjectSource(sys.modules, "sys.modules"), top)
+        raise frame.tracer.raising(ExceptionValue(ModuleNotFoundError, [missing]))
     if not isinstance(module, ModuleType):
         frame.tracer.graph_break("unsupported-operation", operation="import", type=f"module {name}, not loaded yet")
     if not names and not level:

@@ -9,6 +9,7 @@ from armature.trace.opcodes.table import opcode
 from armature.trace.state import Frame
 from armature.trace.values.base import Value
 from armature.trace.values.classes import ClassValue
+from armature.trace.values.derived import native
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import TupleValue
 
@@ -32,6 +33,7 @@ def match_mapping(frame: Frame, inst: Instruction) -> None:
 @opcode("MATCH_KEYS")
 def match_keys(frame: Frame, inst: Instruction) -> None:
     keys, subject = frame.stack[-1], frame.stack[-2]
+    subject = native(subject)
     if not isinstance(subject, DictValue):
         frame.tracer.graph_break("unsupported-operation", operation="match", type=subject.describe())
     found = [subject.find(frame.tracer, key) for key in frame.tracer.unpack(keys)]

@@ -96,7 +96,7 @@ def load_closure(frame: Frame, inst: Instruction) -> None:
     frame.stack.append(cell_of(frame, str(inst.argval)))
 
 
-@opcode("LOAD_DEREF", "LOAD_CLASSDEREF")
+@opcode("LOAD_DEREF")
 def load_deref(frame: Frame, inst: Instruction) -> None:
     name = str(inst.argval)
     frame.stack.append(cell_of(frame, name).get(frame.tracer, name))

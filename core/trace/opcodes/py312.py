@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from armature.trace.errors import UserRaised
 from armature.trace.instructions import Instruction
+from armature.trace.opcodes.exceptions import reraise_star
 from armature.trace.opcodes.jumps import advance
 from armature.trace.opcodes.names import cell_of
 from armature.trace.opcodes.table import opcode
@@ -16,6 +17,7 @@ from armature.trace.values.sequence import TupleValue
 LIST_TO_TUPLE = 6
 UNARY_POSITIVE = 5
 STOPITERATION_ERROR = 3
+PREP_RERAISE_STAR = 1  # of the functions with two arguments
 
 
 @opcode("RETURN_CONST")
@@ -123,6 +125,10 @@ def call_intrinsic_1(frame: Frame, inst: Instruction) -> None:
 
 @opcode("CALL_INTRINSIC_2")
 def call_intrinsic_2(frame: Frame, inst: Instruction) -> None:
+    if inst.arg == PREP_RERAISE_STAR:
+        raised = frame.tracer.unpack(frame.pop())
+        frame.push(reraise_star(frame, frame.tracer.as_exception(frame.pop()), raised))
+        return
     frame.tracer.graph_break("untraced-opcode", opcode=inst.opname, reason=f"intrinsic function {inst.argval}")
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 ASYNC = "coroutines run eagerly; what they call is still compiled"
-CLASS_BODY = "class and module bodies run eagerly; a function is compiled when it is called"
-GROUPS = "exception groups are handled eagerly"
+MODULE_BODY = "module bodies run eagerly; a function is compiled when it is called"
 INTERNAL = "never part of a function's code: CPython uses it inside"
 
 UNTRACED: Mapping[str, str] = {
@@ -16,18 +15,8 @@ UNTRACED: Mapping[str, str] = {
     "GET_AITER": ASYNC,
     "GET_ANEXT": ASYNC,
     "GET_AWAITABLE": ASYNC,
-    "CHECK_EG_MATCH": GROUPS,
-    "PREP_RERAISE_STAR": GROUPS,
-    "DELETE_NAME": CLASS_BODY,
-    "IMPORT_STAR": CLASS_BODY,
-    "LOAD_BUILD_CLASS": "a class is made when the program runs: its body and its metaclass may do anything",
-    "LOAD_LOCALS": CLASS_BODY,
-    "LOAD_NAME": CLASS_BODY,
-    "LOAD_FROM_DICT_OR_DEREF": CLASS_BODY,
-    "LOAD_FROM_DICT_OR_GLOBALS": CLASS_BODY,
+    "IMPORT_STAR": MODULE_BODY,
     "PRINT_EXPR": "it belongs to the interactive prompt",
-    "SETUP_ANNOTATIONS": CLASS_BODY,
-    "STORE_NAME": CLASS_BODY,
     "INTERPRETER_EXIT": INTERNAL,
     "RESERVED": INTERNAL,
     "ENTER_EXECUTOR": INTERNAL,

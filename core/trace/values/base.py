@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, ClassVar
 
@@ -30,6 +30,8 @@ class Value:
     """
 
     source: Source | None = attrs.field(default=None, kw_only=True)
+    # Of an object whose class derives from a builtin type: the value of what it is as an object of that type.
+    base: Value | None = attrs.field(default=None, kw_only=True)
 
     is_tensor: ClassVar[bool] = False
     is_constant: ClassVar[bool] = False
@@ -139,6 +141,18 @@ class Value:
     def rebuild(self, out: Rebuilder) -> None:
         """Emit bytecode that pushes the object. Called only for values without a source."""
         out.cannot(self)
+
+    def writes(self, out: Rebuilder) -> list[Write]:
+        """The calls that bring an object of the program, which the frame has changed, to its last state."""
+        out.cannot(self)
+
+
+@attrs.frozen(eq=False)
+class Write:
+    """A call of a function written in C on values: `function(*operands)`, made after the graph has run."""
+
+    function: Callable[..., object]
+    operands: tuple[Value, ...]
 
 
 @attrs.define(eq=False)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import collections
 import enum
 import functools
 from collections.abc import Callable, Hashable
-from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
+from types import BuiltinFunctionType, FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from armature.frame.sources import AttrSource
+from armature.frame.sources import AttrSource, DictOfSource, ItemSource
 from armature.trace.errors import NotConstant
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import Args, Kwargs, Value
@@ -44,6 +45,17 @@ def inherits(cls: type, name: str, base: type) -> bool:
     return getattr(cls, name, None) is getattr(base, name, None)
 
 
+def overrides(cls: type, name: str) -> bool:
+    """Whether the class has a method in Python where builtin types have one in C."""
+    found = find_in_class(cls, name)
+    return found is not None and isinstance(found.obj, FunctionType)
+
+
+def is_descriptor(obj: object) -> bool:
+    """Whether the object found in a class has a `__get__` of the program's."""
+    return overrides(type(obj), "__get__")
+
+
 def is_data_descriptor(obj: object) -> bool:
     """Whether the object found in a class goes before what stands in the instance."""
     return hasattr(type(obj), "__set__") or hasattr(type(obj), "__delete__")
@@ -63,6 +75,11 @@ def held_value(tracer: Tracer, cls: type, found: Found, name: str) -> Value:
     if known is not None:
         return known
     obj: Any = found.obj
+    if is_descriptor(obj) and not is_trusted(found.holder):  # getattr would call its `__get__`
+        holder = tracer.object_source(found.holder)
+        value = tracer.wrap(obj, ItemSource(DictOfSource(holder), name))
+        tracer.class_values[key] = value
+        return value
     if isinstance(obj, (staticmethod, classmethod)):
         obj = obj.__func__
     source = class_source(tracer, cls if not is_trusted(found.holder) else found.holder, name)
@@ -82,6 +99,8 @@ def bind(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Va
     binder = BINDERS.get(kind)
     if binder is not None:
         return binder(tracer, owner, cls, found, name)
+    if kind is BuiltinFunctionType:  # does not bind
+        return BuiltinValue(obj)  # type: ignore[arg-type]
     if kind in BUILTIN_TYPES:
         return MethodValue(BuiltinValue(obj), owner)  # type: ignore[arg-type]
     getter = find_in_class(kind, "__get__")
@@ -117,21 +136,30 @@ def _bind_static_method(tracer: Tracer, owner: Value, cls: type, found: Found, n
     return held_value(tracer, cls, found, name)
 
 
+def _bind_field(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
+    """A field of a named tuple, of a class with attributes besides."""
+    fields: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
+    return owner.get_item(tracer, tracer.constant(fields.index(name)))
+
+
+def _bind_cached_method(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
+    return MethodValue(held_value(tracer, cls, found, name), owner)
+
+
 def _bind_slot(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
     tracer.graph_break("unsupported-attribute", name=name, type=owner.describe())
 
 
-def _bind_function(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
-    return MethodValue(held_value(tracer, cls, found, name), owner)
-
-
+TUPLE_GETTER: type = type(collections.namedtuple("_Fields", "field").__dict__["field"])
+LRU_CACHE: type = type(functools.lru_cache(len))
 Binder = Callable[["Tracer", Value, type, Found, str], Value]
 BINDERS: dict[type, Binder] = {
     property: _bind_property,
     functools.cached_property: _bind_cached_property,
     classmethod: _bind_class_method,
     staticmethod: _bind_static_method,
-    type(functools.lru_cache(len)): _bind_function,
+    TUPLE_GETTER: _bind_field,
+    LRU_CACHE: _bind_cached_method,
     MemberDescriptorType: _bind_slot,
     GetSetDescriptorType: _bind_slot,
 }
@@ -139,6 +167,9 @@ BINDERS: dict[type, Binder] = {
 
 def class_attribute(tracer: Tracer, owner: Value, cls: type, name: str, after: type | None = None) -> Value:
     """`owner.name` as far as the classes of `owner` know it. Raises AttributeError of the program."""
+    written = tracer.class_attribute_written(cls, name)
+    if written is not None and after is None:
+        return written
     found = find_in_class(cls, name, after)
     if found is None:
         if name == "__class__":
@@ -178,8 +209,17 @@ class ClassValue(Value):
             return tracer.as_value(type(self.cls))
         if name == "__dict__":
             return tracer.as_value(self.cls.__dict__)
+        written = tracer.class_attribute_written(self.cls, name)
+        if written is not None:
+            return written
         found = find_in_class(self.cls, name)
         meta = find_in_class(type(self.cls), name)
+        if meta is not None and isinstance(meta.obj, (GetSetDescriptorType, MemberDescriptorType)):
+            try:
+                held = getattr(self.cls, name)
+            except AttributeError as error:
+                tracer.raise_real(error)
+            return tracer.wrap(held, tracer.object_source(held))
         if meta is not None and is_data_descriptor(meta.obj):
             return bind(tracer, self, type(self.cls), meta, name)
         if found is not None:
@@ -192,6 +232,10 @@ class ClassValue(Value):
         kind = type(found.obj)
         if isinstance(found.obj, enum.Enum):
             return tracer.constant(found.obj)
+        if is_descriptor(found.obj) and not is_trusted(kind):
+            getter = find_in_class(kind, "__get__")
+            args = (held_value(tracer, self.cls, found, name), tracer.constant(None), self)
+            return tracer.call(tracer.as_value(getter.obj if getter is not None else None), args, {})
         if kind is enum.property or kind in (property, MemberDescriptorType, GetSetDescriptorType):
             return tracer.wrap(getattr(self.cls, name), tracer.object_source(getattr(self.cls, name)))
         if isinstance(found.obj, classmethod):
@@ -202,7 +246,40 @@ class ClassValue(Value):
         return held_value(tracer, self.cls, found, name)
 
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
-        tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
+        setter = find_in_class(type(self.cls), "__setattr__")
+        held = find_in_class(self.cls, name)
+        plain = setter is not None and setter.holder is type
+        if not plain or is_trusted(self.cls) or name.startswith("__") or (held and is_data_descriptor(held.obj)):
+            tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
+        if not isinstance(self.cls.__dict__.get(name), (FunctionType, classmethod, staticmethod)):
+            tracer.store_class_attribute(self.cls, name, value)
+            return
+        tracer.graph_break("unsupported-mutation", operation=f"replacing method {name}", type=self.describe())
+
+    def meta(self, tracer: Tracer, name: str) -> Value | None:
+        """A special method that the metaclass defines in Python, bound to the class."""
+        if not overrides(type(self.cls), name):
+            return None
+        found = find_in_class(type(self.cls), name)
+        return None if found is None else bind(tracer, self, type(self.cls), found, name)
+
+    def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
+        method = self.meta(tracer, name)
+        if method is None:
+            return None
+        result = tracer.call(method, (other,), {})
+        return None if result.is_constant and result.as_constant() is NotImplemented else result
+
+    def contains(self, tracer: Tracer, item: Value) -> bool:
+        method = None if issubclass(self.cls, enum.Enum) else self.meta(tracer, "__contains__")
+        if method is not None:
+            return tracer.call(method, (item,), {}).truth(tracer)
+        if issubclass(self.cls, enum.Enum) and item.is_constant:
+            try:
+                return item.as_constant() in self.cls  # type: ignore[operator]
+            except TypeError as error:
+                tracer.raise_real(error)
+        return super().contains(tracer, item)
 
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         return tracer.call(self.get_attribute(tracer, name), args, kwargs)
@@ -210,12 +287,14 @@ class ClassValue(Value):
     def stream(self, tracer: Tracer) -> Any:
         if issubclass(self.cls, enum.Enum):
             return iter([tracer.constant(member) for member in self.cls])
-        return super().stream(tracer)
+        method = self.meta(tracer, "__iter__")
+        return super().stream(tracer) if method is None else tracer.call(method, (), {}).stream(tracer)
 
     def length(self, tracer: Tracer) -> int:
         if issubclass(self.cls, enum.Enum):
             return len(self.cls)
-        return super().length(tracer)
+        method = self.meta(tracer, "__len__")
+        return super().length(tracer) if method is None else int(tracer.call(method, (), {}).as_constant())  # type: ignore[call-overload]
 
     def get_item(self, tracer: Tracer, key: Value) -> Value:
         if issubclass(self.cls, enum.Enum):
@@ -223,14 +302,24 @@ class ClassValue(Value):
                 return tracer.constant(self.cls[key.as_constant()])  # type: ignore[index]
             except KeyError as error:
                 tracer.raise_real(error)
+        method = self.meta(tracer, "__getitem__")
+        if method is not None:
+            return tracer.call(method, (key,), {})
         try:
-            generic = self.cls[key.as_object()]  # type: ignore[index]
+            generic = self.cls[as_type(tracer, key)]  # type: ignore[index]
         except (NotConstant, TypeError):
             tracer.graph_break("unsupported-operation", operation="subscript", type=self.describe())
         return tracer.wrap(generic, tracer.object_source(generic))
 
     def rebuild(self, out: Rebuilder) -> None:
         out.constant(self.cls)
+
+
+def as_type(tracer: Tracer, key: Value) -> Any:
+    """The class, or tuple of classes, in the brackets of a generic. Raises NotConstant."""
+    if key.python_type() is tuple:
+        return tuple(as_type(tracer, item) for item in tracer.unpack(key))
+    return key.as_object()
 
 
 @attrs.define(eq=False)
@@ -244,7 +333,7 @@ class SuperValue(Value):
         return super
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
-        if isinstance(self.owner, ClassValue):
+        if isinstance(self.owner, ClassValue) and issubclass(self.owner.cls, self.cls):
             found = find_in_class(self.owner.cls, name, self.cls)
             if found is None:
                 tracer.raise_error(AttributeError, f"'super' object has no attribute '{name}'")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
-from types import CodeType, EllipsisType, NotImplementedType
+from collections.abc import Iterable, Iterator
+from types import CodeType, EllipsisType, GetSetDescriptorType, MemberDescriptorType, NotImplementedType
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -12,6 +12,7 @@ import torch
 
 from armature.trace.errors import NotConstant
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
+from armature.trace.values.classes import find_in_class
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -61,9 +62,21 @@ class ConstantValue(Value):
             return BoundMethod(self, name)
         return tracer.as_value(found)
 
+    def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        if callable(self.value):
+            return super().call(tracer, args, kwargs)
+        tracer.raise_error(TypeError, f"'{type(self.value).__name__}' object is not callable")
+
+    def get_item(self, tracer: Tracer, key: Value) -> Value:
+        if not hasattr(type(self.value), "__getitem__"):
+            tracer.raise_error(TypeError, f"'{type(self.value).__name__}' object is not subscriptable")
+        return super().get_item(tracer, tracer.index(key))
+
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "join" and isinstance(self.value, str) and len(args) == 1:
             args = (tracer.as_value([item.as_constant() for item in constants(tracer, args[0])]),)
+        if name == "format" and isinstance(self.value, str) and not all_plain((*args, *kwargs.values())):
+            return tracer.format_method(self.value, args, kwargs)
         try:
             plain = [arg.as_constant() for arg in args]
             named = {key: arg.as_constant() for key, arg in kwargs.items()}
@@ -88,7 +101,7 @@ class ConstantValue(Value):
         tracer.raise_error(TypeError, f"'{type(self.value).__name__}' object is not iterable")
 
     def contains(self, tracer: Tracer, item: Value) -> bool:
-        if isinstance(self.value, (str, bytes)):
+        if isinstance(self.value, (str, bytes, enum.Flag)):
             try:
                 return item.as_constant() in self.value  # type: ignore[operator]
             except NotConstant:
@@ -99,6 +112,11 @@ class ConstantValue(Value):
 
     def rebuild(self, out: Rebuilder) -> None:
         out.constant(self.value)
+
+
+def all_plain(values: Iterable[Value]) -> bool:
+    """Whether all values are constants as they are, and not by what their class derives from."""
+    return all(value.is_constant for value in values)
 
 
 def constants(tracer: Tracer, iterable: Value) -> list[Value]:
@@ -116,6 +134,9 @@ def enum_attribute(tracer: Tracer, member: Value, value: enum.Enum, name: str) -
         return tracer.constant(value._name_)
     if name in ("value", "_value_"):
         return tracer.as_value(value._value_)
+    found = find_in_class(type(value), name)
+    if found is not None and isinstance(found.obj, (GetSetDescriptorType, MemberDescriptorType)):
+        return tracer.as_value(getattr(value, name))
     return tracer.class_attribute(member, type(value), name)
 
 

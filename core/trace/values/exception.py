@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
 from armature.trace.errors import NotConstant
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
+from armature.trace.values.classes import overrides
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
     from armature.trace.places import Place
     from armature.trace.rebuild import Rebuilder
+
+
+METHODS = frozenset({"with_traceback", "__str__", "__repr__", "add_note", "__init__"})
 
 
 @attrs.define(eq=False)
@@ -46,32 +51,57 @@ class ExceptionValue(Value):
             return tracer.tuple_of(list(self.args))
         if name == "value" and issubclass(self.kind, StopIteration):
             return self.args[0] if self.args else tracer.constant(None)
+        if issubclass(self.kind, BaseExceptionGroup) and name in ("message", "exceptions"):
+            return self.args[0] if name == "message" else tracer.tuple_of(tracer.unpack(self.args[1]))
         if name in ("__cause__", "__context__"):
             return tracer.constant(None)
+        if name == "__suppress_context__":
+            return tracer.constant("__cause__" in self.attributes)
         if name == "__class__":
             return tracer.as_value(self.kind)
-        if name in ("with_traceback", "__str__", "__repr__", "add_note"):
+        if name in METHODS and not overrides(self.kind, name):
             return BoundMethod(self, name)
         return tracer.class_attribute(self, self.kind, name)
 
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
-        self.attributes[name] = value
+        if name == "args":
+            self.args = tracer.unpack(value)
+        else:
+            self.attributes[name] = value
 
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name == "__init__":
+            self.args = list(args)
+            return tracer.constant(None)
         if name == "with_traceback":
             return self
-        if name == "__str__" and self.kind.__str__ in (BaseException.__str__, KeyError.__str__):
-            return tracer.constant(str(self._plain()))
+        if name == "add_note":
+            notes = self.attributes.setdefault("__notes__", tracer.as_value([]))
+            return notes.call_method(tracer, "append", args, kwargs)
+        if name in ("__str__", "__repr__"):
+            return self._text(tracer, repr if name == "__repr__" else str)
         return super().call_method(tracer, name, args, kwargs)
 
-    def _plain(self) -> BaseException:
-        base = KeyError if issubclass(self.kind, KeyError) else BaseException
-        return base(*(arg.as_constant() for arg in self.args))
+    def _text(self, tracer: Tracer, convert: Callable[[object], str]) -> Value:
+        name = "__repr__" if convert is repr else "__str__"
+        if overrides(self.kind, name):
+            return tracer.call(tracer.class_attribute(self, self.kind, name), (), {})
+        if issubclass(self.kind, (OSError, UnicodeError, SyntaxError, BaseExceptionGroup)):
+            tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
+        if convert is repr:
+            shown = [tracer.text_of(arg, repr) for arg in self.args]
+            parts = [part for item in shown for part in (tracer.constant(", "), item)][1:]
+            return tracer.join_text([tracer.constant(f"{self.kind.__name__}("), *parts, tracer.constant(")")])
+        if len(self.args) == 1 and not issubclass(self.kind, KeyError):
+            return tracer.text_of(self.args[0], str)
+        if not self.args:
+            return tracer.constant("")
+        return tracer.text_of(self.args[0] if len(self.args) == 1 else tracer.tuple_of(self.args), repr)
 
     def rebuild(self, out: Rebuilder) -> None:
         if self.attributes or self.raised_at:  # raised, it has a traceback
             out.cannot(self)
-        out.null_function(self.kind)
+        out.function(lambda: out.load(out.tracer.as_value(self.kind)))
         for arg in self.args:
             out.load(arg)
         out.call(len(self.args))

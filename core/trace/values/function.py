@@ -12,14 +12,18 @@ import torch
 from armature.frame.sources import AttrSource, CellSource, ItemSource
 from armature.trace.errors import NotConstant
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
+from armature.trace.values.keys import Identity
 
 if TYPE_CHECKING:
     from armature.frame.sources import Source
     from armature.trace.capture import Tracer
     from armature.trace.rebuild import Rebuilder
 
+# Of a function, not in its `__dict__`.
+OWN_NAMES = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__"})
 PACKET = type(torch.ops.aten.add)
+WRITE_CELL: Callable[..., object] = CellType.__dict__["cell_contents"].__set__
 
 
 @attrs.define(eq=False)
@@ -46,9 +50,12 @@ class CellValue(Value):
             source = self.content_source or tracer.object_source(obj)
             self.content = tracer.wrap(obj, source)
         if self.content is None:
-            tracer.raise_error(
-                NameError, f"cannot access free variable '{name}' where it is not associated with a value"
-            )
+            owner = tracer.frames[-1].code if tracer.frames else None
+            if owner is not None and name in owner.co_cellvars:
+                missing = f"cannot access local variable '{name}' where it is not associated with a value"
+                tracer.raise_error(UnboundLocalError, missing)
+            missing = f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
+            tracer.raise_error(NameError, missing)
         return self.content
 
     def set(self, tracer: Tracer, value: Value | None) -> None:
@@ -65,6 +72,11 @@ class CellValue(Value):
             return
         out.load(self.content)
         out.call(1)
+
+    def writes(self, out: Rebuilder) -> list[Write]:
+        if self.content is None:
+            out.cannot(self)
+        return [Write(WRITE_CELL, (self, self.content))]
 
 
 @attrs.define(eq=False)
@@ -161,11 +173,24 @@ class FunctionValue(CallableValue):
             return tracer.as_value(getattr(self.fn, name))
         if name in self.fn.__dict__:
             return tracer.wrap(self.fn.__dict__[name], AttrSource(self.source or tracer.object_source(self.fn), name))
-        if name == "__call__":
-            return self
+        if name in ("__call__", "__get__"):
+            return self if name == "__call__" else BoundMethod(self, name)
+        if name in ("__defaults__", "__kwdefaults__", "__annotations__", "__type_params__"):
+            held = getattr(self.fn, name)
+            return tracer.wrap(held, AttrSource(self.source or tracer.object_source(self.fn), name))
         if not hasattr(self.fn, name):
             tracer.raise_error(AttributeError, f"'function' object has no attribute '{name}'")
         return super().get_attribute(tracer, name)
+
+    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        return bound_function(self, args) if name == "__get__" else super().call_method(tracer, name, args, kwargs)
+
+
+def bound_function(function: Value, args: Args) -> Value:
+    """`function.__get__(*args)`."""
+    if args[0].is_constant and args[0].as_constant() is None:
+        return function
+    return MethodValue(function, args[0])
 
 
 @attrs.define(eq=False)
@@ -189,7 +214,7 @@ class ClosureValue(Value):
         return f"function {self.code.co_qualname}"
 
     def key(self, tracer: Tracer) -> Hashable:
-        return ("id", id(self))
+        return Identity(self)
 
     def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return tracer.inline_closure(self, args, kwargs)
@@ -220,11 +245,41 @@ class ClosureValue(Value):
             doc = self.code.co_consts[0] if self.code.co_consts else None
             return tracer.constant(doc if isinstance(doc, str) else None)
         if name == "__dict__":
-            return tracer.namespace_of(self.attributes)
+            return tracer.namespace_of({key: value for key, value in self.attributes.items() if key not in OWN_NAMES})
+        if name == "__defaults__":
+            return tracer.tuple_of(list(self.defaults)) if self.defaults else tracer.constant(None)
+        if name == "__kwdefaults__":
+            return tracer.namespace_of(self.keyword_defaults) if self.keyword_defaults else tracer.constant(None)
+        if name == "__class__":
+            return tracer.as_value(FunctionType)
+        if name in ("__call__", "__get__"):
+            return self if name == "__call__" else BoundMethod(self, name)
+        if name == "__annotations__":
+            return self.annotated(tracer)
+        if not hasattr(FunctionType, name):
+            tracer.raise_error(AttributeError, f"'function' object has no attribute '{name}'")
         return super().get_attribute(tracer, name)
 
+    def annotated(self, tracer: Tracer) -> Value:
+        """`__annotations__`, made of what the instruction was given: a dict, or names and values in turn."""
+        given = self.annotations
+        if given is not None and given.python_type() is tuple:
+            items = tracer.unpack(given)
+            given = tracer.namespace_of({str(k.as_constant()): v for k, v in zip(items[::2], items[1::2])})
+        self.annotations = tracer.namespace_of({}) if given is None else given
+        return self.annotations
+
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+        if name in ("__code__", "__defaults__", "__kwdefaults__", "__dict__"):
+            tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
         self.attributes[name] = value
+
+    def delete_attribute(self, tracer: Tracer, name: str) -> None:
+        if self.attributes.pop(name, None) is None:
+            tracer.raise_error(AttributeError, f"'function' object has no attribute '{name}'")
+
+    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        return bound_function(self, args) if name == "__get__" else super().call_method(tracer, name, args, kwargs)
 
     def rebuild(self, out: Rebuilder) -> None:
         out.null_function(FunctionType)
@@ -248,9 +303,12 @@ class ClosureValue(Value):
             out.store_attribute(name, value)
 
     def _late(self, out: Rebuilder) -> list[tuple[str, Value]]:
-        if not self.keyword_defaults:
-            return []
-        return [("__kwdefaults__", out.dict_of(self.keyword_defaults))]
+        found: list[tuple[str, Value]] = []
+        if self.keyword_defaults:
+            found.append(("__kwdefaults__", out.dict_of(self.keyword_defaults)))
+        if self.annotations is not None and "__annotations__" not in self.attributes:
+            found.append(("__annotations__", self.annotated(out.tracer)))
+        return found
 
 
 @attrs.define(eq=False)
@@ -277,6 +335,12 @@ class MethodValue(Value):
     def direct_code(self, tracer: Tracer) -> CodeType | None:
         return self.function.direct_code(tracer)
 
+    def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
+        if name not in ("__eq__", "__ne__") or not isinstance(other, MethodValue):
+            return None
+        same = tracer.identical(self.owner, other.owner) and tracer.identical(self.function, other.function)
+        return tracer.constant(same == (name == "__eq__"))
+
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
         if name == "__self__":
             return self.owner
@@ -299,6 +363,7 @@ class PartialValue(Value):
     args: tuple[Value, ...]
     kwargs: dict[str, Value]
     kind: type
+    attributes: dict[str, Value] = attrs.field(factory=dict)
 
     mutable: ClassVar[bool] = True
 
@@ -313,15 +378,25 @@ class PartialValue(Value):
             return self.function
         if name == "args":
             return tracer.tuple_of(list(self.args))
+        if name == "keywords":
+            return tracer.namespace_of(self.kwargs)
+        if name in self.attributes:
+            return self.attributes[name]
+        if name == "__class__":
+            return tracer.as_value(self.kind)
+        if not hasattr(self.kind, name):
+            tracer.raise_error(AttributeError, f"'{self.kind.__qualname__}' object has no attribute '{name}'")
         return super().get_attribute(tracer, name)
 
+    def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+        if self.source is not None or hasattr(self.kind, name):
+            super().set_attribute(tracer, name, value)
+        self.attributes[name] = value
+
     def rebuild(self, out: Rebuilder) -> None:
-        if self.kwargs:
-            out.cannot(self)
-        out.null_function(self.kind)
-        for value in (self.function, *self.args):
-            out.load(value)
-        out.call(1 + len(self.args))
+        out.spread(self.kind, (self.function, *self.args), self.kwargs)
+        for name, value in self.attributes.items():
+            out.store_attribute(name, value)
 
 
 @attrs.define(eq=False)
@@ -354,7 +429,7 @@ class PythonModuleValue(Value):
             obj = getattr(self.module, name)
         else:
             missing = f"module '{self.module.__name__}' has no attribute '{name}'"
-            if "__getattr__" in self.module.__dict__:
+            if "__getattr__" in self.module.__dict__ and not trusted:
                 tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
             tracer.raise_error(AttributeError, missing)
         source: Source

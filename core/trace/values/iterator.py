@@ -105,8 +105,34 @@ class GeneratorValue(Value):
         if self.finished or not self.started:
             self.finished = True
             raise UserRaised(error)
+        delegate = self.delegate()
+        if isinstance(delegate, GeneratorValue):
+            try:
+                if not issubclass(error.kind, GeneratorExit):
+                    return delegate.throw(tracer, error)
+                delegate.close(tracer)
+            except StopIteration as end:
+                return self._after_delegate(tracer, end)
+            except UserRaised as raised:
+                error = tracer.as_exception(raised.value)
         self.frame.push(tracer.constant(None))
         self.frame.thrown = error
+        return self._run(tracer)
+
+    def delegate(self) -> Value | None:
+        """What `yield from` stands in, None where it does not."""
+        before = self.frame.instructions[max(self.frame.position - 2, 0)]
+        return self.frame.stack[-1] if before.opname == "SEND" else None
+
+    def _after_delegate(self, tracer: Tracer, end: StopIteration) -> Value:
+        """Go on after a `yield from` that has ended with a value."""
+        value = end.value if end.value is not None else tracer.constant(None)
+        end_of_loop = self.frame.instructions[self.frame.position - 2].target
+        if self.frame.instructions[end_of_loop].opname == "END_SEND":  # which drops the delegate, from 3.12 on
+            self.frame.push(value)
+        else:
+            self.frame.stack[-1] = value
+        self.frame.position = end_of_loop
         return self._run(tracer)
 
     def close(self, tracer: Tracer) -> None:
@@ -177,7 +203,14 @@ class GeneratorValue(Value):
             try:
                 if name == "send":
                     return self.send(tracer, args[0])
-                return self.throw(tracer, tracer.as_exception(args[0]))
+                error = args[0]
+                if len(args) > 1 and isinstance(args[1], ExceptionValue):
+                    error = args[1]
+                elif len(args) > 1:
+                    error = tracer.call(
+                        error, tracer.unpack(args[1]) if args[1].python_type() is tuple else (args[1],), {}
+                    )
+                return self.throw(tracer, tracer.as_exception(error))
             except StopIteration as end:
                 raise UserRaised(ExceptionValue(StopIteration, [end.value] if end.value else [])) from None
         return super().call_method(tracer, name, args, kwargs)

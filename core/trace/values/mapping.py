@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
-from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
+from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
 from armature.trace.values.sequence import TupleValue
+from armature.trace.values.sets import SetLike, SetValue, members
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -18,18 +19,6 @@ if TYPE_CHECKING:
 
 DICT_KINDS: tuple[type, ...] = (dict, collections.OrderedDict, collections.defaultdict, MappingProxyType)
 VIEW_TYPES: Mapping[str, type] = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}
-
-
-def plain_keys(real: Mapping[Any, object]) -> list[Any]:
-    """The keys of a dict of the program, in order, whatever its class makes of iteration."""
-    if isinstance(real, collections.OrderedDict):
-        return list(collections.OrderedDict.__iter__(real))
-    return list(dict.__iter__(real)) if isinstance(real, dict) else list(real)
-
-
-def has_key(real: Mapping[Any, object], key: object) -> bool:
-    """Whether a dict of the program has a key, whatever its class says."""
-    return dict.__contains__(real, key) if isinstance(real, dict) else key in real
 
 
 @attrs.define(eq=False)
@@ -41,14 +30,19 @@ class DictValue(Value):
     """
 
     entries: dict[Hashable, tuple[Value, Value]]
-    kind: type = dict
+    kind: Any = dict
     factory: Value | None = None  # of a defaultdict
     pending: Mapping[Any, object] | None = None
+    owner: Value | None = None  # the object of a derived class that this is the dict of
+    instance: Value | None = None  # the object made in the frame that this is the `__dict__` of
+    fixed: bool = False  # the variables of a module: read only
+    attributes: dict[str, Value] = attrs.field(factory=dict)  # of an ordered dict made in the frame
 
     mutable: ClassVar[bool] = True
 
     def python_type(self) -> type:
-        return self.kind
+        kind: type = self.kind
+        return kind
 
     def realise(self, tracer: Tracer) -> dict[Hashable, tuple[Value, Value]]:
         """All entries, in order; guards the keys."""
@@ -56,7 +50,7 @@ class DictValue(Value):
             real, read, self.pending = self.pending, self.entries, None
             tracer.guard_keys(self, real)
             self.entries = {}
-            for obj in plain_keys(real):
+            for obj in list(self.kind.__iter__(real)):
                 key = tracer.wrap_key(obj)
                 hashed = key.key(tracer)
                 self.entries[hashed] = read[hashed] if hashed in read else (key, tracer.wrap_item(self, real, obj))
@@ -73,7 +67,7 @@ class DictValue(Value):
         obj = key.as_object()
         if not key.is_constant and key.source is not None:
             tracer.guard_is(key.source, obj)
-        if not has_key(self.pending, obj):
+        if not self.kind.__contains__(self.pending, obj):
             tracer.guard_absent(self, obj)
             return None
         value = tracer.wrap_item(self, self.pending, obj)
@@ -100,17 +94,17 @@ class DictValue(Value):
     def length(self, tracer: Tracer) -> int:
         if self.pending is None:
             return len(self.entries)
-        size = len(plain_keys(self.pending))
-        tracer.guard_length(self, size)
-        return size
+        length: int = self.kind.__len__(self.pending)
+        tracer.guard_length(self, length)
+        return length
 
     def stream(self, tracer: Tracer) -> Iterator[Value]:
         entries = self.realise(tracer)
         size = len(entries)
         for key, _ in list(entries.values()):
+            yield key
             if len(self.entries) != size:
                 tracer.raise_error(RuntimeError, "dictionary changed size during iteration")
-            yield key
 
     def contains(self, tracer: Tracer, item: Value) -> bool:
         return self.find(tracer, item) is not None
@@ -123,6 +117,9 @@ class DictValue(Value):
             made = tracer.call(self.factory, (), {})
             self.set_item(tracer, key, made)
             return made
+        missing = None if self.owner is None else tracer.method_or_none(self.owner, "__missing__")
+        if missing is not None:
+            return tracer.call(missing, (key,), {})
         tracer.raise_value(KeyError, (key,))
 
     def set_item(self, tracer: Tracer, key: Value, value: Value) -> None:
@@ -148,9 +145,18 @@ class DictValue(Value):
             return self.factory
         if name == "__class__":
             return tracer.as_value(self.kind)
+        if name in self.attributes:
+            return self.attributes[name]
+        if self.pending is not None and self.owner is None and name in getattr(self.pending, "__dict__", ()):
+            tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
         if not hasattr(self.kind, name):
             tracer.raise_error(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
         return BoundMethod(self, name)
+
+    def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+        if self.kind is not collections.OrderedDict or self.source is not None or hasattr(self.kind, name):
+            super().set_attribute(tracer, name, value)
+        self.attributes[name] = value
 
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         method = DICT_METHODS.get(name)
@@ -160,6 +166,10 @@ class DictValue(Value):
         return tracer.constant(None) if result is None else result
 
     def rebuild(self, out: Rebuilder) -> None:
+        if self.instance is not None:
+            out.load(self.instance)
+            out.attribute("__dict__")
+            return
         if self.kind is collections.defaultdict:
             out.null_function(collections.defaultdict)
             out.load(self.factory if self.factory is not None else out.none)
@@ -171,10 +181,22 @@ class DictValue(Value):
         out.build("BUILD_MAP", len(self.entries))
         if self.kind is not dict:
             out.call(2 if self.kind is collections.defaultdict else 1)
+        for name, value in self.attributes.items():
+            out.store_attribute(name, value)
+
+    def writes(self, out: Rebuilder) -> list[Write]:
+        kind: Any = self.kind
+        if kind is MappingProxyType:
+            out.cannot(self)
+        if kind is not collections.OrderedDict:
+            return [Write(dict.clear, (self,)), Write(dict.update, (self, DictValue(dict(self.entries))))]
+        # Not `update`: it is Python, and calls what a derived class has defined.
+        stores = [Write(kind.__setitem__, (self, key, value)) for key, value in self.entries.values()]
+        return [Write(kind.clear, (self,)), *stores]
 
 
 @attrs.define(eq=False)
-class DictViewValue(Value):
+class DictViewValue(SetLike):
     """`d.keys()`, `d.values()` or `d.items()`, live."""
 
     owner: DictValue
@@ -200,22 +222,53 @@ class DictViewValue(Value):
     def contains(self, tracer: Tracer, item: Value) -> bool:
         if self.which == "keys":
             return self.owner.contains(tracer, item)
+        if self.which == "items" and isinstance(item, TupleValue) and len(item.items) == 2:
+            found = self.owner.find(tracer, item.items[0])
+            return found is not None and tracer.same_or_equal(found, item.items[1])
         return super().contains(tracer, item)
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
         return BoundMethod(self, name)
 
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
-        if name == "__iter__":
-            return tracer.iterator(self)
-        if name == "__len__":
-            return tracer.constant(self.length(tracer))
-        return super().call_method(tracer, name, args, kwargs)
+        method = VIEW_METHODS.get(name)
+        if method is None or not hasattr(self.python_type(), name):
+            return super().call_method(tracer, name, args, kwargs)
+        return method(tracer, self, *args, **kwargs)
+
+    def as_set(self, tracer: Tracer) -> Value:
+        if self.which == "values":
+            return self
+        entries = {item.key(tracer): item for item in self.stream(tracer)}
+        followed = self.which == "keys" and self.owner.kind is dict and self.owner.owner is None
+        return SetValue(entries, set, set(dict.fromkeys(entries)) if followed else None)
+
+    def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
+        mine = self.as_set(tracer)
+        if mine is self:
+            return None
+        if name in ("__eq__", "__ne__", "__le__", "__ge__", "__lt__", "__gt__"):
+            return mine.binary(tracer, name, other)
+        if isinstance(other, SetValue) and name in ("__or__", "__sub__"):
+            return mine.binary(tracer, name, other)
+        # The order that CPython gives the results of other operators on views is not followed.
+        given = SetValue(dict(members(tracer, other).entries), set, None)
+        return (
+            given.binary(tracer, f"__{name[3:]}", mine) if name.startswith("__r") else mine.binary(tracer, name, given)
+        )
 
     def rebuild(self, out: Rebuilder) -> None:
         out.load(self.owner)
         out.method(self.which)
         out.call(0)
+
+
+VIEW_METHODS: dict[str, Callable[..., Value]] = {
+    "__iter__": lambda tracer, self: tracer.iterator(self),
+    "__len__": lambda tracer, self: tracer.constant(self.length(tracer)),
+    "__contains__": lambda tracer, self, item: tracer.constant(self.contains(tracer, item)),
+    "isdisjoint": lambda tracer, self, other: self.as_set(tracer).call_method(tracer, "isdisjoint", (other,), {}),
+}
 
 
 def _get(tracer: Tracer, self: DictValue, key: Value, default: Value | None = None) -> Value | None:
@@ -260,6 +313,8 @@ def update(tracer: Tracer, self: DictValue, *others: Value, **more: Value) -> No
 
 def pairs(tracer: Tracer, other: Value) -> list[tuple[Value, Value]]:
     """The keys and values of a mapping, or of an iterable of pairs."""
+    if other.base is not None and tracer.iterates_plainly(other):
+        other = other.base
     if isinstance(other, DictValue):
         return list(other.realise(tracer).values())
     if hasattr(other.python_type(), "keys"):
@@ -293,6 +348,11 @@ def _move_to_end(tracer: Tracer, self: DictValue, key: Value, last: Value | None
         self.entries = {hashed: entry, **entries}
 
 
+def _update_in_place(tracer: Tracer, self: DictValue, other: Value) -> Value:
+    update(tracer, self, other)
+    return self
+
+
 DICT_METHODS: dict[str, Callable[..., Value | None]] = {
     "get": _get,
     "pop": _pop,
@@ -313,4 +373,8 @@ DICT_METHODS: dict[str, Callable[..., Value | None]] = {
     "__contains__": lambda tracer, self, key: tracer.constant(self.contains(tracer, key)),
     "__eq__": lambda tracer, self, other: tracer.compare("==", self, other),
     "__ne__": lambda tracer, self, other: tracer.compare("!=", self, other),
+    "__or__": lambda tracer, self, other: tracer.operate("or_", self, other),
+    "__ior__": _update_in_place,
+    "__init__": lambda tracer, self, *others, **more: update(tracer, self, *others, **more),
+    "__reversed__": lambda tracer, self: tracer.backwards(self),
 }

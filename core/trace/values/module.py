@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from armature.frame.sources import DictOfSource, ItemSource
+from armature.trace.errors import UserRaised
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.classes import find_in_class, inherits
@@ -88,9 +89,9 @@ class ModuleValue(UserObjectValue):
         # What registers a parameter or submodule first makes sure that no attribute has its name.
         return is_trusted(self.cls) or find_in_class(self.cls, name) is None or super().is_stable(name)
 
-    def missing(self, tracer: Tracer, name: str) -> Value:
+    def missing(self, tracer: Tracer, name: str, raised: UserRaised | None = None) -> Value:
         if not inherits(self.cls, "__getattr__", nn.Module):
-            return super().missing(tracer, name)
+            return super().missing(tracer, name, raised)
         return self.fallback(tracer, name)
 
     def fallback(self, tracer: Tracer, name: str) -> Value:

@@ -9,7 +9,7 @@ import attrs
 import torch
 
 from armature.trace.errors import NotConstant
-from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
+from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -122,6 +122,9 @@ class ListValue(SequenceValue):
             out.load(item)
         out.build("BUILD_LIST", len(self.items))
 
+    def writes(self, out: Rebuilder) -> list[Write]:
+        return [Write(list.__setitem__, (self, out.value(slice(None)), ListValue(list(self.items))))]
+
 
 @attrs.define(eq=False)
 class TupleValue(SequenceValue):
@@ -152,7 +155,7 @@ class TupleValue(SequenceValue):
         fields = field_names(self.kind)
         if name in fields:
             return self.items[fields.index(name)]
-        if name == "_fields":
+        if name == "_fields" and hasattr(self.kind, "_fields"):
             return tracer.as_value(fields)
         if self.kind is tuple or self.kind is torch.Size or is_structseq(self.kind):
             return super().get_attribute(tracer, name)
@@ -201,6 +204,8 @@ class SliceValue(Value):
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
         if name in ("start", "stop", "step"):
             return self.parts[("start", "stop", "step").index(name)]
+        if name == "indices":
+            return BoundMethod(self, name)
         return super().get_attribute(tracer, name)
 
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
@@ -272,6 +277,11 @@ def is_structseq(kind: type) -> bool:
     return hasattr(kind, "n_sequence_fields") and not hasattr(kind, "_make")
 
 
+def is_named_tuple(kind: type) -> bool:
+    """Whether objects of the type are tuples with names for the items and nothing else of their own."""
+    return issubclass(kind, tuple) and hasattr(kind, "_fields") and not kind.__dictoffset__
+
+
 def field_names(kind: type) -> tuple[str, ...]:
     """Names of the items of a named tuple type, none for a plain tuple."""
     if kind is tuple or kind is torch.Size:
@@ -284,7 +294,7 @@ def field_names(kind: type) -> tuple[str, ...]:
 def index_of(tracer: Tracer, key: Value) -> Any:
     """The int or slice that a subscript stands for."""
     try:
-        index = key.as_constant()
+        index = tracer.index(key).as_constant()
     except NotConstant:
         if key.is_tensor:
             tracer.graph_break("data-dependent-value", operation="an index that is a tensor")
@@ -303,11 +313,18 @@ def _position(tracer: Tracer, self: SequenceValue, item: Value, *bounds: Value) 
     for position in range(start, stop):
         if tracer.same_or_equal(self.items[position], item):
             return tracer.constant(position)
-    tracer.raise_error(ValueError, f"{self.python_type().__name__}.index(x): x not in {self.python_type().__name__}")
+    if isinstance(self, ListValue):
+        shown = tracer.text_of(item, repr)
+        tracer.raise_value(ValueError, (tracer.join_text([shown, tracer.constant(" is not in list")]),))
+    tracer.raise_error(ValueError, "tuple.index(x): x not in tuple")
 
 
 def _count(tracer: Tracer, self: SequenceValue, item: Value) -> Value:
     return tracer.constant(sum(tracer.same_or_equal(other, item) for other in self.items))
+
+
+def _comparison(op: str) -> Callable[..., Value]:
+    return lambda tracer, self, other: tracer.compare(op, self, other)
 
 
 SHARED_METHODS: dict[str, Callable[..., Value]] = {
@@ -319,7 +336,11 @@ SHARED_METHODS: dict[str, Callable[..., Value]] = {
     "__contains__": lambda tracer, self, item: tracer.constant(self.contains(tracer, item)),
     "__eq__": lambda tracer, self, other: tracer.compare("==", self, other),
     "__ne__": lambda tracer, self, other: tracer.compare("!=", self, other),
+    "__hash__": lambda tracer, self: tracer.constant(hash(self.key(tracer))),
+    "__reversed__": lambda tracer, self: tracer.backwards(self),
+    **{name: _comparison(op) for name, op in (("__lt__", "<"), ("__le__", "<="), ("__gt__", ">"), ("__ge__", ">="))},
     "__add__": lambda tracer, self, other: tracer.operate("add", self, other),
+    "__rmul__": lambda tracer, self, other: tracer.operate("mul", self, other),
     "__mul__": lambda tracer, self, other: tracer.operate("mul", self, other),
 }
 
@@ -373,14 +394,25 @@ def _sort(tracer: Tracer, self: ListValue, *, key: Value | None = None, reverse:
     self.items[:] = ordered
 
 
+@attrs.frozen(eq=False)
+class TracedOrder:
+    """A key to sort by whose `<` is traced."""
+
+    value: Value
+    tracer: Tracer
+
+    def __lt__(self, other: TracedOrder) -> bool:
+        return self.tracer.compare("<", self.value, other.value).truth(self.tracer)
+
+
 def sorted_items(tracer: Tracer, items: list[Value], key: Value | None, reverse: Value | None) -> list[Value]:
-    """The items in the order of their keys, which must be constants."""
+    """The items in the order of their keys."""
     plain = key is None or (key.is_constant and key.as_constant() is None)
     by = items if plain else [tracer.call(key, (item,), {}) for item in items]  # type: ignore[arg-type]
     try:
         keys: list[Any] = [value.as_constant() for value in by]
     except NotConstant:
-        tracer.graph_break("unsupported-operation", operation="sorting", type="keys that are not constants")
+        keys = [TracedOrder(value, tracer) for value in by]
     backwards = reverse is not None and reverse.truth(tracer)
     try:
         order = sorted(range(len(items)), key=keys.__getitem__, reverse=backwards)
@@ -394,6 +426,12 @@ def _iadd(tracer: Tracer, self: ListValue, more: Value) -> Value:
     return self
 
 
+def _init(tracer: Tracer, self: ListValue, *items: Value) -> None:
+    _clear(tracer, self)
+    for more in items:
+        _extend(tracer, self, more)
+
+
 LIST_METHODS: dict[str, Callable[..., Value | None]] = {
     "append": _append,
     "extend": _extend,
@@ -404,6 +442,7 @@ LIST_METHODS: dict[str, Callable[..., Value | None]] = {
     "reverse": _reverse,
     "sort": _sort,
     "copy": lambda tracer, self: ListValue(list(self.items)),
+    "__init__": _init,
     "__setitem__": lambda tracer, self, key, value: self.set_item(tracer, key, value),
     "__delitem__": lambda tracer, self, key: self.delete_item(tracer, key),
     "__iadd__": _iadd,

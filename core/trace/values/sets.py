@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
-from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
+from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
+from armature.trace.values.keys import is_by_address
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -16,10 +17,17 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class SetValue(Value):
-    """A set or frozenset. One of several members can be asked, combined and changed, but not iterated: see `stream`."""
+    """A set or frozenset. `entries`: key to member.
+
+    `table`: a set of the keys that has gone through the same operations, made at the first; it tells the order in which
+    CPython iterates. None: not known, because a set of the program was changed.
+    """
 
     entries: dict[Hashable, Value]
     kind: type = set
+    table: set[Hashable] | frozenset[Hashable] | None = attrs.field(
+        default=attrs.Factory(lambda self: self.kind(self.entries), takes_self=True)
+    )
 
     mutable: ClassVar[bool] = True
 
@@ -34,22 +42,46 @@ class SetValue(Value):
             tracer.raise_error(TypeError, "unhashable type: 'set'")
         return frozenset(self.entries)
 
+    def copy(self) -> SetValue:
+        """Another set of the same members."""
+        return SetValue(dict(self.entries), self.kind, None if self.table is None else self.table.copy())
+
+    def ordered(self, tracer: Tracer) -> list[Hashable]:
+        """The keys in CPython's order, which depends on the set's history and on hashes."""
+        if len(self.entries) < 2:
+            return list(self.entries)
+        if self.table is None or any(map(is_by_address, self.entries)):
+            tracer.graph_break("unsupported-operation", operation="iteration", type="a set whose order is not fixed")
+        if self.source is not None:
+            tracer.guards.keys(self.source, [self.entries[key].as_constant() for key in self.table])
+        return list(self.table)
+
+    def stream(self, tracer: Tracer) -> Iterator[Value]:
+        size = len(self.entries)
+        for key in self.ordered(tracer):
+            yield self.entries[key]
+            if len(self.entries) != size:
+                tracer.raise_error(RuntimeError, "Set changed size during iteration")
+
+    def change(self, tracer: Tracer) -> set[Hashable]:
+        """The table, about to be changed; what is done to a table of unknown order does not matter."""
+        tracer.mutate(self)
+        if self.source is not None:
+            self.table = None
+        return set(self.entries) if not isinstance(self.table, set) else self.table
+
     def truth(self, tracer: Tracer) -> bool:
         return bool(self.entries)
 
     def length(self, tracer: Tracer) -> int:
         return len(self.entries)
 
-    def stream(self, tracer: Tracer) -> Iterator[Value]:
-        # What order CPython iterates in depends on the history of the table and, for strings, on the hash seed.
-        if len(self.entries) > 1:
-            tracer.graph_break("unsupported-operation", operation="iteration", type="a set, whose order is not fixed")
-        return iter(list(self.entries.values()))
-
     def contains(self, tracer: Tracer, item: Value) -> bool:
         return item.key(tracer) in self.entries
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if name == "__class__":
+            return tracer.as_value(self.kind)
         if not hasattr(self.kind, name):
             tracer.raise_error(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
         return BoundMethod(self, name)
@@ -63,38 +95,80 @@ class SetValue(Value):
 
     def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
         method = OPERATORS.get(name)
-        if method is None or not isinstance(other, SetValue):
+        other = as_set(tracer, other)
+        if method is None or not isinstance(other, SetValue) or not hasattr(self.kind, name):
             return None
         return method(tracer, self, other)
 
     def rebuild(self, out: Rebuilder) -> None:
         if self.kind is frozenset:
             out.null_function(frozenset)
-        for item in self.entries.values():
-            out.load(item)
+        for key in self.entries if self.table is None else self.table:
+            out.load(self.entries[key])
         out.build("BUILD_SET", len(self.entries))
         if self.kind is frozenset:
             out.call(1)
 
+    def writes(self, out: Rebuilder) -> list[Write]:
+        return [Write(set.clear, (self,)), Write(set.update, (self, SetValue(dict(self.entries))))]
 
-def members(tracer: Tracer, iterable: Value) -> dict[Hashable, Value]:
-    """Distinct members of any iterable. A set gives its members whatever their order."""
+
+def as_set(tracer: Tracer, value: Value) -> Value:
+    """A view of keys or items as a set; anything else as it is."""
+    return value.as_set(tracer) if isinstance(value, SetLike) else value
+
+
+class SetLike(Value):
+    """What takes part in set operators without being a set."""
+
+    def as_set(self, tracer: Tracer) -> Value:
+        """The set of its members; itself where they are no set."""
+        raise NotImplementedError(type(self).__name__)
+
+
+@attrs.frozen(eq=False)
+class Members:
+    """The members of an iterable: key to member, and what stands for the iterable as an operand on tables."""
+
+    entries: dict[Hashable, Value]
+    operand: Any
+
+
+def members(tracer: Tracer, iterable: Value) -> Members:
+    """The members of any iterable."""
     if isinstance(iterable, SetValue):
-        return iterable.entries
+        return Members(iterable.entries, list(iterable.entries) if iterable.table is None else iterable.table)
     found: dict[Hashable, Value] = {}
     for item in tracer.unpack(iterable):
         found.setdefault(item.key(tracer), item)
-    return found
+    # CPython makes room for all keys of a dict at once.
+    return Members(found, dict.fromkeys(found) if iterable.python_type() is dict else list(found))
+
+
+def made_of(tracer: Tracer, iterable: Value, kind: type) -> SetValue:
+    """`kind(iterable)`."""
+    given = members(tracer, iterable)
+    known = not isinstance(iterable, SetValue) or iterable.table is not None
+    return SetValue(dict(given.entries), kind, kind(given.operand) if known else None)
+
+
+def in_any_order(tracer: Tracer, iterable: Value) -> list[Value]:
+    """The items of an iterable for what comes out the same in any order; each set of numbers or of strings will do."""
+    if isinstance(iterable, SetValue) and {type(key) for key in iterable.entries} in ({int}, {str}):
+        return list(iterable.entries.values())
+    return tracer.unpack(iterable)
 
 
 def _add(tracer: Tracer, self: SetValue, item: Value) -> None:
-    tracer.mutate(self)
-    self.entries.setdefault(item.key(tracer), item)
+    key = item.key(tracer)
+    self.change(tracer).add(key)
+    self.entries.setdefault(key, item)
 
 
 def _discard(tracer: Tracer, self: SetValue, item: Value) -> None:
-    tracer.mutate(self)
-    self.entries.pop(item.key(tracer), None)
+    key = item.key(tracer)
+    self.change(tracer).discard(key)
+    self.entries.pop(key, None)
 
 
 def _remove(tracer: Tracer, self: SetValue, item: Value) -> None:
@@ -103,8 +177,15 @@ def _remove(tracer: Tracer, self: SetValue, item: Value) -> None:
     _discard(tracer, self, item)
 
 
+def _pop(tracer: Tracer, self: SetValue) -> Value:
+    if not self.entries:
+        tracer.raise_error(KeyError, "pop from an empty set")
+    self.ordered(tracer)
+    return self.entries.pop(self.change(tracer).pop())
+
+
 def _clear(tracer: Tracer, self: SetValue) -> None:
-    tracer.mutate(self)
+    self.change(tracer).clear()
     self.entries.clear()
 
 
@@ -112,56 +193,58 @@ def update(tracer: Tracer, self: SetValue, *others: Value) -> None:
     """`self.update(*others)`."""
     for other in others:
         added = members(tracer, other)
-        tracer.mutate(self)
-        for key, item in added.items():
+        self.change(tracer).update(added.operand)
+        for key, item in added.entries.items():
             self.entries.setdefault(key, item)
 
 
-def _union(tracer: Tracer, self: SetValue, *others: Value) -> Value:
-    entries = dict(self.entries)
+def combined(self: SetValue, others: list[Members], operation: str) -> SetValue:
+    """The set that an operation on tables gives."""
+    known = self.table is not None
+    everything = dict(self.entries)
     for other in others:
-        for key, item in members(tracer, other).items():
-            entries.setdefault(key, item)
-    return SetValue(entries, self.kind)
+        for key, item in other.entries.items():
+            everything.setdefault(key, item)
+    start = self.kind(self.entries) if self.table is None else self.table
+    table = getattr(start, operation)(*(other.operand for other in others))
+    return SetValue({key: everything[key] for key in table}, self.kind, table if known else None)
 
 
-def _intersection(tracer: Tracer, self: SetValue, *others: Value) -> Value:
-    kept = dict(self.entries)
-    for other in others:
-        among = members(tracer, other)
-        kept = {key: item for key, item in kept.items() if key in among}
-    return SetValue(kept, self.kind)
+def _operation(name: str) -> Callable[..., Value]:
+    def run(tracer: Tracer, self: SetValue, *others: Value) -> Value:
+        return combined(self, [members(tracer, other) for other in others], name)
+
+    return run
 
 
-def _difference(tracer: Tracer, self: SetValue, *others: Value) -> Value:
-    kept = dict(self.entries)
-    for other in others:
-        among = members(tracer, other)
-        kept = {key: item for key, item in kept.items() if key not in among}
-    return SetValue(kept, self.kind)
+def _in_place(name: str) -> Callable[..., Value | None]:
+    def run(tracer: Tracer, self: SetValue, *others: Value) -> None:
+        given = [members(tracer, other) for other in others]
+        result = combined(self, given, name.removesuffix("_update"))
+        getattr(self.change(tracer), name)(*(other.operand for other in given))
+        self.entries = result.entries
+
+    return run
 
 
-def _symmetric_difference(tracer: Tracer, self: SetValue, other: Value) -> Value:
-    theirs = members(tracer, other)
-    entries = {key: item for key, item in self.entries.items() if key not in theirs}
-    entries |= {key: item for key, item in theirs.items() if key not in self.entries}
-    return SetValue(entries, self.kind)
+def _operator(name: str) -> Callable[..., Value | None]:
+    """`self <op>= other`, for a frozenset the plain operator."""
 
+    def run(tracer: Tracer, self: SetValue, other: Value) -> Value | None:
+        if self.kind is frozenset:
+            return None
+        SET_METHODS[name](tracer, self, other)
+        return self
 
-def _replace(tracer: Tracer, self: SetValue, result: Value) -> Value:
-    if self.kind is frozenset:
-        return result
-    tracer.mutate(self)
-    self.entries = result.entries  # type: ignore[attr-defined]
-    return self
+    return run
 
 
 def _is_subset(tracer: Tracer, self: SetValue, other: Value) -> bool:
-    return self.entries.keys() <= members(tracer, other).keys()
+    return self.entries.keys() <= members(tracer, other).entries.keys()
 
 
 def _is_superset(tracer: Tracer, self: SetValue, other: Value) -> bool:
-    return self.entries.keys() >= members(tracer, other).keys()
+    return self.entries.keys() >= members(tracer, other).entries.keys()
 
 
 SET_METHODS: dict[str, Callable[..., Value | None]] = {
@@ -170,27 +253,34 @@ SET_METHODS: dict[str, Callable[..., Value | None]] = {
     "remove": _remove,
     "clear": _clear,
     "update": update,
-    "union": _union,
-    "intersection": _intersection,
-    "difference": _difference,
-    "symmetric_difference": _symmetric_difference,
-    "copy": lambda tracer, self: SetValue(dict(self.entries), self.kind),
+    "pop": _pop,
+    "__init__": lambda tracer, self, *items: update(tracer, self, *items),
+    "union": _operation("union"),
+    "intersection": _operation("intersection"),
+    "difference": _operation("difference"),
+    "symmetric_difference": _operation("symmetric_difference"),
+    "intersection_update": _in_place("intersection_update"),
+    "difference_update": _in_place("difference_update"),
+    "symmetric_difference_update": _in_place("symmetric_difference_update"),
+    "copy": lambda tracer, self: self.copy(),
     "issubset": lambda tracer, self, other: tracer.constant(_is_subset(tracer, self, other)),
     "issuperset": lambda tracer, self, other: tracer.constant(_is_superset(tracer, self, other)),
-    "isdisjoint": lambda tracer, self, other: tracer.constant(self.entries.keys().isdisjoint(members(tracer, other))),
+    "isdisjoint": lambda tracer, self, other: tracer.constant(
+        self.entries.keys().isdisjoint(members(tracer, other).entries)
+    ),
     "__len__": lambda tracer, self: tracer.constant(len(self.entries)),
     "__iter__": lambda tracer, self: tracer.iterator(self),
     "__contains__": lambda tracer, self, item: tracer.constant(self.contains(tracer, item)),
 }
-OPERATORS: dict[str, Callable[..., Value]] = {
-    "__or__": _union,
-    "__and__": _intersection,
-    "__sub__": _difference,
-    "__xor__": _symmetric_difference,
-    "__ior__": lambda tracer, self, other: _replace(tracer, self, _union(tracer, self, other)),
-    "__iand__": lambda tracer, self, other: _replace(tracer, self, _intersection(tracer, self, other)),
-    "__isub__": lambda tracer, self, other: _replace(tracer, self, _difference(tracer, self, other)),
-    "__ixor__": lambda tracer, self, other: _replace(tracer, self, _symmetric_difference(tracer, self, other)),
+OPERATORS: dict[str, Callable[..., Value | None]] = {
+    "__or__": _operation("union"),
+    "__and__": _operation("intersection"),
+    "__sub__": _operation("difference"),
+    "__xor__": _operation("symmetric_difference"),
+    "__ior__": _operator("update"),
+    "__iand__": _operator("intersection_update"),
+    "__isub__": _operator("difference_update"),
+    "__ixor__": _operator("symmetric_difference_update"),
     "__le__": lambda tracer, self, other: tracer.constant(_is_subset(tracer, self, other)),
     "__ge__": lambda tracer, self, other: tracer.constant(_is_superset(tracer, self, other)),
     "__lt__": lambda tracer, self, other: tracer.constant(self.entries.keys() < other.entries.keys()),

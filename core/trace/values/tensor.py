@@ -10,7 +10,8 @@ import attrs
 import torch
 
 from armature.trace import aliasing
-from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
+from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
+from armature.trace.values.keys import Identity
 from armature.trace.values.sequence import ListValue
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class TensorValue(Value):
 
     def key(self, tracer: Tracer) -> Hashable:
         tracer.keys[self] = None
-        return ("id", id(self))
+        return Identity(self)
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
         if name in self.written:
@@ -250,3 +251,6 @@ class TensorValue(Value):
 
     def rebuild(self, out: Rebuilder) -> None:
         out.output(self)
+
+    def writes(self, out: Rebuilder) -> list[Write]:
+        return [Write(setattr, (self, out.value(name), held)) for name, held in self.written.items()]

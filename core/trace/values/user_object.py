@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Hashable, Iterator
-from types import FunctionType, MemberDescriptorType
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Hashable, Iterator
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
+from armature.callables import is_written_in_c
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource
-from armature.trace.errors import UserRaised
+from armature.trace.errors import NotConstant, UserRaised
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, Kwargs, Value
-from armature.trace.values.classes import Found, bind, find_in_class, inherits, is_data_descriptor
+from armature.trace.values.base import Args, Kwargs, Value, Write
+from armature.trace.values.classes import (
+    Found,
+    bind,
+    find_in_class,
+    held_value,
+    inherits,
+    is_data_descriptor,
+)
+from armature.trace.values.derived import BASES, base_of, fill, make
+from armature.trace.values.keys import Identity, TracedKey
+from armature.trace.values.mapping import DictValue
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
     from armature.trace.rebuild import Rebuilder
-    from armature.trace.values.user_dict import InstanceDictValue
-
-
-# `__getattribute__` of types written in C that look attributes up as object does.
-PLAIN_LOOKUPS: frozenset[object] = frozenset(
-    kind.__getattribute__ for kind in (object, dict, collections.OrderedDict, collections.defaultdict, list, tuple, set)
-)
 
 
 @attrs.define(eq=False)
@@ -32,14 +36,14 @@ class UserObjectValue(Value):
     """An object. `obj`: the program's own, None for one made in the frame.
 
     `attributes`: what has been read of or written to it; None: deleted. `written`: names to set (or delete) on the
-    object at the end of the frame.
+    object at the end of the frame. `base`: see Value.
     """
 
     cls: type
-    obj: object = None
+    obj: Any = None
     attributes: dict[str, Value | None] = attrs.field(factory=dict)
     written: dict[str, None] = attrs.field(factory=dict)
-    dict_value: InstanceDictValue | None = None  # its __dict__, once it was asked for
+    instance_dict: DictValue | None = None  # its `__dict__`, once that was read: from then on attributes stand there
 
     mutable: ClassVar[bool] = True
 
@@ -49,39 +53,67 @@ class UserObjectValue(Value):
     def describe(self) -> str:
         return f"an object of {self.cls.__module__}.{self.cls.__qualname__}"
 
+    def as_constant(self) -> object:
+        """Objects of classes derived from numbers and text count as these."""
+        return super().as_constant() if self.base is None or self.base.mutable else self.base.as_constant()
+
+    def as_argument(self, tracer: Tracer) -> object:
+        return super().as_argument(tracer) if self.base is None else self.base.as_argument(tracer)
+
+    def as_fake(self, tracer: Tracer) -> object:
+        return super().as_fake(tracer) if self.base is None else self.base.as_fake(tracer)
+
     def as_object(self) -> object:
-        return super().as_object() if self.obj is None else self.obj
+        if self.obj is None:
+            raise NotConstant(self)
+        return self.obj
 
     def key(self, tracer: Tracer) -> Hashable:
-        if not (inherits(self.cls, "__hash__", object) and inherits(self.cls, "__eq__", object)):
-            tracer.graph_break("unsupported-key", type=self.describe())
-        tracer.keys[self] = None
-        return ("id", id(self))
+        if inherits(self.cls, "__hash__", object) and inherits(self.cls, "__eq__", object):
+            tracer.keys[self] = None
+            return Identity(self)
+        kind = base_of(self.cls)
+        if self.base is not None and inherits(self.cls, "__hash__", kind or object):
+            return self.base.key(tracer)
+        method = self.method(tracer, "__hash__")
+        if method is None:
+            tracer.raise_error(TypeError, f"unhashable type: '{self.cls.__name__}'")
+        hashed = tracer.call(method, (), {})
+        return TracedKey(self, hash(hashed.as_constant()), tracer)
 
     # Attributes.
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
-        if self.cls.__getattribute__ in PLAIN_LOOKUPS:
-            found = self.plain_attribute(tracer, name)
-            return found if found is not None else self.missing(tracer, name)
-        try:
-            return tracer.call(self._special_method(tracer, "__getattribute__", name), (tracer.constant(name),), {})
-        except UserRaised as raised:
-            if not issubclass(raised.value.python_type(), AttributeError) or not hasattr(self.cls, "__getattr__"):
-                raise
-        return self.missing(tracer, name)
+        known = self.attributes.get(name)
+        if known is not None and not has_own_lookup(self.cls):
+            return known
+        if has_own_lookup(self.cls):
+            return self._looked_up(tracer, name)
+        found = self.found(tracer, name)
+        return self.missing(tracer, name) if found is None else found
 
-    def _special_method(self, tracer: Tracer, method: str, name: str) -> Value:
-        found = find_in_class(self.cls, method)
-        if found is None or not isinstance(found.obj, FunctionType):
+    def _looked_up(self, tracer: Tracer, name: str) -> Value:
+        """By the `__getattribute__` of the class."""
+        lookup = find_in_class(self.cls, "__getattribute__")
+        if lookup is None or not isinstance(lookup.obj, FunctionType):
             tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
-        return bind(tracer, self, self.cls, found, method)
+        try:
+            bound = bind(tracer, self, self.cls, lookup, "__getattribute__")
+            return tracer.call(bound, (tracer.constant(name),), {})
+        except UserRaised as raised:
+            if not issubclass(raised.value.python_type(), AttributeError):
+                raise
+            return self.missing(tracer, name, raised)
 
-    def plain_attribute(self, tracer: Tracer, name: str) -> Value | None:
-        """`object.__getattribute__(obj, name)`; None where that raises AttributeError for want of one."""
+    def found(self, tracer: Tracer, name: str) -> Value | None:
+        """`object.__getattribute__(obj, name)`; None where it raises AttributeError."""
         known = self.attributes.get(name)
         if known is not None:
             return known
+        written = tracer.class_attribute_written(self.cls, name)
+        if written is not None:
+            own = self.own_attribute(tracer, name)
+            return written if own is None else own
         found = find_in_class(self.cls, name)
         if found is not None and is_data_descriptor(found.obj):
             return self._described(tracer, found, name)
@@ -94,7 +126,9 @@ class UserObjectValue(Value):
         if name == "__class__":
             return tracer.as_value(self.cls)
         if name == "__dict__":
-            return tracer.instance_dict(self)
+            if not self.cls.__dictoffset__:
+                tracer.raise_error(AttributeError, f"'{self.cls.__name__}' object has no attribute '__dict__'")
+            return self.open_dict(tracer)
         if not isinstance(found.obj, MemberDescriptorType):
             return bind(tracer, self, self.cls, found, name)
         if self.obj is None or name in self.written or self.source is None:
@@ -108,6 +142,8 @@ class UserObjectValue(Value):
 
     def own_attribute(self, tracer: Tracer, name: str) -> Value | None:
         """What stands in the instance's dict, None when nothing does."""
+        if self.instance_dict is not None:
+            return self.instance_dict.find(tracer, tracer.constant(name))
         if self.obj is None or name in self.written or self.source is None:
             return None
         held = getattr(self.obj, "__dict__", None)
@@ -124,11 +160,13 @@ class UserObjectValue(Value):
         """Whether an instance is trusted not to get an attribute that hides the one of its class."""
         return name.startswith("__") and name.endswith("__")
 
-    def missing(self, tracer: Tracer, name: str) -> Value:
-        """`__getattr__` of the class, or AttributeError."""
+    def missing(self, tracer: Tracer, name: str, raised: UserRaised | None = None) -> Value:
+        """`__getattr__` of the class, or AttributeError (`raised`, when it was raised already)."""
         fallback = find_in_class(self.cls, "__getattr__")
         if fallback is not None and isinstance(fallback.obj, FunctionType):
             return tracer.call(bind(tracer, self, self.cls, fallback, "__getattr__"), (tracer.constant(name),), {})
+        if raised is not None:
+            raise raised
         for holder in self.cls.__mro__:
             if not is_trusted(holder):
                 tracer.guard_not_in(tracer.object_source(holder), name)
@@ -146,9 +184,39 @@ class UserObjectValue(Value):
         if deleter is not None and isinstance(deleter.obj, FunctionType):
             tracer.call(bind(tracer, self, self.cls, deleter, "__delattr__"), (tracer.constant(name),), {})
             return
-        if self.attributes.get(name) is None and self.own_attribute(tracer, name) is None:
-            tracer.raise_error(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
-        self.write(tracer, name, None)
+        self.remove(tracer, name)
+
+    def remove(self, tracer: Tracer, name: str) -> None:
+        """`object.__delattr__(obj, name)`."""
+        found = find_in_class(self.cls, name)
+        if found is not None and isinstance(found.obj, property):
+            if found.obj.fdel is None:
+                tracer.raise_error(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no deleter")
+            tracer.call(tracer.as_value(found.obj.fdel), (self,), {})
+            return
+        if found is not None and self._descriptor(tracer, found, name, "__delete__"):
+            return
+        slot = found is not None and isinstance(found.obj, MemberDescriptorType)
+        held = self.found(tracer, name) if slot else self.own_attribute(tracer, name)
+        if self.attributes.get(name) is None and held is None:
+            text = name if slot else f"'{self.cls.__name__}' object has no attribute '{name}'"
+            tracer.raise_error(AttributeError, text)
+        self._write(tracer, name, None)
+        if not slot and self.obj is not None and self.source is not None and name not in self.obj.__dict__:
+            tracer.guard_not_in(DictOfSource(self.source), name)
+            self.written.pop(name, None)
+
+    def _descriptor(self, tracer: Tracer, found: Found, name: str, method: str, *args: Value) -> bool:
+        """Call `__set__` or `__delete__` of a descriptor of the program's; False where it is none."""
+        if not is_data_descriptor(found.obj) or isinstance(found.obj, (MemberDescriptorType, GetSetDescriptorType)):
+            return False
+        changer = find_in_class(type(found.obj), method)
+        if changer is None or not isinstance(changer.obj, FunctionType):
+            operation = f"setting attribute {name}"
+            tracer.graph_break("unsupported-mutation", operation=operation, type=self.describe())
+        descriptor = held_value(tracer, self.cls, found, name)
+        tracer.call(tracer.as_value(changer.obj), (descriptor, self, *args), {})
+        return True
 
     def store(self, tracer: Tracer, name: str, value: Value) -> None:
         """`object.__setattr__(obj, name, value)`."""
@@ -158,17 +226,47 @@ class UserObjectValue(Value):
                 tracer.raise_error(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no setter")
             tracer.call(tracer.as_value(found.obj.fset), (self, value), {})
             return
-        if found is not None and is_data_descriptor(found.obj) and not isinstance(found.obj, MemberDescriptorType):
+        if found is not None and self._descriptor(tracer, found, name, "__set__", value):
+            return
+        if name in ("__dict__", "__class__"):
             tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
-        self.write(tracer, name, value)
+        if not getattr(self.cls, "__dictoffset__", 1) and not (found and isinstance(found.obj, MemberDescriptorType)):
+            problem = f"has no attribute '{name}'" if found is None else f"attribute '{name}' is read-only"
+            tracer.raise_error(AttributeError, f"'{self.cls.__name__}' object {problem}")
+        self._write(tracer, name, value)
 
-    def write(self, tracer: Tracer, name: str, value: Value | None) -> None:
-        """Set an attribute in the instance itself; None deletes it."""
-        if self.dict_value is not None:
-            self.dict_value.written(tracer, name, value)
+    def _write(self, tracer: Tracer, name: str, value: Value | None) -> None:
+        if self.instance_dict is not None and not self.is_slot(name):
+            key = tracer.constant(name)
+            if value is None:
+                self.instance_dict.delete_item(tracer, key)
+            else:
+                self.instance_dict.set_item(tracer, key, value)
+            return
         self.attributes[name] = value
         self.written[name] = None
         tracer.mutate(self)
+
+    def is_slot(self, name: str) -> bool:
+        """Whether an attribute stands in a slot, not in the instance's dict."""
+        found = find_in_class(self.cls, name)
+        return found is not None and isinstance(found.obj, MemberDescriptorType)
+
+    def open_dict(self, tracer: Tracer) -> DictValue:
+        """`obj.__dict__`."""
+        if self.instance_dict is None:
+            moved = [name for name in self.attributes if not self.is_slot(name)]
+            changed = {name: self.attributes[name] for name in moved if name in self.written}
+            self.instance_dict = tracer.new_instance_dict(self)
+            for name in moved:
+                del self.attributes[name]
+                self.written.pop(name, None)
+            for name, value in changed.items():
+                if value is not None:
+                    self.instance_dict.set_item(tracer, tracer.constant(name), value)
+                elif self.obj is not None:
+                    self.instance_dict.delete_item(tracer, tracer.constant(name))
+        return self.instance_dict
 
     # Calls and protocols.
 
@@ -209,7 +307,10 @@ class UserObjectValue(Value):
     def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
         found = find_in_class(self.cls, name)
         if found is None or not isinstance(found.obj, FunctionType):
-            if name in ("__eq__", "__ne__"):
+            known = tracer.handled(found.obj, (self, other), {}) if found is not None else None
+            if known is not None:
+                return known
+            if name in ("__eq__", "__ne__") or self.base is not None:
                 return None
             return self._foreign(tracer, name) if found is not None and found.holder is not object else None
         result = tracer.call(bind(tracer, self, self.cls, found, name), (other,), {})
@@ -270,14 +371,47 @@ class UserObjectValue(Value):
         return super().contains(tracer, item)
 
     def rebuild(self, out: Rebuilder) -> None:
-        out.null_function(object.__new__)
-        out.constant(self.cls)
-        out.call(1)
+        kind: Any = base_of(self.cls)
+        if kind is None:
+            out.null_function(allocator(self.cls))
+            out.load(out.tracer.as_value(self.cls))
+            out.call(1)
+        elif self.base is None:
+            out.cannot(self)
+        else:
+            make(out, self.cls, kind, self.base)
         out.hold(self)
-        self.rebuild_attributes(out)
-
-    def rebuild_attributes(self, out: Rebuilder) -> None:
-        """Emit what gives the object, made before, its attributes."""
+        if self.base is not None:
+            for write in fill(out, self, self.base):
+                out.do(write)
         for name, value in self.attributes.items():
             if value is not None:
                 out.set_attribute(self, name, value)
+        if self.instance_dict is not None:
+            for key, value in self.instance_dict.entries.values():
+                out.set_attribute(self, str(key.as_constant()), value)
+
+    def writes(self, out: Rebuilder) -> list[Write]:
+        found = []
+        for name in self.written:
+            held = self.attributes[name]
+            if held is None:
+                found.append(Write(object.__delattr__, (self, out.value(name))))
+            else:
+                found.append(Write(object.__setattr__, (self, out.value(name), held)))
+        return found
+
+
+def allocator(cls: type) -> Callable[..., object]:
+    """The `__new__` of the C type whose memory layout the objects of a class have."""
+    return next(base for base in cls.__mro__ if is_written_in_c(base)).__new__
+
+
+def has_own_lookup(cls: type) -> bool:
+    """Whether the class looks up attributes in a way of its own."""
+    found = find_in_class(cls, "__getattribute__")
+    return found is not None and found.holder not in PLAIN_LOOKUP
+
+
+# Types whose `__getattribute__` is the one of `object`, though each has its own wrapper of it.
+PLAIN_LOOKUP: frozenset[type] = frozenset({object, *BASES, SimpleNamespace, collections.deque, property})

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
+import functools
 import sys
+import threading
+import types
+import typing
 import warnings
 from typing import Any
 
-from armature.plugin_api import Call, Value, handles
+from armature.plugin_api import (
+    AddressValue,
+    Call,
+    LocalClassValue,
+    NotConstant,
+    ObjectValue,
+    Value,
+    existing,
+    handles,
+)
+from armature_builtin_rules.polyfills.copy import not_copied
 
 EACH_TIME = frozenset({"error", "always", "all"})
 
@@ -26,6 +42,108 @@ def warn(call: Call, message: Value, category: Value | None = None, *args: Value
     registry = frame.namespace.setdefault("__warningregistry__", {})
     warnings.warn_explicit(text, kind, frame.code.co_filename, frame.line, module, registry)
     return call.constant(None)
+
+
+@handles(not_copied)
+def ends_here(call: Call, why: Value) -> Value | None:
+    """The stand-in of copy has met an object that it does not know how to copy."""
+    call.graph_break("unsupported-operation", operation="copy", type=f"an object: {why.as_constant()}")
+
+
+@handles(types.SimpleNamespace)
+def namespace(call: Call, *others: Value, **attributes: Value) -> Value | None:
+    """A namespace, which is an object with nothing but attributes."""
+    if others:
+        return None
+    made = ObjectValue(types.SimpleNamespace)
+    for name, value in attributes.items():
+        made.set_attribute(call.tracer, name, value)
+    return made
+
+
+def same_attributes(self: Any, other: Any) -> Any:
+    """`==` of namespaces."""
+    if not isinstance(self, types.SimpleNamespace) or not isinstance(other, types.SimpleNamespace):
+        return NotImplemented
+    return self.__dict__ == other.__dict__
+
+
+@handles(types.SimpleNamespace.__eq__)
+def namespaces_equal(call: Call, left: Value, right: Value) -> Value | None:
+    """The operator compares the attributes."""
+    return call.inline(same_attributes, left, right)
+
+
+@handles(typing.get_origin, typing.get_args, typing.get_type_hints)
+def typing_fact(call: Call, obj: Value, **options: Value) -> Value | None:
+    """What a type hint says of itself."""
+    if options:
+        return None
+    try:
+        return call.new_value(call.fn(obj.as_object()))
+    except NotConstant:
+        return None
+
+
+@handles(
+    *existing(
+        "typing._SpecialForm.__getitem__", "typing._SpecialGenericAlias.__getitem__",
+        "typing._GenericAlias.__getitem__",
+        "typing._TypedCacheSpecialForm.__getitem__", "typing._AnyMeta.__getitem__", "typing._CallableType.__getitem__",
+    )
+)  # fmt: skip
+def type_hint(call: Call, form: Value, parameters: Value) -> Value | None:
+    """`Optional[int]` and its kind inside a function."""
+    try:
+        made: Any = form.as_object()
+        return call.new_value(made[plain_types(call, parameters)])
+    except NotConstant:
+        return None
+
+
+def plain_types(call: Call, parameters: Value) -> Any:
+    """What stands in the brackets of a type hint. Raises NotConstant."""
+    if parameters.python_type() in (tuple, list):
+        found = [plain_types(call, item) for item in call.tracer.unpack(parameters)]
+        return tuple(found) if parameters.python_type() is tuple else found
+    return parameters.as_object()
+
+
+@handles(collections.namedtuple)
+def named_tuple(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """A class of named tuples whose names are known: made once, while tracing."""
+    try:
+        plain: list[Any] = [arg.as_constant() for arg in args]
+        named: dict[str, Any] = {name: value.as_constant() for name, value in kwargs.items()}
+    except NotConstant:
+        return None
+    named.setdefault("module", call.tracer.frames[-1].namespace.get("__name__"))
+    return call.new_value(collections.namedtuple(*plain, **named))
+
+
+@handles(dataclasses.dataclass, functools.total_ordering)
+def class_decorator(call: Call, cls: Value, **options: Value) -> Value | None:
+    """A decorator that adds methods to a class which the frame has made, and to no other."""
+    if not isinstance(cls, LocalClassValue):
+        return None
+    call.fn(cls.as_object(), **{name: value.as_constant() for name, value in options.items()})
+    return cls
+
+
+@handles(sys.exc_info)
+def handled_exception(call: Call) -> Value:
+    """The exception being handled; its traceback is not known while tracing."""
+    error = call.tracer.handled_exception()
+    none = call.constant(None)
+    if error is None:
+        return call.tracer.tuple_of([none, none, none])
+    return call.tracer.tuple_of([call.new_value(error.kind), error, none])
+
+
+@handles(threading.get_ident)
+def thread(call: Call) -> Value:
+    """Which thread this is. Programs use it as a key; the number itself is not known."""
+    return AddressValue(call.new_value(threading.get_ident))
 
 
 def action(text: str, category: type[Warning], module: str, line: int) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from armature.plugin_api import BreakType, Handler, Polyfill, RuleTable, Subject, ValueType, Verdict, collect, hookimpl
-from armature_builtin_rules import derived, handlers, load, reflection, value_types
+from armature_builtin_rules import deques, derived, handlers, load, reflection, value_types, weak
 from armature_builtin_rules.breaks import calls, control_flow, data_dependent, mutation, objects
-from armature_builtin_rules.polyfills import functools, itertools, operator
+from armature_builtin_rules.polyfills import collections, copy, functools, itertools, operator, system
 
 
 @hookimpl
@@ -25,14 +25,14 @@ def armature_decide(subject: Subject) -> Verdict | None:
 @hookimpl
 def armature_polyfills() -> Iterable[Polyfill]:
     """Python stand-ins for C functions of the standard library."""
-    for module in (functools, itertools, operator):
+    for module in (collections, copy, functools, itertools, operator, system):
         yield from (Polyfill(original, stand_in) for original, stand_in in module.STAND_INS)
 
 
 @hookimpl
 def armature_handlers() -> Iterable[Handler]:
     """Functions of the standard library that act on the world."""
-    return collect(handlers, reflection)
+    return collect(handlers, reflection, deques, weak)
 
 
 @hookimpl

@@ -9,7 +9,7 @@ import logging
 from types import FunctionType, MethodType
 from typing import Any
 
-from armature.plugin_api import Call, Value, handles
+from armature.plugin_api import Call, ClosureValue, NotConstant, Value, handles
 
 LEVELS = {
     logging.Logger.debug: logging.DEBUG,
@@ -20,11 +20,24 @@ LEVELS = {
 }
 
 
+def stub(function: ClosureValue) -> FunctionType:
+    """A function with the parameters of one that the frame has made. Raises NotConstant."""
+    code = function.code.replace(co_freevars=(), co_flags=function.code.co_flags & ~inspect.CO_NESTED)
+    made = FunctionType(code, {}, None, tuple(value.as_constant() for value in function.defaults))
+    made.__kwdefaults__ = {name: value.as_constant() for name, value in function.keyword_defaults.items()}
+    return made
+
+
 @handles(inspect.signature)
 def signature(call: Call, fn: Value, **options: Value) -> Value | None:
     """The signature of a function of the program, or of a method of it."""
     if options or not issubclass(fn.python_type(), (FunctionType, MethodType)):
         return None
+    if isinstance(fn, ClosureValue):
+        try:
+            return call.new_value(inspect.signature(stub(fn)))
+        except NotConstant:
+            return None
     bound = issubclass(fn.python_type(), MethodType)
     function = call.tracer.attribute_or_none(fn, "__func__") if bound else fn
     real: Any = None if function is None else getattr(function, "fn", None)

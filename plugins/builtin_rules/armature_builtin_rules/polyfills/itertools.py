@@ -104,6 +104,65 @@ def filterfalse(function: Callable[[Any], Any] | None, iterable: Iterable[Any], 
             yield item
 
 
+def combinations_with_replacement(iterable: Iterable[Any], r: int) -> Iterator[tuple[Any, ...]]:
+    """All choices of r items, each as often as one likes, in the order of their positions."""
+    pool = tuple(iterable)
+    if r < 0:
+        raise ValueError("r must be non-negative")
+    for positions in product(range(len(pool)), repeat=r):
+        if sorted(positions) == list(positions):
+            yield tuple([pool[i] for i in positions])
+
+
+def groupby(iterable: Iterable[Any], key: Callable[[Any], Any] | None = None) -> Iterator[tuple[Any, Iterator[Any]]]:
+    """Runs of neighbours with one key; going to the next run ends the one before."""
+    items = iter(iterable)
+    try:
+        item = next(items)
+    except StopIteration:
+        return
+    held = item if key is None else key(item)
+    ended = False
+
+    def run(wanted: Any) -> Iterator[Any]:
+        nonlocal item, held, ended
+        yield item
+        for item in items:
+            held = item if key is None else key(item)
+            if not (held is wanted or held == wanted):
+                return
+            yield item
+        ended = True
+
+    while not ended:
+        wanted = held
+        members = run(wanted)
+        yield wanted, members
+        if held is wanted or held == wanted:
+            for _ in members:
+                pass
+
+
+def tee(iterable: Iterable[Any], n: int = 2, /) -> tuple[Iterator[Any], ...]:
+    """Independent iterators over one: a chain of cells that is filled by whoever comes first."""
+    items = iter(iterable)
+    first: list[Any] = []
+    return tuple([_follow(items, first) for _ in range(n)])
+
+
+def _follow(items: Iterator[Any], cell: list[Any]) -> Iterator[Any]:
+    while True:
+        if not cell:
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+            cell.append(item)
+            cell.append([])
+        yield cell[0]
+        cell = cell[1]
+
+
 def islice(iterable: Iterable[Any], *limits: int | None) -> Iterator[Any]:
     """`iterable[start:stop:step]` of an iterator. The limits are checked at the call, as in C."""
     start, stop, step = (0, limits[0], 1) if len(limits) == 1 else (*limits, 1)[:3]
@@ -214,6 +273,9 @@ STAND_INS = (
     (itertools.chain, chain),
     (itertools.chain.from_iterable, from_iterable),
     (itertools.combinations, combinations),
+    (itertools.combinations_with_replacement, combinations_with_replacement),
+    (itertools.groupby, groupby),
+    (itertools.tee, tee),
     (itertools.compress, compress),
     (itertools.count, count),
     (itertools.cycle, cycle),

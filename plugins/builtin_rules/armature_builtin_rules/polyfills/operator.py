@@ -212,8 +212,42 @@ _BY_NAME: tuple[Callable[..., Any], ...] = (
     imod, imul, indexOf, inv, ior, ipow, irshift, is_, is_not, isub, itruediv, ixor, le, lshift, lt, matmul, mod,
     mul, ne, neg, not_, or_, pos, rshift, setitem, sub, truediv, truth, xor,
 )  # fmt: skip
+
+
+def itemgetter(item: Any, /, *items: Any) -> Callable[[Any], Any]:
+    if not items:
+        return lambda obj: obj[item]
+    return lambda obj: tuple([obj[name] for name in (item, *items)])
+
+
+def attrgetter(attr: str, /, *attrs: str) -> Callable[[Any], Any]:
+    def get(obj: Any, path: str) -> Any:
+        for name in path.split("."):
+            obj = getattr(obj, name)
+        return obj
+
+    if not attrs:
+        return lambda obj: get(obj, attr)
+    return lambda obj: tuple([get(obj, path) for path in (attr, *attrs)])
+
+
+def methodcaller(name: str, /, *args: Any, **kwargs: Any) -> Callable[[Any], Any]:
+    return lambda obj: getattr(obj, name)(*args, **kwargs)
+
+
+def length_hint(obj: Any, default: int = 0, /) -> int:
+    return len(obj) if hasattr(obj, "__len__") else default
+
+
+OBJECTS: tuple[tuple[Any, Any], ...] = (
+    (operator.itemgetter, itemgetter),
+    (operator.attrgetter, attrgetter),
+    (operator.methodcaller, methodcaller),
+)
 STAND_INS = (
     *((getattr(operator, function.__name__), function) for function in _BY_NAME),
     (operator.pow, pow_),
     (operator.invert, inv),
+    *OBJECTS,
+    (operator.length_hint, length_hint),
 )

@@ -1,0 +1,46 @@
+"""`id(obj)`: a number that tracing does not know. It may be a key and be compared with others of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from armature.trace.values.base import Value
+from armature.trace.values.keys import Identity
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
+    from armature.trace.rebuild import Rebuilder
+
+
+@attrs.define(eq=False)
+class AddressValue(Value):
+    """The address of an object that lives, and so differs from that of any other."""
+
+    of: Value
+
+    mutable: ClassVar[bool] = True
+
+    def python_type(self) -> type:
+        return int
+
+    def describe(self) -> str:
+        return f"the address of {self.of.describe()}"
+
+    def key(self, tracer: Tracer) -> Hashable:
+        return ("address", Identity(self.of))
+
+    def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
+        if name in ("__eq__", "__ne__") and isinstance(other, AddressValue):
+            return tracer.constant(tracer.identical(self.of, other.of) == (name == "__eq__"))
+        tracer.graph_break("unsupported-operation", operation=name, type=self.describe())
+
+    def truth(self, tracer: Tracer) -> bool:
+        return True
+
+    def rebuild(self, out: Rebuilder) -> None:
+        out.null_function(id)
+        out.load(self.of)
+        out.call(1)

@@ -1,0 +1,126 @@
+"""Objects whose class derives from a builtin type: what they are as objects of that type."""
+
+from __future__ import annotations
+
+import collections
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from armature.callables import is_written_in_c
+from armature.frame.sources import MemberSource, Source
+from armature.trace.values.base import Value, Write
+from armature.trace.values.classes import overrides
+from armature.trace.values.constant import ConstantValue
+from armature.trace.values.mapping import DictValue
+from armature.trace.values.sequence import ListValue, TupleValue
+from armature.trace.values.sets import SetValue
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
+    from armature.trace.rebuild import Rebuilder
+    from armature.trace.values.user_object import UserObjectValue
+
+# The more derived first.
+DICTS: tuple[type, ...] = (collections.defaultdict, collections.OrderedDict, dict)
+SCALARS: tuple[type, ...] = (int, float, complex, str, bytes)
+BASES: tuple[type, ...] = (*DICTS, list, set, frozenset, tuple, *SCALARS)
+
+
+@functools.lru_cache(maxsize=4096)
+def base_of(cls: type) -> type | None:
+    """The builtin container or scalar that a class of the program derives from. None where C code is in between, as in
+    numpy's scalars: it may have changed what the type does."""
+    found = next((base for base in BASES if issubclass(cls, base)), None)
+    between = cls.__mro__[: cls.__mro__.index(found)] if found is not None else ()
+    return None if any(is_written_in_c(base) for base in between) else found
+
+
+def native(value: Value) -> Value:
+    """The value as one of its builtin type, if its class derives from one."""
+    return value.base if value.base is not None else value
+
+
+def base_value(tracer: Tracer, obj: Any, kind: type, source: Source, owner: UserObjectValue) -> Value:
+    """What an object of the program is as one of its builtin type; guarded."""
+    if kind in DICTS:
+        made = DictValue({}, kind, None, obj, source=source)
+        made.owner = owner
+        if kind is collections.defaultdict:
+            made.factory = tracer.wrap(obj.default_factory, tracer.attr_source(source, "default_factory"))
+        return made
+    return READERS[kind](tracer, obj, kind, source)
+
+
+def _items(tracer: Tracer, obj: Any, kind: Any, source: Source) -> list[Value]:
+    if overrides(type(obj), "__len__"):
+        tracer.graph_break("unsupported-operation", operation="reading it as a sequence", type=type(obj).__qualname__)
+    length = kind.__len__(obj)
+    tracer.guards.length(source, length)
+    return [tracer.wrap(kind.__getitem__(obj, i), MemberSource(source, kind, i)) for i in range(length)]
+
+
+def _list(tracer: Tracer, obj: Any, kind: Any, source: Source) -> Value:
+    return ListValue(_items(tracer, obj, kind, source), source=source)
+
+
+def _tuple(tracer: Tracer, obj: Any, kind: Any, source: Source) -> Value:
+    return TupleValue(_items(tracer, obj, kind, source), source=source)
+
+
+def _set(tracer: Tracer, obj: Any, kind: Any, source: Source) -> Value:
+    members = list(kind.__iter__(obj))
+    tracer.guards.equal(source, obj)
+    return SetValue({member: tracer.as_value(member) for member in members}, kind, None, source=source)
+
+
+def _scalar(tracer: Tracer, obj: Any, kind: Any, source: Source) -> Value:
+    if overrides(type(obj), "__eq__"):
+        tracer.graph_break("unsupported-operation", operation="comparing", type=type(obj).__qualname__)
+    tracer.guards.equal(source, obj)
+    return ConstantValue(PLAIN[kind](obj))
+
+
+READERS: dict[type, Callable[..., Value]] = {
+    list: _list,
+    tuple: _tuple,
+    set: _set,
+    frozenset: _set,
+    **dict.fromkeys(SCALARS, _scalar),
+}
+
+
+# From an object of a derived class to an equal one of the builtin type itself.
+PLAIN: dict[type, Callable[[Any], object]] = {
+    int: int.__pos__,
+    float: float.__pos__,
+    complex: complex.__pos__,
+    str: str.__str__,
+    bytes: lambda obj: bytes.__getitem__(obj, slice(None)),
+}
+
+
+def make(out: Rebuilder, cls: type, kind: Any, base: Value) -> None:
+    """Push a new object of a class that derives from a builtin type; one that can change is empty."""
+    out.null_function(kind.__new__)
+    out.load(out.tracer.as_value(cls))
+    if base.mutable and not isinstance(base, TupleValue):
+        out.call(1)
+    else:
+        out.load(base)
+        out.call(2)
+
+
+def fill(out: Rebuilder, owner: Value, base: Value) -> list[Write]:
+    """What puts the contents into a new object, by the methods of its builtin type."""
+    if isinstance(base, DictValue):
+        kind: Any = base.kind
+        found = [Write(kind.__setitem__, (owner, key, value)) for key, value in base.entries.values()]
+        if base.factory is not None:
+            found.append(Write(collections.defaultdict.__init__, (owner, base.factory)))
+        return found
+    if isinstance(base, ListValue):
+        return [Write(list.extend, (owner, ListValue(list(base.items))))]
+    if isinstance(base, SetValue) and base.kind is set:
+        return [Write(set.update, (owner, base.copy()))]
+    return []

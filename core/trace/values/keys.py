@@ -1,0 +1,48 @@
+"""What stands for objects as keys of dicts and members of sets: equal keys are equal objects, of equal hash."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
+    from armature.trace.values.base import Value
+
+
+@attrs.frozen(eq=False)
+class Identity:
+    """The key of an object that equals only itself. Its hash is not the object's: that is an address."""
+
+    value: Value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+@attrs.frozen(eq=False)
+class TracedKey:
+    """The key of an object whose class defines `__eq__` and `__hash__`: both are traced."""
+
+    value: Value
+    hashed: int
+    tracer: Tracer
+
+    def __eq__(self, other: object) -> bool:
+        theirs = other.value if isinstance(other, (TracedKey, Identity)) else self.tracer.as_value(other)
+        return self.tracer.same_or_equal(self.value, theirs)
+
+    def __hash__(self) -> int:
+        return self.hashed
+
+
+def is_by_address(key: Hashable) -> bool:
+    """Whether the object's hash, and so its place among others, is an address."""
+    if isinstance(key, (tuple, frozenset)):
+        return any(is_by_address(item) for item in key)
+    return isinstance(key, Identity)

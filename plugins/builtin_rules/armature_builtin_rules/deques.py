@@ -1,0 +1,189 @@
+"""collections.deque while tracing."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import attrs
+
+from armature.plugin_api import AttrSource, Call, ItemSource, SequenceValue, Value, ValueType, Write, handles
+
+
+@attrs.define(eq=False)
+class DequeValue(SequenceValue):
+    """A deque. `limit`: the value of its `maxlen`."""
+
+    limit: Value = attrs.field(kw_only=True)
+
+    def python_type(self) -> type:
+        return collections.deque
+
+    def make(self, items: list[Any]) -> object:
+        return collections.deque(items, self.limit.as_constant())  # type: ignore[arg-type]
+
+    def like(self, items: list[Value]) -> Value:
+        return DequeValue(items, limit=self.limit)
+
+    def key(self, tracer: Any) -> Hashable:
+        tracer.raise_error(TypeError, "unhashable type: 'collections.deque'")
+
+    def get_attribute(self, tracer: Any, name: str) -> Value:
+        return self.limit if name == "maxlen" else super().get_attribute(tracer, name)
+
+    def get_item(self, tracer: Any, key: Value) -> Value:
+        if key.python_type() is slice:
+            tracer.raise_error(TypeError, "sequence index must be integer, not 'slice'")
+        try:
+            return self.items[tracer.index(key).as_constant()]
+        except IndexError:
+            tracer.raise_error(IndexError, "deque index out of range")
+
+    def set_item(self, tracer: Any, key: Value, value: Value) -> None:
+        tracer.mutate(self)
+        try:
+            self.items[tracer.index(key).as_constant()] = value
+        except IndexError:
+            tracer.raise_error(IndexError, "deque index out of range")
+
+    def delete_item(self, tracer: Any, key: Value) -> None:
+        tracer.mutate(self)
+        try:
+            del self.items[tracer.index(key).as_constant()]
+        except IndexError:
+            tracer.raise_error(IndexError, "deque index out of range")
+
+    def call_method(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value:
+        method = METHODS.get(name)
+        if method is None:
+            return super().call_method(tracer, name, args, kwargs)
+        result = method(tracer, self, *args, **kwargs)
+        return tracer.constant(None) if result is None else result  # type: ignore[no-any-return]
+
+    def trim(self, left: bool) -> None:
+        """Drop items at one end as `maxlen` asks."""
+        limit: Any = self.limit.as_constant()
+        extra = 0 if limit is None else max(len(self.items) - limit, 0)
+        if extra:
+            del self.items[slice(0, extra) if left else slice(-extra, None)]
+
+    def rebuild(self, out: Any) -> None:
+        out.null_function(collections.deque)
+        for item in self.items:
+            out.load(item)
+        out.build("BUILD_LIST", len(self.items))
+        out.load(self.limit)
+        out.call(2)
+
+    def writes(self, out: Any) -> list[Write]:
+        refilled = DequeValue(list(self.items), limit=self.limit)
+        return [Write(collections.deque.clear, (self,)), Write(collections.deque.extend, (self, refilled))]
+
+
+def _append(tracer: Any, self: DequeValue, item: Value) -> None:
+    _extend_by(tracer, self, [item])
+
+
+def _extend(tracer: Any, self: DequeValue, items: Value) -> None:
+    _extend_by(tracer, self, tracer.unpack(items))
+
+
+def _extend_by(tracer: Any, self: DequeValue, items: list[Value]) -> None:
+    tracer.mutate(self)
+    self.items.extend(items)
+    self.trim(left=True)
+
+
+def _append_left(tracer: Any, self: DequeValue, item: Value) -> None:
+    tracer.mutate(self)
+    self.items.insert(0, item)
+    self.trim(left=False)
+
+
+def _extend_left(tracer: Any, self: DequeValue, items: Value) -> None:
+    for item in tracer.unpack(items):
+        _append_left(tracer, self, item)
+
+
+def _take(position: int) -> Callable[..., Value]:
+    def take(tracer: Any, self: DequeValue) -> Value:
+        if not self.items:
+            tracer.raise_error(IndexError, "pop from an empty deque")
+        tracer.mutate(self)
+        return self.items.pop(position)
+
+    return take
+
+
+def _rotate(tracer: Any, self: DequeValue, steps: Value | None = None) -> None:
+    tracer.mutate(self)
+    if self.items:
+        shift = (1 if steps is None else tracer.index(steps).as_constant()) % len(self.items)
+        self.items[:] = self.items[-shift:] + self.items[:-shift] if shift else self.items
+
+
+def _insert(tracer: Any, self: DequeValue, position: Value, item: Value) -> None:
+    if self.limit.as_constant() == len(self.items):
+        tracer.raise_error(IndexError, "deque already at its maximum size")
+    tracer.mutate(self)
+    self.items.insert(tracer.index(position).as_constant(), item)
+
+
+def _remove(tracer: Any, self: DequeValue, item: Value) -> None:
+    for position, other in enumerate(self.items):
+        if tracer.same_or_equal(other, item):
+            tracer.mutate(self)
+            del self.items[position]
+            return
+    tracer.raise_error(ValueError, "deque.remove(x): x not in deque")
+
+
+def _clear(tracer: Any, self: DequeValue) -> None:
+    tracer.mutate(self)
+    self.items.clear()
+
+
+def _reverse(tracer: Any, self: DequeValue) -> None:
+    tracer.mutate(self)
+    self.items.reverse()
+
+
+METHODS: dict[str, Callable[..., Value | None]] = {
+    "append": _append,
+    "appendleft": _append_left,
+    "extend": _extend,
+    "extendleft": _extend_left,
+    "pop": _take(-1),
+    "popleft": _take(0),
+    "rotate": _rotate,
+    "insert": _insert,
+    "remove": _remove,
+    "clear": _clear,
+    "reverse": _reverse,
+    "copy": lambda tracer, self: DequeValue(list(self.items), limit=self.limit),
+    "__setitem__": lambda tracer, self, key, value: self.set_item(tracer, key, value),
+    "__delitem__": lambda tracer, self, key: self.delete_item(tracer, key),
+    "__iadd__": lambda tracer, self, items: _extend(tracer, self, items) or self,
+}
+
+
+@handles(collections.deque)
+def make_deque(call: Call, iterable: Value | None = None, maxlen: Value | None = None) -> Value:
+    """A new deque."""
+    made = DequeValue([], limit=call.constant(None) if maxlen is None else maxlen)
+    if iterable is not None:
+        _extend(call.tracer, made, iterable)
+    return made
+
+
+def of_program(obj: Any, source: Any, tracer: Any) -> Value:
+    """A deque of the program."""
+    tracer.guards.length(source, len(obj))
+    limit = tracer.wrap(obj.maxlen, AttrSource(source, "maxlen"))
+    made = DequeValue([], limit=limit, source=source)
+    made.items = [tracer.wrap(item, ItemSource(source, position)) for position, item in enumerate(obj)]
+    return made
+
+
+VALUE_TYPES = (ValueType(collections.deque, of_program),)

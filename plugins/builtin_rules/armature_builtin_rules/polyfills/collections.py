@@ -1,0 +1,82 @@
+"""Stand-ins for the C helpers of collections and heapq."""
+
+from __future__ import annotations
+
+import collections
+import heapq
+from collections.abc import Callable, Iterable, MutableMapping
+from typing import Any
+
+
+def count_elements(mapping: MutableMapping[Any, int], iterable: Iterable[Any], /) -> None:
+    """Add one for each item."""
+    for item in iterable:
+        mapping[item] = mapping.get(item, 0) + 1
+
+
+def heappush(heap: list[Any], item: Any, /) -> None:
+    """Add an item."""
+    heap.append(item)
+    _rise(heap, 0, len(heap) - 1)
+
+
+def heappop(heap: list[Any], /) -> Any:
+    """Take the smallest item."""
+    last = heap.pop()
+    return heapreplace(heap, last) if heap else last
+
+
+def heapreplace(heap: list[Any], item: Any, /) -> Any:
+    """Take the smallest item, then add one."""
+    smallest = heap[0]
+    heap[0] = item
+    _sink(heap, 0)
+    return smallest
+
+
+def heappushpop(heap: list[Any], item: Any, /) -> Any:
+    """Add an item, then take the smallest."""
+    return heapreplace(heap, item) if heap and heap[0] < item else item
+
+
+def heapify(heap: list[Any], /) -> None:
+    """Make a heap of a list."""
+    for position in reversed(range(len(heap) // 2)):
+        _sink(heap, position)
+
+
+def _rise(heap: list[Any], start: int, position: int) -> None:
+    item = heap[position]
+    while position > start:
+        parent = (position - 1) >> 1
+        if not item < heap[parent]:
+            break
+        heap[position] = heap[parent]
+        position = parent
+    heap[position] = item
+
+
+def _sink(heap: list[Any], position: int) -> None:
+    # To a leaf along the smaller children, then up again: fewer comparisons, and the order that CPython makes.
+    start, end = position, len(heap)
+    item = heap[position]
+    child = 2 * position + 1
+    while child < end:
+        right = child + 1
+        if right < end and not heap[child] < heap[right]:
+            child = right
+        heap[position] = heap[child]
+        position = child
+        child = 2 * position + 1
+    heap[position] = item
+    _rise(heap, start, position)
+
+
+STAND_INS: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
+    (collections._count_elements, count_elements),  # type: ignore[attr-defined]
+    (heapq.heappush, heappush),
+    (heapq.heappop, heappop),
+    (heapq.heapreplace, heapreplace),
+    (heapq.heappushpop, heappushpop),
+    (heapq.heapify, heapify),
+)

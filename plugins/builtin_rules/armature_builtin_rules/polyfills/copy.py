@@ -1,0 +1,135 @@
+"""Stand-ins for copy: the module itself works by reflection. An object that says how it is copied ends the graph."""
+
+from __future__ import annotations
+
+import collections
+import copy as original
+import enum
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+ATOMS = (
+    int, float, bool, complex, str, bytes, type(None), type(...), type(NotImplemented), range, slice, type, property,
+    types.CodeType, types.FunctionType, types.BuiltinFunctionType, torch.dtype, torch.device, torch.layout,
+    torch.memory_format,
+)  # fmt: skip
+OWN_WAY = ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
+CONTAINERS = (list, dict, set, collections.OrderedDict, collections.defaultdict, collections.deque)
+
+
+def not_copied(why: str) -> None:
+    """Ends the graph while tracing: see `handlers`."""
+    raise NotImplementedError(why)
+
+
+def copy(x: Any) -> Any:
+    """A shallow copy."""
+    kind = type(x)
+    if kind in ATOMS or kind in (tuple, frozenset, torch.Size) or isinstance(x, (enum.Enum, type)):
+        return x
+    if kind in CONTAINERS:
+        return x.copy()
+    copier = getattr(kind, "__copy__", None)
+    if copier is not None:
+        return copier(x)
+    return _fill(x, _empty(x), _same, {})
+
+
+def deepcopy(x: Any, memo: Any = None) -> Any:
+    """A deep copy; memo: what is copied already, by address."""
+    kind = type(x)
+    if kind in ATOMS or isinstance(x, (enum.Enum, type)):
+        return x
+    memo = {} if memo is None else memo
+    if id(x) in memo:
+        return memo[id(x)]
+    if kind is tuple or kind is torch.Size:
+        return _tuple(x, kind, memo)
+    if kind is frozenset:
+        return frozenset([deepcopy(item, memo) for item in x])
+    if kind is torch.Tensor:
+        made = x.detach().clone()
+        if x.requires_grad:
+            not_copied("a tensor that needs a gradient is deep-copied")
+        memo[id(x)] = made
+        return made
+    copier = getattr(kind, "__deepcopy__", None)
+    if copier is not None:
+        made = copier(x, memo)
+        memo[id(x)] = made
+        return made
+    made = kind() if kind in (list, dict, set, collections.OrderedDict) else _empty(x)
+    memo[id(x)] = made
+    return _fill(x, made, deepcopy, memo)
+
+
+def _tuple(x: Any, kind: type, memo: dict[Any, Any]) -> Any:
+    items = [deepcopy(item, memo) for item in x]
+    if id(x) in memo:  # a copy was made below, by way of a container that holds the tuple
+        return memo[id(x)]
+    for old, new in zip(x, items):
+        if old is not new:
+            memo[id(x)] = made = kind(items)
+            return made
+    return x
+
+
+def _same(x: Any, memo: Any) -> Any:
+    return x
+
+
+def _empty(x: Any) -> Any:
+    """A new object of the class of another, with nothing in it."""
+    kind = type(x)
+    if kind is collections.defaultdict:
+        return collections.defaultdict(x.default_factory)
+    if kind is collections.deque:
+        return collections.deque(maxlen=x.maxlen)
+    if kind is types.SimpleNamespace:
+        return types.SimpleNamespace()
+    for name in OWN_WAY:
+        if getattr(kind, name, None) is not getattr(_base(kind), name, None):
+            not_copied(f"{kind.__name__} says how it is copied, by {name}")
+    if isinstance(x, (tuple, frozenset, int, float, complex, str, bytes)):
+        not_copied(f"an object of {kind.__name__} is copied")
+    return _base(kind).__new__(kind)
+
+
+def _base(kind: type) -> type:
+    for base in (collections.OrderedDict, collections.defaultdict, dict, list, set):
+        if issubclass(kind, base):
+            return base
+    return object
+
+
+def _fill(x: Any, made: Any, each: Callable[[Any, Any], Any], memo: Any) -> Any:
+    """Put in what the other object holds: attributes, slots, items."""
+    if hasattr(x, "__dict__") and type(x) not in CONTAINERS:
+        for name, value in x.__dict__.items():
+            made.__dict__[name] = each(value, memo)
+    for base in type(x).__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__") and hasattr(x, name):
+                object.__setattr__(made, name, each(getattr(x, name), memo))
+    if isinstance(x, (dict, list, set, collections.deque)):
+        _fill_container(x, made, each, memo)
+    return made
+
+
+def _fill_container(x: Any, made: Any, each: Callable[[Any, Any], Any], memo: Any) -> None:
+    if isinstance(x, dict):
+        for key, value in x.items():
+            made[each(key, memo)] = each(value, memo)
+    elif isinstance(x, set):
+        for item in x:
+            made.add(each(item, memo))
+    else:
+        for item in x:
+            made.append(each(item, memo))
+
+
+STAND_INS = ((original.copy, copy), (original.deepcopy, deepcopy))

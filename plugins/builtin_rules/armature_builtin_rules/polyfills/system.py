@@ -1,0 +1,24 @@
+"""Stand-ins for small C functions of os and sys that library code calls in passing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+
+def fspath(path: Any) -> Any:
+    """A path as text or bytes."""
+    if isinstance(path, (str, bytes)):
+        return path
+    if not hasattr(type(path), "__fspath__"):
+        raise TypeError(f"expected str, bytes or os.PathLike object, not {type(path).__name__}")
+    return type(path).__fspath__(path)
+
+
+def intern(string: str, /) -> str:
+    """The string itself: which object it is does not show."""
+    return string
+
+
+STAND_INS = ((os.fspath, fspath), (sys.intern, intern))

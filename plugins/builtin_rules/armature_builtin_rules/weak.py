@@ -1,0 +1,78 @@
+"""Weak references while tracing: what they refer to lives as long as the frame runs."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Hashable
+from typing import Any
+
+import attrs
+
+from armature.plugin_api import BoundMethod, Call, Identity, NotConstant, ReferentSource, Value, ValueType, handles
+
+
+@attrs.define(eq=False)
+class WeakReferenceValue(Value):
+    """A weak reference. `referent`: None for one that is dead."""
+
+    referent: Value | None
+    callback: Value | None = None
+
+    mutable = True
+
+    def python_type(self) -> type:
+        return weakref.ref
+
+    def call(self, tracer: Any, args: Any, kwargs: Any) -> Value:
+        return tracer.constant(None) if self.referent is None else self.referent
+
+    def as_object(self) -> object:
+        if self.referent is None:
+            raise NotConstant(self)
+        return weakref.ref(self.referent.as_object())  # type: ignore[arg-type]
+
+    def key(self, tracer: Any) -> Hashable:
+        """Living references are as equal as what they refer to."""
+        try:
+            return self.as_object()
+        except (NotConstant, TypeError):
+            return Identity(self if self.referent is None else self.referent)
+
+    def get_attribute(self, tracer: Any, name: str) -> Value:
+        return BoundMethod(self, name) if name == "__call__" else super().get_attribute(tracer, name)
+
+    def call_method(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value:
+        return (
+            self.call(tracer, args, kwargs) if name == "__call__" else super().call_method(tracer, name, args, kwargs)
+        )
+
+    def rebuild(self, out: Any) -> None:
+        if self.referent is None:
+            out.cannot(self)
+        out.null_function(weakref.ref)
+        out.load(self.referent)
+        if self.callback is not None:
+            out.load(self.callback)
+        out.call(1 if self.callback is None else 2)
+
+
+@handles(weakref.ref, weakref.proxy)
+def make_reference(call: Call, referent: Value, *callback: Value) -> Value | None:
+    """A reference; a proxy of an object that lives stands for the object."""
+    plain = not callback or (callback[0].is_constant and callback[0].as_constant() is None)
+    if call.fn is weakref.proxy:
+        return referent if plain else None
+    return WeakReferenceValue(referent, None if plain else callback[0])
+
+
+def of_program(obj: Any, source: Any, tracer: Any) -> Value:
+    """A weak reference of the program."""
+    held = obj()
+    where = ReferentSource(source)
+    if held is None:
+        tracer.wrap(None, where)
+        return WeakReferenceValue(None, source=source)
+    return WeakReferenceValue(tracer.wrap(held, where), source=source)
+
+
+VALUE_TYPES = (ValueType(weakref.ref, of_program),)
