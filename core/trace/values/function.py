@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from armature.trace.rebuild import Rebuilder
 
 PACKET = type(torch.ops.aten.add)
+OWN_PACKAGE = __name__.partition(".")[0]  # it imports its public names when they are first read
 
 
 @attrs.define(eq=False)
@@ -350,7 +351,7 @@ class PythonModuleValue(Value):
         trusted = is_trusted(self.module)
         if name in self.module.__dict__:
             obj = self.module.__dict__[name]
-        elif trusted and hasattr(self.module, name):
+        elif (trusted or self.module.__name__ == OWN_PACKAGE) and hasattr(self.module, name):
             obj = getattr(self.module, name)
         else:
             missing = f"module '{self.module.__name__}' has no attribute '{name}'"
