@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 OWN_NAMES = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__"})
 PACKET = type(torch.ops.aten.add)
 WRITE_CELL: Callable[..., object] = CellType.__dict__["cell_contents"].__set__
+OWN_PACKAGE = __name__.partition(".")[0]  # it imports its public names when they are first read
 
 
 @attrs.define(eq=False)
@@ -425,7 +426,7 @@ class PythonModuleValue(Value):
         trusted = is_trusted(self.module)
         if name in self.module.__dict__:
             obj = self.module.__dict__[name]
-        elif trusted and hasattr(self.module, name):
+        elif (trusted or self.module.__name__ == OWN_PACKAGE) and hasattr(self.module, name):
             obj = getattr(self.module, name)
         else:
             missing = f"module '{self.module.__name__}' has no attribute '{name}'"
