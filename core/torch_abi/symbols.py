@@ -21,12 +21,14 @@ NAMESPACE: Mapping[str, Any] = {"math": math, "torch": torch, "max": max, "min":
 """What the text of an expression may name, besides its symbols."""
 
 __all__ = [
+    "ASSERT",
     "NAMESPACE",
     "SMALLEST_SIZE",
     "SYMBOLIC",
     "LateGuard",
     "Symbols",
     "as_node",
+    "assume",
     "depends_on_numbers",
     "expression",
     "fill",
@@ -38,6 +40,8 @@ __all__ = [
 ]
 
 
+ASSERT: Callable[..., None] = torch.ops.aten._assert_scalar.default
+"""`ASSERT(condition, message)` in a graph: a RuntimeError where the condition does not hold."""
 SMALLEST_SIZE = 2  # that a symbol stands for: operators take 0 and 1 for something of their own
 
 
@@ -161,6 +165,12 @@ class _Printer(PythonPrinter):
 
     def _print_OpaqueUnaryFn_sqrt(self, expr: Any) -> str:
         return f"math.sqrt({self._print(expr.args[0])})"
+
+
+def assume(condition: torch.SymBool, message: str) -> None:
+    """Take a condition over numbers that only a run will tell for true; it becomes one of `Symbols.assumptions`."""
+    check: Callable[..., None] = torch._check
+    check(condition, lambda: message)
 
 
 def depends_on_numbers(graph: fx.Graph) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -128,7 +128,7 @@ class Sizes:
                 self._asserted.add(condition)
                 holds = self.symbols.condition(condition)
                 call = self.tracer.graph.call_function
-                node = call(torch.ops.aten._assert_scalar.default, (self.argument(holds), message))
+                node = call(symbols.ASSERT, (self.argument(holds), message))
                 summary, trace, _ = self.tracer.origin()
                 node.meta.update(origin=summary, stack_trace=trace, example_value=None)
 
@@ -136,8 +136,7 @@ class Sizes:
         """Whether a condition holds that the program says must: guarded, or checked when the graph runs."""
         if not is_unbacked(condition.fake):
             return condition.truth(self.tracer)
-        check: Callable[..., None] = torch._check
-        check(condition.fake, lambda: message)
+        symbols.assume(condition.fake, message)
         self.assert_assumptions()
         return True
 
