@@ -98,9 +98,9 @@ def _tensors(tracer: Tracer) -> list[Guard]:
     if len(inputs) < 2 or not (tracer.mutates or any(version_of(value.fake) for value in inputs)):
         return []
     found: list[Guard] = [NoAliasGuard(tuple(value.source for value in inputs if value.source is not None))]
-    held = [(value.source, value.real) for value in inputs if _has_memory(value.real)]
-    sources = tuple(source for source, _ in held if source is not None)
-    reals = [tensor for _, tensor in held if tensor is not None]
+    held = [value for value in inputs if _has_memory(value, tracer)]
+    sources = tuple(value.source for value in held if value.source is not None)
+    reals = [value.real for value in held if value.real is not None]
     if len(sources) < 2:
         return found
     extents = tuple(memory.extent(tensor) for tensor in reals)
@@ -110,8 +110,11 @@ def _tensors(tracer: Tracer) -> list[Guard]:
     return [*found, StorageGuard(sources, checked, together)]
 
 
-def _has_memory(tensor: torch.Tensor | None) -> bool:
-    """Whether the tensor's numbers stand in memory, with an address."""
+def _has_memory(value: TensorValue, tracer: Tracer) -> bool:
+    """Whether the tensor's numbers stand in memory, with an address; or may do so next time."""
+    tensor = value.real
     if tensor is None or type(tensor) not in PLAIN_TENSORS or tensor.layout is not torch.strided:
         return False
-    return tensor.device.type != "meta" and tensor.numel() > 0
+    if tensor.device.type == "meta" or value.source is None:
+        return False
+    return tensor.numel() > 0 or not tracer.guards.sized(value.source)

@@ -46,6 +46,8 @@ def _number(kind: type) -> Make:
         if any(arg.is_tensor for arg in args):
             tracer.graph_break("data-dependent-value", operation=f"{kind.__name__}() of a tensor")
         if kind is int and len(args) == 1 and args[0].is_symbolic:
+            if args[0].python_type() is bool:  # int(n > 2) is 0 or 1
+                return tracer.constant(int(args[0].truth(tracer)))
             return args[0].call_method(tracer, "__int__", (), {})
         if args and isinstance(args[0], UserObjectValue):
             for name in CONVERSIONS[kind]:

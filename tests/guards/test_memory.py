@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+import armature
 from armature.frame.guards.memory import apart, extent, sharing
+from armature.session import session
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
@@ -155,6 +157,21 @@ def test_where_a_tensor_begins(watch: Any) -> None:
     watched = watch(fn)
     assert watched.compiles(lambda: (torch.arange(8.0)[:1],))
     assert watched.compiles(lambda: (torch.arange(8.0)[4:5],))
+
+
+def test_overlap_of_tensors_whose_sizes_are_symbols() -> None:
+    def fn(x: Any, y: Any) -> Any:
+        x.add_(1)
+        return x * y
+
+    def pair(size: int, start: int) -> Pair:
+        base = torch.arange(40.0)
+        return base[:size], base[start : start + size]
+
+    compiled = armature.compile(fn, backend="eager", dynamic=True)
+    for size, start in ((4, 10), (6, 12), (6, 3), (8, 4), (8, 8), (9, 8)):
+        assert torch.equal(compiled(*pair(size, start)), fn(*pair(size, start)))
+    assert len(session().compilations) < 6, "separate tensors of any size share one compilation"
 
 
 RANGES: dict[str, tuple[list[int], list[int], tuple[tuple[int, int, int], ...]]] = {

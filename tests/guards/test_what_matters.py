@@ -531,3 +531,12 @@ def test_deterministic_algorithms(watch: Any) -> None:
         assert watched.compiles(lambda: (x(),))
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+def test_the_int_of_a_comparison_is_an_int(watch: Any) -> None:
+    def fn(t: Any, n: int) -> Any:
+        return t * n, int(n > 4), str(int(n % 2 == 0))
+
+    watched = watch(fn)
+    for n in (3, 4, 5, 6, 7):
+        watched.compiles(lambda n=n: (x(), n))
