@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed
 # Processes that run tests side by side.
 JOBS ?= 2
 
-.PHONY: setup demo test test-slow lint bench clean
+.PHONY: setup demo test test-slow sweep lint bench clean
 
 setup: $(STAMP)
 
@@ -23,10 +23,13 @@ demo: setup
 	$(BIN)/armature demo $(ARGS)
 
 test: setup
-	$(BIN)/python -m pytest -m "not slow and not gpu" -n $(JOBS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -m "not slow and not sweep and not gpu" -n $(JOBS) --dist loadfile $(ARGS)
 
 test-slow: setup
-	$(BIN)/python -m pytest -m "not gpu" -n $(JOBS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -m "not sweep and not gpu" -n $(JOBS) --dist loadfile $(ARGS)
+
+sweep: setup
+	$(BIN)/python -m pytest -m sweep -n $(JOBS) $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

@@ -63,7 +63,7 @@ def test_like_eager_with_graph_breaks(source: str) -> None:
     compare(source)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("breaks", [False, True])
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_like_eager_at_length(shard: int, breaks: bool) -> None:

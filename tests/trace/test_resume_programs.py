@@ -28,7 +28,7 @@ def test_like_eager(source: str) -> None:
     check(source)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @settings(max_examples=1000, deadline=None, suppress_health_check=RELAXED)
 @given(breaking_sources())
 def test_like_eager_at_length(source: str) -> None:
