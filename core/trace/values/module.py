@@ -49,7 +49,7 @@ class ModuleValue(UserObjectValue):
         """The value of `module._parameters`, `module._buffers` or `module._modules`."""
         known = self.registries.get(name)
         if known is None and self.obj is None:
-            made = self.attributes.get(name)
+            made = self.attributes.get(name) or self.own_attribute(tracer, name)
             if not isinstance(made, DictValue):
                 tracer.raise_error(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
             return made
@@ -77,9 +77,7 @@ class ModuleValue(UserObjectValue):
         return None
 
     def own_attribute(self, tracer: Tracer, name: str) -> Value | None:
-        if self.obj is None:
-            return None
-        if name in REGISTRIES and name in self.obj.__dict__ and name not in self.written:
+        if self.obj is not None and name in REGISTRIES and name in self.obj.__dict__ and name not in self.written:
             return self.registry(tracer, name)
         return super().own_attribute(tracer, name)
 

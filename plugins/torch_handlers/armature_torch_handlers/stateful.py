@@ -5,6 +5,10 @@ from __future__ import annotations
 from armature.plugin_api import Call, Value, existing, handles
 
 SETTERS = (
+    "torch._C._push_on_torch_function_stack",
+    "torch._C._pop_torch_function_stack",
+    "torch._C._push_on_torch_dispatch_stack",
+    "torch._C._pop_torch_dispatch_stack",
     "torch.set_default_dtype",
     "torch.set_default_tensor_type",
     "torch.set_default_device",
