@@ -278,14 +278,22 @@ class RuleBook:
         found = [_as_verdict(row) for row in rows or index.for_name(subject)]
         if not found:
             found = self._computed(stack)
-        found += [_as_verdict(row) for row in self._for_module(subject.module, has_code(stack[-1]))]
-        return _chain(found, self._of_other_rows(stack) or _default(subject))
+        of_module = [_as_verdict(row) for row in self._for_module(subject.module, has_code(stack[-1]))]
+        if not found:
+            of_module = self._with_stand_in(stack, of_module)
+        return _chain([*found, *of_module], self._of_handler(stack) or _default(subject))
 
-    def _of_other_rows(self, stack: list[object]) -> Verdict | None:
-        """The verdict on what no rule speaks of, but a polyfill or handler: they are asked before the rules."""
-        found = next((told for layer in stack if (told := self.tables.stand_in(layer)) is not None), None)
-        if found is not None:
-            return Verdict(Decision.INLINE, _STAND_IN, found)
+    def _with_stand_in(self, stack: list[object], of_module: list[Verdict]) -> list[Verdict]:
+        """The verdicts on a module, and on a polyfill among them: only a rule of larger priority goes before it."""
+        held = next((told for layer in stack if (told := self.tables.stand_in(layer)) is not None), None)
+        if held is None:
+            return of_module
+        priority, origin = held
+        before = sum(verdict.priority > max(priority, 0) for verdict in of_module)
+        return [*of_module[:before], Verdict(Decision.INLINE, _STAND_IN, origin), *of_module[before:]]
+
+    def _of_handler(self, stack: list[object]) -> Verdict | None:
+        """The verdict on C code that no rule speaks of, but a handler: it is asked before the rules."""
         if has_code(stack[-1]):
             return None
         found = next((told for layer in stack if (told := self.tables.handled_by(layer)) is not None), None)

@@ -181,9 +181,10 @@ class Tables:
         """What is traced in place of this very function."""
         return self._polyfill_index.get(identity_key(fn))
 
-    def stand_in(self, fn: object) -> RuleOrigin | None:
-        """Who gives a Python stand-in for this very object."""
-        return _origin_in(self.registries.polyfills, fn)
+    def stand_in(self, fn: object) -> tuple[int, RuleOrigin] | None:
+        """The priority of the Python stand-in for this very object, and who gives it."""
+        origin, held = _origin_in(self.registries.polyfills, fn), self.polyfill(fn)
+        return None if origin is None or held is None else (held.priority, origin)
 
     def handled_by(self, fn: object) -> RuleOrigin | None:
         """Who says how a call of this very object is traced."""

@@ -38,7 +38,7 @@ class RowsOnly:
         """The rows as the real tables give them."""
         return tuple((rule, rule.origin or RuleOrigin(plugin)) for plugin, rule in self.pairs)
 
-    def stand_in(self, fn: object) -> RuleOrigin | None:
+    def stand_in(self, fn: object) -> tuple[int, RuleOrigin] | None:
         """No polyfills."""
         return None
 

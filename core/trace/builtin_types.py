@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from armature.trace.errors import NotConstant
-from armature.trace.iterating import can_be_remade, iterate, set_state
+from armature.trace.iterating import advanced, can_be_remade, iterate, keeps_position, set_state, size_of
 from armature.trace.places import places_of
 from armature.trace.values.base import Value
 from armature.trace.values.classes import ClassValue, SuperValue
@@ -238,13 +238,22 @@ def _reversed(tracer: Tracer, items: Value) -> Value:
                 yield sequence.items[position]
                 position -= 1
 
-        last = len(sequence.items) - 1
+        last, size = len(sequence.items) - 1, size_of(sequence)
 
         def remake(out: Rebuilder, taken: int) -> None:
+            if size_of(sequence) != size:
+                out.cannot(sequence)
+            keeps = keeps_position(sequence)
+            if not keeps:
+                out.null_function(advanced)
             out.null_function(reversed)
             out.load(sequence)
             out.call(1)
-            set_state(out, last - taken)
+            if keeps:
+                set_state(out, last - taken)
+            else:
+                out.constant(taken)
+                out.call(2)
 
         return IteratorValue(backwards(), reversed, remake, places_of(tracer.frames))
     if isinstance(items, UserObjectValue):

@@ -42,17 +42,24 @@ def can_be_remade(value: Value) -> bool:
 
 
 def size_of(value: Value) -> int:
-    """The number of entries of a dict or set, which must not change while it is iterated; 0 for all others."""
+    """The number of entries of a dict, set or deque, which must not change while it is iterated; 0 for all others."""
     if isinstance(value, DictViewValue):
         return len(value.owner.entries)
+    if isinstance(value, SequenceValue):
+        return 0 if keeps_position(value) else len(value.items)
     return len(value.entries) if isinstance(value, (DictValue, SetValue)) else 0
+
+
+def keeps_position(value: Value) -> bool:
+    """Whether an iterator over the value can be told how far it is: those of deques, dicts and sets can't."""
+    return issubclass(value.python_type(), (bytes, list, range, str, tuple))
 
 
 def remake_over(value: Value, size: int, out: Rebuilder, taken: int) -> None:
     """Push an iterator over a value that has given so many items."""
     if size_of(value) != size:
         out.cannot(value)
-    if isinstance(value, (SequenceValue, RangeValue, ConstantValue)):
+    if keeps_position(value):
         out.null_function(iter)
         out.load(value)
         out.call(1)

@@ -11,6 +11,7 @@ import torch
 import armature
 from armature import graph_break
 from armature.api_errors import ArmatureWarning
+from armature.plugins import manager
 from armature.session import Outcome, session
 
 X = torch.linspace(-1, 1, 8)
@@ -213,6 +214,7 @@ def test_allow_in_graph_keeps_the_call_whole() -> None:
     module = session().compilations[-1].module
     assert module is not None
     assert opaque in [node.target for node in module.graph.nodes]
+    manager().user.forget()
 
 
 def test_a_custom_backend_gets_the_graph_and_fake_inputs() -> None:

@@ -6,6 +6,7 @@ import inspect
 import itertools as it
 import operator
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -95,7 +96,12 @@ def test_reduce() -> None:
         functools.reduce(operator.sub, [])
 
 
-@pytest.mark.parametrize(("original", "stand_in"), operators.STAND_INS, ids=lambda f: f.__name__)
+# What makes a callable gives a new function at each call, which is compared by what it gives, in a test of its own.
+MAKERS = {id(original): stand_in for original, stand_in in operators.STAND_INS if isinstance(original, type)}
+OF_VALUES = [pair for pair in operators.STAND_INS if id(pair[0]) not in MAKERS]
+
+
+@pytest.mark.parametrize(("original", "stand_in"), OF_VALUES, ids=lambda f: f.__name__)
 def test_operators(original: Any, stand_in: Any) -> None:
     count = len(inspect.signature(stand_in).parameters)
     samples: list[tuple[Any, ...]] = [(7, 2, 3), ([1, 2, 2], 2, 5), ([1], [2], 5), ({1: 2}, 1, 4)]
@@ -108,6 +114,85 @@ def test_operators(original: Any, stand_in: Any) -> None:
             except Exception as error:
                 results.append((type(error), own))
         assert results[0] == results[1]
+
+
+POINT = SimpleNamespace(x=1, inner=SimpleNamespace(y=2))
+MADE: list[tuple[Any, tuple[Any, ...], dict[str, Any], Any]] = [
+    (operator.itemgetter, (1,), {}, [5, 6, 7]),
+    (operator.itemgetter, (0, 2), {}, [5, 6, 7]),
+    (operator.itemgetter, (slice(1, 3),), {}, "abcd"),
+    (operator.itemgetter, ("a", "b"), {}, {"a": 1, "b": 2}),
+    (operator.itemgetter, ("a", "c"), {}, {"a": 1, "b": 2}),
+    (operator.itemgetter, (3,), {}, [5, 6, 7]),
+    (operator.itemgetter, (), {}, [5, 6, 7]),
+    (operator.attrgetter, ("x",), {}, POINT),
+    (operator.attrgetter, ("inner.y",), {}, POINT),
+    (operator.attrgetter, ("x", "inner.y"), {}, POINT),
+    (operator.attrgetter, ("inner.z",), {}, POINT),
+    (operator.attrgetter, (7,), {}, POINT),
+    (operator.attrgetter, ("x", 7), {}, POINT),
+    (operator.attrgetter, (), {}, POINT),
+    (operator.methodcaller, ("upper",), {}, "ab"),
+    (operator.methodcaller, ("split", ","), {"maxsplit": 1}, "a,b,c"),
+    (operator.methodcaller, ("split", 7), {}, "a,b,c"),
+    (operator.methodcaller, ("no_such",), {}, "ab"),
+    (operator.methodcaller, (7,), {}, "ab"),
+    (operator.methodcaller, (), {}, "ab"),
+]
+
+
+@pytest.mark.parametrize(("original", "args", "kwargs", "obj"), MADE, ids=lambda x: getattr(x, "__name__", ""))
+def test_makers_of_callables(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any], obj: Any) -> None:
+    """Same results, and same errors at the same moment: when it is made or when it is called."""
+    results = []
+    for maker in (original, MAKERS[id(original)]):
+        made = False
+        try:
+            get = maker(*args, **kwargs)
+            made = True
+            results.append((made, get(obj)))
+        except Exception as error:
+            results.append((made, type(error)))
+    assert results[0] == results[1]
+
+
+def test_each_maker_of_callables_is_tested() -> None:
+    assert {id(original) for original, *_ in MADE} == set(MAKERS)
+
+
+class Hinted:
+    """Has no length, and says what it expects to give."""
+
+    def __init__(self, hint: Any) -> None:
+        self.hint = hint
+
+    def __length_hint__(self) -> Any:
+        if isinstance(self.hint, Exception):
+            raise self.hint
+        return self.hint
+
+
+class NoLength:
+    def __len__(self) -> int:
+        raise TypeError("not today")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ([1, 2],), ([1, 2], 7), ({1: 2},), (7,), (7, 3), (object(), 3), (iter([1, 2]), 5), (Hinted(4), 5), (Hinted(0), 5),
+        (Hinted(NotImplemented), 5), (Hinted(TypeError()), 5), (Hinted(KeyError()), 5), (Hinted(-1), 5), (Hinted("a"), 5),
+        (NoLength(), 5), ([1], "a"), ([1], 2.0), ([1], True), (list, 3), (Hinted, 3),
+    ],
+)  # fmt: skip
+def test_length_hint(args: tuple[Any, ...]) -> None:
+    results = []
+    for fn in (operator.length_hint, operators.length_hint):
+        try:
+            results.append(fn(*args))
+        except Exception as error:
+            results.append(type(error))
+    assert results[0] == results[1]
 
 
 def test_each_stand_in_is_for_one_original() -> None:

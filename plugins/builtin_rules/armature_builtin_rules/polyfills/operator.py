@@ -221,6 +221,10 @@ def itemgetter(item: Any, /, *items: Any) -> Callable[[Any], Any]:
 
 
 def attrgetter(attr: str, /, *attrs: str) -> Callable[[Any], Any]:
+    for path in (attr, *attrs):
+        if not isinstance(path, str):
+            raise TypeError("attribute name must be a string")
+
     def get(obj: Any, path: str) -> Any:
         for name in path.split("."):
             obj = getattr(obj, name)
@@ -232,11 +236,33 @@ def attrgetter(attr: str, /, *attrs: str) -> Callable[[Any], Any]:
 
 
 def methodcaller(name: str, /, *args: Any, **kwargs: Any) -> Callable[[Any], Any]:
+    if not isinstance(name, str):
+        raise TypeError("method name must be a string")
     return lambda obj: getattr(obj, name)(*args, **kwargs)
 
 
 def length_hint(obj: Any, default: int = 0, /) -> int:
-    return len(obj) if hasattr(obj, "__len__") else default
+    if not isinstance(default, int):
+        raise TypeError(f"'{type(default).__name__}' object cannot be interpreted as an integer")
+    if hasattr(type(obj), "__len__"):
+        try:
+            return len(obj)
+        except TypeError:
+            pass
+    hinted = getattr(type(obj), "__length_hint__", None)
+    if hinted is None:
+        return default
+    try:
+        hint = hinted(obj)
+    except TypeError:
+        return default
+    if hint is NotImplemented:
+        return default
+    if not isinstance(hint, int):
+        raise TypeError(f"__length_hint__ must be an integer, not {type(hint).__name__}")
+    if hint < 0:
+        raise ValueError("__length_hint__() should return >= 0")
+    return hint
 
 
 OBJECTS: tuple[tuple[Any, Any], ...] = (
