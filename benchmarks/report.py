@@ -128,6 +128,7 @@ def main(
     demo_file: Annotated[Path, typer.Option("--demo", help="what `armature demo --json` wrote on a CPU")],
     cuda_file: Annotated[Path, typer.Option("--cuda", help="what `armature demo --device cuda --json` wrote")],
     gpu_file: Annotated[Path, typer.Option("--gpu", help="what plugins/gpu_triton/benchmarks/models.py --json wrote")],
+    note: Annotated[str, typer.Option(help="how the CPU's figures were taken, where that needs saying")] = "",
     out: Annotated[Path, typer.Option(help="the page to write")] = HERE.parent / "docs" / "performance.md",
 ) -> None:
     """Write the page."""
@@ -142,6 +143,7 @@ def main(
     out.write_text(
         template.render(
             machine=run["machine"],
+            note=note,
             steady=steady(run["rows"]),
             cold=against(run["rows"], "cold", ["model", "mode"]),
             scaling=against(run["rows"], "scaling", ["graph", "steps"]),
