@@ -144,6 +144,8 @@ def _enumerate(tracer: Tracer, items: Value, start: Value | None = None) -> Valu
             yield TupleValue([tracer.constant(number), item])
 
     def remake(out: Rebuilder, taken: int) -> None:
+        if taken and not isinstance(inner, IteratorValue):
+            out.cannot(inner)  # it would start again
         out.null_function(enumerate)
         out.load(inner)
         out.constant(first + taken)
@@ -154,7 +156,7 @@ def _enumerate(tracer: Tracer, items: Value, start: Value | None = None) -> Valu
 
 def inner_iterator(tracer: Tracer, items: Value) -> Value:
     """What an iterator over an iterable holds: where it is known how to make it again, an iterator of its own."""
-    return iterate(tracer, items) if can_be_remade(items) else items
+    return iterate(tracer, items) if items.is_tensor or can_be_remade(items) else items
 
 
 def remake_call(

@@ -17,6 +17,7 @@ import attrs
 
 from armature.trace import inline
 from armature.trace.errors import NotConstant
+from armature.trace.places import places_of
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import Value
 from armature.trace.values.classes import ClassValue, find_in_class
@@ -26,6 +27,7 @@ from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
+    from armature.trace.places import Place
     from armature.trace.rebuild import Rebuilder
 
 METACLASSES: frozenset[type] = frozenset({type, abc.ABCMeta, enum.EnumMeta})
@@ -33,7 +35,9 @@ METACLASSES: frozenset[type] = frozenset({type, abc.ABCMeta, enum.EnumMeta})
 
 @attrs.define(eq=False)
 class LocalClassValue(ClassValue):
-    """A class that the frame has made."""
+    """A class that the frame has made. made_at: where."""
+
+    made_at: tuple[Place, ...] = ()
 
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
         type.__setattr__(self.cls, name, stand_in(tracer, value))
@@ -48,6 +52,7 @@ class StandIn:
 
 def build_class(tracer: Tracer, body: Value, name: Value, *bases: Value, **keywords: Value) -> Value:
     """`builtins.__build_class__`."""
+    made_at = places_of(tracer.frames)
     metaclass = keywords.pop("metaclass", None)
     classes = tuple(base.cls for base in bases if isinstance(base, ClassValue))
     kind = metaclass.cls if isinstance(metaclass, ClassValue) else type(classes[0]) if classes else type
@@ -67,7 +72,7 @@ def build_class(tracer: Tracer, body: Value, name: Value, *bases: Value, **keywo
         made = kind(str(name.as_constant()), classes, namespace)
     except (TypeError, ValueError) as error:
         tracer.raise_real(error)
-    result = tracer.remember(made, LocalClassValue(made))
+    result = tracer.remember(made, LocalClassValue(made, made_at=made_at))
     if isinstance(cell, CellValue):
         cell.content = result
     return result

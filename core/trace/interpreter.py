@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
+import weakref
 from collections.abc import Iterator
 from types import CodeType
 from typing import TYPE_CHECKING
@@ -55,7 +56,8 @@ def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
 @contextlib.contextmanager
 def tracing(tracer: Tracer) -> Iterator[None]:
     """While a frame is traced. Afterwards everything that the program can see is as it was before."""
-    tracer.fakes.symbols.where = tracer.user_line
+    line = weakref.WeakMethod(tracer.user_line)  # torch's caches keep symbols beyond the trace
+    tracer.fakes.symbols.where = lambda: here() if (here := line()) is not None else ""
     tracer.guards.global_state()
     grad = torch.is_grad_enabled()
     depth = sys.getrecursionlimit()

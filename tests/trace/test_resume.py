@@ -116,12 +116,13 @@ def text_before_a_change(t):
 def deletes(t, n):
     y = t + n
     del n
-    print("gone", "n" in locals(), "y" in locals())
-    return y
+    print("gone")
+    return y * 2, "n" in locals(), "y" in locals()
 
 
 def looks_at_locals(t, n):
     y = t + n
+    print("now")
     found = sorted(name for name in locals())
     print(found)
     return y * 2
@@ -143,10 +144,14 @@ def two_items(t):
     return t + t.sum().item() + t.max().item()
 
 
+class Meta(type):
+    """A metaclass of the program: its classes are made in Python."""
+
+
 def makes_a_class(t):
     y = t + 1
 
-    class Inner:
+    class Inner(metaclass=Meta):
         value = 2
 
         def times(self, v):
@@ -214,6 +219,17 @@ def loops_after(t):
     return t
 
 
+def counts_rows(t):
+    found = []
+    for i, row in enumerate(t, 1):
+        print(i)
+        found.append((i, row * 2))
+    for row, n in zip(t, [5, 6]):
+        print(n)
+        found.append((n, row + 1))
+    return found
+
+
 STRAIGHT: list[tuple[Any, Any, int, int]] = [
     (prints, one, 2, 1),
     (prints_twice, lambda: (x(), 2), 3, 2),
@@ -227,17 +243,18 @@ STRAIGHT: list[tuple[Any, Any, int, int]] = [
     (text_of_shape, one, 2, 1),
     (text_of_numbers, one, 2, 1),
     (text_before_a_change, one, 3, 2),
-    (deletes, lambda: (x(), 2), 1, 3),
+    (deletes, lambda: (x(), 2), 2, 1),
     (looks_at_locals, lambda: (x(), 2), 2, 2),
     (evaluates, one, 2, 1),
     (item, one, 2, 1),
-    (makes_a_class, one, 3, 2),  # the class is another one in the second call
+    (makes_a_class, one, 3, 1),  # the class is another one in the second call
     (unpacks, one, 2, 1),
     (in_place, one, 3, 2),
     (random, one, 2, 1),
     (sets_attributes, lambda: (x(), Box()), 2, 1),
     (methods, one, 2, 1),
     (slices, one, 2, 1),
+    (counts_rows, one, 3, 4),
 ]
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
 from armature.trace.errors import NotConstant
+from armature.trace.places import places_of
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
 from armature.trace.values.classes import overrides
 
@@ -98,6 +100,10 @@ class ExceptionValue(Value):
             return tracer.constant("")
         return tracer.text_of(self.args[0] if len(self.args) == 1 else tracer.tuple_of(self.args), repr)
 
+    def traceback(self, tracer: Tracer) -> Value:
+        """The third part of `sys.exc_info()` while it is handled."""
+        return TracebackValue(places_of(tracer.frames))
+
     def rebuild(self, out: Rebuilder) -> None:
         if self.attributes or self.raised_at:  # raised, it has a traceback
             out.cannot(self)
@@ -138,6 +144,21 @@ class CaughtValue(ExceptionValue):
             tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
         self._read_args(tracer)
         return super().call_method(tracer, name, args, kwargs)
+
+
+@attrs.define(eq=False)
+class TracebackValue(Value):
+    """The traceback of an exception that is handled: there is one, and only Python knows what is in it."""
+
+    made_at: tuple[Place, ...] = ()  # where it was asked for
+
+    mutable: ClassVar[bool] = True
+
+    def python_type(self) -> type:
+        return TracebackType
+
+    def describe(self) -> str:
+        return "a traceback"
 
 
 LINKS = frozenset({"__cause__", "__context__", "__suppress_context__"})

@@ -132,12 +132,12 @@ def class_decorator(call: Call, cls: Value, **options: Value) -> Value | None:
 
 @handles(sys.exc_info)
 def handled_exception(call: Call) -> Value:
-    """The exception being handled; its traceback is not known while tracing."""
+    """The exception being handled; what is in its traceback is not known while tracing."""
     error = call.tracer.handled_exception()
     none = call.constant(None)
     if error is None:
         return call.tracer.tuple_of([none, none, none])
-    return call.tracer.tuple_of([call.new_value(error.kind), error, none])
+    return call.tracer.tuple_of([call.new_value(error.kind), error, error.traceback(call.tracer)])
 
 
 @handles(threading.get_ident)
