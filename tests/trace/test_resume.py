@@ -254,7 +254,7 @@ STRAIGHT: list[tuple[Any, Any, int, int]] = [
     (sets_attributes, lambda: (x(), Box()), 2, 1),
     (methods, one, 2, 1),
     (slices, one, 2, 1),
-    (counts_rows, one, 3, 4),
+    (counts_rows, one, 6, 8),
 ]
 
 
