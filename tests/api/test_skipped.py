@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 import armature
 from armature.session import Outcome, session
@@ -113,3 +114,12 @@ def test_a_frame_that_once_had_no_tensor_is_compiled_when_it_has_one() -> None:
     assert compiled(3) == 6
     assert torch.equal(compiled(X), X * 2)
     assert compiled_functions() == ["test_a_frame_that_once_had_no_tensor_is_compiled_when_it_has_one.<locals>.double"]
+
+
+def test_modes_of_tracing_are_not_seen() -> None:
+    def count_modes(x: Any) -> Any:
+        return x + len(_get_current_dispatch_mode_stack())
+
+    compiled = armature.compile(count_modes, backend="eager")
+    assert torch.equal(compiled(X), X)
+    assert torch.equal(compiled(X), X)

@@ -9,6 +9,11 @@ SETTERS = (
     "torch._C._pop_torch_function_stack",
     "torch._C._push_on_torch_dispatch_stack",
     "torch._C._pop_torch_dispatch_stack",
+    "torch._C._len_torch_dispatch_stack",  # tracing has modes of its own on this stack
+    "torch._C._get_dispatch_stack_at",
+    "torch._C._get_dispatch_mode",
+    "torch._C._set_dispatch_mode",
+    "torch._C._unset_dispatch_mode",
     "torch.set_default_dtype",
     "torch.set_default_tensor_type",
     "torch.set_default_device",
