@@ -1,8 +1,7 @@
 """From a captured graph of torch functions to a compiled callable, by way of functional ATen graphs.
 
 Inference: one graph. Training: a forward and a backward graph behind an autograd function; the backward graph is
-compiled
-when it is first needed, and should that fail, it runs operator by operator.
+compiled when it is first needed, and should that fail, it runs operator by operator.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from armature.events import CompileEvent, EventKind
 from armature.graph import origins
 from armature.graph.data import AtenGraph, GraphKind
 from armature.graph.passes import run_passes
+from armature.graph.saved import save_inputs_of_views
 from armature.graph.verify import verify
 from armature.torch_abi import aot, recorder
 from armature.trace.data import TracedFrame
@@ -71,7 +71,8 @@ class _Compilation:
 
     def partition(self, joint: fx.GraphModule, inputs: Any, **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
         origins.restore(joint)
-        return aot.min_cut(run_passes("joint", joint, self.ctx), inputs, **options)
+        forward, backward = aot.min_cut(run_passes("joint", joint, self.ctx), inputs, **options)
+        return save_inputs_of_views(forward, backward, options["num_fwd_outputs"])
 
     def forward(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
         return self.compile(graph, GraphKind.FORWARD)

@@ -133,8 +133,22 @@ def compile_functional(
     if watch.lean is not None and torch.is_grad_enabled():
         return watch.lean
     if watch.inner is not None and not watch.merged and _needs_nothing_around(watch.metadata):
-        return flat(watch.inner)
+        needs_grad = torch.is_grad_enabled() and any(isinstance(f, torch.Tensor) and f.requires_grad for f in fakes)
+        return flat(without_gradients(watch.inner) if needs_grad else watch.inner)
     return whole
+
+
+def without_gradients(inner: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """For a graph whose results need no gradients though its inputs do: operators run as they are would record them."""
+
+    def call(args: list[Any]) -> Any:
+        torch._C._set_grad_enabled(False)
+        try:
+            return inner(args)
+        finally:
+            torch._C._set_grad_enabled(True)
+
+    return call
 
 
 def flat(inner: Callable[[list[Any]], Any]) -> Callable[..., Any]:

@@ -38,7 +38,9 @@ __all__ = [
     "FakeWorld",
     "detached",
     "enable_python_dispatcher",
+    "in_transform",
     "is_wrapped",
+    "of_transform",
     "version_of",
 ]
 
@@ -51,8 +53,19 @@ class Layout:
     strides: tuple[Any, ...]
 
 
-def _mode_of(world: FakeWorld) -> FakeTensorMode:
-    return FakeTensorMode(shape_env=world.symbols, allow_non_fake_inputs=False, static_shapes=True)
+class WatchingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
+    """Notices operators that draw random numbers."""
+
+    random = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not self.random and torch.Tag.nondeterministic_seeded in func.tags:
+            self.random = True
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+def _mode_of(world: FakeWorld) -> WatchingMode:
+    return WatchingMode(shape_env=world.symbols, allow_non_fake_inputs=False, static_shapes=True)
 
 
 @attrs.define(eq=False)
@@ -63,9 +76,14 @@ class FakeWorld:
     """
 
     symbols: Symbols = attrs.field(factory=Symbols)
-    mode: FakeTensorMode = attrs.field(default=attrs.Factory(_mode_of, takes_self=True))
+    mode: WatchingMode = attrs.field(default=attrs.Factory(_mode_of, takes_self=True))
     layouts: dict[int, Layout] = attrs.field(factory=dict)  # by id, of the tensors with symbolic sizes
     _storages: dict[int, torch.Tensor | None] = attrs.field(factory=dict)
+
+    @property
+    def random(self) -> bool:
+        """Whether an operator that was run draws random numbers."""
+        return self.mode.random
 
     def afresh(self) -> FakeWorld:
         """A world over the same symbols in which no fake was changed yet."""
@@ -189,7 +207,17 @@ def detached(tensor: torch.Tensor) -> torch.Tensor:
 
 def is_wrapped(tensor: torch.Tensor) -> bool:
     """Whether torch.func wraps it, or it is fake already: tracing then happens inside another transform."""
-    return isinstance(tensor, FakeTensor) or bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
+    return isinstance(tensor, FakeTensor) or of_transform(tensor)
+
+
+def in_transform() -> bool:
+    """Whether a transform of torch.func is running the program now."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def of_transform(tensor: torch.Tensor) -> bool:
+    """Whether a transform of torch.func has made the tensor for itself: it means something only inside."""
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
 
 
 def version_of(tensor: Any) -> int:

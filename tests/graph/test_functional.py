@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, fx, nn
 
+import armature
 from armature.context import CompileContext
 from armature.errors import InvariantError
 from armature.graph.data import AtenGraph, GraphKind, Origin, Pass
@@ -256,3 +257,17 @@ def test_verify_wants_fakes_and_functional_graphs() -> None:
         verify(AtenGraph("f", GraphKind.INFERENCE, module, ()))
     with pytest.raises(InvariantError, match="no fake result"):
         verify(AtenGraph("f", GraphKind.INFERENCE, module, (torch.ones(2),)))
+
+
+def test_results_computed_without_gradients_of_inputs_that_need_them() -> None:
+    def product(x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return x @ x.t()
+
+    for backend in ("aot_eager", None):
+        armature.reset()
+        compiled = armature.compile(product, **({} if backend is None else {"backend": backend}))
+        for _ in range(2):
+            found = compiled(torch.ones(2, 2, requires_grad=True))
+            assert not found.requires_grad
+            assert torch.is_grad_enabled()

@@ -142,3 +142,28 @@ def test_every_seam_has_a_contract_test() -> None:
             elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("armature.torch_abi."):
                 tested.add(str(node.module).rsplit(".", 1)[1])
     assert seams <= tested
+
+
+def test_inside_of_a_transform() -> None:
+    assert not fake.in_transform()
+    seen = []
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        seen.append((fake.in_transform(), fake.of_transform(x), fake.is_wrapped(x)))
+        return x.sum()
+
+    torch.func.grad(f)(torch.ones(2))
+    assert seen == [(True, True, True)]
+    assert not fake.of_transform(torch.ones(2))
+    assert not fake.in_transform()
+
+
+def test_a_fake_world_notices_random_numbers() -> None:
+    world = fake.FakeWorld()
+    with world.mode:
+        torch.ones(2) + 1
+        torch.nn.functional.dropout(torch.ones(2), training=False)
+        assert not world.random
+        torch.nn.functional.dropout(torch.ones(2))
+    assert world.random
+    assert not world.afresh().random

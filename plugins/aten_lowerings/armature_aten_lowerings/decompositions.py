@@ -27,7 +27,7 @@ NAMES = (
     "_batch_norm_with_update_functional", "_batch_norm_no_update", "batch_norm_backward",
     # shapes
     "unsqueeze_copy", "narrow_copy", "slice_backward", "select_backward", "diagonal_backward", "unfold_backward",
-    "as_strided_scatter", "diagonal_scatter", "unsafe_chunk", "unsafe_split.Tensor", "unsafe_split_with_sizes",
+    "unsafe_chunk", "unsafe_split.Tensor", "unsafe_split_with_sizes",
     "rot90", "tile", "block_diag", "channel_shuffle", "pixel_shuffle", "pixel_unshuffle", "meshgrid", "take",
     "index_add", "index_copy", "index_fill.int_Scalar", "masked_scatter", "linspace", "logspace",
     "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d",

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 
 import torch
-from torch import fx
+from torch import Tensor, fx
 
 from armature.plugin_api import Pass
 from armature_aten_lowerings import rnn
 
 aten = torch.ops.aten
 RANDOM = torch.Tag.nondeterministic_seeded
+NARROW, WIDE = 16, 32
+"""A product of matrices is narrow with a side of at most so many numbers; vectors take at least WIDE in a row."""
+NARROW_WORK = 3 << 18
+"""Multiplications up to which loops keep up with a library (benchmarks/narrow_products.py)."""
 
 
 def remove_dead_code(module: object, ctx: object) -> object:
@@ -61,6 +66,47 @@ def split_bias(module: object, ctx: object) -> object:
         node.replace_all_uses_with(total)
         module.graph.erase_node(node)
     return module
+
+
+def write_out_narrow_products(module: object, ctx: object) -> object:
+    """On a CPU, a product with a narrow side becomes loops: libraries are slow there, and bias and activation fuse."""
+    if not isinstance(module, fx.GraphModule):
+        return module
+    for target in (aten.mm.default, aten.addmm.default):
+        for node in module.graph.find_nodes(op="call_function", target=target):
+            left, right = node.args[-2:]
+            if node.kwargs or not _is_narrow(node.meta["val"], left.meta["val"], right.meta["val"]):
+                continue
+            with module.graph.inserting_before(node):
+                rows = _add_call(node, aten.unsqueeze.default, left, 1)
+                columns = _add_call(node, aten.unsqueeze.default, _add_call(node, aten.t.default, right), 0)
+                total = _add_call(node, aten.sum.dim_IntList, _add_call(node, aten.mul.Tensor, rows, columns), [2])
+                if target is aten.addmm.default:
+                    total = _add_call(node, aten.add.Tensor, total, node.args[0])
+            node.replace_all_uses_with(total)
+            module.graph.erase_node(node)
+    return module
+
+
+def _is_narrow(result: Tensor, left: Tensor, right: Tensor) -> bool:
+    """Whether loops over `left` [M, K] and `right` [K, N] take whole vectors, and no longer than a library."""
+    sizes = (*left.shape, right.shape[1])
+    numbers = (*sizes, *left.stride(), *right.stride())
+    plain = result.device.type == "cpu" and result.dtype in (torch.float32, torch.float64)
+    if not plain or not all(type(n) is int for n in numbers) or 0 in sizes:
+        return False
+    _, inner, columns = sizes
+    along_inner = left.stride(1) == 1 and right.stride(0) == 1 and inner >= WIDE
+    along_columns = right.stride(1) == 1 and columns >= WIDE
+    return (along_inner or along_columns) and min(sizes) <= NARROW and math.prod(sizes) <= NARROW_WORK
+
+
+def _add_call(like: fx.Node, target: torch._ops.OpOverload, *args: object) -> fx.Node:
+    """A call in the graph of `like`, which knows its value and where it comes from."""
+    made = like.graph.call_function(target, args)  # type: ignore[arg-type]
+    made.meta.update(like.meta)
+    made.meta["val"] = target(*(a.meta["val"] if isinstance(a, fx.Node) else a for a in args))
+    return made
 
 
 def _read_by_loops(node: fx.Node, lowered: Callable[[torch._ops.OpOverload], Sequence[object]]) -> bool:
@@ -124,6 +170,7 @@ def _frozen(value: object) -> Hashable:
 PASSES: tuple[Pass, ...] = (
     Pass("fused-lstm", "pre_grad", rnn.use_fused_layers),
     Pass("common-values", "post_grad", share_common_values),
-    Pass("split-bias", "post_grad", split_bias, after=("common-values",)),
+    Pass("narrow-products", "post_grad", write_out_narrow_products, after=("common-values",)),
+    Pass("split-bias", "post_grad", split_bias, after=("narrow-products",)),
     Pass("dead-code", "post_grad", remove_dead_code, after=("common-values",)),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -27,18 +28,24 @@ def lstm(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Same as `torch.lstm`. Where no gradient is asked for, or no fused kernel fits, it is that."""
+    last_step: bool = False,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Same as `torch.lstm`. Where no gradient is asked for, or no fused kernel fits, it is that.
+
+    last_step: nobody reads the states, nor any step of the output but the last: it may be the only one given. On the
+    way back, a layer is through with it after one step.
+    """
     # torch's own decomposition looks at the input's requires_grad alone, and so loses the gradients of the weights.
     tensors = [x, *hidden, *params]
     wanted = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     same_width = hidden[0].shape[-1] == hidden[1].shape[-1]
     if same_width and (train or not wanted) and rnn_cudnn.fits(tensors):
-        return rnn_cudnn.lstm(
-            x, hidden, params, has_biases, num_layers, dropout, train, bidirectional, batch_first, wanted
-        )
+        options = rnn_cudnn.Options(has_biases, num_layers, dropout, train, bidirectional, batch_first)
+        return rnn_cudnn.lstm(x, hidden, params, options, gradients=wanted)
     on_cpu = all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors)
     if not (wanted and same_width and on_cpu and torch.backends.mkldnn.enabled):
+        if last_step and bidirectional and same_width and on_cpu and not (dropout and train):
+            return _last_step(x, hidden, params, has_biases, num_layers, train, batch_first), None, None
         found = aten.lstm.input(x, hidden, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
         # torch 2.11's decomposition gives states with a dimension more.
         return found[0], found[1].view(hidden[0].shape), found[2].view(hidden[1].shape)
@@ -50,17 +57,44 @@ def lstm(
         halves = []
         for direction in range(directions):
             k = layer * directions + direction
+            at_end = last_step and bidirectional and layer == num_layers - 1
             half, h, c = _layer(
-                out, hidden[0][k], hidden[1][k], _weights(params, k, has_biases), direction == 1, has_biases
-            )
-            halves.append(half)
+                out[-1:] if at_end and direction == 1 else out,
+                hidden[0][k], hidden[1][k], _weights(params, k, has_biases), direction == 1, has_biases,
+            )  # fmt: skip
+            halves.append(half[-1:] if at_end else half)
             last_h.append(h)
             last_c.append(c)
         out = torch.cat(halves, -1) if bidirectional else halves[0]
         if dropout and train and layer < num_layers - 1:
             out = torch.dropout(out, dropout, True)
     out = out.transpose(0, 1) if batch_first else out
-    return out, torch.stack(last_h), torch.stack(last_c)
+    return (out, None, None) if last_step else (out, torch.stack(last_h), torch.stack(last_c))
+
+
+def _last_step(
+    x: Tensor,
+    hidden: Sequence[Tensor],
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    train: bool,
+    batch_first: bool,
+) -> Tensor:
+    """The last step of a bidirectional LSTM's output, one step long."""
+    below, each = 2 * (num_layers - 1), 4 if has_biases else 2
+    states = [(h[:below], h[below : below + 1], h[below + 1 :]) for h in hidden]
+    weights = [params[: below * each], params[below * each : (below + 1) * each], params[(below + 1) * each :]]
+    if below:
+        first = [part[0] for part in states]
+        x = aten.lstm.input(x, first, weights[0], has_biases, num_layers - 1, 0.0, train, True, batch_first)[0]
+    end = x[:, -1:] if batch_first else x[-1:]
+    halves = [
+        aten.lstm.input(given, [part[k] for part in states], weights[k], has_biases, 1, 0.0, train, False, batch_first)
+        for k, given in ((1, x), (2, end))
+    ]
+    forward = halves[0][0]
+    return torch.cat([forward[:, -1:] if batch_first else forward[-1:], halves[1][0]], -1)
 
 
 def _weights(params: Sequence[Tensor], k: int, has_biases: bool) -> list[Tensor]:
@@ -141,5 +175,22 @@ def use_fused_layers(module: object, ctx: object) -> object:
             # The form for packed sequences has the batch sizes where this one has the hidden state.
             if node.target in TARGETS and isinstance(node.args[1], (tuple, list)):
                 node.target = lstm
+                node.kwargs = {"last_step": True} if _only_last_step_is_read(node) else {}
         module.recompile()
     return module
+
+
+def _only_last_step_is_read(node: fx.Node) -> bool:
+    batch_first = node.args[8]
+    for part in node.users:
+        if part.target is not operator.getitem or (part.args[1] != 0 and part.users):
+            return False
+        for reader in part.users:
+            if reader.target is not operator.getitem:
+                return False
+            index = reader.args[1]
+            index = index if isinstance(index, tuple) else (index,)
+            rows, step = (index[:1], index[1:2]) if batch_first else ((slice(None),), index[:1])
+            if rows != (slice(None),) or step != (-1,) or type(step[0]) is not int:
+                return False
+    return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,19 +25,22 @@ def fits(tensors: Sequence[Tensor]) -> bool:
     return all(t.device == first.device and t.dtype == first.dtype for t in tensors)
 
 
+class Options(NamedTuple):
+    """The last arguments of `torch.lstm`."""
+
+    has_biases: bool
+    num_layers: int
+    dropout: float
+    train: bool
+    bidirectional: bool
+    batch_first: bool
+
+
 def lstm(
-    x: Tensor,
-    hidden: Sequence[Tensor],
-    params: Sequence[Tensor],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-    gradients: bool,
+    x: Tensor, hidden: Sequence[Tensor], params: Sequence[Tensor], options: Options, *, gradients: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Same as `torch.lstm` on CUDA, for hidden and cell states of one width. `gradients`: some are asked for."""
+    has_biases, num_layers, dropout, train, bidirectional, batch_first = options
     out = x.transpose(0, 1) if batch_first else x
     directions = 2 if bidirectional else 1
     # cuDNN's own dropout has a generator of its own; torch's, between the layers, follows torch's seed.
@@ -80,16 +83,10 @@ def _run(
 
 
 def _fake(
-    x: Tensor,
-    weights: Sequence[Tensor],
-    h: Tensor,
-    c: Tensor,
-    has_biases: bool,
-    layers: int,
-    train: bool,
-    bidirectional: bool,
+    x: Tensor, weights: Sequence[Tensor], h: Tensor, c: Tensor, *flags: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Shapes; the buffers count as empty, since only the library knows their sizes."""
+    """Shapes; the buffers count as empty, since only the library knows their sizes. `flags`: as those of `_run`."""
+    *_, bidirectional = flags
     width = h.shape[-1] * (2 if bidirectional else 1)
     out = x.new_empty((x.shape[0], x.shape[1], width))
     return out, torch.empty_like(h), torch.empty_like(c), x.new_empty((0,), dtype=torch.uint8), x.new_empty((0,))

@@ -66,3 +66,51 @@ def test_returned_values_stay_apart() -> None:
     first, second = armature.compile(lambda x: (x.sin(), x.sin()), fullgraph=True)(x)
     first.zero_()
     torch.testing.assert_close(second, x.sin())
+
+
+NARROW: dict[str, Callable[[], tuple[Callable[..., Tensor], tuple[Tensor, ...]]]] = {
+    "few columns": lambda: (torch.mm, (torch.randn(50, 70), torch.randn(10, 70).t())),
+    "few rows": lambda: (torch.mm, (torch.randn(3, 70), torch.randn(40, 70).t())),
+    "short sums": lambda: (torch.mm, (torch.randn(50, 10), torch.randn(10, 70))),
+    "turned": lambda: (torch.mm, (torch.randn(50, 10).t(), torch.randn(50, 70))),
+    "bias": lambda: (torch.addmm, (torch.randn(10), torch.randn(50, 70), torch.randn(10, 70).t())),
+    "bias of rows": lambda: (torch.addmm, (torch.randn(50, 1), torch.randn(50, 70), torch.randn(10, 70).t())),
+    "double": lambda: (torch.mm, (torch.randn(50, 10).double(), torch.randn(10, 70).double())),
+    "followed": lambda: (lambda x, w: torch.mm(x, w).relu() + 1, (torch.randn(50, 10), torch.randn(10, 70))),
+    "steps between": lambda: (torch.mm, (torch.randn(50, 20)[:, ::2], torch.randn(10, 70))),
+}
+PRODUCTS = (aten.mm.default, aten.addmm.default)
+
+
+@pytest.mark.parametrize("case", NARROW)
+def test_narrow_products_become_loops(case: str) -> None:
+    fn, inputs = NARROW[case]()
+    assert not set(operators(fn, *inputs)) & set(PRODUCTS)
+
+
+WIDER: dict[str, Callable[[], tuple[Callable[..., Tensor], tuple[Tensor, ...]]]] = {
+    "no narrow side": lambda: (torch.mm, (torch.randn(40, 50), torch.randn(50, 40))),
+    "much work": lambda: (torch.mm, (torch.randn(600, 300), torch.randn(300, 10))),
+    "no vectors": lambda: (torch.mm, (torch.randn(50, 70), torch.randn(70, 10))),
+    "lower precision": lambda: (torch.mm, (torch.randn(50, 10).bfloat16(), torch.randn(10, 70).bfloat16())),
+    "scaled": lambda: (
+        lambda b, x, w: torch.addmm(b, x, w, alpha=2),
+        (torch.randn(70), torch.randn(50, 10), torch.randn(10, 70)),
+    ),
+    "nothing": lambda: (torch.mm, (torch.randn(0, 10), torch.randn(10, 70))),
+}
+
+
+@pytest.mark.parametrize("case", WIDER)
+def test_other_products_stay_the_librarys(case: str) -> None:
+    fn, inputs = WIDER[case]()
+    assert set(operators(fn, *inputs)) & set(PRODUCTS)
+
+
+def test_products_of_unknown_sizes_stay_the_librarys() -> None:
+    armature.reset()
+    compiled = armature.compile(torch.mm, fullgraph=True, dynamic=True)
+    x, w = torch.randn(50, 10), torch.randn(10, 70)
+    torch.testing.assert_close(compiled(x, w), x @ w)
+    [graph] = pipeline.session().compilations[-1].graphs
+    assert aten.mm.default in [node.target for node in graph.aten.module.graph.nodes]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 
 import armature
+from armature import pipeline
 from armature_aten_lowerings import rnn_cudnn
+from armature_aten_lowerings.rnn import training_layer
 
 DEVICES = [pytest.param("cpu"), pytest.param("cuda", marks=pytest.mark.gpu)]
 FORMS = {
@@ -110,3 +112,85 @@ def test_retained_graphs_run_backward_twice() -> None:
     out.sum().backward()
     for p, g in zip(lstm.parameters(), once, strict=True):
         torch.testing.assert_close(p.grad, 2 * g)
+
+
+READS = {
+    "last": lambda out, h: out[:, -1],
+    "last, in full": lambda out, h: out[:, -1, :],
+    "last, twice": lambda out, h: out[:, -1].sin() + out[:, -1, 2:3],
+    "last as a slice": lambda out, h: out[:, -1:],
+    "last of some rows": lambda out, h: out[1:, -1],
+    "first": lambda out, h: out[:, 0],
+    "both ends": lambda out, h: out[:, -1] + out[:, 0],
+    "rows": lambda out, h: out[-1],
+    "last and state": lambda out, h: out[:, -1] + h[0, :, :1],
+    "last and all": lambda out, h: out[:, -1] + out.sum(1),
+}
+
+
+class Reader(nn.Module):
+    def __init__(self, read: Callable[[Tensor, Tensor], Tensor], **form: Any) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(5, 7, batch_first=True, **form)
+        self.read = read
+
+    def forward(self, x: Tensor) -> Tensor:
+        out, (h, _) = self.lstm(x)
+        return self.read(out, h)
+
+
+READERS = [
+    *((read, {"num_layers": 2, "bidirectional": True}) for read in READS),
+    ("last", {"num_layers": 2}),
+    ("last", {"bidirectional": True}),
+    ("last", {"bidirectional": True, "num_layers": 2, "bias": False}),
+]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("backward", [False, True], ids=["infer", "train"])
+@pytest.mark.parametrize(("read", "form"), READERS)
+def test_steps_that_nobody_reads(read: str, form: dict[str, Any], backward: bool, device: str) -> None:
+    model = Reader(READS[read], **form).to(device)
+    twin = copy.deepcopy(model)
+    compiled = armature.compile(twin, fullgraph=True)
+    for steps in (6, 1):
+        x = torch.randn(4, steps, 5, device=device)
+        with torch.set_grad_enabled(backward):
+            expected, found = model(x), compiled(x)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        assert found.stride() == expected.stride()
+        if backward:
+            expected.square().sum().backward()
+            found.square().sum().backward()
+    for got, want in zip(twin.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(got.grad, want.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_last_step_of_a_projected_layer() -> None:
+    model = Reader(READS["last"], num_layers=2, bidirectional=True, proj_size=3)
+    x = torch.randn(4, 6, 5)
+    with torch.no_grad():
+        torch.testing.assert_close(armature.compile(model, fullgraph=True)(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_the_way_back_ends_after_the_step_that_is_read() -> None:
+    armature.reset()
+    model = Reader(READS["last"], num_layers=2, bidirectional=True)
+    armature.compile(model, fullgraph=True)(torch.randn(4, 6, 5))
+    [graph] = pipeline.session().compilations[-1].graphs
+    layers = graph.aten.module.graph.find_nodes(op="call_function", target=training_layer())
+    assert [node.meta["val"][0].shape[0] for node in layers] == [6, 6, 6, 1]
+
+
+@pytest.mark.parametrize(("layers", "bidirectional", "dropout"), [(1, False, 0.0), (2, True, 0.0), (3, True, 0.5)])
+def test_cudnn_calls_have_the_shapes_of_torch(layers: int, bidirectional: bool, dropout: float) -> None:
+    """Without the library: on tensors that have shapes only."""
+    lstm = nn.LSTM(5, 7, layers, bidirectional=bidirectional, dropout=dropout, batch_first=True)
+    x = torch.randn(2, 3, 5)
+    wanted = lstm(x)
+    states = [torch.zeros_like(t, device="meta") for t in wanted[1]]
+    params = [p.detach().to("meta") for p in lstm._flat_weights]
+    options = rnn_cudnn.Options(True, layers, dropout, True, bidirectional, True)
+    out, h, c = rnn_cudnn.lstm(x.to("meta"), states, params, options, gradients=False)
+    assert [t.shape for t in (out, h, c)] == [t.shape for t in (wanted[0], *wanted[1])]

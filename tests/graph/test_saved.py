@@ -1,0 +1,98 @@
+"""Inputs saved for the backward graph in place of views of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+import armature
+from armature import pipeline
+
+CASES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "one view": lambda x, w: x.reshape(-1, 4).sin() * w,
+    "a chain": lambda x, w: x.reshape(4, 6).t()[None].sin() * w,
+    "two views": lambda x, w: x.reshape(-1, 4).sin() * w + x.reshape(4, 6).t().cos(),
+    "the input too": lambda x, w: (x.sin().reshape(6, 4) + x.view(6, 4).exp()) * w,
+    "a part": lambda x, w: x[:1].reshape(3, 4).sin() @ w.t(),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_views_of_inputs(case: str) -> None:
+    armature.reset()
+    fn = CASES[case]
+    inputs = [torch.randn(2, 3, 4, requires_grad=True), torch.randn(6, 4, requires_grad=True)]
+    twins = [t.detach().clone().requires_grad_() for t in inputs]
+    compiled = armature.compile(fn, fullgraph=True)
+    for _ in range(2):
+        found, expected = compiled(*inputs), fn(*twins)
+        torch.testing.assert_close(found, expected)
+        found.square().sum().backward()
+        expected.square().sum().backward()
+    for ours, theirs in zip(inputs, twins, strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad)
+    forward, backward = pipeline.session().compilations[-1].graphs
+    saved = forward.aten.module.graph.output_node().args[0][1:]
+    assert all(node.op == "placeholder" or not node.target.is_view for node in saved)
+    assert len(set(saved)) == len(saved)
+    assert len(backward.aten.module.graph.find_nodes(op="placeholder")) == len(saved) + 1
+
+
+def test_views_of_inputs_of_any_size() -> None:
+    def fn(x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.einsum("bi,bj->ij", x, x), x.t().sin() * x.shape[0]
+
+    compiled = armature.compile(fn, fullgraph=True)
+    for rows in (5, 3):
+        x = torch.randn(rows, 6, requires_grad=True)
+        armature.mark_dynamic(x, 0)
+        twin = x.detach().clone().requires_grad_()
+        for found, expected in zip(compiled(x), fn(twin), strict=True):
+            torch.testing.assert_close(found, expected)
+            found.square().sum().backward(retain_graph=True)
+            expected.square().sum().backward(retain_graph=True)
+        torch.testing.assert_close(x.grad, twin.grad)
+
+
+def test_a_write_between_forward_and_backward_is_seen() -> None:
+    x, w = torch.randn(2, 3, 4), torch.randn(6, 4, requires_grad=True)
+    out = armature.compile(lambda x, w: x.reshape(-1, 4) * w, fullgraph=True)(x, w)
+    x.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+def test_an_input_that_the_graph_writes_to() -> None:
+    def fn(x: Tensor, w: Tensor) -> Tensor:
+        out = x.reshape(-1, 4) * w
+        x.add_(1)
+        return out.sin()
+
+    x, w = torch.randn(2, 3, 4), torch.randn(6, 4, requires_grad=True)
+    for run in (fn, armature.compile(fn, fullgraph=True)):
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            run(x, w).sum().backward()
+
+
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_sizes_are_saved_too(dynamic: bool | None) -> None:
+    """The forward graph gives sizes after the tensors it saves, the backward graph takes them before these."""
+
+    def fn(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        h = x @ w
+        return (h.relu() * x.shape[0]).sum() + h.view(-1)[: x.shape[0]].sum(), h.reshape(x.shape[0] * 2, -1)
+
+    armature.reset()
+    compiled = armature.compile(fn, fullgraph=True, dynamic=dynamic)
+    for rows in (3, 5, 7, 2):
+        inputs = [torch.randn(rows, 4, requires_grad=True), torch.randn(4, 6, requires_grad=True)]
+        twins = [t.detach().clone().requires_grad_() for t in inputs]
+        found, expected = compiled(*inputs), fn(*twins)
+        torch.testing.assert_close(found, expected)
+        (found[0] + found[1].square().sum()).backward()
+        (expected[0] + expected[1].square().sum()).backward()
+        for ours, theirs in zip(inputs, twins, strict=True):
+            torch.testing.assert_close(ours.grad, theirs.grad)
