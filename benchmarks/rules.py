@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
+import operator
 import subprocess
 import sys
 import time
@@ -29,6 +30,29 @@ from armature.rules import RuleBook
 from armature_builtin_rules import load
 
 BUDGET = {"first_ms": 50.0, "cached_ns": 1000.0}
+
+
+class Slotted:
+    """Callable, and nothing can watch it."""
+
+    __slots__ = ()
+
+    def __call__(self, x: int) -> int:
+        """The same."""
+        return x
+
+
+class WithSlot:
+    """With members in C."""
+
+    __slots__ = ("slot",)
+
+    @staticmethod
+    def static(x: int) -> int:
+        """The same."""
+        return x
+
+
 KINDS: Mapping[str, Callable[[], Any]] = {
     "function of torch in C": lambda: torch.add,
     "function of torch in Python": lambda: nn.functional.softmax,
@@ -40,6 +64,10 @@ KINDS: Mapping[str, Callable[[], Any]] = {
     "builtin": lambda: len,
     "partial": lambda: functools.partial(nn.functional.softmax, dim=0),
     "function of a user": lambda: fresh_functions(1)[0],
+    "instance without weak references": lambda: Slotted(),
+    "item getter": lambda: operator.itemgetter(0),
+    "static method": lambda: vars(WithSlot)["static"],
+    "member": lambda: WithSlot.slot,
 }
 
 

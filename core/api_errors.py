@@ -10,11 +10,15 @@ class ArmatureWarning(UserWarning):
 
 
 class NotCallable(ArmatureError):
-    """Something that can't be compiled was given to `compile`."""
+    """Something that is no function was given to `compile`, `disable` and their kin, which `call` names."""
 
     code = "A210"
-    text = "armature.compile was given {what}, which can't be called"
-    hint = "Give it a function or a torch.nn.Module{suggestion}."
+    text = "{call} was given {what}, which can't be called"
+    hint = "Give it {wanted}{suggestion}."
+
+    def __init__(self, *, what: str, call: str = "armature.compile", wanted: str = "", suggestion: str = "") -> None:
+        wanted = wanted or "a function or a torch.nn.Module"
+        super().__init__(what=what, call=call, wanted=wanted, suggestion=suggestion)
 
 
 class UnknownBackend(ArmatureError):
@@ -42,11 +46,14 @@ class UnknownOption(ArmatureError):
 
 
 class WrongArgument(ArmatureError):
-    """An argument of `compile` has the wrong type."""
+    """An argument of `compile` and its kin, which `call` names, has the wrong type."""
 
     code = "A214"
     text = "{name} is {value!r}; expected {expected}"
-    hint = "See the documentation of armature.compile."
+    hint = "See the documentation of {call}."
+
+    def __init__(self, *, name: str, value: object, expected: str, call: str = "armature.compile") -> None:
+        super().__init__(name=name, value=value, expected=expected, call=call)
 
 
 class NoPlugins(ArmatureError):

@@ -227,9 +227,14 @@ def has_code(obj: object) -> bool:
     return type(obj) in (types.FunctionType, CodeType) or is_module(obj)
 
 
+def is_descriptor(obj: object) -> bool:
+    """Whether the object is a part of a class, in C: a method, slot, property or member."""
+    return type(obj) in _IN_C and type(obj) not in _BOUND_IN_C
+
+
 def lives_on(obj: Any) -> bool:
     """Whether the object is a part of a class made in C, which lives as long as the process."""
-    if type(obj) not in _IN_C or type(obj) in _BOUND_IN_C:
+    if not is_descriptor(obj):
         return False
     owner = obj.__objclass__
     return is_class(owner) and is_written_in_c(owner)

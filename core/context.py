@@ -19,7 +19,8 @@ class CompileContext:
     """Settings, knowledge and services of one compilation.
 
     tables: rows of all plugins (frozen snapshot). cache: content-addressed store of built kernels. workers: pool that
-    builds kernels. emit: tells observers of an event. compile_id counts compilations of this process.
+    builds kernels. emit: tells observers of an event. compile_id counts compilations of this process. asked: callables
+    that plugins were asked about, by id.
     device_backend comes from `tables.device_backend(device_type)`.
     """
 
@@ -29,6 +30,7 @@ class CompileContext:
     workers: Workers
     compile_id: int
     events: list[CompileEvent] = attrs.field(factory=list)
+    asked: dict[int, object] = attrs.field(factory=dict)
 
     def emit(self, event: CompileEvent) -> None:
         """Keep the event and tell observers."""

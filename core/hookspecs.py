@@ -49,6 +49,8 @@ def armature_decide(subject: Subject) -> Verdict | None:
     """Decide what no row covers, computed from the object itself. Must not run user code.
 
     Called by the rule book once per callable that no rule for the very object matches. None: no opinion, ask the next.
+    Look at names and types: instances that nothing can watch (numbers, those of a class with empty `__slots__`) share
+    the answer to one of them.
 
         if subject.module.startswith("mylib._generated"):
             return Verdict(Decision.SKIP, "generated lookup tables", ORIGIN)

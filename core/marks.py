@@ -35,14 +35,21 @@ def disable(fn: Any = None, *, recursive: bool = True, reason: str = "") -> Any:
     in place and returned. Without `fn` a decorator is returned. Errors: NotCallable, WrongArgument, BadTarget.
     """
     if not isinstance(recursive, bool):
-        raise WrongArgument(name="recursive", value=recursive, expected="True or False")
+        raise WrongArgument(name="recursive", value=recursive, expected="True or False", call="armature.disable")
     if not isinstance(reason, str):
-        raise WrongArgument(name="reason", value=reason, expected="a text")
+        raise WrongArgument(name="reason", value=reason, expected="a text", call="armature.disable")
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
     origin = called_from()
     said = f"armature.disable{'' if recursive else '(recursive=False)'} at {place(origin)}"
     return _disabled(fn, recursive, f"{said}: {reason}" if reason else said, origin)
+
+
+def not_callable(call: str, what: object) -> NotCallable:
+    """The error of a call that wants a function and was given something else; perhaps a name, as rules take one."""
+    named = isinstance(what, str)
+    suggestion = f"; names are for rules: armature.rules.skip({what!r})" if named else ""
+    return NotCallable(call=call, what=f"{what!r:.80}", wanted="the function itself", suggestion=suggestion)
 
 
 def _disabled(fn: Any, recursive: bool, reason: str, origin: RuleOrigin) -> Any:
@@ -57,7 +64,7 @@ def _disabled(fn: Any, recursive: bool, reason: str, origin: RuleOrigin) -> Any:
         fix = "Disable those of its methods that should run eagerly, or an object of it."
         raise BadTarget(call="armature.disable", target=name_of(fn), problem=problem, fix=fix)
     if not callable(fn):
-        raise NotCallable(what=repr(fn), suggestion="")
+        raise not_callable("armature.disable", fn)
     made = _with_all_below(fn) if recursive else _frame_only(fn, reason, origin)
     if isinstance(made, FunctionType):
         marked(made, Mark(made.__code__, Decision.SKIP, reason, origin))
@@ -122,7 +129,7 @@ def trace_through(fn: F) -> F:
 
 def _kept_whole(call: str, fn: F, handlers: tuple[Callable[..., Any], ...]) -> F:
     if not callable(fn):
-        raise NotCallable(what=repr(fn), suggestion="")
+        raise not_callable(call, fn)
     target = original(fn)
     target = target.__func__ if isinstance(target, (MethodType, staticmethod)) else target
     check_target(call, target, Decision.IN_GRAPH)
@@ -147,9 +154,10 @@ def substitute(fn: Callable[..., Any], *, check_signature: bool = True) -> Calla
     NotCallable, BadTarget, SignatureMismatch.
     """
     if not callable(fn):
-        raise NotCallable(what=repr(fn), suggestion="")
+        raise not_callable("armature.substitute", fn)
     if not isinstance(check_signature, bool):
-        raise WrongArgument(name="check_signature", value=check_signature, expected="True or False")
+        call = "armature.substitute"
+        raise WrongArgument(name="check_signature", value=check_signature, expected="True or False", call=call)
     stands_for = original(fn)
 
     def decorate(replacement: F) -> F:

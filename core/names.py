@@ -7,6 +7,7 @@ import difflib
 import importlib
 import importlib.util
 import pkgutil
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +20,7 @@ from armature.rule_targets import is_dotted
 from armature.rules import load_name
 
 OPERATORS = "torch.ops."
+FILE = re.compile(r"\.py(:|$)")
 # Where a name that stands alone is looked for: `relu` for torch.nn.functional.relu.
 OFTEN_MEANT = (("torch.nn.functional", "."), ("torch", "."), ("torch.Tensor", "#"), ("torch.nn", "."))
 ADVICE = "Write the full name, as in torch.nn.functional.gelu or torch.Tensor#add, and check that it is installed."
@@ -26,6 +28,8 @@ ADVICE = "Write the full name, as in torch.nn.functional.gelu or torch.Tensor#ad
 
 def resolve(name: str) -> Any:
     """The object of a dotted name; modules it needs are imported. Raises UnknownName, with the nearest name."""
+    if FILE.search(name):
+        raise UnknownName(name=name, advice="Of a file, say the line too: armature why model.py:41.")
     if not is_dotted(name):
         raise UnknownName(name=name, advice=ADVICE)
     try:
@@ -34,7 +38,16 @@ def resolve(name: str) -> Any:
         if failure := import_failure(name):
             raise UnknownName(name=name, advice=failure) from error
         near = nearest(name)
-        raise UnknownName(name=name, advice=f"Did you mean {near}?" if near else ADVICE) from error
+        raise UnknownName(name=name, advice=f"Did you mean {near}?" if near else _known_part(name)) from error
+
+
+def _known_part(name: str) -> str:
+    """How far the name leads, where nothing near to it is there."""
+    parts = name.replace("#", ".").split(".")
+    owner, known = _owner(parts)
+    if owner is not MISSING:
+        return f"{'.'.join(parts[:known])} is there, but nothing in it is called {parts[known]}. {ADVICE}"
+    return f"There is no module {parts[0]} on the path. {ADVICE}" if len(parts) > 1 else ADVICE
 
 
 def import_failure(name: str) -> str:

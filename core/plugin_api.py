@@ -39,6 +39,7 @@ from armature.trace.values.context import (
 from armature.trace.values.function import ClosureValue
 from armature.trace.values.keys import Identity
 from armature.trace.values.sequence import ListValue, SequenceValue
+from armature.trace.values.streams import Steps
 from armature.trace.values.symbolic import SymbolicValue as SymbolicNumber
 from armature.trace.values.tensor import TensorValue as TracedTensor
 from armature.trace.values.user_object import UserObjectValue as ObjectValue
@@ -94,6 +95,7 @@ __all__ = [
     "RuleTable",
     "SequenceValue",
     "Spec",
+    "Steps",
     "Subject",
     "SymbolicNumber",
     "TensorValue",

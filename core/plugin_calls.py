@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable, Mapping
+from types import FunctionType
 from typing import Any
 
 import attrs
 from packaging.utils import canonicalize_name
 
+from armature.callables import layers
 from armature.errors import HookFailed, InvalidRow, PluginError
 from armature.rules import RuleOrigin
 
@@ -89,7 +91,8 @@ class Problem:
 
 def origin_of(plugin: Plugin, function: object) -> RuleOrigin:
     """The file and line of a Python function; only the plugin's name for anything else."""
-    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    inner = list(layers(function))[-1]
+    code = inner.__code__ if isinstance(inner, FunctionType) else None
     if code is None:
         return RuleOrigin(plugin.title, plugin.place)
     return RuleOrigin(plugin.title, code.co_filename, code.co_firstlineno)

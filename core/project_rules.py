@@ -20,8 +20,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from armature.rule_errors import BadProjectRule
 from armature.rule_targets import USER, is_dotted
-from armature.rules import Decision, Rule, RuleOrigin
-from armature.user_rules import PROJECT_FIRST
+from armature.rules import PROJECT_FIRST, Decision, Rule, RuleOrigin
 
 FILE = "pyproject.toml"
 SECTION = "tool.armature.rules"

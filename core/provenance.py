@@ -10,12 +10,21 @@ import attrs
 from torch import nn
 
 from armature import plugins
-from armature.callables import describe, is_callable, is_class, is_module, is_object_of, is_written_in_c, layers
+from armature.callables import (
+    describe,
+    has_code,
+    is_callable,
+    is_class,
+    is_module,
+    is_object_of,
+    is_written_in_c,
+    layers,
+)
 from armature.frame import skip
 from armature.names import resolve
 from armature.registry import Row
 from armature.rule_targets import USER, is_dotted, original
-from armature.rules import Decision, RuleOrigin, Verdict
+from armature.rules import Decision, RuleOrigin, Verdict, own_origin
 from armature.tables import Tables
 from armature.trace.call import Handler, Polyfill
 
@@ -147,8 +156,14 @@ def _of_object(name: str, obj: Any) -> Why:
         file=_place_of_code(subject.code) if subject.code else subject.filename,
         speakers=found,
         notes=notes,
-        changes=tuple(_changes(called, verdict, obj)) if callable_ else (),
+        changes=tuple(_changes(called if name or _is_named(obj) else "", verdict, obj)) if callable_ else (),
     )
+
+
+def _is_named(obj: Any) -> bool:
+    """Whether the name of what a call runs is its own: an instance is told by that of its class."""
+    inner = list(layers(obj))[-1]
+    return type(inner) is FunctionType or is_class(inner) or is_written_in_c(inner)
 
 
 def _of_module(name: str) -> Why:
@@ -171,9 +186,9 @@ def _of_module_object(name: str, obj: nn.Module) -> Why:
 def why_frame(name: str, code: CodeType, module: str, *, by_name: bool = False) -> Why:
     """The verdict on frames of a code object, whose globals are those of the module. by_name: it can be imported."""
     reason = skip.reason_of_code(code)
-    origin = RuleOrigin("armature", skip.__file__)
     book = plugins.manager().tables().rule_book
-    verdict = Verdict(Decision.SKIP, reason, origin) if reason else book.frame_verdict(code, {"__name__": module})
+    own = Verdict(Decision.SKIP, reason, own_origin(skip.reason_of_code)) if reason else None
+    verdict = own or book.frame_verdict(code, {"__name__": module})
     return _answer(
         verdict,
         name=name,
@@ -243,7 +258,7 @@ def _changes(name: str, verdict: Verdict, obj: object) -> Iterator[str]:
     if verdict.origin.plugin == USER and verdict.origin.line:
         yield f"your own rule decides: change {verdict.origin.file}:{verdict.origin.line}"
     said = f'"{name}"' if name and is_dotted(name) and "lambda" not in name else "fn"
-    python = obj is None or not is_written_in_c(list(layers(obj))[-1])
+    python = obj is None or has_code(list(layers(obj))[-1])
     for applies, text in WAYS[verdict.decision]:
         if applies is None or applies is python:
             yield text.format(target=said)

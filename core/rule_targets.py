@@ -63,7 +63,7 @@ def check_target(call: str, target: object, decision: Decision) -> None:
     if is_module(target):
         return
     if not callable(target) and not isinstance(target, (staticmethod, classmethod)):
-        problem = f"a {type(target).__qualname__} can't be called"
+        problem = f"an object of type {type(target).__qualname__} can't be called"
         raise BadTarget(call=call, target=f"{target!r:.80}", problem=problem, fix=WANTED)
     for check in (_no_module_object, *CHECKS[decision]):
         if found := check(target):

@@ -16,7 +16,6 @@ import importlib.metadata
 import importlib.util
 import sys
 import types
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from types import CodeType
@@ -36,10 +35,10 @@ from armature.callables import (
     is_callable,
     is_module,
     layers,
-    lives_on,
     member,
     unbound,
 )
+from armature.rule_cache import VerdictCache
 from armature.rule_index import RuleIndex
 
 if TYPE_CHECKING:
@@ -64,6 +63,9 @@ __all__ = [
 ]
 
 
+PROJECT_FIRST = 1_000  # the priority of rules in pyproject.toml: before any plugin, after what calls say
+
+
 class Decision(Enum):
     """What to do with a callable."""
 
@@ -78,7 +80,7 @@ class Answer(Enum):
     The others count as functions of their arguments: that is what putting them in the graph means.
     """
 
-    UNKNOWN = "unknown"  # not folded: the graph breaks
+    UNKNOWN = "unknown"  # not folded, nor called while tracing: the graph breaks
     OF_ARGUMENTS = "arguments"  # on nothing else: the same as long as the process lives
     OF_SETTINGS = "settings"  # on what may change between calls: the compiled code asks again, as a guard
     TRUE = "true"  # it is True while compiling, whatever it is otherwise
@@ -133,7 +135,7 @@ class RuleTable:
 
     def rule(self, at: int, plugin: str) -> Rule:
         """One of the rules by itself; `plugin` gave the table."""
-        origin = RuleOrigin(plugin, self.file, self.line and self.line + at)
+        origin = RuleOrigin(plugin, self.file, self.line + at) if self.file and self.line else None
         return Rule(self.names[at], self.decision, self.reason, self.priority, self.requires, origin, self.answer)
 
     def rules(self, plugin: str) -> Iterator[Rule]:
@@ -162,22 +164,12 @@ class Missing:
     why: str
 
 
-_DEFAULT = RuleOrigin("armature", __file__)
 _BY_DEFAULT = "no rule speaks of it, and Python functions are traced into by default"
 _WRITTEN_IN_C = "it has no Python code (written in C), and no rule, handler or polyfill says how to trace it"
+_MADE_ANEW = frozenset({types.MethodType, types.MethodWrapperType, staticmethod, classmethod})
 _STAND_IN = "a polyfill: Python with the same result is traced in its place"
 _HANDLED = "a handler says how a call of it is traced; where the handler declines, it is left alone"
 _NOT_CALLABLE = "not a callable"
-
-
-@attrs.frozen
-class _Strong:
-    """Stands for a weak reference to an object that cannot have one."""
-
-    obj: object
-
-    def __call__(self) -> object:
-        return self.obj
 
 
 @attrs.define(eq=False)
@@ -191,34 +183,37 @@ class RuleBook:
     _index: RuleIndex | None = None
     _deciders: tuple[Callable[[Subject], Verdict | None], ...] = ()
     _not_here: list[Missing] = attrs.field(factory=list)
-    _kept: dict[int, tuple[Callable[[], object], Verdict]] = attrs.field(factory=dict)
+    _kept: VerdictCache = attrs.field(factory=VerdictCache)
 
     def verdict(self, obj: object) -> Verdict:
         """What to do with a call of this object. Under 1 us when asked before; runs none of the object's code."""
         kind = type(obj)
-        if kind is types.MethodType:  # made anew at each access
-            obj = obj.__func__  # type: ignore[attr-defined]
-        elif kind is types.MethodWrapperType:
-            obj = unbound(obj)
-        held = self._kept.get(id(obj))
-        if held is not None and held[0]() is obj:
-            return held[1]
-        verdict = self._decide(list(layers(obj)))
-        self._keep(obj, verdict)
+        if kind in _MADE_ANEW:  # at each access; and nothing can watch them
+            obj = unbound(obj) if kind is types.MethodWrapperType else obj.__func__  # type: ignore[attr-defined]
+        held = self._kept.get(obj)
+        if held is not None:
+            return held
+        self._refresh()
+        shared = self._kept.of_class(obj)
+        if shared is not None and not self._speaks_of(obj):
+            return shared
+        stack = list(layers(obj))
+        verdict = self._decide(stack)
+        self._kept.keep(obj, verdict, shared=self._is_of_class(stack) and not self._speaks_of(obj))
         return verdict
 
     def frame_verdict(self, code: CodeType, variables: Mapping[str, object]) -> Verdict:
         """What to do with a frame about to run. That a function goes in the graph says nothing about its frame."""
-        held = self._kept.get(id(code))
-        if held is not None and held[0]() is code:
-            return held[1]
+        held = self._kept.get(code)
+        if held is not None:
+            return held
         subject = describe_frame(code, variables)
         self._refresh()
         named = self.index.for_object(code) or self.index.for_name(subject)
         rows = [row for row in named if row[0].decision is not Decision.IN_GRAPH]
         rows += self._for_module(subject.module, traceable=True)
-        verdict = _chain([_as_verdict(row) for row in rows], Verdict(Decision.INLINE, _BY_DEFAULT, _DEFAULT))
-        self._keep(code, verdict)
+        verdict = _chain([_as_verdict(row) for row in rows], _default(subject))
+        self._kept.keep(code, verdict)
         return verdict
 
     def missing(self) -> tuple[Missing, ...]:
@@ -270,8 +265,16 @@ class RuleBook:
         if self.index.refresh():
             self._kept.clear()
 
+    def _speaks_of(self, obj: object) -> bool:
+        """Whether a row names this very object, and not only what it runs."""
+        return id(obj) in self.index.by_id or self.tables.has_rows_for(obj)  # the index holds what it names
+
+    def _is_of_class(self, stack: list[object]) -> bool:
+        """Whether the verdict on an instance that no row names would be that of any other instance of its class."""
+        # What a name stands for now may be this very object, if it runs no function by which it would be known.
+        return len(stack) > 1 or describe(stack[0]).module not in self.index.members
+
     def _decide(self, stack: list[object]) -> Verdict:
-        self._refresh()
         index = self.index
         subject = describe(stack[-1])
         rows = [row for layer in stack for row in index.for_object(layer)]
@@ -316,21 +319,6 @@ class RuleBook:
         first = next((answer for answer in answers if answer is not None), None)
         return [] if first is None else [first]
 
-    def _keep(self, obj: object, verdict: Verdict) -> None:
-        key = id(obj)
-        kept = self._kept
-
-        def forget(_: object) -> None:
-            kept.pop(key, None)
-
-        try:
-            reference: Callable[[], object] = weakref.ref(obj, forget)
-        except TypeError:
-            if not lives_on(obj):  # what cannot be watched must not be kept alive by us
-                return
-            reference = _Strong(obj)
-        kept[key] = (reference, verdict)
-
 
 def load_name(name: str) -> Any:
     """The object of a dotted name, importing what it needs: for the command line. LookupError when nothing is there."""
@@ -358,7 +346,7 @@ def _is_of_function(entry: Entry) -> bool:
 
 def _as_verdict(entry: Entry) -> Verdict:
     rule, origin, at = entry
-    if at and origin.line:
+    if at and rule.line:  # type: ignore[union-attr]  # only tables have several rows
         origin = attrs.evolve(origin, line=origin.line + at)
     return Verdict(rule.decision, rule.reason, origin, priority=rule.priority, answer=rule.answer)
 
@@ -378,11 +366,18 @@ def _chain(found: list[Verdict], default: Verdict) -> Verdict:
 
 
 def _default(subject: Subject) -> Verdict:
-    if not is_callable(subject.obj):
-        return Verdict(Decision.SKIP, _NOT_CALLABLE, _DEFAULT)
+    """What holds where nobody speaks."""
+    if not subject.is_frame and not is_callable(subject.obj):
+        return Verdict(Decision.SKIP, _NOT_CALLABLE, own_origin(_default))
     if not has_code(subject.obj):
-        return Verdict(Decision.SKIP, _WRITTEN_IN_C, _DEFAULT)
-    return Verdict(Decision.INLINE, _BY_DEFAULT, _DEFAULT)
+        return Verdict(Decision.SKIP, _WRITTEN_IN_C, own_origin(_default))
+    return Verdict(Decision.INLINE, _BY_DEFAULT, own_origin(_default))
+
+
+def own_origin(function: Callable[..., object]) -> RuleOrigin:
+    """What armature itself says, in one of its functions."""
+    code = function.__code__
+    return RuleOrigin("armature", code.co_filename, code.co_firstlineno)
 
 
 def _not_met(requires: str) -> str:

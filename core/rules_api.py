@@ -8,7 +8,7 @@
     def report(x): ...
 
 They go before the rules of all plugins, a later one before an earlier one, and hold for the whole process. What was
-compiled under other rules is forgotten, and compiled anew when it is called again.
+compiled and asked for something on which the rules say otherwise now is forgotten, and compiled anew when it is called.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ class Given:
 
 
 def change(step: Callable[[], Any]) -> Any:
-    """Change what the user says, and forget what was compiled before. A compilation that is going on is waited for."""
+    """Change what the user says, and forget code that relied on the contrary. A compilation going on is waited for."""
     # Not for ever: it may wait for the import of the very module that says this, and would then keep its old rules.
     waited = COMPILE_LOCK.acquire(timeout=LONGEST_WAIT)
     try:
         result = step()
-        session().forget_code()
+        session().rules_changed(manager().tables)
     finally:
         if waited:
             COMPILE_LOCK.release()

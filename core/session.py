@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import cache
 from types import CodeType
+from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, ref
 
 import attrs
@@ -16,8 +17,12 @@ from torch import fx, nn
 from armature.breaks.types import BreakEvent
 from armature.codegen.data import KernelSource
 from armature.events import CompileEvent
+from armature.reliance import Relied
 from armature.run.data import CompiledGraph
 from armature.torch_abi.eval_frame import reset_code
+
+if TYPE_CHECKING:
+    from armature.tables import Tables
 
 KEPT = 512  # compilations of which everything is kept
 
@@ -95,6 +100,7 @@ class Session:
     skips: deque[Skip] = attrs.field(factory=lambda: deque(maxlen=KEPT))
     _numbers: Iterator[int] = attrs.field(factory=itertools.count)
     _codes: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)
+    _relied: dict[int, Relied] = attrs.field(factory=dict)
     _asked: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)
     _told: set[object] = attrs.field(factory=set)
 
@@ -158,12 +164,30 @@ class Session:
         """The generated sources of all graphs, in order."""
         return tuple(s for c in self.compilations for graph in c.graphs for s in graph.program.sources)
 
+    def relied(self, code: CodeType) -> Relied:
+        """What the code that was made for a code object relied on; to be added to."""
+        found = self._relied.get(id(code))
+        if found is None:
+            self._remember(code)
+            found = self._relied[id(code)] = Relied()
+        return found
+
     def forget_code(self) -> None:
         """Forget all code that torch cached for us, and which frames are left alone; the records stay."""
         for key, held in list(self._codes.items()):
-            code = held()
-            if code is None or reset_code(code):
-                self._codes.pop(key, None)
+            self._forget(key, held())
+
+    def rules_changed(self, tables: Callable[[], Tables]) -> None:
+        """Forget the code that relied on what the new tables say otherwise. They are made only if there is code."""
+        for key, held in list(self._codes.items()):
+            code, relied = held(), self._relied.get(key)
+            if code is None or relied is None or not relied.holds(tables(), code):
+                self._forget(key, code)
+
+    def _forget(self, key: int, code: CodeType | None) -> None:
+        if code is None or reset_code(code):
+            self._codes.pop(key, None)
+            self._relied.pop(key, None)
 
     def reset(self) -> None:
         """Forget the records and all code that torch cached for us."""
@@ -173,13 +197,19 @@ class Session:
         self._told.clear()
 
     def _remember(self, code: CodeType) -> None:
-        _hold(self._codes, code)
+        if id(code) not in self._codes:
+            _hold(self._codes, code, self._relied)
 
 
-def _hold(held: dict[int, ReferenceType[CodeType]], code: CodeType) -> None:
-    """Keep a weak reference by identity: code objects are equal where their text is."""
+def _hold(held: dict[int, ReferenceType[CodeType]], code: CodeType, *others: dict[int, Any]) -> None:
+    """Keep a weak reference by identity: code objects are equal where their text is. `others` go with the code too."""
     key = id(code)
-    held[key] = ref(code, lambda _: held.pop(key, None))
+
+    def forget(_: object) -> None:
+        for entries in (held, *others):
+            entries.pop(key, None)
+
+    held[key] = ref(code, forget)
 
 
 @cache

@@ -181,6 +181,11 @@ class Tables:
         """What is traced in place of this very function."""
         return self._polyfill_index.get(identity_key(fn))
 
+    def has_rows_for(self, fn: object) -> bool:
+        """Whether a handler or polyfill is for this very object."""
+        key = identity_key(fn)
+        return key in self._handler_index or key in self._polyfill_index
+
     def stand_in(self, fn: object) -> tuple[int, RuleOrigin] | None:
         """The priority of the Python stand-in for this very object, and who gives it."""
         origin, held = _origin_in(self.registries.polyfills, fn), self.polyfill(fn)
@@ -370,14 +375,15 @@ class Builder:
 
     def take_table(self, impl: Implementation, table: RuleTable) -> None:
         """Put a table of rules in its place as one."""
-        origin = RuleOrigin(impl.plugin.title, table.file, table.line) if table.file else impl.origin
+        stands = table.file and table.line
+        origin = RuleOrigin(impl.plugin.title, table.file, table.line) if stands else impl.origin
         row = Row(table.names, table, impl.plugin, origin, impl.precedence(table.priority))
         self.registries.rules.tables.append(row)
         self.rules.append((table, origin))
 
     def origin_of_row(self, impl: Implementation, kind: RowKind, row: Any) -> RuleOrigin:
         """The line of the row's own function, else the one a rule names itself, else that of the hook."""
-        if isinstance(row, Rule) and row.origin:
+        if isinstance(row, Rule) and row.origin and row.origin.line:
             own = row.origin.plugin == impl.plugin.title
             return row.origin if own else attrs.evolve(row.origin, plugin=impl.plugin.title)
         found = origin_of(impl.plugin, kind.function(row))

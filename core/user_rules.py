@@ -18,9 +18,8 @@ from armature.rule_targets import USER
 from armature.rules import Decision, Rule, RuleOrigin, Subject, Verdict
 from armature.trace.call import Handler, Polyfill
 
-__all__ = ["CALLS_FIRST", "PROJECT_FIRST", "USER", "Mark", "Said", "UserRules", "mark_of"]
+__all__ = ["CALLS_FIRST", "USER", "Mark", "Said", "UserRules", "mark_of"]
 
-PROJECT_FIRST = 1_000  # pyproject.toml goes before any plugin
 CALLS_FIRST = 10_000  # a call goes before pyproject.toml, a later call before an earlier one
 MARK = "__armature_mark__"
 T = TypeVar("T")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -47,7 +49,12 @@ def show_why(
     With a file and a line: the same for the function around the line, and for what the line calls.
     """
     place = as_place(name)
-    answer = why(name) if place is None else why_line(*place)
+    # As `python -m` does: modules of the folder one stands in can be named.
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        answer = why(name) if place is None else why_line(*place)
+    finally:
+        sys.path.remove(str(Path.cwd()))
     if as_json:
         print_data(answer.as_data())
     elif isinstance(answer, Why):

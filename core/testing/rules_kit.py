@@ -38,6 +38,10 @@ class RowsOnly:
         """The rows as the real tables give them."""
         return tuple((rule, rule.origin or RuleOrigin(plugin)) for plugin, rule in self.pairs)
 
+    def has_rows_for(self, fn: object) -> bool:
+        """No handlers and no polyfills."""
+        return False
+
     def stand_in(self, fn: object) -> tuple[int, RuleOrigin] | None:
         """No polyfills."""
         return None
@@ -107,7 +111,11 @@ class RulesConformance:
         assert verdict.origin.line > 0
 
     def test_the_answer_is_kept(self, book: RuleBook, target: object) -> None:
-        assert book.verdict(as_object(target)) is book.verdict(as_object(target))
+        obj = as_object(target)
+        ours = book.verdict(obj)
+        assert book.verdict(obj) is ours
+        again = book_with(tested=type(self).plugin).verdict(obj)
+        assert (again.decision, again.reason) == (ours.decision, ours.reason), "asked anew, it says otherwise"
 
     def test_a_higher_priority_wins_and_keeps_the_loser(self, book: RuleBook, target: object) -> None:
         obj = as_object(target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import Any
 
 from torch._subclasses.fake_tensor import unset_fake_temporarily
@@ -15,8 +16,17 @@ def assumed_constant(fn: object) -> bool:
 
 
 def unpatched(fn: Any) -> Callable[..., Any] | None:
-    """The `nn.Module.__init__` that torch.compile has put a wrapper of its own around; None for other functions."""
-    if getattr(fn, "__module__", "") != "torch._dynamo.mutation_guard" or "init" not in fn.__code__.co_freevars:
+    """The function of torch that torch.compile has put a wrapper of its own around; None for other functions.
+
+    It does so to `nn.Module.__init__`, and to the methods in which optimizers make their state.
+    """
+    if not isinstance(fn, FunctionType):
+        return None
+    module, held = fn.__module__ or "", fn.__dict__
+    if module.startswith("torch.optim.") and fn.__name__ == "_init_group" and "_torchdynamo_disable" in held:
+        original: Callable[..., Any] = held["_torchdynamo_orig_callable"]
+        return original
+    if module != "torch._dynamo.mutation_guard" or "init" not in fn.__code__.co_freevars or not fn.__closure__:
         return None
     found: Callable[..., Any] = fn.__closure__[fn.__code__.co_freevars.index("init")].cell_contents
     return found

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -450,3 +450,27 @@ def test_substitute_of_what_tells_no_signature() -> None:
         return x
 
     assert torch.equal(whole(f)(X), f(X))
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: armature.disable(3), "armature.disable"),
+        (lambda: armature.allow_in_graph(3), "armature.allow_in_graph"),
+        (lambda: armature.trace_through(3), "armature.trace_through"),
+        (lambda: armature.substitute(3), "armature.substitute"),
+    ],
+)
+def test_a_wrong_target_names_the_call_that_got_it(call: Callable[[], object], name: str) -> None:
+    with pytest.raises(NotCallable, match=f"{name} was given 3, which can't be called"):
+        call()
+
+
+def test_a_name_is_told_where_names_go() -> None:
+    with pytest.raises(NotCallable, match=r"names are for rules: armature.rules.skip\('torch.add'\)"):
+        armature.allow_in_graph("torch.add")
+
+
+def test_a_wrong_argument_names_its_call() -> None:
+    with pytest.raises(WrongArgument, match=r"documentation of armature\.disable"):
+        armature.disable(recursive=1)

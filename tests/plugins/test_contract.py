@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -197,3 +198,10 @@ def test_the_public_api_exports_what_the_contract_names() -> None:
     assert named <= set(armature.plugin_api.__all__)
     assert armature.plugin_api.API_VERSION == hookspecs.API_VERSION
     assert all(hasattr(armature.plugin_api, name) for name in armature.plugin_api.__all__)
+
+
+def test_the_guide_has_every_name_that_a_plugin_may_import() -> None:
+    section = GUIDE.read_text().partition("## Everything in `armature.plugin_api`\n")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| (`.*?`) \|", section, re.MULTILINE)
+    told = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+    assert sorted(told) == sorted(armature.plugin_api.__all__)

@@ -6,6 +6,8 @@ import functools
 import io
 import json
 import operator
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -327,3 +329,36 @@ def test_no_code_of_the_object_is_run() -> None:
     found = armature.why(Hostile())
     assert found.kind == f"object of {__name__}.Hostile" and found.decision is Decision.INLINE
     assert "Hostile.__call__" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("torch.nn.zzzqqq", "torch.nn is there, but nothing in it is called zzzqqq"),
+        ("json.JSONEncoder#zzzqqq", "json.JSONEncoder is there, but nothing in it is called zzzqqq"),
+        ("qqqzzz.fn", "There is no module qqqzzz on the path"),
+        ("model.py", "say the line too"),
+        ("model.py:x", "say the line too"),
+    ],
+)
+def test_how_far_a_wrong_name_leads(name: str, advice: str) -> None:
+    with pytest.raises(UnknownName, match=re.escape(advice)):
+        why(name)
+
+
+def test_an_instance_without_python_code_can_not_be_inlined_nor_named() -> None:
+    changes = " ".join(why(operator.itemgetter(1)).changes)
+    assert "inline" not in changes
+    assert "operator.itemgetter" not in changes
+    assert "armature.rules.in_graph(fn)" in changes
+    assert 'armature.rules.in_graph("operator.itemgetter")' in " ".join(why("operator.itemgetter").changes)
+
+
+def test_the_command_finds_modules_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "beside_me.py").write_text("def fn(x):\n    return x\n")
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+    done = CliRunner().invoke(make_app(plugins.manager()), ["why", "beside_me.fn"])
+    assert done.exit_code == 0, done.output
+    assert "beside_me.fn" in done.output
+    assert sys.path == before

@@ -17,6 +17,7 @@ from armature.rules import Decision, RuleBook, Verdict, load_name
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "rule-differences.md"
 ROW = re.compile(r"^\| `([^`]+)` \| (\w+) \| (\w+) \| (.+) \|$", re.MULTILINE)
+ACTING = re.compile(r"^### ([^\n]+)\n\n```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 CODE = compile("pass", "<module>", "exec")
 
 
@@ -62,6 +63,14 @@ def difference(name: str, theirs: str, verdict: Verdict) -> tuple[str, str, str,
     return name, theirs, verdict.decision.value, verdict.reason
 
 
+def rows_of_page() -> Iterator[tuple[str, str, str, str]]:
+    """The rows of the table, and those of functions that act: in the graph there, skipped here."""
+    page = PAGE.read_text()
+    yield from ROW.findall(page)
+    for reason, listed in ACTING.findall(page):
+        yield from ((name, "in_graph", "skip", reason) for name in listed.split())
+
+
 def test_the_names() -> None:
     objects = names("objects")
     assert len(objects) > 2_700
@@ -74,7 +83,7 @@ def test_agreement(book: RuleBook) -> None:
     """What the page says is what is so: rows that are missing or no longer true fail."""
     verdicts = [*object_verdicts(book), *module_verdicts(book)]
     found = {difference(*one) for one in verdicts if one[1] != one[2].decision.value}
-    told = {row for row in ROW.findall(PAGE.read_text()) if exists(row[0])}
+    told = {row for row in rows_of_page() if exists(row[0])}
     assert found - told == set(), "differences that the page lacks"
     assert told - found == set(), "rows of the page that are not so"
 
@@ -105,3 +114,15 @@ def test_no_name_that_exists_is_told_as_missing(book: RuleBook) -> None:
     missing = [str(missing.rule.target) for missing in book.missing()]
     there = [name for name in missing if exists(name) and not isinstance(load_name(name), types.ModuleType)]
     assert there == []
+
+
+def test_each_verdict_names_the_line_of_its_rule(book: RuleBook) -> None:
+    lines: dict[str, int] = {}
+    for name, _, verdict in [*object_verdicts(book), *module_verdicts(book)]:
+        for one in (verdict, *verdict.overruled):
+            origin = one.origin
+            if origin.file not in lines:
+                lines[origin.file] = len(Path(origin.file).read_text().splitlines())
+            assert origin.plugin, name
+            assert 0 < origin.line <= lines[origin.file], (name, origin)
+    assert len(lines) > 8

@@ -58,17 +58,33 @@ def test_an_entry_dies_with_its_object() -> None:
     function = make("def f(): return 1", "inlined")
     book.verdict(function)
     key = id(function)
-    assert key in book._kept
+    assert key in book._kept.kept
     del function
     gc.collect()
-    assert key not in book._kept
+    assert key not in book._kept.kept
 
 
 def test_instances_that_cannot_be_watched_are_not_kept_alive() -> None:
     book = book_of()
     held = Callable_()
     assert book.verdict(held).decision is Decision.INLINE
-    assert id(held) not in book._kept
+    assert id(held) not in book._kept.kept
+
+
+def test_a_class_whose_instances_cannot_be_watched_goes_with_its_verdict() -> None:
+    book = book_of()
+
+    class Own:
+        __slots__ = ()
+
+        def __call__(self) -> type:
+            return __class__  # type: ignore[name-defined,no-any-return]  # its function leads to the class
+
+    assert book.verdict(Own()).decision is Decision.INLINE
+    assert len(book._kept.classes) == 1
+    del Own
+    gc.collect()
+    assert book._kept.classes == {}
 
 
 def test_a_module_that_is_loaded_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

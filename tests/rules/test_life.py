@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import json
+import operator
 import random
 import subprocess
 import sys
@@ -15,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+import pytest
 import torch
 from torch import nn
 
 from armature.hookspecs import hookimpl
-from armature.rules import Decision, Rule, RuleBook
+from armature.rules import Decision, Rule, RuleBook, Subject
 from armature.testing.rules_kit import book_with, rows
 from armature_builtin_rules import plugin
 
@@ -43,6 +45,14 @@ class Slotted:
 
     def __call__(self) -> int:
         return 1
+
+
+class WithMember:
+    __slots__ = ("x",)
+
+
+def slotted_of(module: str, *slots: str) -> Any:
+    return type("Made", (), {"__module__": module, "__call__": function_of(module), "__slots__": slots})
 
 
 def class_of(module: str) -> type:
@@ -69,6 +79,14 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "instance": lambda: WithCall(),
     "instance of a made class": lambda: class_of("sklearn.base")(),
     "instance without weak references": lambda: Slotted(),
+    "instance without weak references of a made class": lambda: slotted_of("sklearn.base")(),
+    "the same of another module": lambda: slotted_of("users")(),
+    "item getter": lambda: operator.itemgetter(1),
+    "class method": lambda: classmethod(function_of("re")),
+    "static method of C": lambda: staticmethod(torch.add),
+    "member": lambda: slotted_of("users", "x").x,
+    "member of a class that lives": lambda: WithMember.x,
+    "slot of a made class": lambda: class_of("users").__dict__["__dict__"],
     "bound method in C": lambda: torch.ones(1).add,
     "bound slot in C": lambda: torch.ones(1).__add__,
     "bound method of a list": lambda: [].append,
@@ -144,12 +162,12 @@ def test_what_is_kept_goes_with_its_objects() -> None:
     for make in MAKERS.values():
         book.verdict(make())
     gc.collect()
-    before = len(book._kept)
+    before = len(book._kept.kept) + len(book._kept.classes)
     for _ in range(100):
         for make in MAKERS.values():
             book.verdict(make())
     gc.collect()
-    assert len(book._kept) <= before + 5
+    assert len(book._kept.kept) + len(book._kept.classes) <= before + 5
 
 
 def test_a_tensor_is_not_kept_alive_by_a_question_about_its_method() -> None:
@@ -161,3 +179,81 @@ def test_a_tensor_is_not_kept_alive_by_a_question_about_its_method() -> None:
     del tensor
     gc.collect()
     assert watched() is None
+
+
+def asked(book: RuleBook) -> list[object]:
+    """What a plugin is asked about from now on."""
+    subjects: list[object] = []
+
+    def ask(subject: Subject) -> None:
+        subjects.append(subject.obj)
+
+    book.index  # reads the rows, and who decides
+    book._deciders = (ask,)
+    return subjects
+
+
+@pytest.mark.parametrize("kind", sorted(MAKERS))
+def test_nothing_is_decided_twice(kind: str) -> None:
+    """Also of objects that nothing can watch: the same object, or another instance of its class."""
+    book, obj = make_book(), MAKERS[kind]()
+    first = book.verdict(obj)
+    subjects = asked(book)
+    assert book.verdict(obj) is first
+    assert subjects == []
+
+
+def test_instances_that_nothing_can_watch_share_what_is_said_of_their_class() -> None:
+    book = make_book()
+    first = book.verdict(Slotted())
+    subjects = asked(book)
+    assert book.verdict(Slotted()) is first
+    assert subjects == []
+
+
+def test_an_instance_of_which_a_rule_speaks_has_its_own_verdict() -> None:
+    one, other = Slotted(), Slotted()
+    own = types.SimpleNamespace(armature_rules=hookimpl(rows(Rule(one, Decision.SKIP, "this one"))))
+    for first, second in ((one, other), (other, one)):
+        book = book_with(own=own)
+        verdicts = {id(obj): book.verdict(obj).decision for obj in (first, second, first)}
+        assert verdicts == {id(one): Decision.SKIP, id(other): Decision.INLINE}
+
+
+def test_an_instance_that_takes_the_place_of_a_named_one() -> None:
+    module = types.ModuleType("made_up_module")
+    kind = type("Plain", (), {"__slots__": (), "__module__": module.__name__})
+    sys.modules[module.__name__] = module
+    try:
+        module.named = kind()  # type: ignore[attr-defined]
+        own = types.SimpleNamespace(armature_rules=hookimpl(rows(Rule("made_up_module.named", Decision.SKIP, "named"))))
+        book = book_with(own=own)
+        assert book.verdict(module.named).reason == "named"
+        assert book.verdict(kind()).reason == "not a callable"
+        module.named = kind()  # type: ignore[attr-defined]
+        assert book.verdict(module.named).reason == "named"
+        assert book.verdict(kind()).reason == "not a callable"
+    finally:
+        del sys.modules[module.__name__]
+
+
+def test_a_rule_that_is_found_later_counts_for_an_instance_made_later() -> None:
+    name = "made_up_later"
+    own = types.SimpleNamespace(armature_rules=hookimpl(rows(Rule(f"{name}.named", Decision.SKIP, "named"))))
+    book = book_with(own=own)
+    assert book.verdict(Slotted()).decision is Decision.INLINE
+    module = types.ModuleType(name)
+    module.named = Slotted()  # type: ignore[attr-defined]
+    sys.modules[name] = module
+    try:
+        assert book.verdict(module.named).reason == "named"
+        assert book.verdict(Slotted()).decision is Decision.INLINE
+    finally:
+        del sys.modules[name]
+
+
+def test_a_class_that_gets_another_call() -> None:
+    book, kind = make_book(), slotted_of("users")
+    assert book.verdict(kind()).decision is Decision.INLINE
+    kind.__call__ = function_of("re")
+    assert book.verdict(kind()).decision is Decision.SKIP

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import json
 import math
 import operator
 import sys
 import types
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -274,3 +277,41 @@ def test_what_other_rows_speak_of() -> None:
     assert "polyfill" in polyfilled.reason
     assert "handler" in handled.reason
     assert "written in C" in book.verdict(math.sin).reason
+
+
+def line_of(function: Callable[..., object]) -> tuple[str, int]:
+    code = function.__code__
+    return code.co_filename, code.co_firstlineno
+
+
+@pytest.mark.parametrize(
+    "obj", [user_function, len.__init__, torch.add, 3, nn.Linear, functools.partial(user_function)]
+)
+def test_what_holds_by_default_has_a_line_too(obj: object) -> None:
+    origin = book_of().verdict(obj).origin
+    text = Path(origin.file).read_text().splitlines()[origin.line - 1]
+    assert (origin.plugin, text) == ("armature", "def _default(subject: Subject) -> Verdict:")
+
+
+def test_rows_that_tell_no_line_have_that_of_their_hook() -> None:
+    @hookimpl
+    def given() -> list[Rule | RuleTable]:
+        return [
+            Rule("json.loads", Decision.SKIP, "no origin"),
+            Rule("json.load", Decision.SKIP, "no line", origin=RuleOrigin("own", "somewhere.toml")),
+            RuleTable(("json.dump", "json.dumps"), Decision.SKIP, "no file"),
+            RuleTable(("copy.copy", "copy.deepcopy"), Decision.SKIP, "no line", file="somewhere.toml"),
+        ]
+
+    book = book_with(own=SimpleNamespace(armature_rules=given))
+    for fn in (json.loads, json.load, json.dump, json.dumps, copy.copy, copy.deepcopy):
+        origin = book.verdict(fn).origin
+        assert (origin.plugin, (origin.file, origin.line)) == ("own", line_of(given)), fn
+    assert {(origin.file, origin.line) for _, origin in book.rows()} == {line_of(given)}
+
+
+def test_a_hook_that_wraps_a_function_has_its_line() -> None:
+    partial = hookimpl(functools.partial(rows(Rule("json.loads", Decision.SKIP, "of a partial"))))
+    origin = book_with(own=SimpleNamespace(armature_rules=partial)).verdict(json.loads).origin
+    assert Path(origin.file).is_file()
+    assert origin.line > 0

@@ -87,7 +87,7 @@ def test_an_origin_that_cannot_be_opened() -> None:
 
 
 def test_a_verdict_that_changes_when_asked_again() -> None:
-    """A plugin whose answer depends on how often it was asked, about objects that can't be watched."""
+    """A plugin whose answer depends on how often it was asked: what is kept of it is an accident."""
     answers = iter([Decision.SKIP, Decision.INLINE])
 
     class Slotted:

@@ -36,6 +36,19 @@ def test_the_patch_of_torch_compile() -> None:
     assert original is not None
     assert original.__qualname__ == "Module.__init__"
     assert unpatched(test_the_patch_of_torch_compile) is None
+    assert unpatched(len) is unpatched(bytearray.append) is None  # __module__ is None
+    makes_state = unpatched(torch.optim.Adam._init_group)
+    assert makes_state is not None
+    assert makes_state.__code__.co_filename.endswith("adam.py")
+
+
+def test_optimizers_trace_though_torch_compile_wraps_them() -> None:
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))
+    weight = torch.ones(2, requires_grad=True)
+    weight.sum().backward()
+    optimizer = torch.optim.SGD([weight], lr=0.5)
+    armature.compile(lambda: optimizer.step(), backend="eager", fullgraph=True)()
+    torch.testing.assert_close(weight.detach(), torch.full((2,), 0.5))
 
 
 def test_tensors_made_for_real() -> None:
