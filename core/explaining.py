@@ -19,7 +19,7 @@ from armature.session import Compilation, Session
 def explain(fn: Callable[..., Any], *, dynamic: bool | None = None) -> Callable[..., ExplainOutput]:
     """`explain(fn)(*args)` calls `fn` and gives its graphs, graph breaks and guards, not its result."""
     if not callable(fn):
-        raise NotCallable(what=repr(fn), suggestion="")
+        raise NotCallable(what=repr(fn), call="armature.explain")
 
     def run(*args: Any, **kwargs: Any) -> ExplainOutput:
         records = Session()

@@ -196,6 +196,8 @@ class Compiler:
         if skip.is_glue_of_torch(code) and not resumes and not session().is_asked_for(code):
             return "part of torch: compiled with the functions that call it, or when it is given to armature.compile"
         verdict = manager().tables().rule_book.frame_verdict(code, variables)
+        module = variables.get("__name__")
+        self.records.relied(code).frame = (module if isinstance(module, str) else "", verdict.decision)
         return verdict.reason if verdict.decision is Decision.SKIP else None
 
     def recompile_limit(self) -> int:
@@ -224,6 +226,8 @@ class Compiler:
             raise self._broken(stop, record, ctx) from None
         except Exception as error:
             raise self._failed(error, record, ctx) from error
+        finally:
+            self.records.relied(request.code).add(tables, ctx.asked.values())
         record.seconds = time.perf_counter() - start
         record.outcome = Outcome.COMPILED
         record.breaks = traced.breaks

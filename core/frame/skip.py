@@ -18,6 +18,8 @@ LAYERS = f"{TORCH_FOLDER}/nn/modules/"  # worth a graph of their own, unlike the
 SEARCH_DEPTH = 3  # containers within containers looked into for tensors
 SEARCH_WIDTH = 64  # elements of a container looked at
 
+HOLDERS = (torch.Tensor, nn.Module, torch.optim.Optimizer)
+
 _SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _PARTS = frozenset({"<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>"})
 
@@ -58,7 +60,7 @@ def reason_of_frame(code: CodeType, f_locals: Mapping[str, object], f_globals: M
 
 
 def _has_tensor(value: object, depth: int) -> bool:
-    if isinstance(value, (torch.Tensor, nn.Module)):
+    if isinstance(value, HOLDERS):
         return True
     if depth == 0:
         return False

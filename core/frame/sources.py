@@ -9,6 +9,12 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import attrs
+import torch
+
+
+def comparable_key(key: object) -> object:
+    """What tells whether two keys are one: tensors compare their elements."""
+    return (torch.Tensor, id(key)) if isinstance(key, torch.Tensor) else key
 
 
 @attrs.frozen(cache_hash=True)
@@ -94,14 +100,15 @@ class TypeOfSource:
 
 @attrs.frozen(cache_hash=True)
 class ItemSource:
-    """`base[key]` for a list, tuple or dict; `key` is an int or a hashable constant."""
+    """`base[key]` for a list, tuple or dict; `key` is an int, a hashable constant, or a tensor that is a dict's key."""
 
     base: Source
-    key: object
+    key: object = attrs.field(eq=comparable_key)
 
     @property
     def expr(self) -> str:
-        return f"{self.base.expr}[{self.key!r}]"
+        shown = f"tensor at {id(self.key):#x}" if isinstance(self.key, torch.Tensor) else repr(self.key)
+        return f"{self.base.expr}[{shown}]"
 
 
 @attrs.frozen(cache_hash=True)

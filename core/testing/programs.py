@@ -1,19 +1,23 @@
 """Random programs: Python functions that hypothesis writes as source text, and what a call of one gives.
 
-A program mixes control flow, containers, closures, classes, exceptions, mutation and tensor operators. Statements and
-expressions are templates; `<num>` and the like stand for a part of that kind.
+A program mixes control flow, containers, closures, classes, exceptions, mutation and tensor operators, and, where
+asked, statements that end a graph. Statements and expressions are templates; `<num>` and the like stand for a part of
+that kind.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from hypothesis import strategies as st
 
-from armature.testing.tracing import comparable
+from armature.testing.tracing import chain, comparable
 
 Lines = list[str]
 PLACEHOLDER = re.compile(r"<(\w+)>")
@@ -21,7 +25,8 @@ PLACEHOLDER = re.compile(r"<(\w+)>")
 ATOMS: Mapping[str, tuple[str, ...]] = {
     "num": (
         "n", "m", "k", "i", "0", "1", "2", "3", "-1", "len(items)", "box.value", "x.shape[0]", "x.size(1)", "x.dim()",
-        "counter()", "STATE['total']", "(items or [4])[-1]", "table.get('k')", "len(nest)", "x.numel() // 4",
+        "counter()", "STATE['total']", "(items or [4])[-1]", "table.get('k')", "table['k']", "items[-1]", "len(nest)",
+        "x.numel() // 4",
     ),
     "ten": ("x", "y", "z", "(x * 2)", "(y + 1)", "box.held", "tensors[0]", "x.clone()", "torch.ones(3, 4)"),
     "test": ("n > m", "m % 2 == 0", "items", "not n", "x.shape[0] > n", "x is y", "k", "box", "'z' in table", "True"),
@@ -40,7 +45,8 @@ COMPOUND: Mapping[str, tuple[str, ...]] = {
         "items.count(<num>)", "[*<seq>, 9][0]", "next(iter(<seq>), <num>)", "len(<text>)",
         "box.scaled(<num>)", "box.double", "sum(v for v in <seq> if v)", "divmod(<num>, 3)[1]", "<num> & 7",
         "6 // (<num> % 3 + 1)", "items[<num> % 3]", "recurse(<num> % 4)", "sum(counting(<num> % 4))",
-        "max(<seq>)", "round(<num> / 4)", "<num> ** 2 % 31", "functools.reduce(lambda a, b: a + b, <seq>, 0)",
+        "max(<seq>)", "min(<seq>)", "<num> % 3", "round(<num> / 4)",
+        "<num> ** 2 % 31", "functools.reduce(lambda a, b: a + b, <seq>, 0)",
     ),
     "ten": (
         "<ten> + <num>", "<ten> * <num>", "<ten> - <ten>", "<ten> * <ten>", "<ten>.relu()", "torch.sin(<ten>)",
@@ -75,7 +81,7 @@ SIMPLE = (
     "<nv> = <num>", "<nv> = <num>", "<tv> = <ten>", "<tv> = <ten>", "<nv> += <num>", "<nv> -= 1", "text = <text>",
     "items.append(<num>)", "items.extend(<seq>)", "items.insert(0, <num>)", "items = list(<seq>)", "items[0] = <num>",
     "items.reverse()", "items.sort()", "items and items.pop()", "items += [<num>]", "del items[:1]",
-    "items[1:] = <seq>",
+    "items[1:] = <seq>", "items = [v + 1 for v in items]", "first, *rest = items; items = rest + [first]",
     "table[<text>] = <num>", "table['k'] += <num>", "table.pop(<text>, None)", "table.update(z=<num>)",
     "table = {**table, 'w': <num>}", "table.setdefault(<text>, <num>)", "del table['k']",
     "seen.add(<num>)", "seen.discard(<num>)", "seen |= {<num>}", "nest[0].append(<num>)", "nest.append(items)",
@@ -84,10 +90,11 @@ SIMPLE = (
     "<tv>.copy_(<ten>)", "torch.add(<ten>, 1, out=z)", "<tv>.data.mul_(2)", "<tv>, z = z, <tv>",
     "box.value = <num>", "box.value += <num>", "box.held = <ten>", "box.extra = <num>", "box.double = <num>",
     "box.items = items", "n, m = m, n", "first, *items = [<num>, *items]", "(n, m), k = (<num>, <num>), <num>",
-    "assert <test> or n, f'{n}'", "assert n == n", "STATE['total'] = <num>", "counter()", "bump(<num>)",
+    "assert <test> or n, f'{n}'", "assert n == n, f'{x}'", "STATE['total'] = <num>", "counter()", "bump(<num>)",
     "k = <num> if <test> else <num>", "helper = (lambda v, by=<num>: v + by)", "items = items or [<num>]",
     "add_to_total(<num>)", "pair = (<num>, <ten>); n, z = pair", "k = [fn(<num>) for fn in later][-1]",
-    "later.append(lambda v, n=n: v + n + m)", "del text; text = <text>", "note = Box(<num>); k = note.scaled(2)",
+    "later.append(lambda v, n=n: v + n + m)", "del text; text = <text>", "text = f'{n}-{m}'; n = len(text)",
+    "note = Box(<num>); k = note.scaled(2)",
     "if (k := <num>) > 1: n = k", "if <test>: raise CustomError(<num>)", "pass",
 )  # fmt: skip
 
@@ -97,6 +104,14 @@ BREAKING = (
     "k = len((<ten>).tolist())",
     "if <ten>.sum() > <num>: n += 1", "while x.abs().max() > 5: x = x / 2", "k = bool((<ten> > 9).any())",
     "[log(v) for v in <seq>]", "helper(log(<num>) or <num>)",
+    "print(<num>, m, len(items))", "print(f'{<ten>.sum():.2f}', n)", "n = int(<ten>[0, 0] > 0) + <num>",
+    "<tv> = loud(<ten>)", "<nv> = loud(<num>)", "items = [loud(v) for v in <seq>]", "assert <ten>.sum() < 1e9",
+    "n += int(<ten>.sum().item()) % 3", "loud(box)", "x = x if x.sum() > <num> else y",
+    "y = (loud(x) + y, print(<num>))[0]", "print(sorted(k for k in locals() if k in 'nmxy'))",
+    "m = sum(map(loud, [m, <num>]))", "box.value = loud(box.value) + <num>; loud(box.value)",
+    "n = noisy_counter() + <num>", "text = f'{x}'; x += 1; print(len(text))", "print(*[calls, <num>], sep='-')",
+    "n = max(items, key=loud) if items else n", "x = (x * 2 if loud(<num>) else x) + loud(<ten>)",
+    "it = iter(<seq>); print(next(it, 0)); n = sum(it)",
 )  # fmt: skip
 
 HEAD = """\
@@ -125,6 +140,18 @@ def program(x, y, n, m, items, table, box):
         return depth if depth <= 0 else recurse(depth - 1) + 1
     def apply(fn, *args, **named):
         return fn(*args, **named)
+""".rstrip().split("\n")
+BREAKING_HEAD = """\
+    def loud(v):
+        w = [v]
+        print(type(v).__name__)
+        return w[0]
+    def noisy_counter():
+        nonlocal calls
+        calls += 1
+        print(calls)
+        calls += 1
+        return calls
 """.rstrip().split("\n")
 TAIL = (
     "    return x, y, z, n, m, k, items, table, calls, text, len(seen), 3 in seen, nest, tensors, {'n': n, 'box': box}"
@@ -175,6 +202,7 @@ BLOCKS = (
     "with torch.no_grad():\n    <body>",
     "with Scope(box, <num>) as k:\n    <body>\n    <raiser>",
     "with contextlib.suppress(<error>):\n    <body>\n    <raiser>",
+    "with Managed(items):\n    <body>\n    <raiser>",
     "def made(a, *rest, b=<num>, **named):\n    nonlocal n\n    <inner>\n    return a + b + len(rest) + len(named)\n"
     "k = made(<num>, *items[:2], c=1)",
     "def made(x, items):\n    n = m = <num>\n    <inner>\n    return x\n<tv> = made(<ten>, items)",
@@ -182,6 +210,13 @@ BLOCKS = (
     "match n:\n    case 0 | 1:\n        <body>\n    case v if v > 3:\n        <body>",
     "if <test>:\n    return x, n, items",
     "for i in counting(<num> % 4):\n    <body>",
+)
+# Compound statements that end a graph in the middle of something.
+BREAKING_BLOCKS = (
+    "if x.sum() > <num>:\n    <body>\nelse:\n    <body>",
+    "for row in x:\n    print(row.shape)\n    <body>",
+    "j = 0\nwhile x.sum() < 50 and j < 2:\n    j += 1\n    <body>",
+    "try:\n    <body>\n    int(str(<num>) + 'x')\nexcept ValueError:\n    <body>",
 )
 RAISERS = ("items[99]", "table['none']", "1 // 0", "n + 0", "raise ValueError(n)", "raise CustomError(<num>)", "pass")
 INNER = ("n += <num>", "items.append(<num>)", "x = x * 2", "if <test>: return a", "n = n - 1", "x.add_(1)", "pass")
@@ -216,26 +251,26 @@ def simple(templates: tuple[str, ...]) -> st.SearchStrategy[Lines]:
     return st.sampled_from(templates).flatmap(filled).map(lambda line: [line])
 
 
-def statements(templates: tuple[str, ...]) -> st.SearchStrategy[Lines]:
+def statements(templates: tuple[str, ...], blocks: tuple[str, ...]) -> st.SearchStrategy[Lines]:
     """A statement, with others in it to some depth."""
     return st.recursive(
-        simple(templates), lambda inner: st.sampled_from(BLOCKS).flatmap(lambda t: block(t, inner)), max_leaves=6
+        simple(templates), lambda inner: st.sampled_from(blocks).flatmap(lambda t: block(t, inner)), max_leaves=6
     )
 
 
-WHOLE = statements(SIMPLE)
-BROKEN = statements((*SIMPLE, *BREAKING, *BREAKING))
+WHOLE = statements(SIMPLE, BLOCKS)
+BROKEN = statements((*SIMPLE, *BREAKING, *BREAKING), (*BLOCKS, *BREAKING_BLOCKS, *BREAKING_BLOCKS))
 
 
 def sources(*, breaks: bool = False) -> st.SearchStrategy[str]:
     """Source texts of functions `program(x, y, n, m, items, table, box)`. breaks: with statements that end a graph."""
-    body = st.lists(BROKEN if breaks else WHOLE, min_size=1, max_size=7)
-    return body.map(text_of)
+    head = [*HEAD, *BREAKING_HEAD] if breaks else HEAD
+    return st.lists(BROKEN if breaks else WHOLE, min_size=1, max_size=7).map(lambda parts: text_of(head, parts))
 
 
-def text_of(parts: list[Lines]) -> str:
+def text_of(head: Lines, parts: list[Lines]) -> str:
     """The source of a program with these statements."""
-    return "\n".join([*HEAD, *("    " + line for lines in parts for line in lines), TAIL])
+    return "\n".join([*head, *("    " + line for lines in parts for line in lines), TAIL])
 
 
 PRELUDE = """\
@@ -272,7 +307,17 @@ class Scope:
     def __exit__(self, kind, error, trace):
         self.box.value -= 1
         return kind is not None and issubclass(kind, LookupError)
+class Managed:
+    def __init__(self, items):
+        self.items = items
+    def __enter__(self):
+        self.items.append(1)
+        return self
+    def __exit__(self, kind, error, trace):
+        self.items.append(2 if kind is None else 3)
+        return kind is ZeroDivisionError
 """
+FILE = "<generated>"
 
 
 class Program:
@@ -281,7 +326,7 @@ class Program:
     def __init__(self, source: str, wrap: Callable[[Any], Any] = lambda fn: fn) -> None:
         self.source = source
         self.space: dict[str, Any] = {"__name__": "generated"}
-        exec(compile(PRELUDE + source, "<generated>", "exec"), self.space)
+        exec(compile(PRELUDE + source, FILE, "exec"), self.space)
         self.fn = self.space["program"]
         self.run = wrap(self.fn)
 
@@ -293,22 +338,37 @@ class Program:
             return x, x, 0, 3, [], {"k": 1}, box
         return x, x.flip(0).contiguous(), 2, 3 - variant, [1, 2], {"k": 1}, box
 
-    def outcome(self, variant: int = 0, run: Callable[..., Any] | None = None) -> Any:
-        """What a call gives (type and text of an exception where it raises), and what it leaves behind."""
+    def fresh(self, variant: int = 0) -> tuple[Any, ...]:
+        """Fresh arguments, with the globals of the program as they were at first."""
         self.space.update(TOTAL=0, LOG=[])
         self.space["STATE"].update(total=0)
-        args = self.arguments(variant)
-        try:
-            result = (self.run if run is None else run)(*args)
-        except Exception as error:
-            result = (type(error).__name__, str(error), type(error.__cause__).__name__)
+        return self.arguments(variant)
+
+    def outcome(self, variant: int = 0, run: Callable[..., Any] | None = None) -> Any:
+        """What a call gives (an exception, its causes and lines, where it raises), prints, and leaves behind."""
+        args = self.fresh(variant)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            try:
+                result = (self.run if run is None else run)(*args)
+            except Exception as error:
+                result = (*chain(error), *lines_of(error))
         left = {name: self.space[name] for name in ("TOTAL", "STATE", "LOG")}
         return {
             "result": comparable(result),
             "args": comparable(args),
             "left": comparable(left),
+            "printed": printed.getvalue(),
+            "grad": torch.is_grad_enabled(),
             "identities": list(identities((result, args))),
         }
+
+
+def lines_of(error: BaseException) -> Iterator[str]:
+    """The lines of an exception's traceback in the program."""
+    for line in traceback.extract_tb(error.__traceback__):
+        if line.filename == FILE:
+            yield f"{line.name}:{line.lineno}"
 
 
 def identities(value: Any) -> Iterator[int]:

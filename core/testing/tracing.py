@@ -6,7 +6,7 @@ import builtins
 import copy
 import enum
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
@@ -125,6 +125,13 @@ def comparable(args: Any) -> Any:
     if isinstance(args, (int, float, str, bool, type(None), torch.Tensor, enum.Enum)):
         return args
     return {name: comparable(value) for name, value in getattr(args, "__dict__", {}).items()}
+
+
+def chain(error: BaseException | None) -> Iterator[str]:
+    """An exception, what it was raised from, and what was handled meanwhile."""
+    while error is not None:
+        yield f"{error!r} {error.__suppress_context__}"
+        error = error.__cause__ or error.__context__
 
 
 def break_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> str:

@@ -14,6 +14,7 @@ BREAK_IDS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "skipped-function": ("function", "reason"),
     "tensor-subclass": ("type",),
     "unknown-answer": ("function",),
+    "unknown-stride": ("operation",),
     "unsupported-argument": ("type",),
     "unsupported-attribute": ("name", "type"),
     "unsupported-call": ("callable",),

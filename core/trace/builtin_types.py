@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from armature.trace.errors import NotConstant
-from armature.trace.iterating import advanced, can_be_remade, iterate, keeps_position, set_state, size_of
+from armature.trace.errors import NotConstant, UserRaised
+from armature.trace.iterating import advanced, can_be_remade, iterate, keeps_position, set_state, state_of
 from armature.trace.places import places_of
 from armature.trace.values.base import Value
 from armature.trace.values.classes import ClassValue, SuperValue
 from armature.trace.values.context import GradModeValue, NullContextValue, autocast_value, switch_grad
 from armature.trace.values.function import CellValue, MethodValue, PartialValue
 from armature.trace.values.iterator import IteratorValue
-from armature.trace.values.mapping import DictValue, update
+from armature.trace.values.mapping import DictValue, DictViewValue, update
 from armature.trace.values.sequence import ListValue, RangeValue, SequenceValue, SliceValue, TupleValue
 from armature.trace.values.sets import SetValue, made_of
+from armature.trace.values.streams import Steps
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
@@ -54,7 +55,12 @@ def _number(kind: type) -> Make:
                 method = args[0].method(tracer, name) if hasattr(args[0].cls, name) else None
                 if method is not None:
                     made = tracer.call(method, (), {})
-                    return made if kind is bytes else tracer.constant(kind(made.as_constant()))
+                    if kind is not bytes:
+                        return tracer.constant(kind(made.as_constant()))
+                    if not issubclass(made.python_type(), bytes):
+                        returned = made.python_type().__name__
+                        tracer.raise_error(TypeError, f"__bytes__ returned non-bytes (type {returned})")
+                    return made
         named = {name: value.as_constant() for name, value in kwargs.items()}
         if kind is bytes and args and not args[0].is_constant:
             args = (tracer.as_value([item.as_constant() for item in tracer.unpack(args[0])]), *args[1:])
@@ -139,9 +145,13 @@ def _enumerate(tracer: Tracer, items: Value, start: Value | None = None) -> Valu
     first: Any = 0 if start is None else start.as_constant()
     inner = inner_iterator(tracer, items)
 
-    def numbered() -> Iterator[Value]:
-        for number, item in enumerate(inner.stream(tracer), first):
-            yield TupleValue([tracer.constant(number), item])
+    stream, number = inner.stream(tracer), first
+
+    def step() -> Value:
+        nonlocal number
+        item = next(stream)
+        number += 1
+        return TupleValue([tracer.constant(number - 1), item])
 
     def remake(out: Rebuilder, taken: int) -> None:
         if taken and not isinstance(inner, IteratorValue):
@@ -151,7 +161,7 @@ def _enumerate(tracer: Tracer, items: Value, start: Value | None = None) -> Valu
         out.constant(first + taken)
         out.call(2)
 
-    return IteratorValue(numbered(), enumerate, remake, places_of(tracer.frames))
+    return IteratorValue(Steps(step), enumerate, remake, places_of(tracer.frames))
 
 
 def inner_iterator(tracer: Tracer, items: Value) -> Value:
@@ -181,69 +191,90 @@ def _zip(tracer: Tracer, *iterables: Value, strict: Value | None = None) -> Valu
     must_match = strict is not None and strict.truth(tracer)
     inner = [inner_iterator(tracer, iterable) for iterable in iterables]
 
-    def rows() -> Iterator[Value]:
-        streams = [iterable.stream(tracer) for iterable in inner]
-        while streams:
-            row = []
-            for position, stream in enumerate(streams):
-                try:
-                    row.append(next(stream))
-                except StopIteration:
-                    if must_match:
-                        check_all_end(tracer, streams, position)
-                    return
-            yield TupleValue(row)
+    streams = [iterable.stream(tracer) for iterable in inner]
+
+    def step() -> Value:
+        row: list[Value] = []
+        for stream in streams:
+            try:
+                row.append(next(stream))
+            except StopIteration:
+                if must_match:
+                    check_all_end(tracer, streams, len(row))
+                raise
+        if not streams:
+            raise StopIteration
+        return TupleValue(row)
 
     remake = None if must_match else remake_call(zip, inner)
-    return IteratorValue(rows(), zip, remake, places_of(tracer.frames))
+    return IteratorValue(Steps(step), zip, remake, places_of(tracer.frames))
 
 
 def check_all_end(tracer: Tracer, streams: list[Iterator[Value]], ended: int) -> None:
     """For zip(strict=True), when the stream at a position has ended: all others must end there too."""
     if ended:
-        tracer.raise_error(ValueError, f"zip() argument {ended + 1} is shorter than argument 1")
-    for position, stream in enumerate(streams[1:], 2):
+        tracer.raise_error(ValueError, f"zip() argument {ended + 1} is shorter than {arguments_up_to(ended)}")
+    for position, stream in enumerate(streams[1:], 1):
         if next(stream, None) is not None:
-            tracer.raise_error(ValueError, f"zip() argument {position} is longer than argument 1")
+            text = f"zip() argument {position + 1} is longer than {arguments_up_to(position)}"
+            tracer.raise_error(ValueError, text)
+
+
+def arguments_up_to(count: int) -> str:
+    """The first arguments, in words."""
+    return "argument 1" if count == 1 else f"arguments 1-{count}"
 
 
 def _map(tracer: Tracer, function: Value, *iterables: Value) -> Value:
     inner = [inner_iterator(tracer, iterable) for iterable in iterables]
 
-    def results() -> Iterator[Value]:
-        for row in zip(*(iterable.stream(tracer) for iterable in inner)):
-            yield tracer.call(function, row, {})
+    streams = [iterable.stream(tracer) for iterable in inner]
 
-    return IteratorValue(results(), map, remake_call(map, inner, function), places_of(tracer.frames))
+    def step() -> Value:
+        row = [next(stream) for stream in streams]
+        return stop_as_the_end(lambda: tracer.call(function, row, {}))
+
+    return IteratorValue(Steps(step), map, remake_call(map, inner, function), places_of(tracer.frames))
 
 
 def _filter(tracer: Tracer, function: Value, items: Value) -> Value:
     plain = function.is_constant and function.as_constant() is None
 
-    def kept() -> Iterator[Value]:
-        for item in items.stream(tracer):
-            if (item if plain else tracer.call(function, (item,), {})).truth(tracer):
-                yield item
+    inner = inner_iterator(tracer, items)
+    stream = inner.stream(tracer)
 
-    return IteratorValue(kept(), filter)
+    def step() -> Value:
+        while True:
+            item = next(stream)
+            if stop_as_the_end(functools.partial(test, item)).truth(tracer):
+                return item
+
+    def test(item: Value) -> Value:
+        return item if plain else tracer.call(function, (item,), {})
+
+    return IteratorValue(Steps(step), filter, remake_call(filter, [inner], function), places_of(tracer.frames))
+
+
+def stop_as_the_end(call: Callable[[], Value]) -> Value:
+    """What a call gives; StopIteration of the program ends the iterator that makes the call."""
+    try:
+        return call()
+    except UserRaised as raised:
+        if issubclass(raised.value.python_type(), StopIteration):
+            raise StopIteration from None
+        raise
 
 
 def _reversed(tracer: Tracer, items: Value) -> Value:
     if items.is_tensor:
         return tracer.graph_call("__reversed__", (items,), {})
-    if isinstance(items, SequenceValue):
+    if isinstance(items, (SequenceValue, DictValue, DictViewValue)):
         sequence = items
-
-        def backwards() -> Iterator[Value]:
-            position = len(sequence.items) - 1
-            while 0 <= position < len(sequence.items):
-                yield sequence.items[position]
-                position -= 1
-
-        last, size = len(sequence.items) - 1, size_of(sequence)
+        values = sequence.backwards(tracer)
+        last, state = sequence.length(tracer) - 1, state_of(sequence)
 
         def remake(out: Rebuilder, taken: int) -> None:
-            if size_of(sequence) != size:
+            if state_of(sequence) != state:
                 out.cannot(sequence)
             keeps = keeps_position(sequence)
             if not keeps:
@@ -257,7 +288,7 @@ def _reversed(tracer: Tracer, items: Value) -> Value:
                 out.constant(taken)
                 out.call(2)
 
-        return IteratorValue(backwards(), reversed, remake, places_of(tracer.frames))
+        return IteratorValue(values, reversed, remake, places_of(tracer.frames))
     if isinstance(items, UserObjectValue):
         method = items.method(tracer, "__reversed__")
         if method is not None:

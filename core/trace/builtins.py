@@ -6,7 +6,8 @@ import builtins
 import functools
 import math
 import operator
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,6 +30,7 @@ from armature.trace.values.mapping import DictValue
 from armature.trace.values.module import GETTER, SETTER, ModuleValue
 from armature.trace.values.sequence import ListValue, TupleValue, is_named_tuple, sorted_items
 from armature.trace.values.sets import in_any_order
+from armature.trace.values.streams import Steps
 from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import PLAIN_LOOKUP, UserObjectValue
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from armature.trace.capture import Tracer
 
 Builtin = Callable[..., Value]
+CALLABLE_ITERATOR: type = type(iter(int, 1))
 
 
 def _classes(tracer: Tracer, kinds: Value) -> tuple[type, ...]:
@@ -249,17 +252,33 @@ def _iter(tracer: Tracer, obj: Value, *sentinel: Value) -> Value:
     if not sentinel:
         return tracer.iterator(obj)
 
-    def until() -> Iterator[Value]:
-        while not tracer.same_or_equal(item := tracer.call(obj, (), {}), sentinel[0]):
-            yield item
+    over = False
 
-    return IteratorValue(until())
+    def step() -> Value:
+        nonlocal over
+        if over:
+            raise StopIteration
+        try:
+            item = tracer.call(obj, (), {})
+        except UserRaised as raised:
+            if not issubclass(raised.value.python_type(), StopIteration):
+                raise
+            over = True
+            raise StopIteration from None
+        over = tracer.same_or_equal(item, sentinel[0])
+        if over:
+            raise StopIteration
+        return item
+
+    return IteratorValue(Steps(step), CALLABLE_ITERATOR)
 
 
 def _next(tracer: Tracer, iterator: Value, *default: Value) -> Value:
     try:
         if isinstance(iterator, (IteratorValue, GeneratorValue)):
             return advance_or_raise(tracer, iterator)
+        if isinstance(iterator, UserObjectValue):
+            return iterator.special(tracer, "__next__")
         return iterator.call_method(tracer, "__next__", (), {})
     except UserRaised as raised:
         if default and issubclass(raised.value.python_type(), StopIteration):
@@ -282,12 +301,13 @@ def _sum(tracer: Tracer, items: Value, start: Value | None = None) -> Value:
     return total
 
 
-def _extreme(op: str) -> Builtin:
+def _extreme(name: str, op: str) -> Builtin:
     def choose(tracer: Tracer, *args: Value, key: Value | None = None, default: Value | None = None) -> Value:
         items = in_any_order(tracer, args[0]) if len(args) == 1 else list(args)
         if not items:
             if default is None:
-                tracer.raise_error(ValueError, "arg is an empty sequence")
+                text = "() iterable argument is empty" if sys.version_info >= (3, 12) else "() arg is an empty sequence"
+                tracer.raise_error(ValueError, f"{name}{text}")
             return default
         keyed = key is not None and not key.is_constant
         found = None if keyed else symbolic.extreme(tracer, op, items)
@@ -311,7 +331,7 @@ def _sorted(tracer: Tracer, items: Value, *, key: Value | None = None, reverse: 
 
 def _round(tracer: Tracer, value: Value, digits: Value | None = None) -> Value:
     if isinstance(value, UserObjectValue) and value.base is None:
-        return value.call_method(tracer, "__round__", () if digits is None else (digits,), {})
+        return value.special(tracer, "__round__", *(() if digits is None else (digits,)))
     if value.is_tensor:
         if not hasattr(torch.Tensor, "__round__"):
             tracer.raise_error(TypeError, "type Tensor doesn't define __round__ method")
@@ -324,7 +344,7 @@ def _abs(tracer: Tracer, value: Value) -> Value:
     if value.is_tensor:
         return tracer.graph_call("abs", (value,), {})
     if isinstance(value, UserObjectValue):
-        return value.call_method(tracer, "__abs__", (), {})
+        return value.special(tracer, "__abs__")
     found = symbolic.absolute(tracer, value)
     return _folded(tracer, abs, value.as_constant()) if found is None else found
 
@@ -466,8 +486,8 @@ BUILTINS: dict[Any, Builtin] = {
     all: _all,
     any: _any,
     sum: _sum,
-    min: _extreme("<"),
-    max: _extreme(">"),
+    min: _extreme("min", "<"),
+    max: _extreme("max", ">"),
     sorted: _sorted,
     round: _round,
     abs: _abs,

@@ -18,24 +18,26 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from torch import nn
 
-from armature.callables import describe, is_written_in_c
+from armature.callables import MISSING, describe, is_written_in_c, unbound
 from armature.rules import Decision, Verdict
 from armature.torch_abi.marks import assumed_constant, call_for_real, unpatched
 from armature.trace import inline
 from armature.trace.builtins import BUILTINS
 from armature.trace.call import Call, Handler, Polyfill
+from armature.trace.errors import GraphBreak
+from armature.trace.places import places_of
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.classes import ClassValue, bind, find_in_class, held_value, inherits
 from armature.trace.values.context import ContextValue
 from armature.trace.values.derived import BASES
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import FunctionValue, MethodValue
+from armature.trace.values.methods import invoke
 from armature.trace.values.module import ModuleValue
 from armature.trace.values.sequence import ListValue, TupleValue, field_names, is_named_tuple
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
-    from armature.tables import Tables
     from armature.trace.capture import Tracer
 
 
@@ -54,10 +56,10 @@ class Plan:
         return self.handler is not None or self.polyfill is not None or self.first is not None
 
 
-def plan_for(tables: Tables, fn: object) -> Plan:
+def plan_for(tracer: Tracer, fn: object) -> Plan:
     """The rows for a callable. A rule whose priority is larger than those of handler and polyfill goes before them."""
-    handler, polyfill = tables.handler(fn), tables.polyfill(fn)
-    verdict = tables.rule_book.verdict(fn)
+    handler, polyfill = tracer.tables.handler(fn), tracer.tables.polyfill(fn)
+    verdict = tracer.verdict(fn)
     least = max((row.priority for row in (handler, polyfill) if row is not None), default=0)
     return Plan(fn, handler, polyfill, verdict if verdict.priority > max(least, 0) else None)
 
@@ -91,7 +93,8 @@ def call_object(tracer: Tracer, fn: Callable[..., Any], value: Value, args: Args
             return found
     mechanism = builtin_of(fn)
     if mechanism is not None:
-        return mechanism(tracer, *args, **kwargs)
+        found = invoke(tracer, mechanism, describe(fn).name, (), args, kwargs)
+        return tracer.constant(None) if found is None else found
     if assumed_constant(fn):
         return _call_for_real(tracer, fn, args, kwargs)
     if type(fn) is MethodWrapperType and fn.__name__ == "__get__" and type(fn.__self__) in C_METHODS:
@@ -102,7 +105,7 @@ def call_object(tracer: Tracer, fn: Callable[..., Any], value: Value, args: Args
             return method.call_method(tracer, fn.__name__, args[1:], kwargs)
     if args and isinstance(args[0], ContextValue) and getattr(fn, "__name__", "") in ("__enter__", "__exit__"):
         return args[0].call_method(tracer, fn.__name__, args[1:], kwargs)
-    verdict = tracer.tables.rule_book.verdict(fn)
+    verdict = tracer.verdict(fn)
     if verdict.decision is Decision.INLINE and isinstance(value, FunctionValue):
         return inline.inline_function(tracer, value, args, kwargs)
     if verdict.decision is Decision.IN_GRAPH:
@@ -111,10 +114,17 @@ def call_object(tracer: Tracer, fn: Callable[..., Any], value: Value, args: Args
         original = unpatched(fn)
         if original is not None:
             return tracer.call(tracer.as_value(original), args, kwargs)
-        owner = getattr(fn, "__self__", None)
-        if isinstance(owner, (type, ModuleType)) or owner is None or isinstance(fn, FunctionType):
+        if not is_method_in_c(fn):
             tracer.graph_break("skipped-function", function=value.describe(), reason=verdict.reason)
     tracer.graph_break("unsupported-call", callable=value.describe())
+
+
+def is_method_in_c(fn: Any) -> bool:
+    """Whether it is C code bound to an object: not to a module, a class, or the record that pybind11 binds to."""
+    owner = getattr(fn, "__self__", None)
+    if owner is None or isinstance(fn, FunctionType) or isinstance(owner, (type, ModuleType)):
+        return False
+    return not isinstance(fn, BuiltinFunctionType) or unbound(fn) is not MISSING
 
 
 OWN_INIT = (OSError, UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError, ImportError, SystemExit)
@@ -159,6 +169,18 @@ def inline_python(tracer: Tracer, fn: Callable[..., Any], args: Args, kwargs: Kw
     return tracer.call(value, args, kwargs)
 
 
+def call_whole(tracer: Tracer, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
+    """Trace into a Python function that leaves things half done in between, so that no break may cut it."""
+    tracer.regions += 1
+    try:
+        return inline_python(tracer, fn, args, kwargs)
+    except GraphBreak as stop:
+        stop.places, stop.blame = places_of(tracer.frames), None
+        raise
+    finally:
+        tracer.regions -= 1
+
+
 def call_class(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     """Call a class: what stands in the tables, else by the first row that fits."""
     cls = value.cls
@@ -169,7 +191,8 @@ def call_class(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) ->
             return found
     mechanism = builtin_of(cls)
     if mechanism is not None:
-        return mechanism(tracer, *args, **kwargs)
+        found = invoke(tracer, mechanism, cls.__qualname__, (), args, kwargs)
+        return tracer.constant(None) if found is None else found
     return next(make for _, fits, make in CLASS_ROWS if fits(cls))(tracer, value, args, kwargs)
 
 
@@ -196,21 +219,29 @@ def _enum_member(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) 
 
 def _named_tuple(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     fields = field_names(value.cls)
+    new = find_in_class(value.cls, "__new__")
+    if new is None or new.holder is not named_tuple_base(value.cls):
+        tracer.graph_break("unsupported-call", callable=value.describe())
+    try:
+        value.cls(*args, **kwargs)
+    except TypeError as error:
+        tracer.raise_real(error)  # of arguments that do not fit
     made = [*args]
     for name in fields[len(args) :]:
         if name in kwargs:
             made.append(kwargs[name])
-        elif name in getattr(value.cls, "_field_defaults", {}):
-            made.append(tracer.as_value(value.cls._field_defaults[name]))  # type: ignore[attr-defined]
         else:
-            tracer.raise_error(TypeError, f"{value.cls.__name__}.__new__() missing required argument: '{name}'")
-    if len(made) != len(fields):
-        tracer.raise_error(TypeError, f"{value.cls.__name__}.__new__() takes {len(fields)} arguments")
+            made.append(tracer.as_value(value.cls._field_defaults[name]))  # type: ignore[attr-defined]
     return TupleValue(made, value.cls)
 
 
+def named_tuple_base(cls: type) -> type | None:
+    """The class that holds the `__new__` which `collections.namedtuple` makes."""
+    return next((base for base in cls.__mro__ if "_fields" in base.__dict__ and "_make" in base.__dict__), None)
+
+
 def _torch_constant(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
-    verdict = tracer.tables.rule_book.verdict(value.cls)
+    verdict = tracer.verdict(value.cls)
     if verdict.decision is Decision.IN_GRAPH:
         return tracer.graph_call(value.cls, args, kwargs)
     tracer.graph_break("skipped-function", function=value.describe(), reason=verdict.reason)

@@ -48,6 +48,7 @@ from armature.trace.wrap import as_value, wrap
 
 if TYPE_CHECKING:
     from armature.context import CompileContext
+    from armature.rules import Verdict
     from armature.trace.state import Frame
 
 
@@ -55,7 +56,7 @@ V = TypeVar("V", bound=Value)
 Held = TypeVar("Held")
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)  # holds all there is, each value by many ways
 class Tracer:
     """One trace of one frame. Everything that tracing knows and has changed is here, and dies with it.
 
@@ -79,7 +80,9 @@ class Tracer:
     keys: dict[Value, None] = attrs.field(factory=dict)  # looked up in dicts and sets by their identity
     stop: Moment | None = None  # where to stop tracing
     frames_made: int = 0
+    has_handlers: bool = False  # some function that was traced has `try` or `with`
     mutates: bool = False  # an operator in place is in the graph
+    regions: int = 0  # calls being traced that go in the graph whole or not at all
     sizes: Sizes = attrs.field(default=attrs.Factory(lambda self: Sizes(self), takes_self=True))
     _guards: GuardRecorder | None = None
     _globals: dict[tuple[int, str], Value] = attrs.field(factory=dict)
@@ -340,6 +343,7 @@ class Tracer:
 
     def store_class_attribute(self, cls: type, name: str, value: Value) -> None:
         """Set an attribute of a class at the end of the frame."""
+        self.effects.count += 1
         self.effects.class_attributes[(cls, name)] = value
 
     def class_attribute_written(self, cls: type, name: str) -> Value | None:
@@ -380,8 +384,14 @@ class Tracer:
         """What plugins say of a callable; asked once."""
         known = self._plans.get(id(fn))
         if known is None:
-            known = self._plans[id(fn)] = calls.plan_for(self.tables, fn)
+            known = self._plans[id(fn)] = calls.plan_for(self, fn)
         return known
+
+    def verdict(self, fn: object) -> Verdict:
+        """What the rules say of a callable. That it was asked for is kept: the code is as good as the answer."""
+        self.ctx.asked[id(fn)] = fn
+        verdict: Verdict = self.tables.rule_book.verdict(fn)
+        return verdict
 
     def inline_closure(self, function: ClosureValue, args: Args, kwargs: Kwargs) -> Value:
         """Call a function made in the frame."""
@@ -390,6 +400,10 @@ class Tracer:
     def inline_python(self, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
         """Trace into a Python function that stands in for another."""
         return calls.inline_python(self, fn, args, kwargs)
+
+    def call_whole(self, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
+        """Trace into a Python function; what breaks in it breaks at the call of it."""
+        return calls.call_whole(self, fn, args, kwargs)
 
     def resume(self, frame: Frame) -> Value:
         """Run a suspended frame to its next value."""

@@ -17,23 +17,19 @@ from armature.frame.data import resume_point
 from armature.frame.sources import LocalSource
 from armature.torch_abi.eval_frame import skip_code
 from armature.trace.instructions import decode, slot_names
+from armature.trace.layout import CALLS, Layout, Slot, handled_name, slot_name
 from armature.trace.liveness import live_at
 from armature.trace.rebuild import Rebuilder, output_name
 from armature.trace.splice import (
-    CALLS,
     INNER,
     INNER_ARGS,
     NOT_ALONE,
     SPARE,
     CannotResume,
-    Layout,
-    Slot,
     Writer,
     depth_of,
-    handled_name,
     held_code,
     in_order,
-    slot_name,
     stub_code,
 )
 from armature.trace.state import Frame
@@ -146,7 +142,7 @@ class CutWriter(Rebuilder):
         out.run(root.position, root.layout, frozenset(root.names), inner=len(cuts) > 1)
         spare = len(root.layout) + 2 * len(self.code.co_freevars + self.code.co_cellvars) + len(self.code.co_varnames)
         depth = max(depth_of(written), root.origin.co_stacksize) + spare + len(root.held) + SPARE
-        made = self._assemble([*written, *out.items], depth)
+        made = self._assemble([*written, *out.items, *self.after_failure()], depth)
         if not out.hands_back:
             made = made.replace(co_consts=(*made.co_consts, self.tracer.request.resumes))
         skip_code(made)

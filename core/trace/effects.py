@@ -22,6 +22,7 @@ class Effects:
     """What the frame has changed, in the order of the first change of each object."""
 
     changed: dict[Value, None] = attrs.field(factory=dict)
+    count: int = 0  # of changes to what outlives the frame
     class_attributes: dict[tuple[type, str], Value] = attrs.field(factory=dict)
     globals_: dict[tuple[int, str], tuple[dict[str, object], Value | None]] = attrs.field(factory=dict)
 
@@ -29,9 +30,11 @@ class Effects:
         """The object of a value is changed. One made in the frame needs no replay."""
         if value.source is not None or (isinstance(value, CellValue) and value.real is not None):
             self.changed[value] = None
+            self.count += 1
 
     def store_global(self, namespace: dict[str, object], name: str, value: Value | None) -> None:
         """A global variable is set; None: deleted."""
+        self.count += 1
         if value is None and name not in namespace:  # made and deleted by the frame
             self.globals_.pop((id(namespace), name), None)
         else:

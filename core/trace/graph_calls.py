@@ -13,6 +13,7 @@ import torch
 from torch import fx
 
 from armature.torch_abi.fake import DATA_DEPENDENT, UNSUPPORTED_OPERATOR, enable_python_dispatcher, version_of
+from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
 from armature.trace import folding
@@ -30,6 +31,7 @@ IN_PLACE_OPERATORS: frozenset[object] = frozenset({
     operator.setitem, operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
     operator.ipow, operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift, operator.imatmul,
 })  # fmt: skip
+OPERATORS = frozenset(vars(operator)[name] for name in operator.__all__) - IN_PLACE_OPERATORS | {min, max, abs, round}
 NULL_CONTEXT: AbstractContextManager[object] = nullcontext()
 NOT_A_NAME = re.compile(r"\W+")
 # A module keeps its members in tables: self.__dict__['_modules']['fc'] is read by people as self.fc.
@@ -50,6 +52,8 @@ def graph_call(
     told = folding.told(tracer, fn, args, kwargs)
     if told is not None:
         return told
+    if fake is None and not isinstance(fn, str) and of_torch(fn):
+        folding.may_run(tracer, fn, args, kwargs)
     arguments = tuple([arg.as_argument(tracer) for arg in args])
     named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
     watched = tensors_given(tracer, args, kwargs) if is_users(fn) else []
@@ -151,6 +155,24 @@ def state_call(tracer: Tracer, fn: Callable[..., Any], arguments: tuple[Any, ...
 def computes(tracer: Tracer) -> bool:
     """Whether the graph does more than to change torch's state back and forth."""
     return any(node.op.startswith("call_") and "changes_state" not in node.meta for node in tracer.graph.nodes)
+
+
+def only_computes(tracer: Tracer) -> bool:
+    """Whether the graph calls nothing but torch, and changes no state of torch besides the grad mode."""
+    return all(
+        node.target is set_grad_enabled if "changes_state" in node.meta else is_torchs(node.target)
+        for node in tracer.graph.nodes
+        if node.op.startswith("call_")
+    )
+
+
+def is_torchs(target: Any) -> bool:
+    """Whether what a node calls is torch's own, and leaves gradients alone."""
+    if isinstance(target, str):
+        return target != "backward"
+    if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return str(target).startswith("aten.")
+    return target is not torch.autograd.backward and (of_torch(target) or target in OPERATORS)
 
 
 def from_fake(tracer: Tracer, result: Any, node: fx.Node) -> Value:

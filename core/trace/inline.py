@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
 from types import CodeType
 from typing import TYPE_CHECKING
 
 from armature.frame.sources import AttrSource, ObjectSource, Source
 from armature.trace import machine
+from armature.trace.binding import bind
 from armature.trace.state import Frame
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.function import CellValue, ClosureValue, FunctionValue
-from armature.trace.values.sequence import TupleValue
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -80,64 +79,3 @@ def run_frame(tracer: Tracer, frame: Frame) -> Value:
     finally:
         tracer.frames.pop()
     return frame.result if frame.result is not None else tracer.constant(None)
-
-
-def bind(
-    tracer: Tracer, code: CodeType, function: FunctionValue | ClosureValue, args: Args, kwargs: Kwargs
-) -> dict[str, Value]:
-    """Parameters to values, as CPython binds them. Raises TypeError of the program when they do not fit."""
-    names = code.co_varnames
-    positional = code.co_argcount
-    if len(args) > positional and not code.co_flags & inspect.CO_VARARGS:
-        text = f"{code.co_name}() takes {positional} positional arguments but {len(args)} were given"
-        tracer.raise_error(TypeError, text)
-    bound: dict[str, Value] = dict(zip(names[:positional], args))
-    total = positional + code.co_kwonlyargcount
-    extra = bind_keywords(tracer, code, names[:total], bound, kwargs) if kwargs else {}
-    if len(bound) < total:
-        fill_defaults(tracer, code, function, bound)
-    if code.co_flags & inspect.CO_VARARGS:
-        bound[names[total]] = TupleValue(list(args[positional:]))
-        total += 1
-    if code.co_flags & inspect.CO_VARKEYWORDS:
-        bound[names[total]] = tracer.namespace_of(extra)
-    return bound
-
-
-def bind_keywords(
-    tracer: Tracer, code: CodeType, parameters: tuple[str, ...], bound: dict[str, Value], kwargs: Mapping[str, Value]
-) -> dict[str, Value]:
-    """Bind keyword arguments; returns those that no parameter has the name of, for `**`."""
-    extra: dict[str, Value] = {}
-    by_name = parameters[code.co_posonlyargcount :]
-    for name, value in kwargs.items():
-        if name in by_name:
-            if name in bound:
-                tracer.raise_error(TypeError, f"{code.co_name}() got multiple values for argument '{name}'")
-            bound[name] = value
-        elif code.co_flags & inspect.CO_VARKEYWORDS:
-            extra[name] = value
-        else:
-            tracer.raise_error(TypeError, f"{code.co_name}() got an unexpected keyword argument '{name}'")
-    return extra
-
-
-def fill_defaults(
-    tracer: Tracer, code: CodeType, function: FunctionValue | ClosureValue, bound: dict[str, Value]
-) -> None:
-    """Give parameters without an argument their defaults."""
-    count = len(function.defaults) if isinstance(function, ClosureValue) else len(function.fn.__defaults__ or ())
-    first = code.co_argcount - count
-    for position, name in enumerate(code.co_varnames[: code.co_argcount]):
-        if name in bound:
-            continue
-        if position < first:
-            tracer.raise_error(TypeError, f"{code.co_name}() missing 1 required positional argument: '{name}'")
-        bound[name] = function.default(tracer, position - first)
-    for name in code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]:
-        if name in bound:
-            continue
-        default = function.keyword_default(tracer, name)
-        if default is None:
-            tracer.raise_error(TypeError, f"{code.co_name}() missing 1 required keyword-only argument: '{name}'")
-        bound[name] = default

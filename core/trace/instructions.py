@@ -8,6 +8,8 @@ from types import CodeType
 
 import attrs
 
+STOPITERATION_ERROR = 3  # argument of CALL_INTRINSIC_1, from Python 3.12 on
+
 
 @attrs.frozen
 class Protection:

@@ -16,7 +16,7 @@ from torch import fx
 from armature.breaks.types import BreakEvent
 from armature.frame.data import FrameRequest
 from armature.frame.sources import LocalSource, Source
-from armature.torch_abi.fake import version_of
+from armature.torch_abi.fake import in_transform, version_of
 from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.trace import aliasing, graph_calls, inline, machine
 from armature.trace.capture import Tracer
@@ -44,6 +44,8 @@ def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
     """
     if request.code.co_flags & UNTRACEABLE:
         raise SkipFrame("a generator or coroutine runs eagerly")
+    if in_transform():
+        raise SkipFrame("it runs inside a transform of torch.func")
     tracer = Tracer(ctx, request, ctx.config.strict)
     grad = torch.is_grad_enabled()
     with tracing(tracer):

@@ -29,7 +29,7 @@ def iterate(tracer: Tracer, value: Value) -> IteratorValue:
         value = TupleValue(list(value.stream(tracer)))
     if isinstance(value, (DictValue, DictViewValue)):
         (value if isinstance(value, DictValue) else value.owner).realise(tracer)
-    remake = functools.partial(remake_over, value, size_of(value)) if can_be_remade(value) else None
+    remake = functools.partial(remake_over, value, state_of(value)) if can_be_remade(value) else None
     return IteratorValue(iter(value.stream(tracer)), remake=remake, made_at=places_of(tracer.frames))
 
 
@@ -41,13 +41,13 @@ def can_be_remade(value: Value) -> bool:
     return isinstance(value, known)
 
 
-def size_of(value: Value) -> int:
-    """The number of entries of a dict, set or deque, which must not change while it is iterated; 0 for all others."""
+def state_of(value: Value) -> tuple[int, int]:
+    """How a dict, set or deque has changed so far, which it must not while it is iterated; the same for all others."""
     if isinstance(value, DictViewValue):
-        return len(value.owner.entries)
+        value = value.owner
     if isinstance(value, SequenceValue):
-        return 0 if keeps_position(value) else len(value.items)
-    return len(value.entries) if isinstance(value, (DictValue, SetValue)) else 0
+        return value.reshaped, 0
+    return (value.reshaped, len(value.entries)) if isinstance(value, (DictValue, SetValue)) else (0, 0)
 
 
 def keeps_position(value: Value) -> bool:
@@ -55,9 +55,9 @@ def keeps_position(value: Value) -> bool:
     return issubclass(value.python_type(), (bytes, list, range, str, tuple))
 
 
-def remake_over(value: Value, size: int, out: Rebuilder, taken: int) -> None:
+def remake_over(value: Value, state: tuple[int, int], out: Rebuilder, taken: int) -> None:
     """Push an iterator over a value that has given so many items."""
-    if size_of(value) != size:
+    if state_of(value) != state:
         out.cannot(value)
     if keeps_position(value):
         out.null_function(iter)

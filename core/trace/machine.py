@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from armature.errors import invariant
 from armature.trace.errors import NotConstant, UserRaised
-from armature.trace.instructions import Instruction, decode
+from armature.trace.instructions import STOPITERATION_ERROR, Instruction, decode
 from armature.trace.opcodes import OPCODES
 from armature.trace.opcodes.table import OpcodeFunction
 from armature.trace.opcodes.untraced import reason_for
@@ -47,6 +47,7 @@ def run(frame: Frame) -> None:
     if stop is not None and stop[0] == frame.ordinal:
         step = stopping_steps
     functions = functions_of(frame.code)
+    frame.tracer.has_handlers |= bool(frame.code.co_exceptiontable)
     if frame.thrown is not None:
         error, frame.thrown = frame.thrown, None
         unwind(frame, UserRaised(error))
@@ -64,8 +65,13 @@ def run(frame: Frame) -> None:
 # What an `except` clause that does not match runs.
 MATCHING = frozenset({
     "CACHE", "NOP", "PUSH_EXC_INFO", "LOAD_GLOBAL", "LOAD_CONST", "LOAD_FAST", "BUILD_TUPLE", "CHECK_EXC_MATCH",
-    "POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_IF_FALSE", "JUMP_FORWARD", "COPY", "POP_EXCEPT", "RERAISE",
+    "POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_IF_FALSE", "JUMP_FORWARD", "COPY", "POP_EXCEPT", "RERAISE", "CLEANUP_THROW",
 })  # fmt: skip
+
+
+def only_matches(inst: Instruction) -> bool:
+    """Whether an instruction runs nothing of the program's when an exception passes by that no clause wants."""
+    return inst.opname in MATCHING or (inst.opname == "CALL_INTRINSIC_1" and inst.arg == STOPITERATION_ERROR)
 
 
 def leaves_quietly(frame: Frame) -> bool:
@@ -82,7 +88,7 @@ def leaves_quietly(frame: Frame) -> bool:
         except UserRaised:
             return True
         try:
-            while (inst := frame.instructions[frame.position]).opname in MATCHING:
+            while only_matches(inst := frame.instructions[frame.position]):
                 frame.position += 1
                 functions[frame.position - 1](frame, inst)
         except UserRaised as again:

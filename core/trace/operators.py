@@ -5,8 +5,8 @@ from __future__ import annotations
 import collections
 import operator
 from collections.abc import Callable
-from types import UnionType
-from typing import TYPE_CHECKING, Any, Union
+from types import GenericAlias, UnionType
+from typing import TYPE_CHECKING, Any, List, TypeVar, Union  # noqa: UP035
 
 from armature.trace import aliasing, text
 from armature.trace.errors import NotConstant
@@ -38,6 +38,8 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 COMPARE_METHODS = {"==": "__eq__", "!=": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
 UNIONS = (UnionType, type(Union[int, str]))  # noqa: UP007 - the older spelling has a type of its own
+# What stands for a type with parameters, or for several types.
+ALIASES = (GenericAlias, type(List[int]), TypeVar, *UNIONS)  # noqa: UP006 - the older spelling has a type of its own
 SYMBOLS = {
     "add": "+", "and_": "&", "floordiv": "//", "lshift": "<<", "matmul": "@", "mul": "*", "mod": "%", "or_": "|",
     "pow": "** or pow()", "rshift": ">>", "sub": "-", "truediv": "/", "xor": "^",
@@ -68,6 +70,9 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value) -> Value:
     found = _containers(tracer, name, left, right)
     if found is not None:
         return found
+    made = _union_of_types(tracer, left, right) if name == "or_" else None
+    if made is not None:
+        return made
     plain = name.removesuffix("_")
     found = by_methods(tracer, f"__{plain}__", f"__r{plain}__", left, right)
     if found is not None:
@@ -81,19 +86,30 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value) -> Value:
     try:
         operands = left.as_constant(), right.as_constant()
     except NotConstant:
-        if name == "or_" and isinstance(left, (ClassValue, UserObjectValue)):
-            try:
-                made = operator.or_(left.as_object(), right.as_object())
-            except (NotConstant, TypeError):
-                made = None
-            if made is not None and isinstance(made, UNIONS):
-                return tracer.wrap(made, tracer.object_source(made))
         if isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue):
             kinds = f"'{left.python_type().__name__}' and '{right.python_type().__name__}'"
             tracer.raise_error(TypeError, f"unsupported operand type(s) for {SYMBOLS[name]}: {kinds}")
         unknown = f"{left.describe()} and {right.describe()}"
         tracer.graph_break("unsupported-operation", operation=plain, type=unknown)
     return fold(tracer, FUNCTIONS[name], *operands)
+
+
+def _union_of_types(tracer: Tracer, left: Value, right: Value) -> Value | None:
+    """`int | None` and the like; None: the operands are not types."""
+    if not any(_is_type(side) for side in (left, right)):
+        return None
+    try:
+        made = operator.or_(left.as_object(), right.as_object())
+    except (NotConstant, TypeError):
+        return None
+    return tracer.wrap(made, tracer.object_source(made)) if isinstance(made, UNIONS) else None
+
+
+def _is_type(value: Value) -> bool:
+    """Whether the value is a class whose metaclass leaves `|` as it is, or what stands for types in annotations."""
+    if isinstance(value, ClassValue):
+        return inherits(type(value.cls), "__or__", type)
+    return issubclass(value.python_type(), ALIASES)
 
 
 def _with_tensor(tracer: Tracer, name: str, reflected: str, left: Value, right: Value) -> Value | None:
@@ -171,6 +187,8 @@ def operate_unary(tracer: Tracer, name: str, value: Value) -> Value:
         return fold(tracer, UNARY[name], value.as_constant()) if found is None else found
     if value.is_constant:
         return fold(tracer, UNARY[name], value.as_constant())
+    if isinstance(value, UserObjectValue):
+        return value.special(tracer, f"__{name}__")
     return value.call_method(tracer, f"__{name}__", (), {})
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
-from bytecode import Bytecode, CompilerFlags, Instr
-from bytecode.instr import CellVar, FreeVar
+from bytecode import Bytecode, CompilerFlags, Instr, Label
+from bytecode.instr import CellVar, FreeVar, Intrinsic1Op, TryBegin, TryEnd
 from torch import fx
 
 from armature.frame.sources import (
@@ -27,8 +27,12 @@ from armature.frame.sources import (
     TypeOfSource,
 )
 from armature.torch_abi import symbols
+from armature.torch_abi.fake import of_transform
+from armature.trace.again import Again, run_again
 from armature.trace.data import CompiledGraphSlot
+from armature.trace.emitter import Emitter
 from armature.trace.errors import GraphBreak
+from armature.trace.trampoline import forget_caller
 from armature.trace.values.base import Value, Write
 from armature.trace.values.constant import NONE, ConstantValue
 from armature.trace.values.mapping import DictValue
@@ -45,7 +49,7 @@ MODULE_DICTS = frozenset({"_modules", "_parameters", "_buffers"})
 
 
 @attrs.define(eq=False)
-class Rebuilder:
+class Rebuilder(Emitter):
     """Writes the code that runs instead of the frame's. `main`: instructions after the call of the graph."""
 
     tracer: Tracer
@@ -60,7 +64,9 @@ class Rebuilder:
     _symbols: dict[Any, str] = attrs.field(factory=dict)
     _early: list[Instr] = attrs.field(factory=list)
     _temporaries: int = 0
-    _into: list[Instr] | None = None
+    _into: list[Any] | None = None
+    _again: Again | None = None  # runs the frame in eager mode when the graph raises
+    _failed: Label = attrs.field(factory=Label)
 
     @property
     def none(self) -> Value:
@@ -119,7 +125,7 @@ class Rebuilder:
     def output(self, value: TensorValue) -> None:
         """Push a tensor that the graph computes."""
         node = value.as_argument(self.tracer)
-        if not isinstance(node, fx.Node):
+        if not isinstance(node, fx.Node) or of_transform(value.fake):
             self.cannot(value)
         position = self.outputs.setdefault(node, len(self.outputs))
         self.emit("LOAD_FAST", output_name(position))
@@ -187,24 +193,6 @@ class Rebuilder:
     def null_function(self, fn: Callable[..., Any]) -> None:
         """Push a function to be called."""
         self.function(lambda: self.constant(fn))
-
-    def function(self, load: Callable[[], None]) -> None:
-        """Push a function and the NULL that its call needs."""
-        if VERSION < (3, 13):
-            self.emit("PUSH_NULL")
-        load()
-        if VERSION >= (3, 13):
-            self.emit("PUSH_NULL")
-
-    def call(self, count: int) -> None:
-        """Call with so many positional arguments."""
-        if VERSION < (3, 12):
-            self.emit("PRECALL", count)
-        self.emit("CALL", count)
-
-    def attribute(self, name: str) -> None:
-        """Replace the object on the stack by its attribute."""
-        self.emit("LOAD_ATTR", name if VERSION < (3, 12) else (False, name))
 
     def method(self, name: str) -> None:
         """Replace the object on the stack by its method, to be called."""
@@ -336,7 +324,7 @@ class Rebuilder:
         """The code: call the graph, prepare the result and the changes, make the changes, return the result."""
         prologue = self.prologue(slot)
         self._body(result)
-        return self._assemble([*prologue, *self._early, *self.epilogue(slot), *self.main])
+        return self._assemble([*prologue, *self._early, *self.epilogue(slot), *self.main, *self.after_failure()])
 
     def prologue(self, slot: CompiledGraphSlot | None) -> list[Any]:
         """The instructions up to the call of the graph."""
@@ -350,6 +338,78 @@ class Rebuilder:
         self._prologue(slot)
         self._into = None
         return written
+
+    def after_failure(self) -> list[Any]:
+        """The instructions that run when the graph raises: the frame from its start, in eager mode."""
+        if self._again is None:
+            return []
+        written: list[Any] = [self._failed]
+        self._into = written
+        self.null_function(self._again.failed)
+        self.emit("COPY", 3)
+        self.call(1)
+        again, out = Label(), Label()
+        self.emit("POP_JUMP_FORWARD_IF_TRUE" if VERSION < (3, 12) else "POP_JUMP_IF_TRUE", again)
+        self.emit("RERAISE", 0)
+        written.append(again)
+        self.emit("POP_TOP")
+        begin = TryBegin(out, False, 0)
+        written.append(begin)
+        self._call_own(self._again.code)
+        written.append(TryEnd(begin))
+        result = self.temporary()
+        self.emit("STORE_FAST", result)
+        self.null_function(self._again.finished)
+        self.emit("LOAD_FAST", result)
+        self.call(1)
+        self.emit("RETURN_VALUE")
+        written.append(out)
+        self.null_function(forget_caller)
+        self.emit("COPY", 3)
+        self.call(1)
+        self.emit("POP_TOP")
+        self.emit("RERAISE", 0)
+        self._into = None
+        return written
+
+    def _call_own(self, code: CodeType) -> None:
+        """Push the result of a call of a copy of the frame's code, with the frame's arguments."""
+        names = code.co_varnames
+        positional, total = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+        stars = bool(code.co_flags & CompilerFlags.VARARGS)
+        self.function(lambda: self._own_function(code))
+        for name in names[:positional]:
+            self.load_local(LocalSource(name))
+        self.build("BUILD_LIST", positional)
+        if stars:
+            self.load_local(LocalSource(names[total]))
+            self.emit("LIST_EXTEND", 1)
+        if VERSION < (3, 12):
+            self.emit("LIST_TO_TUPLE")
+        else:
+            self.emit("CALL_INTRINSIC_1", Intrinsic1Op.INTRINSIC_LIST_TO_TUPLE)
+        for name in names[positional:total]:
+            self.constant(name)
+            self.load_local(LocalSource(name))
+        self.build("BUILD_MAP", code.co_kwonlyargcount)
+        if code.co_flags & CompilerFlags.VARKEYWORDS:
+            self.load_local(LocalSource(names[total + stars]))
+            self.emit("DICT_MERGE", 1)
+        self.emit("CALL_FUNCTION_EX", 1)
+
+    def _own_function(self, code: CodeType) -> None:
+        self.null_function(FunctionType)
+        self.constant(code)
+        self.namespace(self.tracer.request.globals)
+        self.constant(code.co_name)
+        self.constant(None)
+        for name in code.co_freevars:
+            self.emit("LOAD_CLOSURE" if VERSION < (3, 13) else "LOAD_FAST", FreeVar(name))
+        if code.co_freevars:
+            self.build("BUILD_TUPLE", len(code.co_freevars))
+        else:
+            self.constant(None)
+        self.call(5)
 
     def epilogue(self, slot: CompiledGraphSlot | None) -> list[Any]:
         """The instructions that put the graph's outputs in variables."""
@@ -367,11 +427,17 @@ class Rebuilder:
         self.emit("RESUME", 0)
         if slot is None:
             return
+        self._again = run_again(self.tracer, self.code)
         self.null_function(slot)  # type: ignore[arg-type]
         for value in self.tracer.inputs:
             if value.source is not None:
                 self.load_source(value.source)
+        begin = TryBegin(self._failed, False, 0)
+        if self._again is not None and self._into is not None:
+            self._into.append(begin)
         self.call(len(self.tracer.inputs))
+        if self._again is not None and self._into is not None:
+            self._into.append(TryEnd(begin))
 
     def _body(self, result: Value) -> None:
         writes = self.tracer.effects.writes(self)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from armature.context import CompileContext
 
 ATTEMPTS = 6  # places at which it is tried to cut a frame
+DEEPEST_CUT = 32  # frames that are cut together, each a piece of code; what they call below is compiled on its own
 RESUMED = "the graph ends here; the instruction runs eagerly and tracing resumes after it"
 
 
@@ -66,7 +67,7 @@ def deepest(request: FrameRequest, ctx: CompileContext, places: tuple[Place, ...
     """The innermost frame that can be cut; each one around it must do nothing but call the next."""
     tracer = Tracer(ctx, request, strict=False)
     found = None
-    for depth, place in enumerate(places):
+    for depth, place in enumerate(places[:DEEPEST_CUT]):
         if depth and not calls_directly(tracer, places[depth - 1], place.frame):
             break
         if why_not(place.frame.code) is not None:

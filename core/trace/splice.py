@@ -1,18 +1,16 @@
 """Code that goes on in the middle of a frame: resume functions, and the piece that runs one instruction untraced.
 
 Both are made of copies of the program's own instructions, which keep their lines and their exception handlers. What
-stood on the stack comes in variables of its own (`slot_name`), cells come as a closure.
+stood on the stack comes in variables of its own (`layout.slot_name`), cells come as a closure.
 """
 
 from __future__ import annotations
 
-import dis
 import functools
 import sys
-from collections.abc import Callable, Hashable
-from enum import Enum
+from collections.abc import Hashable
 from types import CodeType
-from typing import Any, TypeAlias
+from typing import Any
 from weakref import ref
 
 import attrs
@@ -22,7 +20,20 @@ from bytecode.instr import UNSET, CellVar, FreeVar, InstrLocation, TryBegin, Try
 from armature.errors import invariant
 from armature.frame.data import HeldCode, ResumePoint, ResumeTable
 from armature.torch_abi.eval_frame import skip_code
-from armature.trace.instructions import Instruction, Protection, decode
+from armature.trace.emitter import Emitter
+from armature.trace.instructions import Protection, decode
+from armature.trace.layout import (
+    CALLS,
+    PLAIN,
+    Layout,
+    Slot,
+    after,
+    effect,
+    handled_name,
+    kinds,
+    slot_name,
+    variables_of,
+)
 from armature.trace.liveness import accesses, live_at, reachable
 from armature.trace.trampoline import Continue, forget_caller
 
@@ -35,20 +46,9 @@ SCRATCH = "__armature_null"
 INNER, INNER_ARGS = "__armature_inner", "__armature_inner_args"
 MAX_CODES = 256  # pieces made for one code object and what it calls
 MAX_TAIL = 8  # instructions up to `return` that are not worth a resume function
-PLAIN = frozenset({"STORE_FAST", "STORE_FAST_STORE_FAST", "POP_TOP", "NOP"})
 TAIL = PLAIN | {"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_LOAD_FAST", "LOAD_CONST", "BUILD_TUPLE"}
 RETURNS = frozenset({"RETURN_VALUE", "RETURN_CONST"})
 RAISES = frozenset({"RAISE_VARARGS", "RERAISE"})
-# Instructions that push nothing; after all others the top of the stack is a plain object.
-PUSHES_NOTHING = PLAIN | {
-    "STORE_ATTR", "STORE_SUBSCR", "STORE_SLICE", "STORE_GLOBAL", "STORE_DEREF", "STORE_NAME", "DELETE_ATTR",
-    "DELETE_SUBSCR", "DELETE_FAST", "DELETE_GLOBAL", "DELETE_DEREF", "DELETE_NAME", "LIST_APPEND", "LIST_EXTEND",
-    "SET_ADD", "SET_UPDATE",
-    "MAP_ADD", "DICT_UPDATE", "DICT_MERGE", "SETUP_ANNOTATIONS", "RAISE_VARARGS", "RERAISE", "RETURN_VALUE",
-    "POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_FALSE",
-    "POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP",
-}  # fmt: skip
-CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 # They change what exception is handled, suspend the frame, or depend on the instruction before.
 NOT_ALONE = frozenset({
     "PUSH_EXC_INFO", "POP_EXCEPT", "YIELD_VALUE", "SEND", "RETURN_GENERATOR", "CLEANUP_THROW", "MAKE_CELL",
@@ -61,35 +61,6 @@ class CannotResume(Exception):
     """The frame can't be cut here. The text says why."""
 
 
-class Slot(Enum):
-    """What stands in a place of the stack."""
-
-    VALUE = "value"
-    NULL = "null"
-    LAST_INSTRUCTION = "last instruction"  # of a handler, for RERAISE
-    HANDLED = "handled"  # the exception handled before, which POP_EXCEPT puts back
-    CONTEXT = "context"  # __exit__ of a context manager of torch, left at a break and entered again
-
-
-Layout: TypeAlias = tuple[Slot, ...]
-
-
-def slot_name(position: int) -> str:
-    """The variable for a place of the stack."""
-    return f"__armature_stack_{position}"
-
-
-def handled_name(number: int) -> str:
-    """The variable for an exception being handled."""
-    return f"__armature_handled_{number}"
-
-
-def variables_of(layout: Layout) -> list[str]:
-    """The variables in which the stack and the exceptions being handled are passed."""
-    held = [slot_name(place) for place, slot in enumerate(layout) if slot in (Slot.VALUE, Slot.CONTEXT)]
-    return held + [handled_name(number) for number in range(layout.count(Slot.HANDLED))]
-
-
 @functools.lru_cache(maxsize=512)
 def copies(code: CodeType) -> tuple[Instr, ...]:
     """The instructions of a code object as `bytecode` has them; as many as `decode` gives."""
@@ -98,44 +69,8 @@ def copies(code: CodeType) -> tuple[Instr, ...]:
     return found
 
 
-def after(inst: Instruction, layout: Layout, *, jump: bool = False) -> Layout:
-    """The stack after an instruction."""
-    if inst.opname == "FOR_ITER":
-        return layout[:-1] if jump else (*layout, Slot.VALUE)
-    if inst.opname in CALLS:
-        return (*layout[: len(layout) - operands(inst)], Slot.VALUE)
-    if inst.opname in LOADS_WITH_NULL and inst.arg & 1:
-        base = layout if inst.opname == "LOAD_GLOBAL" else layout[:-1]
-        pair = (Slot.NULL, Slot.VALUE) if VERSION < (3, 13) else (Slot.VALUE, Slot.NULL)
-        return (*base, *pair)
-    if inst.opname == "LOAD_METHOD":
-        return (*layout[:-1], Slot.NULL, Slot.VALUE)
-    grown = effect(inst, jump)
-    if grown > 0:
-        return (*layout, *[Slot.VALUE] * grown)
-    left = layout[: len(layout) + grown]
-    if inst.opname in PUSHES_NOTHING or not left:
-        return left
-    return (*left[:-1], Slot.VALUE)
-
-
-LOADS_WITH_NULL = frozenset({"LOAD_GLOBAL"} if VERSION < (3, 12) else {"LOAD_GLOBAL", "LOAD_ATTR"})
-
-
-def operands(inst: Instruction) -> int:
-    """How many places of the stack a call takes, its function and NULL among them."""
-    if inst.opname == "CALL_FUNCTION_EX":
-        return 3 + (inst.arg & 1)
-    return inst.arg + (3 if inst.opname == "CALL_KW" else 2)
-
-
-def effect(inst: Instruction, jump: bool) -> int:
-    """`dis.stack_effect`, with what 3.11 counts on PRECALL."""
-    return dis.stack_effect(inst.opcode, inst.arg if inst.opcode >= dis.HAVE_ARGUMENT else None, jump=jump)
-
-
 @attrs.define(eq=False)
-class Writer:
+class Writer(Emitter):
     """Writes code in a frame of `origin`: `cells` are the variables that are cells of the frame itself.
 
     hands_back: the code is run by a loop in another frame, and gives it what to run next.
@@ -155,38 +90,22 @@ class Writer:
     def copy(self, position: int, *arg: Any) -> None:
         """Add a copy of an instruction of the frame's code."""
         inst = copies(self.origin)[position]
-        given = arg or (() if inst.arg is UNSET else (self.in_frame(inst.arg),))
+        given = arg or (() if inst.arg is UNSET else (self.in_frame(inst.arg, "_FAST" in inst.name),))
         self.items.append(Instr(inst.name, *given, location=inst.location))
 
-    def in_frame(self, arg: Any) -> Any:
-        """An argument, with cells as this frame has them."""
+    def in_frame(self, arg: Any, is_local: bool = False) -> Any:
+        """An argument, with cells as this frame has them. is_local: a string is the name of a local variable."""
         if isinstance(arg, (CellVar, FreeVar)):
             return self.variable(arg.name)
+        if is_local and isinstance(arg, str) and arg in self.origin.co_cellvars:
+            return self.variable(arg)  # an argument in a cell: Python 3.13 loads the cell like a local variable
         if isinstance(arg, tuple):
-            return tuple(self.in_frame(item) for item in arg)
+            return tuple(self.in_frame(item, is_local) for item in arg)
         return arg
 
     def variable(self, name: str) -> CellVar | FreeVar:
         """A variable that is a cell."""
         return CellVar(name) if name in self.cells else FreeVar(name)
-
-    def function(self, load: Callable[[], None]) -> None:
-        """Push a function and the NULL that its call needs."""
-        if VERSION < (3, 13):
-            self.emit("PUSH_NULL")
-        load()
-        if VERSION >= (3, 13):
-            self.emit("PUSH_NULL")
-
-    def call(self, count: int) -> None:
-        """Call with so many positional arguments."""
-        if VERSION < (3, 12):
-            self.emit("PRECALL", count)
-        self.emit("CALL", count)
-
-    def attribute(self, name: str) -> None:
-        """Replace the object on the stack by its attribute."""
-        self.emit("LOAD_ATTR", name if VERSION < (3, 12) else (False, name))
 
     # The stack.
 
@@ -489,11 +408,6 @@ def stub_code(
     skip_code(made)
     table.made[key] = made
     return made, key
-
-
-def kinds(layout: Layout) -> tuple[str, ...]:
-    """The layout as part of a key, which is hashed while the program runs."""
-    return tuple(slot.value for slot in layout)
 
 
 def held_code(table: ResumeTable, key: Hashable) -> HeldCode:

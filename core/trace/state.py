@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from armature.trace.capture import Tracer
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)  # holds all there is, each value by many ways
 class Frame:
     """A frame. `lazy`: arguments of the outermost frame, wrapped when they are first read.
 

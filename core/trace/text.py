@@ -200,8 +200,19 @@ def text_of_object(tracer: Tracer, value: UserObjectValue, convert: Callable[[ob
     for name in METHODS[convert]:
         if overrides(value.cls, name):
             args = (tracer.constant(""),) if name == "__format__" else ()
-            return tracer.call(tracer.class_attribute(value, value.cls, name), args, {})
+            return must_be_text(tracer, name, tracer.call(tracer.class_attribute(value, value.cls, name), args, {}))
     return None
+
+
+def must_be_text(tracer: Tracer, name: str, made: Value) -> Value:
+    """What `__str__` or the like has returned. TypeError of the program when that is no string."""
+    kind = made.python_type()
+    if not issubclass(kind, str):
+        text = f"{name} returned non-string (type {kind.__name__})"
+        if name == "__format__":
+            text = f"__format__ must return a str, not {kind.__name__}"
+        tracer.raise_error(TypeError, text)
+    return made
 
 
 CONVERTERS: dict[str, Callable[[object], str]] = {"s": str, "r": repr, "a": ascii}
@@ -242,7 +253,8 @@ def format_method(tracer: Tracer, template: str, args: Args, kwargs: Kwargs) -> 
 def formatted(tracer: Tracer, value: Value, spec: str) -> Value:
     """`format(value, spec)`."""
     if isinstance(value, UserObjectValue) and overrides(value.cls, "__format__"):
-        return tracer.call(tracer.class_attribute(value, value.cls, "__format__"), (tracer.constant(spec),), {})
+        made = tracer.call(tracer.class_attribute(value, value.cls, "__format__"), (tracer.constant(spec),), {})
+        return must_be_text(tracer, "__format__", made)
     if spec == "":
         return text_of(tracer, value, format)
     if value.is_symbolic and value.python_type() is int:

@@ -42,7 +42,7 @@ from armature.trace.values.function import (
     PythonModuleValue,
 )
 from armature.trace.values.mapping import DICT_KINDS, DictValue
-from armature.trace.values.module import ModuleValue, is_module
+from armature.trace.values.module import REGISTRIES, ModuleValue, is_module
 from armature.trace.values.sequence import ListValue, RangeValue, SliceValue, TupleValue, is_named_tuple, is_structseq
 from armature.trace.values.sets import SetValue
 from armature.trace.values.symbolic import symbolic
@@ -270,6 +270,8 @@ def _nn_module(tracer: Tracer, obj: nn.Module, source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
     if ORIGINAL in obj.__dict__:
         return wrap(tracer, obj.__dict__[ORIGINAL], ItemSource(DictOfSource(source), ORIGINAL))
+    if not all(name in obj.__dict__ for name in REGISTRIES):
+        raise SkipFrame("it makes an nn.Module, whose __init__ has not run yet")
     return tracer.remember(obj, ModuleValue(type(obj), obj=obj, source=source))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -318,6 +319,20 @@ def context_manager_as_decorator(t):
         return v + 1
 
     return fn(t), fn(t), log
+
+
+def the_exception_being_handled(t):
+    seen = [sys.exception()]
+    try:
+        raise KeyError("k")
+    except KeyError as error:
+        seen.append(sys.exception() is error)
+        try:
+            [][0]
+        except IndexError as inner:
+            seen.append(sys.exception() is inner)
+        seen.append(sys.exception() is error)
+    return t, seen, sys.exception()
 
 
 def exit_stack(t):

@@ -83,3 +83,19 @@ def assert_same(function: Callable[[torch.Tensor], Any]) -> None:
     x = torch.linspace(-1, 1, 6).reshape(2, 3)
     expected = function(x)
     torch.testing.assert_close(armature.compile(function, backend="eager", fullgraph=True)(x), expected)
+
+
+def test_a_module_in_the_making_is_left_alone() -> None:
+    made: list[nn.Module] = []
+
+    def make(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        nn.Module.__init__(module)
+        made.append(module)
+        return x + 1
+
+    armature.reset()
+    compiled = armature.compile(make, backend="eager")
+    module = nn.Linear.__new__(nn.Linear)
+    torch.testing.assert_close(compiled(module, torch.ones(2)), torch.full((2,), 2.0))
+    assert made == [module]
+    assert module._buffers == {}

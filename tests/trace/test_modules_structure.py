@@ -279,20 +279,9 @@ CASES = [
     mutates_counter_tensor, sets_attribute_on_child, training_flag, dict_of_module, module_arguments, isinstance_checks, functional_call, functional_call_of_a_tree, requires_grad_reads, applies,
     deepcopies_config,
 ]  # fmt: skip
-NOT_YET: dict[Callable[..., Any], str] = dict.fromkeys(
-    [functional_call, functional_call_of_a_tree], "torch.func.functional_call is not traced"
-)
 
 
-def params(cases: list[Callable[..., Any]]) -> list[Any]:
-    found = []
-    for case in cases:
-        marks = [pytest.mark.xfail(strict=True, reason=NOT_YET[case])] if case in NOT_YET else []
-        found.append(pytest.param(case, id=case.__name__, marks=marks))
-    return found
-
-
-@pytest.mark.parametrize("case", params(CASES))
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_like_eager(case: Callable[..., Any]) -> None:
     torch.manual_seed(0)
     check(case, Model(), X)
@@ -452,18 +441,9 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
     "batch norm": lambda: Outer(nn.BatchNorm1d(4), nn.Linear(4, 4)),
     "sequential of sequentials": lambda: nn.Sequential(nn.Sequential(nn.Linear(4, 4)), nn.Sequential(nn.Sequential(nn.ReLU()))),
 }  # fmt: skip
-MODULES_NOT_YET: dict[str, str] = {}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            n, marks=[pytest.mark.xfail(strict=True, reason=MODULES_NOT_YET[n])] if n in MODULES_NOT_YET else []
-        )
-        for n in MODULES
-    ],
-)
+@pytest.mark.parametrize("name", MODULES)
 def test_forward_like_eager(name: str) -> None:
     torch.manual_seed(0)
     module = MODULES[name]()

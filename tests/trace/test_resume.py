@@ -230,6 +230,13 @@ def counts_rows(t):
     return found
 
 
+def makes_a_function(t, n):
+    print("before")
+    later = lambda v, k=1: v + n + k  # noqa: E731  an argument in a cell
+    n += 1
+    return later(t), [n + i for i in range(2)]
+
+
 STRAIGHT: list[tuple[Any, Any, int, int]] = [
     (prints, one, 2, 1),
     (prints_twice, lambda: (x(), 2), 3, 2),
@@ -255,6 +262,7 @@ STRAIGHT: list[tuple[Any, Any, int, int]] = [
     (methods, one, 2, 1),
     (slices, one, 2, 1),
     (counts_rows, one, 6, 8),
+    (makes_a_function, lambda: (x(), 2), 1, 1),
 ]
 
 

@@ -280,6 +280,100 @@ def test_gradients_are_as_in_eager(fn: Any) -> None:
     torch.testing.assert_close(ours[0], theirs[0])
 
 
+# The traceback that `__exit__` gets.
+
+
+class Sees:
+    def __init__(self):
+        self.log = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, tb):
+        self.log.append((kind, str(error), tb is None))
+        if tb is not None:
+            self.log.append([f.name for f in traceback.extract_tb(tb)])
+        return True
+
+
+def with_tb(t):
+    s = Sees()
+    with s:
+        t = t * 2
+        raise ValueError("x")
+    return t + 1, s.log
+
+
+def with_tb_break(t):
+    s = Sees()
+    with s:
+        t = t * 2
+        print("in")
+        raise ValueError("x")
+    return t + 1, s.log
+
+
+class SeesNone:
+    def __init__(self):
+        self.log = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, tb):
+        self.log.append((kind, tb is None, type(tb), error.__traceback__ is tb))
+        return True
+
+
+def with_tb_none(t):
+    s = SeesNone()
+    with s:
+        t = t * 2
+        raise ValueError("x")
+    return t + 1, s.log
+
+
+class Tells:
+    def __init__(self):
+        self.log = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, tb):
+        self.log.append(tb.tb_lineno > 0)
+        self.log.append(tb.tb_frame.f_code.co_name)
+        return True
+
+
+def with_tells(t):
+    s = Tells()
+    with s:
+        t = t * 2
+        raise ValueError("x")
+    return t + 1, s.log
+
+
+def with_helper_raises(t):
+    s = Sees()
+
+    def deep(n):
+        if n == 0:
+            raise KeyError("deep")
+        return deep(n - 1)
+
+    with s:
+        t = t * 2
+        deep(2)
+    return t + 1, s.log
+
+
+@pytest.mark.parametrize("fn", [with_tb, with_tb_break, with_tb_none, with_tells, with_helper_raises])
+def test_exit_gets_a_traceback(fn: Any) -> None:
+    assert not resumes(fn, one).eager
+
+
 # `try`.
 
 

@@ -389,3 +389,19 @@ def test_code_objects_are_made_once() -> None:
     for _ in range(5):
         mine(x())
     assert len(records.compilations) == 4
+
+
+def chain(depth: int) -> Any:
+    """A function that calls another one, and so on."""
+    lines = ["def f0(t):", "    return t * 2"]
+    for number in range(1, depth + 1):
+        lines += [f"def f{number}(t):", f"    return f{number - 1}(t) + 1"]
+    namespace: dict[str, Any] = {}
+    exec(compile("\n".join(lines), "<chain>", "exec"), namespace)
+    return namespace[f"f{depth}"]
+
+
+def test_a_deep_chain_of_calls_is_cut_where_the_pieces_are_few() -> None:
+    found = resumes(chain(200), one, calls=1)
+    assert not found.eager
+    assert found.compilations < 80

@@ -111,3 +111,28 @@ def test_a_check_of_a_size_is_a_guard() -> None:
     assert count() == 1
     with pytest.raises(RuntimeError, match="2 is too few"):
         quick(torch.ones(2))
+
+
+UNBACKED: dict[str, Callable[[torch.Tensor], Any]] = {
+    "positions": lambda t: (t.nonzero().float() * 2 + 1, t.nonzero().shape[0]),
+    "chosen": lambda t: (t[t > 0].exp().sum(), t[t > 0] * 2),
+    "number": lambda t: t * t.sum().item(),
+    "squares": lambda t: (t[t > 0] * t[t > 0]).sum(),
+}
+
+
+@pytest.mark.parametrize("needs_grad", [False, True])
+@pytest.mark.parametrize("name", UNBACKED)
+def test_values_and_gradients(compiled: Any, name: str, needs_grad: bool) -> None:
+    quick = compiled(UNBACKED[name])
+    for rows in (3, 4, 5):
+        mine = torch.randn(rows, 4).requires_grad_(needs_grad)
+        theirs = mine.detach().clone().requires_grad_(needs_grad)
+        found, expected = quick(mine), UNBACKED[name](theirs)
+        torch.testing.assert_close(found, expected)
+        for result in (found, expected):
+            parts = [part for part in (result if isinstance(result, tuple) else (result,)) if needs_grad]
+            sums = [part.sum() for part in parts if isinstance(part, torch.Tensor) and part.requires_grad]
+            if sums:
+                torch.stack(sums).sum().backward()
+        torch.testing.assert_close(mine.grad, theirs.grad)

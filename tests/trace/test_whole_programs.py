@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import armature
+from armature.testing import resuming
 
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "SGD": lambda p: torch.optim.SGD(p, lr=0.1),
@@ -228,3 +229,75 @@ def test_evaluation_between_training() -> None:
         return found, model.norm.running_mean, model.norm.num_batches_tracked
 
     torch.testing.assert_close(run(True), run(False))
+
+
+IN_ONE_GRAPH: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    **{name: OPTIMIZERS[name] for name in ("SGD", "momentum", "Adam", "AdamW foreach", "Adam amsgrad", "RMSprop")},
+    "Adam one by one": lambda p: torch.optim.Adam(p, lr=0.01, foreach=False),
+    "Adagrad": OPTIMIZERS["Adagrad"],
+    "Adagrad foreach": lambda p: torch.optim.Adagrad(p, lr=0.1, foreach=True),
+    "RMSprop foreach": lambda p: torch.optim.RMSprop(p, lr=0.01, foreach=True, momentum=0.5, centered=True),
+    "two groups": lambda p: torch.optim.AdamW([{"params": [q], "lr": 0.01 * k} for k, q in enumerate(p, 1)]),
+}
+
+
+def optimized(make: Callable[[Any], torch.optim.Optimizer], around: Callable[[Any], Any]) -> Any:
+    """Parameters after some steps, and the optimizer's state after each."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 3)
+    optimizer = make(model.parameters())
+
+    def update() -> None:
+        optimizer.step()
+
+    step, states = around(update), []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        model(torch.randn(5, 4)).square().sum().backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        step()
+        states.append(copy.deepcopy(optimizer.state_dict()))
+    return list(model.parameters()), states
+
+
+@pytest.mark.parametrize("name", IN_ONE_GRAPH)
+def test_optimizer_step_in_one_graph(name: str) -> None:
+    """State made in the first step is found in the second; from then on nothing is compiled."""
+    seen: list[resuming.Session] = []
+
+    def compiled(fn: Callable[..., Any]) -> Any:
+        call, records = resuming.compiled(fn)
+        seen.append(records)
+        return call
+
+    expected = optimized(IN_ONE_GRAPH[name], lambda fn: fn)
+    found = optimized(IN_ONE_GRAPH[name], compiled)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    records = resuming.Resumed(tuple(seen[0].compilations))
+    assert not records.breaks and not records.eager
+    assert len(records.graphs) == records.compilations <= 2
+
+
+@pytest.mark.parametrize("name", ["momentum", "AdamW foreach"])
+def test_optimizer_step_lowered(name: str) -> None:
+    armature.reset()
+    expected = optimized(OPTIMIZERS[name], lambda fn: fn)
+    found = optimized(OPTIMIZERS[name], lambda fn: armature.compile(fn, fullgraph=True))
+    torch.testing.assert_close(found, expected)
+
+
+def test_a_parameter_that_is_another_one_is_another_key() -> None:
+    table: dict[torch.Tensor, int] = {}
+
+    def read(x: torch.Tensor) -> torch.Tensor:
+        return x * table[x]
+
+    armature.reset()
+    compiled = armature.compile(read, backend="eager", fullgraph=True)
+    first, second = torch.ones(2), torch.ones(2, 3)
+    table.update({first: 2, second: 3})
+    for _ in range(2):
+        torch.testing.assert_close(compiled(first), first * 2)
+        torch.testing.assert_close(compiled(second), second * 3)
+    table[first] = 5
+    torch.testing.assert_close(compiled(first), first * 5)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import nn
 
 from armature.callables import MISSING, class_member
@@ -107,6 +109,8 @@ class Reach:
     def item(self, source: ItemSource | MemberSource) -> Manager:
         base, value = self.resolver.value(source.base), example(self.resolver.value(source))
         manager, key = self.manager(source.base), source.key
+        if isinstance(key, torch.Tensor):
+            return manager.lambda_manager(item_getter(key), source.expr, value, None)
         if isinstance(base, dict):
             return manager.dict_getitem_manager(key, source.expr, value, None)
         if isinstance(base, (list, tuple)) and isinstance(key, int):
@@ -138,6 +142,12 @@ _MAKE: dict[type, Callable[[Reach, Any], Manager]] = {
     ReferentSource: Reach.referent,
     CellSource: Reach.cell,
 }
+
+
+def item_getter(key: torch.Tensor) -> Callable[[Any], object]:
+    """Reads a dict under a key that is a tensor; None: no such key. C++ would compare these by their elements."""
+    held = weakref.ref(key)
+    return lambda found: dict.get(found, held())
 
 
 def has_instance_dict(obj: object) -> bool:

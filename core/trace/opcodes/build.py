@@ -68,6 +68,9 @@ def list_append(frame: Frame, inst: Instruction) -> None:
 @opcode("LIST_EXTEND")
 def list_extend(frame: Frame, inst: Instruction) -> None:
     more = frame.pop()
+    kind = more.python_type()
+    if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
+        frame.tracer.raise_error(TypeError, f"Value after * must be an iterable, not {kind.__name__}")
     frame.stack[-inst.arg].call_method(frame.tracer, "extend", (more,), {})
 
 
@@ -95,6 +98,8 @@ def map_add(frame: Frame, inst: Instruction) -> None:
 def dict_update(frame: Frame, inst: Instruction) -> None:
     more = frame.pop()
     made = frame.stack[-inst.arg]
+    if not hasattr(more.python_type(), "keys"):
+        frame.tracer.raise_error(TypeError, f"'{more.python_type().__name__}' object is not a mapping")
     for key, value in pairs(frame.tracer, more):
         made.set_item(frame.tracer, key, value)
 

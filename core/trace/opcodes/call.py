@@ -44,8 +44,10 @@ def call(frame: Frame, inst: Instruction) -> None:
 @opcode("CALL_FUNCTION_EX")
 def call_function_ex(frame: Frame, inst: Instruction) -> None:
     named = frame.stack.pop() if inst.arg & 1 else None
-    args = frame.tracer.unpack(frame.stack.pop())
+    given = frame.stack.pop()
     function = frame.stack.pop()
+    check_stars(frame, given, named)
+    args = frame.tracer.unpack(given)
     if frame.stack and frame.stack[-1] is NULL:
         frame.stack.pop()
     kwargs = keywords(frame, named)
@@ -53,13 +55,18 @@ def call_function_ex(frame: Frame, inst: Instruction) -> None:
     frame.stack.append(frame.tracer.call(function, args, kwargs))
 
 
+def check_stars(frame: Frame, given: Value, named: Value | None) -> None:
+    """Break the graph where `*` or `**` has the wrong kind of operand: the error names the function."""
+    for value, protocol in ((given, "__iter__"), (named, "keys")):
+        if value is not None and not hasattr(value.python_type(), protocol):
+            operation = "a call with * or **"
+            frame.tracer.graph_break("unsupported-operation", operation=operation, type=value.describe())
+
+
 def keywords(frame: Frame, named: Value | None) -> dict[str, Value]:
     """The keyword arguments in a `**` mapping."""
     if named is None:
         return {}
-    if not hasattr(named.python_type(), "keys"):
-        text = f"argument after ** must be a mapping, not {named.python_type().__name__}"
-        frame.tracer.raise_error(TypeError, text)
     found: dict[str, Value] = {}
     for key, value in pairs(frame.tracer, named):
         if not issubclass(key.python_type(), str):

@@ -9,7 +9,7 @@ from armature.trace.state import Frame
 from armature.trace.values.base import Value
 from armature.trace.values.classes import ClassValue
 from armature.trace.values.constant import ConstantValue
-from armature.trace.values.exception import ExceptionValue
+from armature.trace.values.exception import CaughtValue, ExceptionValue
 from armature.trace.values.sequence import ListValue
 
 
@@ -69,6 +69,8 @@ def check_eg_match(frame: Frame, inst: Instruction) -> None:
     """Split the exception into what an `except*` clause takes and the rest; None where nothing is taken."""
     classes = exception_classes(frame, frame.pop())
     error = frame.tracer.as_exception(frame.pop())
+    if isinstance(error, CaughtValue):
+        frame.tracer.graph_break("unsupported-operation", operation="except*", type=error.describe())
     taken, rest = split(error, classes)
     none = frame.tracer.constant(None)
     if taken is not None and not issubclass(error.kind, BaseExceptionGroup):
@@ -119,6 +121,8 @@ def reraise_star(frame: Frame, original: ExceptionValue, raised: list[Value]) ->
     found = [error for error in raised if isinstance(error, ExceptionValue)]
     if not found:
         return frame.tracer.constant(None)
+    if isinstance(original, CaughtValue) or any(isinstance(error, CaughtValue) for error in found):
+        frame.tracer.graph_break("unsupported-operation", operation="except*", type=original.describe())
     if not issubclass(original.kind, BaseExceptionGroup) or (len(found) == 1 and found[0] is original):
         return found[0]
     if len(found) == 1 and issubclass(found[0].kind, original.kind) and found[0].args[0] is original.args[0]:
@@ -146,5 +150,5 @@ def with_except_start(frame: Frame, inst: Instruction) -> None:
     leave = frame.stack[-4]
     if not isinstance(error, ExceptionValue):
         frame.tracer.graph_break("unsupported-operation", operation="with", type=error.describe())
-    args = (frame.tracer.as_value(error.kind), error, frame.tracer.constant(None))
+    args = (frame.tracer.as_value(error.kind), error, error.traceback(frame.tracer))
     frame.push(frame.tracer.call(leave, args, {}))

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from armature.trace.errors import UserRaised
 from armature.trace.instructions import Instruction
+from armature.trace.opcodes.jumps import advance
 from armature.trace.opcodes.table import opcode
 from armature.trace.places import places_of
 from armature.trace.state import Frame
-from armature.trace.values.iterator import GeneratorValue, IteratorValue
+from armature.trace.values.base import Value
+from armature.trace.values.classes import find_in_class
+from armature.trace.values.iterator import GeneratorValue
+
+DELEGATED = ("send", "throw", "close")
 
 
 @opcode("RETURN_GENERATOR")
@@ -26,8 +31,13 @@ def yield_value(frame: Frame, inst: Instruction) -> None:
 
 @opcode("GET_YIELD_FROM_ITER")
 def get_yield_from_iter(frame: Frame, inst: Instruction) -> None:
-    if not isinstance(frame.stack[-1], GeneratorValue):
-        frame.push(frame.tracer.iterator(frame.pop()))
+    if isinstance(frame.stack[-1], GeneratorValue):
+        return
+    made = frame.tracer.iterator(frame.pop())
+    if not isinstance(made, GeneratorValue) and any(find_in_class(made.python_type(), name) for name in DELEGATED):
+        # CPython hands on what is sent and thrown, and calls `close` when the generator is dropped.
+        frame.tracer.graph_break("unsupported-operation", operation="`yield from`", type=made.describe())
+    frame.push(made)
 
 
 @opcode("SEND")
@@ -35,16 +45,20 @@ def send(frame: Frame, inst: Instruction) -> None:
     value = frame.pop()
     receiver = frame.stack[-1]
     try:
-        if isinstance(receiver, GeneratorValue):
-            result = receiver.send(frame.tracer, value)
-        elif isinstance(receiver, IteratorValue):
-            result = receiver.advance(frame.tracer)
-        else:
-            result = next(receiver.stream(frame.tracer))
+        result = hand_on(frame, receiver, value)
     except StopIteration as end:
         finish_send(frame, inst, end)
     else:
         frame.push(result)
+
+
+def hand_on(frame: Frame, receiver: Value, value: Value) -> Value:
+    """What the delegate of `yield from` gives for a value that was sent. Raises StopIteration."""
+    if isinstance(receiver, GeneratorValue):
+        return receiver.send(frame.tracer, value)
+    if not value.is_constant or value.as_constant() is not None:  # an iterator has no `send`
+        frame.tracer.graph_break("unsupported-operation", operation="sending a value", type=receiver.describe())
+    return advance(frame, receiver)
 
 
 def finish_send(frame: Frame, inst: Instruction, end: StopIteration) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections.abc
+from typing import TYPE_CHECKING
 
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
@@ -12,6 +13,9 @@ from armature.trace.values.classes import ClassValue
 from armature.trace.values.derived import native
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import TupleValue
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
 
 # Classes whose one positional pattern is the object itself.
 SELF_MATCHED = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
@@ -52,6 +56,21 @@ def match_class(frame: Frame, inst: Instruction) -> None:
     frame.push(_attributes(frame, subject, wanted.cls, inst.arg, [str(n) for n in names.as_constant()]))  # type: ignore[attr-defined]
 
 
+def positional_names(tracer: Tracer, cls: type, count: int, keyword: list[str]) -> list[str]:
+    """The attributes that positional patterns look at. Raises TypeError of the program."""
+    known = getattr(cls, "__match_args__", ()) if count else ()
+    if not isinstance(known, tuple) or not all(isinstance(name, str) for name in known):
+        tracer.graph_break("unsupported-operation", operation="match", type=f"__match_args__ of {cls.__qualname__}")
+    if count > len(known):
+        plural = "" if len(known) == 1 else "s"
+        text = f"{cls.__name__}() accepts {len(known)} positional sub-pattern{plural} ({count} given)"
+        tracer.raise_error(TypeError, text)
+    twice = next((name for name in known[:count] if name in keyword), None)
+    if twice is not None:
+        tracer.raise_error(TypeError, f"{cls.__name__}() got multiple sub-patterns for attribute {twice!r}")
+    return list(known[:count])
+
+
 def _attributes(frame: Frame, subject: Value, cls: type, count: int, keyword: list[str]) -> Value:
     """The attributes that the patterns look at, as a tuple; None when one is missing."""
     tracer = frame.tracer
@@ -60,7 +79,7 @@ def _attributes(frame: Frame, subject: Value, cls: type, count: int, keyword: li
         names = keyword
     else:
         first = []
-        names = [*getattr(cls, "__match_args__", ())[:count], *keyword]
+        names = [*positional_names(tracer, cls, count, keyword), *keyword]
     found = [tracer.attribute_or_none(subject, name) for name in names]
     present = [value for value in found if value is not None]
     if len(present) < len(found):

@@ -56,11 +56,7 @@ def compare_op(frame: Frame, inst: Instruction) -> None:
     stack = frame.stack
     right = stack.pop()
     left = stack.pop()
-    text = str(inst.argval)
-    result = frame.tracer.compare(text.removeprefix("bool(").removesuffix(")"), left, right)
-    if text.startswith("bool("):
-        result = frame.tracer.constant(result.truth(frame.tracer))
-    stack.append(result)
+    stack.append(frame.tracer.compare(str(inst.argval), left, right))
 
 
 @opcode("IS_OP")

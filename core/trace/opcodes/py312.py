@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from armature.trace.errors import UserRaised
-from armature.trace.instructions import Instruction
+from armature.trace.instructions import STOPITERATION_ERROR, Instruction
 from armature.trace.opcodes.exceptions import reraise_star
+from armature.trace.opcodes.generators import hand_on
 from armature.trace.opcodes.jumps import advance
 from armature.trace.opcodes.names import cell_of
 from armature.trace.opcodes.table import opcode
@@ -16,7 +17,6 @@ from armature.trace.values.sequence import TupleValue
 
 LIST_TO_TUPLE = 6
 UNARY_POSITIVE = 5
-STOPITERATION_ERROR = 3
 PREP_RERAISE_STAR = 1  # of the functions with two arguments
 
 
@@ -98,8 +98,7 @@ def send(frame: Frame, inst: Instruction) -> None:
     value = frame.pop()
     receiver = frame.stack[-1]
     try:
-        sender = getattr(receiver, "send", None)
-        result = sender(frame.tracer, value) if sender is not None else advance(frame, receiver)
+        result = hand_on(frame, receiver, value)
     except StopIteration as end:
         frame.push(end.value if end.value is not None else frame.tracer.constant(None))
         frame.position = inst.target

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from armature.trace.instructions import Instruction
-from armature.trace.opcodes.call import call_with, keywords, set_function_part
+from armature.trace.opcodes.call import call_with, check_stars, keywords, set_function_part
 from armature.trace.opcodes.jumps import advance
 from armature.trace.opcodes.names import load_variable, store_variable
+from armature.trace.opcodes.operators import compare_op, to_bool
 from armature.trace.opcodes.table import opcode
 from armature.trace.state import Frame
 from armature.trace.values.base import NULL
 from armature.trace.values.function import ClosureValue
+
+TO_BOOL = 16  # of COMPARE_OP: its result is made True or False
 
 
 @opcode("LOAD_GLOBAL")
@@ -62,7 +65,9 @@ def call_kw(frame: Frame, inst: Instruction) -> None:
 @opcode("CALL_FUNCTION_EX")
 def call_function_ex(frame: Frame, inst: Instruction) -> None:
     named = frame.stack.pop() if inst.arg & 1 else None
-    args = frame.tracer.unpack(frame.stack.pop())
+    given = frame.stack.pop()
+    check_stars(frame, given, named)
+    args = frame.tracer.unpack(given)
     owner = frame.stack.pop()
     function = frame.stack.pop()
     if owner is not NULL:
@@ -127,6 +132,13 @@ def names_of(inst: Instruction) -> tuple[str, str]:
     """The two variables of a doubled instruction."""
     names: Any = inst.argval
     return names[0], names[1]
+
+
+@opcode("COMPARE_OP")
+def compare(frame: Frame, inst: Instruction) -> None:
+    compare_op(frame, inst)
+    if inst.arg & TO_BOOL:  # the jump that follows takes True and False only, and may run by itself
+        to_bool(frame, inst)
 
 
 @opcode("FOR_ITER")

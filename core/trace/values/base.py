@@ -67,6 +67,10 @@ class Value:
         """The Python object it stands for, as an identity (a function, class or module). Raises NotConstant."""
         return self.as_constant()
 
+    def as_key(self) -> object:
+        """The Python object, for a look-up in a dict of the program by its identity or value. Raises NotConstant."""
+        return self.as_object()
+
     def key(self, tracer: Tracer) -> Hashable:
         """What stands for it as the key of a dict or member of a set: equal keys are equal objects."""
         try:

@@ -6,7 +6,13 @@ import collections
 import enum
 import functools
 from collections.abc import Callable, Hashable
-from types import BuiltinFunctionType, FunctionType, GetSetDescriptorType, MemberDescriptorType
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+)
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -240,6 +246,8 @@ class ClassValue(Value):
             return tracer.wrap(getattr(self.cls, name), tracer.object_source(getattr(self.cls, name)))
         if isinstance(found.obj, classmethod):
             return MethodValue(held_value(tracer, self.cls, found, name), self)
+        if kind is ClassMethodDescriptorType and tracer.plan(found.obj).speaks:
+            return MethodValue(BuiltinValue(found.obj), self)  # type: ignore[arg-type]
         if kind in BUILTIN_TYPES and hasattr(kind, "__get__") and not isinstance(found.obj, type(len)):
             bound = getattr(self.cls, name)
             return BuiltinValue(bound)
@@ -319,6 +327,8 @@ def as_type(tracer: Tracer, key: Value) -> Any:
     """The class, or tuple of classes, in the brackets of a generic. Raises NotConstant."""
     if key.python_type() is tuple:
         return tuple(as_type(tracer, item) for item in tracer.unpack(key))
+    if key.python_type() is list:  # the parameters of a callable
+        return [as_type(tracer, item) for item in tracer.unpack(key)]
     return key.as_object()
 
 

@@ -74,6 +74,8 @@ class ConstantValue(Value):
 
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "join" and isinstance(self.value, str) and len(args) == 1:
+            if not hasattr(args[0].python_type(), "__iter__") and not hasattr(args[0].python_type(), "__getitem__"):
+                tracer.raise_error(TypeError, "can only join an iterable")
             args = (tracer.as_value([item.as_constant() for item in constants(tracer, args[0])]),)
         if name == "format" and isinstance(self.value, str) and not all_plain((*args, *kwargs.values())):
             return tracer.format_method(self.value, args, kwargs)

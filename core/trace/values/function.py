@@ -90,6 +90,8 @@ class CallableValue(Value):
         return type(self.fn)
 
     def describe(self) -> str:
+        if type(self.fn) is BuiltinFunctionType and self.fn.__module__:  # pybind11's qualified names are its own
+            return f"{self.fn.__module__}.{self.fn.__name__}"
         return f"{getattr(self.fn, '__module__', '?')}.{getattr(self.fn, '__qualname__', type(self.fn).__name__)}"
 
     def as_object(self) -> object:
@@ -202,6 +204,7 @@ class ClosureValue(Value):
     namespace: dict[str, object]
     defaults: tuple[Value, ...] = ()
     keyword_defaults: dict[str, Value] = attrs.field(factory=dict)
+    keyword_dict: Value | None = None  # `__kwdefaults__`, once that was read
     cells: tuple[CellValue, ...] = ()
     attributes: dict[str, Value] = attrs.field(factory=dict)
     annotations: Value | None = None
@@ -229,6 +232,10 @@ class ClosureValue(Value):
 
     def keyword_default(self, tracer: Tracer, name: str) -> Value | None:
         """The default of a keyword-only parameter."""
+        if self.keyword_dict is not None and not self.keyword_dict.is_constant:
+            if not self.keyword_dict.contains(tracer, tracer.constant(name)):
+                return None
+            return self.keyword_dict.get_item(tracer, tracer.constant(name))
         return self.keyword_defaults.get(name)
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
@@ -250,7 +257,10 @@ class ClosureValue(Value):
         if name == "__defaults__":
             return tracer.tuple_of(list(self.defaults)) if self.defaults else tracer.constant(None)
         if name == "__kwdefaults__":
-            return tracer.namespace_of(self.keyword_defaults) if self.keyword_defaults else tracer.constant(None)
+            if self.keyword_dict is None:
+                given = self.keyword_defaults
+                self.keyword_dict = tracer.namespace_of(given) if given else tracer.constant(None)
+            return self.keyword_dict
         if name == "__class__":
             return tracer.as_value(FunctionType)
         if name in ("__call__", "__get__"):
@@ -306,7 +316,7 @@ class ClosureValue(Value):
     def _late(self, out: Rebuilder) -> list[tuple[str, Value]]:
         found: list[tuple[str, Value]] = []
         if self.keyword_defaults:
-            found.append(("__kwdefaults__", out.dict_of(self.keyword_defaults)))
+            found.append(("__kwdefaults__", self.keyword_dict or out.dict_of(self.keyword_defaults)))
         if self.annotations is not None and "__annotations__" not in self.attributes:
             found.append(("__annotations__", self.annotated(out.tracer)))
         return found

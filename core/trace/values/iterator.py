@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
+import itertools
 from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
+from armature.errors import invariant
 from armature.trace.errors import UserRaised
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
 from armature.trace.values.exception import ExceptionValue
+from armature.trace.values.mapping import DictValue
+from armature.trace.values.sequence import TupleValue
+from armature.trace.values.streams import Steps
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -47,9 +54,7 @@ class IteratorValue(Value):
         return value
 
     def stream(self, tracer: Tracer) -> Iterator[Value]:
-        for value in self.values:
-            self.taken += 1
-            yield value
+        return Steps(lambda: self.advance(tracer))
 
     def rebuild(self, out: Rebuilder) -> None:
         if self.remake is None:
@@ -150,6 +155,48 @@ class GeneratorValue(Value):
         else:
             tracer.raise_error(RuntimeError, "generator ignored GeneratorExit")
         self.finished = True
+
+    def rebuild(self, out: Rebuilder) -> None:
+        """One that has not begun is made by calling its function again."""
+        if self.started or self.finished:
+            out.cannot(self)
+        args, named = self._arguments()
+        out.function(lambda: self._function(out))
+        for value in args:
+            out.load(value)
+        out.build("BUILD_TUPLE", len(args))
+        out.load(out.dict_of(named))
+        out.emit("CALL_FUNCTION_EX", 1)
+
+    def _arguments(self) -> tuple[list[Value], dict[str, Value]]:
+        code, names = self.frame.code, iter(self.frame.code.co_varnames)
+        args = [self._argument(name) for name in itertools.islice(names, code.co_argcount)]
+        named = {name: self._argument(name) for name in itertools.islice(names, code.co_kwonlyargcount)}
+        if code.co_flags & inspect.CO_VARARGS and isinstance(rest := self._argument(next(names)), TupleValue):
+            args += rest.items
+        if code.co_flags & inspect.CO_VARKEYWORDS and isinstance(more := self._argument(next(names)), DictValue):
+            named |= {str(key.as_constant()): value for key, value in more.entries.values()}
+        return args, named
+
+    def _argument(self, name: str) -> Value:
+        value = self.frame.variables.get(name) or self.frame.cells[name].content
+        invariant(value is not None, "a generator that has not begun has its arguments", name=name)
+        return value  # type: ignore[return-value]
+
+    def _function(self, out: Rebuilder) -> None:
+        code, frame = self.frame.code, self.frame
+        out.null_function(FunctionType)
+        out.constant(code)
+        out.namespace(frame.namespace)
+        out.constant(code.co_name)
+        out.constant(None)
+        for name in code.co_freevars:
+            out.load(frame.cells[name])
+        if code.co_freevars:
+            out.build("BUILD_TUPLE", len(code.co_freevars))
+        else:
+            out.constant(None)
+        out.call(5)
 
     def has_unfinished_business(self) -> bool:
         """Whether it stands inside a `try` or `with`, whose end CPython runs when it drops the generator."""

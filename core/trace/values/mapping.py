@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
+from armature.trace.values.methods import invoke
 from armature.trace.values.sequence import TupleValue
 from armature.trace.values.sets import SetLike, SetValue, members
+from armature.trace.values.streams import Steps, Walk
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -37,6 +39,7 @@ class DictValue(Value):
     instance: Value | None = None  # the object made in the frame that this is the `__dict__` of
     fixed: bool = False  # the variables of a module: read only
     attributes: dict[str, Value] = attrs.field(factory=dict)  # of an ordered dict made in the frame
+    reshaped: int = 0  # how often a key came, went or moved
 
     mutable: ClassVar[bool] = True
 
@@ -64,9 +67,11 @@ class DictValue(Value):
             return entry[1]
         if self.pending is None:
             return None
-        obj = key.as_object()
+        obj = key.as_key()
         if not key.is_constant and key.source is not None:
             tracer.guard_is(key.source, obj)
+        elif key.is_tensor:
+            return None
         if not self.kind.__contains__(self.pending, obj):
             tracer.guard_absent(self, obj)
             return None
@@ -99,12 +104,23 @@ class DictValue(Value):
         return length
 
     def stream(self, tracer: Tracer) -> Iterator[Value]:
-        entries = self.realise(tracer)
-        size = len(entries)
-        for key, _ in list(entries.values()):
-            yield key
-            if len(self.entries) != size:
-                tracer.raise_error(RuntimeError, "dictionary changed size during iteration")
+        return self.entry_stream(tracer, lambda entry: entry[0])
+
+    def backwards(self, tracer: Tracer) -> Iterator[Value]:
+        """The values that iterating backwards gives."""
+        return self.entry_stream(tracer, lambda entry: entry[0], backwards=True)
+
+    def entry_stream(
+        self, tracer: Tracer, of: Callable[[tuple[Value, Value]], Value], *, backwards: bool = False
+    ) -> Iterator[Value]:
+        """What `of` makes of each entry, as it is when it is come to."""
+        keys = list(self.realise(tracer))
+        if backwards:
+            keys.reverse()
+        plain = not issubclass(self.kind, collections.OrderedDict)
+        text = "dictionary changed size during iteration" if plain else "OrderedDict mutated during iteration"
+        walk = Walk(tracer, self, keys, text, self.reshaped, plain)
+        return Steps(lambda: of(self.entries[next(walk)]))
 
     def contains(self, tracer: Tracer, item: Value) -> bool:
         return self.find(tracer, item) is not None
@@ -126,12 +142,14 @@ class DictValue(Value):
         hashed = key.key(tracer)
         entries = self._change(tracer)
         held = entries.get(hashed)
+        self.reshaped += held is None
         entries[hashed] = (key if held is None else held[0], value)
 
     def delete_item(self, tracer: Tracer, key: Value) -> None:
         entries = self._change(tracer)
         if entries.pop(key.key(tracer), None) is None:
             tracer.raise_value(KeyError, (key,))
+        self.reshaped += 1
 
     def _change(self, tracer: Tracer) -> dict[Hashable, tuple[Value, Value]]:
         if self.kind is MappingProxyType:
@@ -162,7 +180,7 @@ class DictValue(Value):
         method = DICT_METHODS.get(name)
         if method is None:
             return super().call_method(tracer, name, args, kwargs)
-        result = method(tracer, self, *args, **kwargs)
+        result = invoke(tracer, method, name, (self,), args, kwargs)
         return tracer.constant(None) if result is None else result
 
     def rebuild(self, out: Rebuilder) -> None:
@@ -212,12 +230,11 @@ class DictViewValue(SetLike):
         return bool(self.owner.length(tracer))
 
     def stream(self, tracer: Tracer) -> Iterator[Value]:
-        for key in self.owner.stream(tracer):
-            if self.which == "keys":
-                yield key
-                continue
-            value = self.owner.entries[key.key(tracer)][1]
-            yield value if self.which == "values" else TupleValue([key, value])
+        return self.owner.entry_stream(tracer, PARTS[self.which])
+
+    def backwards(self, tracer: Tracer) -> Iterator[Value]:
+        """The values that iterating backwards gives."""
+        return self.owner.entry_stream(tracer, PARTS[self.which], backwards=True)
 
     def contains(self, tracer: Tracer, item: Value) -> bool:
         if self.which == "keys":
@@ -234,7 +251,7 @@ class DictViewValue(SetLike):
         method = VIEW_METHODS.get(name)
         if method is None or not hasattr(self.python_type(), name):
             return super().call_method(tracer, name, args, kwargs)
-        return method(tracer, self, *args, **kwargs)
+        return invoke(tracer, method, name, (self,), args, kwargs) or tracer.constant(None)
 
     def as_set(self, tracer: Tracer) -> Value:
         if self.which == "values":
@@ -263,6 +280,11 @@ class DictViewValue(SetLike):
         out.call(0)
 
 
+PARTS: dict[str, Callable[[tuple[Value, Value]], Value]] = {
+    "keys": lambda entry: entry[0],
+    "values": lambda entry: entry[1],
+    "items": lambda entry: TupleValue(list(entry)),
+}
 VIEW_METHODS: dict[str, Callable[..., Value]] = {
     "__iter__": lambda tracer, self: tracer.iterator(self),
     "__len__": lambda tracer, self: tracer.constant(self.length(tracer)),
@@ -291,6 +313,7 @@ def _popitem(tracer: Tracer, self: DictValue, last: Value | None = None) -> Valu
     if not entries:
         tracer.raise_error(KeyError, "popitem(): dictionary is empty")
     hashed = next(iter(entries)) if last is not None and not last.truth(tracer) else next(reversed(entries))
+    self.reshaped += 1
     return TupleValue(list(entries.pop(hashed)))
 
 
@@ -328,7 +351,9 @@ def pairs(tracer: Tracer, other: Value) -> list[tuple[Value, Value]]:
 
 
 def _clear(tracer: Tracer, self: DictValue) -> None:
-    self._change(tracer).clear()
+    entries = self._change(tracer)
+    self.reshaped += bool(entries)
+    entries.clear()
 
 
 def _copy(tracer: Tracer, self: DictValue) -> Value:
@@ -341,6 +366,7 @@ def _move_to_end(tracer: Tracer, self: DictValue, key: Value, last: Value | None
     hashed = key.key(tracer)
     if hashed not in entries:
         tracer.raise_value(KeyError, (key,))
+    self.reshaped += hashed != next(reversed(entries) if last is None or last.truth(tracer) else iter(entries))
     entry = entries.pop(hashed)
     if last is None or last.truth(tracer):
         entries[hashed] = entry

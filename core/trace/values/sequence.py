@@ -10,6 +10,7 @@ import torch
 
 from armature.trace.errors import NotConstant
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
+from armature.trace.values.methods import invoke
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -21,6 +22,7 @@ class SequenceValue(Value):
     """What lists and tuples share."""
 
     items: list[Value]
+    reshaped: int = attrs.field(default=0, kw_only=True)  # how often items came or went, where iterators look at that
 
     mutable: ClassVar[bool] = True
 
@@ -53,10 +55,20 @@ class SequenceValue(Value):
             yield self.items[position]
             position += 1
 
+    def backwards(self, tracer: Tracer) -> Iterator[Value]:
+        """The values that iterating backwards gives."""
+        position = len(self.items) - 1
+        while 0 <= position < len(self.items):
+            yield self.items[position]
+            position -= 1
+
     def get_item(self, tracer: Tracer, key: Value) -> Value:
         index: int | slice = index_of(tracer, key)
         if isinstance(index, slice):
-            return self.like(self.items[index])
+            try:
+                return self.like(self.items[index])
+            except ValueError as error:  # a step of zero
+                tracer.raise_real(error)
         try:
             return self.items[index]
         except IndexError:
@@ -66,7 +78,7 @@ class SequenceValue(Value):
         method = SHARED_METHODS.get(name)
         if method is None:
             return super().call_method(tracer, name, args, kwargs)
-        return method(tracer, self, *args, **kwargs)
+        return invoke(tracer, method, name, (self,), args, kwargs) or tracer.constant(None)
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
         if name == "__class__":
@@ -95,6 +107,12 @@ class ListValue(SequenceValue):
 
     def set_item(self, tracer: Tracer, key: Value, value: Value) -> None:
         index = index_of(tracer, key)
+        kind = value.python_type()
+        if isinstance(index, slice) and not (hasattr(kind, "__iter__") or hasattr(kind, "__getitem__")):
+            try:
+                [None].__setitem__(index, 0)  # type: ignore[call-overload]
+            except TypeError as error:
+                tracer.raise_real(error)
         new: Any = tracer.unpack(value) if isinstance(index, slice) else value
         tracer.mutate(self)
         try:
@@ -107,14 +125,14 @@ class ListValue(SequenceValue):
         tracer.mutate(self)
         try:
             del self.items[index]
-        except IndexError as error:
+        except (IndexError, ValueError) as error:
             tracer.raise_real(error)
 
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         method = LIST_METHODS.get(name)
         if method is None:
             return super().call_method(tracer, name, args, kwargs)
-        result = method(tracer, self, *args, **kwargs)
+        result = invoke(tracer, method, name, (self,), args, kwargs)
         return tracer.constant(None) if result is None else result
 
     def rebuild(self, out: Rebuilder) -> None:
@@ -147,8 +165,10 @@ class TupleValue(SequenceValue):
 
     def key(self, tracer: Tracer) -> Hashable:
         try:
-            return super().as_constant()
-        except NotConstant:
+            constant = super().as_constant()
+            hash(constant)
+            return constant
+        except (NotConstant, TypeError):
             return tuple(item.key(tracer) for item in self.items)
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
@@ -306,6 +326,14 @@ def index_of(tracer: Tracer, key: Value) -> Any:
     tracer.raise_error(TypeError, f"list indices must be integers or slices, not {type(index).__name__}")
 
 
+def place_of(tracer: Tracer, position: Value) -> Any:
+    """The int that an argument stands for. TypeError of the program for what is none."""
+    if position.is_constant and not hasattr(position.python_type(), "__index__"):
+        kind = position.python_type().__name__
+        tracer.raise_error(TypeError, f"'{kind}' object cannot be interpreted as an integer")
+    return index_of(tracer, position)
+
+
 def _position(tracer: Tracer, self: SequenceValue, item: Value, *bounds: Value) -> Value:
     window = slice(*(bound.as_constant() for bound in bounds)) if bounds else slice(None)
     start = window.indices(len(self.items))[0] if bounds else 0
@@ -357,14 +385,16 @@ def _extend(tracer: Tracer, self: ListValue, more: Value) -> None:
 
 
 def _insert(tracer: Tracer, self: ListValue, position: Value, item: Value) -> None:
+    at = place_of(tracer, position)
     tracer.mutate(self)
-    self.items.insert(index_of(tracer, position), item)
+    self.items.insert(at, item)
 
 
 def _pop(tracer: Tracer, self: ListValue, position: Value | None = None) -> Value:
+    at = -1 if position is None else place_of(tracer, position)
     tracer.mutate(self)
     try:
-        return self.items.pop(-1 if position is None else index_of(tracer, position))
+        return self.items.pop(at)
     except IndexError as error:
         tracer.raise_real(error)
 

@@ -9,6 +9,8 @@ import attrs
 
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
 from armature.trace.values.keys import is_by_address
+from armature.trace.values.methods import invoke
+from armature.trace.values.streams import Steps, Walk
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -28,6 +30,7 @@ class SetValue(Value):
     table: set[Hashable] | frozenset[Hashable] | None = attrs.field(
         default=attrs.Factory(lambda self: self.kind(self.entries), takes_self=True)
     )
+    reshaped: int = 0  # how often members came or went
 
     mutable: ClassVar[bool] = True
 
@@ -57,11 +60,8 @@ class SetValue(Value):
         return list(self.table)
 
     def stream(self, tracer: Tracer) -> Iterator[Value]:
-        size = len(self.entries)
-        for key in self.ordered(tracer):
-            yield self.entries[key]
-            if len(self.entries) != size:
-                tracer.raise_error(RuntimeError, "Set changed size during iteration")
+        walk = Walk(tracer, self, self.ordered(tracer), "Set changed size during iteration", self.reshaped)
+        return Steps(lambda: self.entries[next(walk)])
 
     def change(self, tracer: Tracer) -> set[Hashable]:
         """The table, about to be changed; what is done to a table of unknown order does not matter."""
@@ -90,7 +90,7 @@ class SetValue(Value):
         method = SET_METHODS.get(name)
         if method is None or not hasattr(self.kind, name):
             return super().call_method(tracer, name, args, kwargs)
-        result = method(tracer, self, *args, **kwargs)
+        result = invoke(tracer, method, name, (self,), args, kwargs)
         return tracer.constant(None) if result is None else result
 
     def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
@@ -162,12 +162,14 @@ def in_any_order(tracer: Tracer, iterable: Value) -> list[Value]:
 def _add(tracer: Tracer, self: SetValue, item: Value) -> None:
     key = item.key(tracer)
     self.change(tracer).add(key)
+    self.reshaped += key not in self.entries
     self.entries.setdefault(key, item)
 
 
 def _discard(tracer: Tracer, self: SetValue, item: Value) -> None:
     key = item.key(tracer)
     self.change(tracer).discard(key)
+    self.reshaped += key in self.entries
     self.entries.pop(key, None)
 
 
@@ -181,11 +183,13 @@ def _pop(tracer: Tracer, self: SetValue) -> Value:
     if not self.entries:
         tracer.raise_error(KeyError, "pop from an empty set")
     self.ordered(tracer)
+    self.reshaped += 1
     return self.entries.pop(self.change(tracer).pop())
 
 
 def _clear(tracer: Tracer, self: SetValue) -> None:
     self.change(tracer).clear()
+    self.reshaped += bool(self.entries)
     self.entries.clear()
 
 
@@ -194,6 +198,7 @@ def update(tracer: Tracer, self: SetValue, *others: Value) -> None:
     for other in others:
         added = members(tracer, other)
         self.change(tracer).update(added.operand)
+        self.reshaped += not added.entries.keys() <= self.entries.keys()
         for key, item in added.entries.items():
             self.entries.setdefault(key, item)
 
@@ -222,6 +227,7 @@ def _in_place(name: str) -> Callable[..., Value | None]:
         given = [members(tracer, other) for other in others]
         result = combined(self, given, name.removesuffix("_update"))
         getattr(self.change(tracer), name)(*(other.operand for other in given))
+        self.reshaped += result.entries.keys() != self.entries.keys()
         self.entries = result.entries
 
     return run

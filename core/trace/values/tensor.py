@@ -97,6 +97,9 @@ class TensorValue(Value):
     def as_fake(self, tracer: Tracer) -> object:
         return self.fake
 
+    def as_key(self) -> object:
+        return self.fake if self.real is None else self.real  # one made in the frame is in no dict of the program
+
     def key(self, tracer: Tracer) -> Hashable:
         tracer.keys[self] = None
         return Identity(self)
@@ -221,10 +224,23 @@ class TensorValue(Value):
             aliasing.guard_offsets(tracer, self)
         plain = [arg.as_constant() for arg in args]
         named = {key: arg.as_constant() for key, arg in kwargs.items()}
+        if name == "stride" and not self._stride_is_known(tracer, [*plain, *named.values()]):
+            tracer.graph_break("unknown-stride", operation="Tensor.stride")
         try:
             return tracer.as_value(getattr(self.fake, name)(*plain, **named))
         except (IndexError, TypeError, ValueError) as error:
             tracer.raise_real(error)
+
+    def _stride_is_known(self, tracer: Tracer, asked: list[object]) -> bool:
+        """Whether the fake tells the strides: along dimensions of size 1, operators on fakes choose others than those
+        with numbers do. `asked`: the dimension, if it is one."""
+        shape = self.fake.shape
+        axes = [int(axis) for axis in asked if isinstance(axis, int) and -len(shape) <= axis < len(shape)]
+        if all(shape[axis] != 1 for axis in axes or range(len(shape))) or self.real is not None:
+            return True
+        memory = self.fake.untyped_storage()._cdata
+        inputs = [value for value in tracer.by_fake.values() if value.real is not None]
+        return any(value.fake.untyped_storage()._cdata == memory for value in inputs)
 
     def get_item(self, tracer: Tracer, key: Value) -> Value:
         return tracer.graph_call(operator.getitem, (self, key), {})

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import collections
+import operator
+import sys
 from collections.abc import Callable, Hashable, Iterator
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import attrs
 
@@ -25,10 +27,23 @@ from armature.trace.values.classes import (
 from armature.trace.values.derived import BASES, base_of, fill, make
 from armature.trace.values.keys import Identity, TracedKey
 from armature.trace.values.mapping import DictValue
+from armature.trace.values.streams import Steps
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
     from armature.trace.rebuild import Rebuilder
+
+
+def read_unset_slot(cls: type, name: str) -> NoReturn:
+    """Raises what CPython does for a slot without a value."""
+    getattr(namesake(cls, name), name)
+    raise AttributeError(name)
+
+
+def namesake(cls: type, *slots: str) -> object:
+    """An object of a class with these names and slots only: it raises as CPython does, whatever the version."""
+    names = {"__slots__": slots, "__module__": cls.__module__, "__qualname__": cls.__qualname__}
+    return type(cls.__name__, (), names)()
 
 
 @attrs.define(eq=False)
@@ -79,6 +94,8 @@ class UserObjectValue(Value):
         if method is None:
             tracer.raise_error(TypeError, f"unhashable type: '{self.cls.__name__}'")
         hashed = tracer.call(method, (), {})
+        if not issubclass(hashed.python_type(), int):
+            tracer.raise_error(TypeError, "__hash__ method should return an integer")
         return TracedKey(self, hash(hashed.as_constant()), tracer)
 
     # Attributes.
@@ -131,13 +148,14 @@ class UserObjectValue(Value):
             return self.open_dict(tracer)
         if not isinstance(found.obj, MemberDescriptorType):
             return bind(tracer, self, self.cls, found, name)
-        if self.obj is None or name in self.written or self.source is None:
-            tracer.raise_error(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        source = None if self.obj is None or name in self.written else self.source
         try:
+            if source is None:
+                read_unset_slot(self.cls, name)
             held = found.obj.__get__(self.obj, self.cls)
         except AttributeError as error:
             tracer.raise_real(error)
-        self.attributes[name] = value = tracer.wrap(held, AttrSource(self.source, name))
+        self.attributes[name] = value = tracer.wrap(held, AttrSource(source, name))
         return value
 
     def own_attribute(self, tracer: Tracer, name: str) -> Value | None:
@@ -197,7 +215,7 @@ class UserObjectValue(Value):
         if found is not None and self._descriptor(tracer, found, name, "__delete__"):
             return
         slot = found is not None and isinstance(found.obj, MemberDescriptorType)
-        held = self.found(tracer, name) if slot else self.own_attribute(tracer, name)
+        held = tracer.attribute_or_none(self, name) if slot else self.own_attribute(tracer, name)
         if self.attributes.get(name) is None and held is None:
             text = name if slot else f"'{self.cls.__name__}' object has no attribute '{name}'"
             tracer.raise_error(AttributeError, text)
@@ -231,8 +249,12 @@ class UserObjectValue(Value):
         if name in ("__dict__", "__class__"):
             tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
         if not getattr(self.cls, "__dictoffset__", 1) and not (found and isinstance(found.obj, MemberDescriptorType)):
-            problem = f"has no attribute '{name}'" if found is None else f"attribute '{name}' is read-only"
-            tracer.raise_error(AttributeError, f"'{self.cls.__name__}' object {problem}")
+            if found is not None:
+                tracer.raise_error(AttributeError, f"'{self.cls.__name__}' object attribute '{name}' is read-only")
+            try:
+                setattr(namesake(self.cls), name, None)
+            except AttributeError as error:
+                tracer.raise_real(error)
         self._write(tracer, name, value)
 
     def _write(self, tracer: Tracer, name: str, value: Value | None) -> None:
@@ -290,18 +312,20 @@ class UserObjectValue(Value):
         return tracer.call(self.get_attribute(tracer, name), args, kwargs)
 
     def get_item(self, tracer: Tracer, key: Value) -> Value:
-        return self._special(tracer, "__getitem__", key)
+        return self.special(tracer, "__getitem__", key)
 
     def set_item(self, tracer: Tracer, key: Value, value: Value) -> None:
-        self._special(tracer, "__setitem__", key, value)
+        self.special(tracer, "__setitem__", key, value)
 
     def delete_item(self, tracer: Tracer, key: Value) -> None:
-        self._special(tracer, "__delitem__", key)
+        self.special(tracer, "__delitem__", key)
 
-    def _special(self, tracer: Tracer, name: str, *args: Value) -> Value:
+    def special(self, tracer: Tracer, name: str, *args: Value) -> Value:
+        """The result of a special method, looked up in the class only. TypeError of the program when it has none."""
         method = self.method(tracer, name)
         if method is None:
-            tracer.raise_error(TypeError, f"'{self.cls.__name__}' object does not support {name}")
+            text = LACKING.get(name, f"'{{0}}' object does not support {name}")
+            tracer.raise_error(TypeError, text.format(self.cls.__name__))
         return tracer.call(method, args, {})
 
     def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
@@ -322,34 +346,47 @@ class UserObjectValue(Value):
         tracer.graph_break("unsupported-operation", operation=name, type=self.describe())
 
     def truth(self, tracer: Tracer) -> bool:
-        for name in ("__bool__", "__len__"):
-            method = self.method(tracer, name)
-            if method is not None:
-                return tracer.call(method, (), {}).truth(tracer)
-        return True
+        method = self.method(tracer, "__bool__")
+        if method is not None:
+            found = tracer.call(method, (), {})
+            kind = found.python_type()
+            if kind is not bool and not found.is_tensor:
+                tracer.raise_error(TypeError, f"__bool__ should return bool, returned {kind.__name__}")
+            return found.truth(tracer)
+        return self.method(tracer, "__len__") is None or bool(self.length(tracer))
 
     def length(self, tracer: Tracer) -> int:
-        found = self._special(tracer, "__len__").as_constant()
-        return found if isinstance(found, int) else super().length(tracer)
+        length = tracer.index(self.special(tracer, "__len__"))
+        if not issubclass(length.python_type(), int):
+            text = f"'{length.python_type().__name__}' object cannot be interpreted as an integer"
+            tracer.raise_error(TypeError, text)
+        found: int = operator.index(length.as_constant())  # type: ignore[arg-type]
+        if found < 0:
+            tracer.raise_error(ValueError, "__len__() should return >= 0")
+        if found > sys.maxsize:
+            tracer.raise_error(OverflowError, "cannot fit 'int' into an index-sized integer")
+        return found
 
     def stream(self, tracer: Tracer) -> Iterator[Value]:
         if self.method(tracer, "__iter__") is None:
             return self._by_index(tracer)
-        iterator = self._special(tracer, "__iter__")
+        iterator = self.special(tracer, "__iter__")
         if isinstance(iterator, UserObjectValue):
             return iterator.drain(tracer)
         return iterator.stream(tracer)
 
     def drain(self, tracer: Tracer) -> Iterator[Value]:
         """The values of an object that is an iterator itself."""
-        while True:
+
+        def step() -> Value:
             try:
-                value = self._special(tracer, "__next__")
+                return self.special(tracer, "__next__")
             except UserRaised as raised:
                 if issubclass(raised.value.python_type(), StopIteration):
-                    return
+                    raise StopIteration from None
                 raise
-            yield value
+
+        return Steps(step)
 
     def _by_index(self, tracer: Tracer) -> Iterator[Value]:
         if self.method(tracer, "__getitem__") is None:
@@ -357,7 +394,7 @@ class UserObjectValue(Value):
         position = 0
         while True:
             try:
-                value = self._special(tracer, "__getitem__", tracer.constant(position))
+                value = self.special(tracer, "__getitem__", tracer.constant(position))
             except UserRaised as raised:
                 if issubclass(raised.value.python_type(), (IndexError, StopIteration)):
                     return
@@ -367,7 +404,7 @@ class UserObjectValue(Value):
 
     def contains(self, tracer: Tracer, item: Value) -> bool:
         if self.method(tracer, "__contains__") is not None:
-            return self._special(tracer, "__contains__", item).truth(tracer)
+            return self.special(tracer, "__contains__", item).truth(tracer)
         return super().contains(tracer, item)
 
     def rebuild(self, out: Rebuilder) -> None:
@@ -400,6 +437,21 @@ class UserObjectValue(Value):
             else:
                 found.append(Write(object.__setattr__, (self, out.value(name), held)))
         return found
+
+
+LACKING: dict[str, str] = {
+    "__len__": "object of type '{0}' has no len()",
+    "__getitem__": "'{0}' object is not subscriptable",
+    "__setitem__": "'{0}' object does not support item assignment",
+    "__delitem__": "'{0}' object doesn't support item deletion",
+    "__next__": "'{0}' object is not an iterator",
+    "__iter__": "'{0}' object is not iterable",
+    "__neg__": "bad operand type for unary -: '{0}'",
+    "__pos__": "bad operand type for unary +: '{0}'",
+    "__invert__": "bad operand type for unary ~: '{0}'",
+    "__abs__": "bad operand type for abs(): '{0}'",
+    "__round__": "type {0} doesn't define __round__ method",
+}
 
 
 def allocator(cls: type) -> Callable[..., object]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Hashable
+import itertools
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import attrs
 
-from armature.plugin_api import AttrSource, Call, ItemSource, SequenceValue, Value, ValueType, Write, handles
+from armature.plugin_api import AttrSource, Call, ItemSource, SequenceValue, Steps, Value, ValueType, Write, handles
 
 
 @attrs.define(eq=False)
@@ -32,6 +33,30 @@ class DequeValue(SequenceValue):
     def get_attribute(self, tracer: Any, name: str) -> Value:
         return self.limit if name == "maxlen" else super().get_attribute(tracer, name)
 
+    def stream(self, tracer: Any) -> Iterator[Value]:
+        return self._walk(tracer, lambda position: position)
+
+    def backwards(self, tracer: Any) -> Iterator[Value]:
+        return self._walk(tracer, lambda position: -1 - position)
+
+    def _walk(self, tracer: Any, place: Callable[[int], int]) -> Iterator[Value]:
+        seen, positions = self.reshaped, itertools.count()
+
+        def step() -> Value:
+            if self.reshaped != seen:
+                tracer.raise_error(RuntimeError, "deque mutated during iteration")
+            position = next(positions)
+            if position >= len(self.items):
+                raise StopIteration
+            return self.items[place(position)]
+
+        return Steps(step)
+
+    def reshape(self, tracer: Any) -> None:
+        """Items are about to come, go or move."""
+        tracer.mutate(self)
+        self.reshaped += 1
+
     def get_item(self, tracer: Any, key: Value) -> Value:
         if key.python_type() is slice:
             tracer.raise_error(TypeError, "sequence index must be integer, not 'slice'")
@@ -53,6 +78,7 @@ class DequeValue(SequenceValue):
             del self.items[tracer.index(key).as_constant()]
         except IndexError:
             tracer.raise_error(IndexError, "deque index out of range")
+        self.reshaped += 1
 
     def call_method(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value:
         method = METHODS.get(name)
@@ -90,13 +116,15 @@ def _extend(tracer: Any, self: DequeValue, items: Value) -> None:
 
 
 def _extend_by(tracer: Any, self: DequeValue, items: list[Value]) -> None:
-    tracer.mutate(self)
+    if not items:
+        return
+    self.reshape(tracer)
     self.items.extend(items)
     self.trim(left=True)
 
 
 def _append_left(tracer: Any, self: DequeValue, item: Value) -> None:
-    tracer.mutate(self)
+    self.reshape(tracer)
     self.items.insert(0, item)
     self.trim(left=False)
 
@@ -110,15 +138,15 @@ def _take(position: int) -> Callable[..., Value]:
     def take(tracer: Any, self: DequeValue) -> Value:
         if not self.items:
             tracer.raise_error(IndexError, "pop from an empty deque")
-        tracer.mutate(self)
+        self.reshape(tracer)
         return self.items.pop(position)
 
     return take
 
 
 def _rotate(tracer: Any, self: DequeValue, steps: Value | None = None) -> None:
-    tracer.mutate(self)
-    if self.items:
+    if len(self.items) > 1:
+        self.reshape(tracer)
         shift = (1 if steps is None else tracer.index(steps).as_constant()) % len(self.items)
         self.items[:] = self.items[-shift:] + self.items[:-shift] if shift else self.items
 
@@ -126,21 +154,22 @@ def _rotate(tracer: Any, self: DequeValue, steps: Value | None = None) -> None:
 def _insert(tracer: Any, self: DequeValue, position: Value, item: Value) -> None:
     if self.limit.as_constant() == len(self.items):
         tracer.raise_error(IndexError, "deque already at its maximum size")
-    tracer.mutate(self)
+    self.reshape(tracer)
     self.items.insert(tracer.index(position).as_constant(), item)
 
 
 def _remove(tracer: Any, self: DequeValue, item: Value) -> None:
     for position, other in enumerate(self.items):
         if tracer.same_or_equal(other, item):
-            tracer.mutate(self)
+            self.reshape(tracer)
             del self.items[position]
             return
     tracer.raise_error(ValueError, "deque.remove(x): x not in deque")
 
 
 def _clear(tracer: Any, self: DequeValue) -> None:
-    tracer.mutate(self)
+    if self.items:
+        self.reshape(tracer)
     self.items.clear()
 
 

@@ -35,7 +35,7 @@ OVERRIDABLE = "a function of torch in C that takes tensors (it is overridable); 
 PURE = "a pure builtin: the interpreter traces it, and folds it when its arguments are constants"
 ACTS = "a builtin that acts on the world or looks at the running frame"
 CONSTANT = "makes a constant of torch; folded"
-FOLDED = (CONSTANT, PURE)
+FOLDED = (CONSTANT, PURE, OVERRIDABLE)
 
 
 @attrs.frozen(eq=False)

@@ -140,6 +140,12 @@ def handled_exception(call: Call) -> Value:
     return call.tracer.tuple_of([call.new_value(error.kind), error, error.traceback(call.tracer)])
 
 
+@handles(sys.exception)
+def handled_value(call: Call) -> Value:
+    """The exception being handled, or None."""
+    return call.tracer.handled_exception() or call.constant(None)
+
+
 @handles(threading.get_ident)
 def thread(call: Call) -> Value:
     """Which thread this is. Programs use it as a key; the number itself is not known."""

@@ -6,14 +6,8 @@ import functools
 from typing import Any
 
 from armature.plugin_api import Value, ValueType
-from armature_builtin_rules import deques, weak
+from armature_builtin_rules import caches, deques, weak
 from armature_builtin_rules.polyfills.operator import OBJECTS
-
-
-def cached_function(obj: Any, source: Any, tracer: Any) -> Value:
-    """A function under functools.lru_cache: what it computes is traced, each time it is called."""
-    inner: Value = tracer.wrap(obj.__wrapped__, tracer.attr_source(source, "__wrapped__"))
-    return inner
 
 
 def operator_object(stand_in: Any) -> Any:
@@ -35,7 +29,7 @@ def operator_object(stand_in: Any) -> Any:
 
 
 VALUE_TYPES = (
-    ValueType(type(functools.lru_cache(len)), cached_function),
+    ValueType(type(functools.lru_cache(len)), caches.of_program),
     *(ValueType(kind, operator_object(stand_in)) for kind, stand_in in OBJECTS),
     *deques.VALUE_TYPES,
     *weak.VALUE_TYPES,

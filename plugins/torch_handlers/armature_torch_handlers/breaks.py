@@ -21,6 +21,19 @@ ROWS = (
         ),
     ),
     BreakType(
+        "control-flow-operator",
+        "Operator that takes programs as branches",
+        "{operation} decides by the value of a tensor which of its functions runs; they would have to be graphs of "
+        "their own.",
+        ("torch.where(condition, a, b) computes both sides and stays in the graph.",),
+    ),
+    BreakType(
+        "transform-level",
+        "Level of function transforms",
+        "{operation} enters or leaves a level of torch.func's transforms, outside of a transform that is traced.",
+        ("Call torch.func.grad, vmap or the like in place of what they are made of.",),
+    ),
+    BreakType(
         "creates-leaf",
         "New leaf of autograd inside the function",
         "{operation} makes a tensor that collects gradients; one made in a graph would be an intermediate result.",

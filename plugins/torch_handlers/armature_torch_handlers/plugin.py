@@ -12,6 +12,7 @@ from armature_torch_handlers import (
     creation,
     graph_backends,
     modules,
+    optim,
     own,
     queries,
     recurrent,
@@ -19,7 +20,7 @@ from armature_torch_handlers import (
     tracing_state,
 )
 from armature_torch_handlers.contexts import attention, autocast, grad, profiler
-from armature_torch_handlers.programs import autograd_function, checkpoint, scans
+from armature_torch_handlers.programs import autograd_function, checkpoint, control_flow, scans, transforms
 
 
 @hookimpl
@@ -33,13 +34,16 @@ def armature_handlers() -> Iterable[Handler]:
         profiler,
         autograd_function,
         checkpoint,
+        control_flow,
         scans,
+        transforms,
         tracing_state,
         queries,
         checks,
         creation,
         stateful,
         recurrent,
+        optim,
     )
 
 

@@ -78,6 +78,15 @@ SETTERS = (
 )
 
 
+@handles(*existing("torch._C._log_api_usage_once"))
+def logged_once(call: Call, event: Value) -> Value | None:
+    """Tell torch's log now: it keeps the first call of an event, and passes over all others."""
+    if not event.is_constant:
+        return None
+    call.fn(event.as_constant())
+    return call.constant(None)
+
+
 @handles(*dict.fromkeys(existing(*SETTERS)))
 def changes_state(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """Break, so that it happens at its time."""

@@ -165,6 +165,17 @@ def in_bfloat16(x: Tensor) -> Tensor:
     return x @ x.T
 
 
+def chosen(x: Tensor) -> Tensor:
+    found: Tensor = torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+    return found
+
+
+def level(x: Tensor) -> Tensor:
+    torch._C._functorch._grad_increment_nesting()
+    torch._C._functorch._grad_decrement_nesting()
+    return x + 1
+
+
 class TestHandlers(HandlerConformance):
     plugin = plugin
     cases = (
@@ -197,6 +208,8 @@ class TestHandlers(HandlerConformance):
             breaks="foreign-memory",
         ),
         Case("inference", inference, ones, breaks="inference-mode"),
+        Case("cond", chosen, ones, breaks="control-flow-operator"),
+        Case("level", level, ones, breaks="transform-level"),
         Case("asked for", broken, ones, breaks="explicit-break"),
         Case("overridden", overridden, ones),
         Case("equal", lambda x: x + 1 if torch.equal(x, x) else x, ones, breaks="data-dependent-value"),

@@ -29,10 +29,20 @@ ROWS = (
     BreakType(
         "unknown-answer",
         "Call whose answer may change",
-        "{function} gives a Python value that depends on more than its arguments, and no rule says on what.",
+        "{function} was called without a tensor, and no rule says what its result depends on, if it has no effect.",
         (
             "Ask outside the compiled function and pass the answer as an argument.",
             "If it depends on its arguments alone, a plugin can say so: a Rule with answer=Answer.OF_ARGUMENTS.",
+        ),
+    ),
+    BreakType(
+        "unknown-stride",
+        "Stride along a dimension of size one",
+        "{operation} is asked of a tensor that the graph computes. Along a dimension of size one any stride is right, "
+        "and which one an operator chooses is not known before it runs.",
+        (
+            "Ask for the stride of a dimension that is larger than one, or for is_contiguous().",
+            "Ask outside the compiled function.",
         ),
     ),
 )

@@ -54,7 +54,52 @@ def cmp_to_key(mycmp: Callable[[Any, Any], Any]) -> Callable[[Any], _Ordered]:
     return lambda obj: _Ordered(mycmp, obj)
 
 
+def _key(args: tuple[Any, ...], named: dict[str, Any], typed: bool) -> Any:
+    """What a cached result is kept under: a lone int or str is not equal to a float or a bool."""
+    if not named and not typed and len(args) == 1 and type(args[0]) in (int, str):
+        return args[0]
+    key: tuple[Any, ...] = (args, tuple(named.items()))
+    if typed:
+        key += (tuple([type(value) for value in args]), tuple([type(value) for value in named.values()]))
+    return key
+
+
+def lru_cache_wrapper(function: Callable[..., Any], maxsize: int | None, typed: bool, info: Any) -> Callable[..., Any]:
+    """A function that keeps results, the last ones if `maxsize` is an int."""
+    kept: dict[Any, Any] = {}
+    hits = misses = 0
+
+    def cached(*args: Any, **named: Any) -> Any:
+        nonlocal hits, misses
+        key = _key(args, named, typed)
+        found = kept.pop(key, _NOTHING)
+        if found is not _NOTHING:
+            hits += 1
+            kept[key] = found
+            return found
+        misses += 1
+        made = function(*args, **named)
+        if maxsize != 0:
+            kept[key] = made
+        if maxsize is not None and len(kept) > maxsize:
+            del kept[next(iter(kept))]
+        return made
+
+    def cache_info() -> Any:
+        return info(hits, misses, maxsize, len(kept))
+
+    def cache_clear() -> None:
+        nonlocal hits, misses
+        kept.clear()
+        hits = misses = 0
+
+    cached.cache_info = cache_info  # type: ignore[attr-defined]
+    cached.cache_clear = cache_clear  # type: ignore[attr-defined]
+    return cached
+
+
 STAND_INS: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
     (functools.reduce, reduce),
     (functools.cmp_to_key, cmp_to_key),
+    (type(functools.lru_cache(len)), lru_cache_wrapper),
 )

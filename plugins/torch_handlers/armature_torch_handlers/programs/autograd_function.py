@@ -23,10 +23,12 @@ ELSEWHERE = frozenset({
     "STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_NAME", "LOAD_DEREF", "STORE_DEREF", "LOAD_CLASSDEREF", "LOAD_NAME",
     "STORE_SUBSCR", "DELETE_SUBSCR", "DELETE_ATTR", "STORE_SLICE", "LOAD_FROM_DICT_OR_DEREF",
 })  # fmt: skip
+_HELD: Any = vars(torch.autograd.Function)["apply"]
+APPLY = getattr(_HELD, "__func__", _HELD)  # a class method in Python, or one in C in newer torch
 ATOMS = (int, float, bool, str, bytes, type(None), torch.dtype, torch.device)
 
 
-@handles(torch.autograd.Function.apply.__func__)  # type: ignore[attr-defined]
+@handles(APPLY)
 def apply(call: Call, cls: Value, *args: Value, **kwargs: Value) -> Value | None:
     """Put the call in the graph, if all arguments are tensors and constants."""
     function: Any = cls.as_object()

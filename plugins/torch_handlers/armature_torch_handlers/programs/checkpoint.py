@@ -23,3 +23,13 @@ def checkpoint(
     if any(name in kwargs for name in UNSUPPORTED):
         return None
     return call.inline(function, *args, **kwargs)
+
+
+@handles(*existing("torch.utils.checkpoint.checkpoint_sequential"))
+def checkpoint_sequential(
+    call: Call, functions: Value, segments: Value, input: Value, use_reentrant: Value | None = None, **kwargs: Value
+) -> Value | None:
+    """The same for the parts of a sequence: a loop over calls of the above."""
+    if use_reentrant is None or not use_reentrant.is_constant or use_reentrant.as_constant() is not False:
+        return None
+    return call.polyfill(call.fn, functions, segments, input, use_reentrant=use_reentrant, **kwargs)

@@ -1,0 +1,79 @@
+"""When a compiled graph raises, the frame runs again in eager mode: the program then sees the error as if nothing had
+been compiled, at its line, with the changes made before it, in its own handlers.
+
+That is sound since changes are made after the graph has run. A graph that changes its inputs, draws random numbers or
+calls code of the program has done something by then: what it raises goes straight to the caller.
+"""
+
+from __future__ import annotations
+
+import warnings
+from types import CodeType
+from typing import TYPE_CHECKING
+
+import attrs
+import torch
+
+from armature.api_errors import ArmatureWarning
+from armature.torch_abi.eval_frame import skip_code
+from armature.torch_abi.grad_modes import set_grad_enabled
+from armature.trace import graph_calls
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
+
+
+@attrs.define(eq=False)
+class Again:
+    """The frame of `code` in eager mode, after its graph has raised.
+
+    certain: the frame has no handlers, so that eager mode must raise as well; where it does not, the graph's own error
+    comes out if `strict`, else there is one warning.
+    """
+
+    code: CodeType
+    grad: bool
+    certain: bool
+    strict: bool
+    said: bool = False
+    problem: str = ""
+    error: Exception | None = None
+
+    def failed(self, error: BaseException) -> bool:
+        """Told what the graph has raised; whether the frame is to run again."""
+        if not isinstance(error, Exception):  # KeyboardInterrupt
+            return False
+        set_grad_enabled(self.grad)
+        if self.certain and not self.said:
+            self.problem = f"{type(error).__name__}: {error}"
+            self.error = error if self.strict else None
+        return True
+
+    def finished(self, result: object) -> object:
+        """The frame's result, when eager mode has come to its end."""
+        error, problem = self.error, self.problem
+        self.error, self.problem = None, ""
+        if not problem:
+            return result
+        if error is not None:
+            raise error
+        self.said = True
+        text = (
+            f"the compiled graph of {self.code.co_qualname} raised {problem}\n  Eager mode does not, and has run the "
+            "call instead. Please report it with the output of `armature doctor`."
+        )
+        warnings.warn_explicit(text, ArmatureWarning, self.code.co_filename, self.code.co_firstlineno)
+        return result
+
+
+skip_code(Again.failed.__code__, below=True)
+skip_code(Again.finished.__code__, below=True)
+
+
+def run_again(tracer: Tracer, code: CodeType) -> Again | None:
+    """What runs a frame again when its graph raises; None where that could be seen."""
+    if tracer.fakes.random or any(graph_calls.versions(tracer)) or not graph_calls.only_computes(tracer):
+        return None
+    copy = code.replace()  # with no compiled code of its own
+    skip_code(copy)
+    return Again(copy, torch.is_grad_enabled(), not tracer.has_handlers, tracer.strict)

@@ -1,0 +1,93 @@
+"""What stands on the stack of a frame at an instruction, and the variables in which it is passed on."""
+
+from __future__ import annotations
+
+import dis
+import sys
+from enum import Enum
+from typing import TypeAlias
+
+from armature.trace.instructions import Instruction
+
+VERSION = sys.version_info[:2]
+PLAIN = frozenset({"STORE_FAST", "STORE_FAST_STORE_FAST", "POP_TOP", "NOP"})
+# Instructions that push nothing; after all others the top of the stack is a plain object.
+PUSHES_NOTHING = PLAIN | {
+    "STORE_ATTR", "STORE_SUBSCR", "STORE_SLICE", "STORE_GLOBAL", "STORE_DEREF", "STORE_NAME", "DELETE_ATTR",
+    "DELETE_SUBSCR", "DELETE_FAST", "DELETE_GLOBAL", "DELETE_DEREF", "DELETE_NAME", "LIST_APPEND", "LIST_EXTEND",
+    "SET_ADD", "SET_UPDATE",
+    "MAP_ADD", "DICT_UPDATE", "DICT_MERGE", "SETUP_ANNOTATIONS", "RAISE_VARARGS", "RERAISE", "RETURN_VALUE",
+    "POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_FALSE",
+    "POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP",
+}  # fmt: skip
+CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
+
+
+class Slot(Enum):
+    """What stands in a place of the stack."""
+
+    VALUE = "value"
+    NULL = "null"
+    LAST_INSTRUCTION = "last instruction"  # of a handler, for RERAISE
+    HANDLED = "handled"  # the exception handled before, which POP_EXCEPT puts back
+    CONTEXT = "context"  # __exit__ of a context manager of torch, left at a break and entered again
+
+
+Layout: TypeAlias = tuple[Slot, ...]
+
+
+def slot_name(position: int) -> str:
+    """The variable for a place of the stack."""
+    return f"__armature_stack_{position}"
+
+
+def handled_name(number: int) -> str:
+    """The variable for an exception being handled."""
+    return f"__armature_handled_{number}"
+
+
+def variables_of(layout: Layout) -> list[str]:
+    """The variables in which the stack and the exceptions being handled are passed."""
+    held = [slot_name(place) for place, slot in enumerate(layout) if slot in (Slot.VALUE, Slot.CONTEXT)]
+    return held + [handled_name(number) for number in range(layout.count(Slot.HANDLED))]
+
+
+def kinds(layout: Layout) -> tuple[str, ...]:
+    """The layout as part of a key, which is hashed while the program runs."""
+    return tuple(slot.value for slot in layout)
+
+
+def after(inst: Instruction, layout: Layout, *, jump: bool = False) -> Layout:
+    """The stack after an instruction."""
+    if inst.opname == "FOR_ITER":
+        return layout[:-1] if jump else (*layout, Slot.VALUE)
+    if inst.opname in CALLS:
+        return (*layout[: len(layout) - operands(inst)], Slot.VALUE)
+    if inst.opname in LOADS_WITH_NULL and inst.arg & 1:
+        base = layout if inst.opname == "LOAD_GLOBAL" else layout[:-1]
+        pair = (Slot.NULL, Slot.VALUE) if VERSION < (3, 13) else (Slot.VALUE, Slot.NULL)
+        return (*base, *pair)
+    if inst.opname == "LOAD_METHOD":
+        return (*layout[:-1], Slot.NULL, Slot.VALUE)
+    grown = effect(inst, jump)
+    if grown > 0:
+        return (*layout, *[Slot.VALUE] * grown)
+    left = layout[: len(layout) + grown]
+    if inst.opname in PUSHES_NOTHING or not left:
+        return left
+    return (*left[:-1], Slot.VALUE)
+
+
+LOADS_WITH_NULL = frozenset({"LOAD_GLOBAL"} if VERSION < (3, 12) else {"LOAD_GLOBAL", "LOAD_ATTR"})
+
+
+def operands(inst: Instruction) -> int:
+    """How many places of the stack a call takes, its function and NULL among them."""
+    if inst.opname == "CALL_FUNCTION_EX":
+        return 3 + (inst.arg & 1)
+    return inst.arg + (3 if inst.opname == "CALL_KW" else 2)
+
+
+def effect(inst: Instruction, jump: bool) -> int:
+    """`dis.stack_effect`, with what 3.11 counts on PRECALL."""
+    return dis.stack_effect(inst.opcode, inst.arg if inst.opcode >= dis.HAVE_ARGUMENT else None, jump=jump)

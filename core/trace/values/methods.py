@@ -1,0 +1,32 @@
+"""Calls of what stands in the tables of methods and builtins."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from armature.trace.values.base import Args, Kwargs, Value
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
+
+
+def invoke(tracer: Tracer, fn: Callable[..., Any], name: str, owner: Args, args: Args, kwargs: Kwargs) -> Value | None:
+    """`fn(tracer, *owner, *args, **kwargs)`; arguments that do not fit break the graph: Python knows what to say."""
+    try:
+        found: Value | None = fn(tracer, *owner, *args, **kwargs)
+    except TypeError:
+        if fits(fn, (tracer, *owner, *args), kwargs):
+            raise  # an error of the tracer's own
+        tracer.graph_break("unsupported-call", callable=f"{name}() with these arguments")
+    return found
+
+
+def fits(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Kwargs) -> bool:
+    """Whether a function takes these arguments."""
+    try:
+        inspect.signature(fn).bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True

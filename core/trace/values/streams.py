@@ -1,0 +1,63 @@
+"""How iterators over values step: like CPython's, an error in one step does not end them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import attrs
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
+
+T = TypeVar("T")
+
+
+@attrs.define(eq=False)
+class Steps(Generic[T]):
+    """An iterator that calls a function for each value; it raises StopIteration at the end."""
+
+    step: Callable[[], T]
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        return self.step()
+
+
+@attrs.define(eq=False)
+class Walk:
+    """Over the keys of a dict or set, `owner`, which may change meanwhile: CPython notices a change of its size."""
+
+    tracer: Tracer
+    owner: Any
+    keys: list[Hashable]
+    text: str  # of the error
+    changes: int
+    sticky: bool = True  # whether the error comes again
+    position: int = 0
+    over: bool = False
+    failed: bool = False
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return self
+
+    def __next__(self) -> Hashable:
+        if self.over or (not self.sticky and self.position == len(self.keys)):
+            raise StopIteration
+        if self.failed or self.owner.reshaped != self.changes or len(self.owner.entries) != len(self.keys):
+            self._changed()
+        if self.position == len(self.keys):
+            self.over = True
+            raise StopIteration
+        self.position += 1
+        return self.keys[self.position - 1]
+
+    def _changed(self) -> None:
+        if self.sticky and not self.failed and len(self.owner.entries) == len(self.keys):
+            # Which keys CPython goes on with depends on where they stand in its table.
+            kind = self.owner.describe()
+            self.tracer.graph_break("unsupported-operation", operation="iteration", type=f"{kind} that was changed")
+        self.failed, self.over = self.sticky, not self.sticky
+        self.tracer.raise_error(RuntimeError, self.text)

@@ -1,0 +1,69 @@
+"""Functions under functools.lru_cache."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import attrs
+
+from armature.plugin_api import Value
+
+OF_THE_CACHE = frozenset({"cache_info", "cache_clear", "cache_parameters"})
+
+
+@attrs.define(eq=False)
+class CachedFunctionValue(Value):
+    """A function of the program whose results are kept. What it computes is traced, once for the same constants.
+
+    Python would not run it again for arguments that it knows, so one that does more than compute runs eagerly.
+    """
+
+    obj: Any
+    inner: Value
+    known: dict[Hashable, Value] = attrs.field(factory=dict)
+
+    def python_type(self) -> type:
+        return type(self.obj)
+
+    def describe(self) -> str:
+        return f"{self.obj.__wrapped__.__qualname__}, whose results are kept,"
+
+    def as_object(self) -> object:
+        return self.obj
+
+    def key(self, tracer: Any) -> Hashable:
+        tracer.guard_identity(self)
+        return self.obj  # type: ignore[no-any-return]
+
+    def get_attribute(self, tracer: Any, name: str) -> Value:
+        if name in OF_THE_CACHE:
+            return super().get_attribute(tracer, name)
+        return self.inner if name == "__wrapped__" else self.inner.get_attribute(tracer, name)
+
+    def call(self, tracer: Any, args: Any, kwargs: Any) -> Value:
+        plain = all(value.is_constant for value in (*args, *kwargs.values()))
+        given = [(name, value.python_type(), value.key(tracer)) for name, value in named(args, kwargs)] if plain else []
+        key = tuple(given) if plain else None
+        if key is not None and key in self.known:
+            return self.known[key]
+        changes, random = tracer.effects.count, tracer.fakes.mode.random
+        tracer.fakes.mode.random = False
+        made: Value = tracer.call(self.inner, args, kwargs)
+        if tracer.effects.count != changes or tracer.fakes.random:
+            tracer.graph_break("unsupported-call", callable=self.describe())
+        tracer.fakes.mode.random = random
+        if key is not None:
+            self.known[key] = made
+        return made
+
+
+def named(args: Any, kwargs: Any) -> list[tuple[Any, Value]]:
+    """Arguments with their positions or names."""
+    return [*enumerate(args), *kwargs.items()]
+
+
+def of_program(obj: Any, source: Any, tracer: Any) -> Value:
+    """A cached function of the program."""
+    inner: Value = tracer.wrap(obj.__wrapped__, tracer.attr_source(source, "__wrapped__"))
+    return CachedFunctionValue(obj, inner, source=source)

@@ -1,0 +1,32 @@
+"""`torch.cond` and its relatives: a branch that is known is traced; else the graph breaks at the call.
+
+In eager mode these operators compile themselves, so they must run outside of any frame that is being compiled.
+"""
+
+from __future__ import annotations
+
+from armature.plugin_api import Call, Value, existing, handles
+
+
+@handles(*existing("torch.cond"))
+def cond(
+    call: Call, pred: Value, true_fn: Value, false_fn: Value, operands: Value | None = None, **kwargs: Value
+) -> Value:
+    """With a bool that tracing knows it is an `if`."""
+    known = pred.as_constant() if pred.is_constant else None
+    if not isinstance(known, bool) or kwargs:
+        call.graph_break("control-flow-operator", operation="torch.cond")
+    given = () if operands is None else call.tracer.unpack(operands)
+    return call.inline(true_fn if known else false_fn, *given)
+
+
+@handles(
+    *existing(
+        "torch._higher_order_ops.while_loop.while_loop",
+        "torch._higher_order_ops.scan.scan",
+        "torch._higher_order_ops.map.map",
+    )
+)
+def other(call: Call, *args: Value, **kwargs: Value) -> Value:
+    """Their functions would have to be graphs of their own."""
+    call.graph_break("control-flow-operator", operation=call.fn.__name__)

@@ -1,0 +1,165 @@
+"""Function transforms of torch.func: their Python is traced, and what it calls to enter and leave a level of transforms
+is in the graph, so that the graph does what eager mode does. A level that was entered is left in the same graph: what
+breaks inside a transform breaks at the call of the transform."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from armature.plugin_api import Call, Value, existing, handles
+
+LEVELS = torch._C._functorch
+PREDISPATCH = "torch._functorch.predispatch"
+FORWARD = "torch.autograd.forward_ad"
+TRACED = (
+    *(f"torch.func.{name}" for name in ("grad", "grad_and_value", "vmap", "vjp", "jvp", "jacrev", "jacfwd", "hessian")),
+    "torch.func.functional_call",
+    "torch.nn.utils.stateless._functional_call",
+    "torch.nn.utils.stateless._reparametrize_module",  # changes members of a module, and changes them back
+    *(f"{FORWARD}.{name}" for name in ("enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual")),
+    *(f"{FORWARD}._set_fwd_grad_enabled.{name}" for name in ("__init__", "__enter__", "__exit__")),
+    *(f"{FORWARD}.dual_level.{name}" for name in ("__enter__", "__exit__")),
+)
+# What enters a level, and what leaves it.
+LEAVES: Mapping[str, Callable[[], Any]] = {
+    "_grad_increment_nesting": LEVELS._grad_decrement_nesting,
+    "_jvp_increment_nesting": LEVELS._jvp_decrement_nesting,
+    "_vmap_increment_nesting": LEVELS._vmap_decrement_nesting,
+}
+
+
+@handles(*existing(*TRACED), *(fn.__wrapped__ for fn in existing(*TRACED) if hasattr(fn, "__wrapped__")))
+def traced(call: Call, *args: Value, **kwargs: Value) -> Value:
+    """Python that a rule leaves alone, because it changes state: what it calls to do so has a handler below."""
+    return call.polyfill(call.fn, *args, **kwargs)
+
+
+@handles(
+    *existing(
+        "torch._functorch.vmap.vmap_impl",
+        "torch._functorch.eager_transforms.grad_impl",
+        "torch._functorch.eager_transforms.grad_and_value_impl",
+        "torch._functorch.eager_transforms._vjp_with_argnums",
+        "torch._functorch.eager_transforms._jvp_with_argnums",
+    )
+)
+def transformed_call(call: Call, *args: Value, **kwargs: Value) -> Value:
+    """A call that runs the function inside a level. The hooks for saved tensors that it forbids can't be in a graph."""
+    return call.whole(getattr(call.fn, "__wrapped__", call.fn), *args, **kwargs)
+
+
+@handles(*existing(*(f"torch._C._functorch.{name}" for name in LEAVES), *(f"{PREDISPATCH}.{name}" for name in LEAVES)))
+def enter_level(call: Call, *args: Value, **kwargs: Value) -> Value:
+    """Enter a level while tracing and in the graph; the number of the level."""
+    tracer = call.tracer
+    fn: Any = getattr(LEVELS, call.fn.__name__)
+    if not tracer.regions:
+        call.graph_break("transform-level", operation=call.fn.__name__)
+    tracer.state_call(fn, tuple([arg.as_argument(tracer) for arg in args]))
+    level = fn(*[arg.as_fake(tracer) for arg in args])
+    tracer.on_abort.append((leave_aborted, LEAVES[call.fn.__name__]))
+    return call.constant(level)
+
+
+def leave_aborted(leave: Callable[[], Any]) -> None:
+    """Leave a level whose program was not traced to its end."""
+    leave()
+
+
+@handles(
+    *existing(
+        *(f"torch._C._functorch.{fn.__name__}" for fn in LEAVES.values()),
+        *(f"{PREDISPATCH}.{fn.__name__}" for fn in LEAVES.values()),
+    )
+)
+def leave_level(call: Call) -> Value:
+    """Leave the innermost level."""
+    tracer = call.tracer
+    leave: Any = getattr(LEVELS, call.fn.__name__)
+    if not tracer.on_abort or tracer.on_abort[-1] != (leave_aborted, leave):
+        call.graph_break("transform-level", operation=call.fn.__name__)
+    tracer.on_abort.pop()
+    tracer.state_call(leave, ())
+    leave()
+    return call.constant(None)
+
+
+@handles(*existing("torch._C._functorch.set_inplace_requires_grad_allowed", "torch._C._set_fwd_grad_enabled"))
+def switch(call: Call, enabled: Value) -> Value:
+    """A setting that a transform changes and changes back."""
+    tracer = call.tracer
+    fn: Any = call.fn
+    if not tracer.regions:
+        call.graph_break("transform-level", operation=fn.__name__)
+    wanted = bool(enabled.as_constant())
+    if tracer.on_abort and tracer.on_abort[-1] == (fn, wanted):
+        tracer.on_abort.pop()  # changed back
+    else:
+        tracer.on_abort.append((fn, READ[fn.__name__]()))
+    tracer.state_call(fn, (wanted,))
+    fn(wanted)
+    return call.constant(None)
+
+
+@handles(*existing("torch._C._functorch.get_inplace_requires_grad_allowed"))
+def setting(call: Call) -> Value:
+    """Tracing keeps torch's own setting as the program has it."""
+    answer: Any = call.fn()
+    return call.constant(answer)
+
+
+READ: Mapping[str, Callable[[], bool]] = {
+    "set_inplace_requires_grad_allowed": LEVELS.get_inplace_requires_grad_allowed,
+    "_set_fwd_grad_enabled": torch._C._is_fwd_grad_enabled,
+}
+
+
+@handles(*existing("torch._C._enter_dual_level", f"{PREDISPATCH}._enter_dual_level"))
+def enter_dual_level(call: Call) -> Value:
+    """Forward mode's own levels."""
+    tracer = call.tracer
+    if not tracer.regions:
+        call.graph_break("transform-level", operation=call.fn.__name__)
+    tracer.state_call(torch._C._enter_dual_level, ())
+    level = torch._C._enter_dual_level()
+    tracer.on_abort.append((torch._C._exit_dual_level, level))
+    return call.constant(level)
+
+
+@handles(*existing("torch._C._exit_dual_level", f"{PREDISPATCH}._exit_dual_level"))
+def exit_dual_level(call: Call, level: Value) -> Value:
+    """Leave it."""
+    tracer = call.tracer
+    left: Any = level.as_constant()
+    if not tracer.on_abort or tracer.on_abort[-1] != (torch._C._exit_dual_level, left):
+        call.graph_break("transform-level", operation=call.fn.__name__)
+    tracer.on_abort.pop()
+    tracer.state_call(torch._C._exit_dual_level, (left,))
+    torch._C._exit_dual_level(left)
+    return call.constant(None)
+
+
+@handles(*existing("torch._functorch.eager_transforms._set_tensor_requires_grad"))
+def differentiable(call: Call, x: Value) -> Value:
+    """Of a tensor of the level, made for it: no tensor of the program changes."""
+    return call.graph_call("requires_grad_", x)
+
+
+@handles(
+    *existing(
+        "torch._functorch.predispatch.lazy_load_decompositions", "torch.autograd.forward_ad._maybe_load_decompositions"
+    )
+)
+def load_decompositions(call: Call) -> Value:
+    """Registers operators of torch, once: done while tracing."""
+    call.fn()
+    return call.constant(None)
+
+
+@handles(*existing("torch.autograd.grad"))
+def gradient(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """Inside a level it is an operation like others."""
+    return call.graph_call(call.fn, *args, **kwargs) if call.tracer.regions else None

@@ -1,0 +1,295 @@
+"""Containers that change while they are iterated: noticed when and as CPython notices it."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from armature.testing.resuming import resumes
+from armature.testing.tracing import programs
+
+
+def one() -> tuple[torch.Tensor]:
+    return (torch.linspace(-1.0, 1.0, 6).reshape(2, 3),)
+
+
+def deque_mutated(t):
+    q = collections.deque([1, 2, 3])
+    try:
+        for x in q:
+            t = t + x
+            q.append(x)
+    except RuntimeError as e:
+        return t, str(e), list(q)
+    return t
+
+
+def deque_mutated_same_size(t):
+    q = collections.deque([1, 2, 3])
+    try:
+        for x in q:
+            t = t + x
+            q.append(x)
+            q.popleft()
+    except RuntimeError as e:
+        return t, str(e), list(q)
+    return t
+
+
+def deque_mutated_last(t):
+    q = collections.deque([1, 2, 3])
+    try:
+        for x in q:
+            t = t + x
+            if x == 3:
+                q.append(x)
+    except RuntimeError as e:
+        return t, str(e), list(q)
+    return t
+
+
+def dict_mutated(t):
+    d = {1: 2, 3: 4}
+    try:
+        for x in d:
+            t = t + x
+            d[x + 10] = 1
+    except RuntimeError as e:
+        return t, str(e), d
+    return t
+
+
+def dict_mutated_keys(t):
+    d = {1: 2, 3: 4, 5: 6}
+    try:
+        for x in d:
+            t = t + x
+            del d[x]
+            d[x + 10] = 1
+    except RuntimeError as e:
+        return t, str(e), d
+    return t, d
+
+
+def dict_mutated_last(t):
+    d = {1: 2, 3: 4}
+    try:
+        for x in d:
+            t = t + x
+            if x == 3:
+                d[9] = 1
+    except RuntimeError as e:
+        return t, str(e), d
+    return t, d
+
+
+def dict_values_changed(t):
+    d = {1: 2, 3: 4}
+    out = []
+    for k, v in d.items():
+        d[3] = 50
+        out.append((k, v))
+    return t + 1, out
+
+
+def dict_mutated_items(t):
+    d = {1: 2, 3: 4}
+    try:
+        for k, v in d.items():
+            t = t + v
+            d.pop(k)
+    except RuntimeError as e:
+        return t, str(e), d
+    return t, d
+
+
+def odict_mutated(t):
+    d = collections.OrderedDict([(1, 2), (3, 4)])
+    out = []
+    try:
+        for k in d:
+            out.append(k)
+            d[9] = 1
+    except RuntimeError as e:
+        return t + 1, str(e), d, out
+    return t, d, out
+
+
+def odict_move(t):
+    d = collections.OrderedDict([(1, 2), (3, 4)])
+    out = []
+    try:
+        for k in d:
+            out.append(k)
+            if len(out) < 5:
+                d.move_to_end(k)
+    except RuntimeError as e:
+        return t + 1, str(e), d, out
+    return t + 2, d, out
+
+
+def set_mutated(t):
+    s = {1, 2, 3}
+    try:
+        for x in s:
+            t = t + x
+            s.add(x + 10)
+    except RuntimeError as e:
+        return t, str(e), s
+    return t, s
+
+
+def set_mutated_last(t):
+    s = {1, 2, 3}
+    try:
+        for x in s:
+            t = t + x
+            if x == 3:
+                s.discard(1)
+    except RuntimeError as e:
+        return t, str(e), s
+    return t, s
+
+
+def list_mutated(t):
+    a = [1, 2, 3]
+    for x in a:
+        t = t + x
+        if len(a) < 6:
+            a.append(x)
+    return t, a
+
+
+def list_removed(t):
+    a = [1, 2, 3, 4, 5]
+    seen = []
+    for x in a:
+        seen.append(x)
+        a.remove(x)
+    return t + 1, a, seen
+
+
+def list_reversed_mutated(t):
+    a = [1, 2, 3, 4, 5]
+    seen = []
+    for x in reversed(a):
+        seen.append(x)
+        if len(a) > 2:
+            a.pop()
+    return t + 1, a, seen
+
+
+def dict_mutated_after_break(t):
+    d = {1: 2, 3: 4, 5: 6}
+    try:
+        for x in d:
+            print(x)
+            t = t + x
+            if x == 3:
+                d[x + 10] = 1
+    except RuntimeError as e:
+        return t, str(e), d
+    return t
+
+
+def iter_exhausted(t):
+    items = [1]
+    it = iter(items)
+    first = list(it)
+    items.append(2)
+    return t + 1, first, list(it)
+
+
+def dict_iter_after_end(t):
+    d = {1: 1}
+    it = iter(d)
+    a = list(it)
+    d[2] = 1
+    return t + 1, a, list(it), next(it, "end")
+
+
+def dict_iter_held(t):
+    d = {1: 1, 2: 2}
+    it = iter(d)
+    next(it)
+    d[3] = 1
+    r = []
+    for _ in range(2):
+        try:
+            r.append(next(it))
+        except RuntimeError as e:
+            r.append(str(e))
+        except StopIteration:
+            r.append("stop")
+    return t + 1, r
+
+
+def deque_states(t):
+    found = []
+    for change in CHANGES:
+        q = collections.deque([1, 2, 3, 4])
+        it = iter(q)
+        next(it)
+        change(q)
+        try:
+            found.append((next(it, "end"), next(it, "end")))
+        except RuntimeError as error:
+            found.append(str(error))
+    return t + 1, found
+
+
+CHANGES: list[Callable[[Any], Any]] = [
+    lambda q: q.rotate(0),
+    lambda q: q.rotate(4),
+    lambda q: q.reverse(),
+    lambda q: q.extend([]),
+    lambda q: q.extendleft([]),
+    lambda q: q.insert(0, 1),
+    lambda q: q.remove(4),
+    lambda q: q.clear(),
+    lambda q: q.__delitem__(3),
+    lambda q: q.__iadd__([]),
+    lambda q: q.__setitem__(3, 9),
+]
+
+
+def reversed_views(t):
+    found = []
+    d = {1: 2, 3: 4}
+    for view in (d, d.keys(), d.values(), d.items()):
+        it = reversed(view)
+        found.append(next(it))
+        d[len(d) + 9] = 1
+        try:
+            next(it)
+        except RuntimeError as error:
+            found.append(str(error))
+    return t + 1, found
+
+
+@pytest.mark.parametrize("program", programs(globals()))
+def test_like_eager(program: Callable[..., Any]) -> None:
+    resumes(program, one)
+
+
+def dict_argument(t, a):
+    for k in a:
+        t = t + 1
+        a[k + "x"] = 1
+    return t
+
+
+def deque_argument(t, a):
+    for _ in a:
+        t = t + 1
+        a.append(1)
+    return t
+
+
+@pytest.mark.parametrize("program, make", [(dict_argument, lambda: {"a": 1}), (deque_argument, collections.deque)])
+def test_containers_of_the_caller(program: Callable[..., Any], make: Callable[[], Any]) -> None:
+    resumes(program, lambda: (*one(), make()))
