@@ -8,10 +8,13 @@ BIN := $(VENV)/bin
 PLUGINS := builtin_rules torch_handlers aten_lowerings cpu_cpp gpu_triton
 STAMP := $(VENV)/.installed
 
+# What test-matrix runs: PYTHON-TORCH, each in an environment .venvs/PYTHON-TORCH.
+MATRIX ?= 3.11-2.13.0 3.12-2.13.0 3.13-2.13.0 3.12-2.11.0 3.12-2.15.0
+
 # Processes that run tests side by side.
 JOBS ?= 2
 
-.PHONY: setup demo test test-slow sweep lint bench clean
+.PHONY: setup demo test test-slow test-matrix sweep lint bench clean
 
 setup: $(STAMP)
 
@@ -28,6 +31,9 @@ test: setup
 test-slow: setup
 	$(BIN)/python -m pytest -m "not sweep and not gpu" -n $(JOBS) --dist loadfile $(ARGS)
 
+test-matrix: setup
+	$(BIN)/python scripts/test_matrix.py --plugins "$(PLUGINS)" --jobs $(JOBS) $(MATRIX) -- $(ARGS)
+
 sweep: setup
 	$(BIN)/python -m pytest -m sweep -n $(JOBS) $(ARGS)
 
@@ -41,4 +47,4 @@ bench: setup
 	$(BIN)/python -m benchmarks.run $(ARGS)
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .venvs build dist .mypy_cache .ruff_cache .pytest_cache

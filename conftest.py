@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import os
 
 import pytest
@@ -21,3 +22,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("gpu") is not None:
                 item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many random programs the sweeps ran, of all processes."""
+    counts: collections.Counter[str] = collections.Counter()
+    for report in [*terminalreporter.stats.get("passed", ()), *terminalreporter.stats.get("failed", ())]:
+        counts.update({name: value for name, value in report.user_properties if name.startswith("programs")})
+    if counts["programs"]:
+        failed = sum("programs" in dict(report.user_properties) for report in terminalreporter.stats.get("failed", ()))
+        terminalreporter.write_line(
+            f"random programs: {counts['programs']} ran, {counts['programs compiled']} compiled at least in part; "
+            f"{failed} sweeps ended at a mismatch"
+        )

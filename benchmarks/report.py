@@ -123,16 +123,36 @@ def gpu_models(rows: Rows) -> str:
     return table(titles, [*body, ["**geometric mean**", "", "", "", "", *means]])
 
 
+def front_end(rows: Rows) -> str:
+    """Graphs, breaks and tracing time of each model of the zoo."""
+    body: list[list[object]] = []
+    for row in rows:
+        theirs, ours = row["torch.compile"], row["armature"]
+        counts = [f"{r['graphs']} + {r['breaks']}" for r in (theirs, ours)]
+        times = [r["seconds"] * 1e3 for r in (theirs, ours)]
+        body.append([row["model"].removeprefix("example:"), row["mode"], *counts, *times, times[1] / times[0]])
+    mean = geometric_mean([row[-1] for row in body])  # type: ignore[misc]
+    titles = [
+        "model",
+        "mode",
+        *(f"{c} {what}" for what in ("graphs + breaks", "ms") for c in ("torch.compile", "armature")),
+        "ratio",
+    ]
+    return table(titles, [*body, ["**geometric mean**", *[""] * 5, mean]])
+
+
 def main(
     run_file: Annotated[Path, typer.Option("--run", help="what `python -m benchmarks.run --json` wrote")],
     demo_file: Annotated[Path, typer.Option("--demo", help="what `armature demo --json` wrote on a CPU")],
     cuda_file: Annotated[Path, typer.Option("--cuda", help="what `armature demo --device cuda --json` wrote")],
     gpu_file: Annotated[Path, typer.Option("--gpu", help="what plugins/gpu_triton/benchmarks/models.py --json wrote")],
+    frontend_file: Annotated[Path, typer.Option("--frontend", help="what benchmarks.frontend --json wrote")],
     note: Annotated[str, typer.Option(help="how the CPU's figures were taken, where that needs saying")] = "",
     out: Annotated[Path, typer.Option(help="the page to write")] = HERE.parent / "docs" / "performance.md",
 ) -> None:
     """Write the page."""
-    run, cpu, cuda, gpu = (json.loads(f.read_text()) for f in (run_file, demo_file, cuda_file, gpu_file))
+    files = (run_file, demo_file, cuda_file, gpu_file, frontend_file)
+    run, cpu, cuda, gpu, front = (json.loads(f.read_text()) for f in files)
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
     template = environment.from_string((HERE / "performance.md.j2").read_text())
     launch = table(["one launch of a tiny kernel", "us"], [[row["launch"], row["us"]] for row in gpu["launch"]])
@@ -148,6 +168,9 @@ def main(
             cold=against(run["rows"], "cold", ["model", "mode"]),
             scaling=against(run["rows"], "scaling", ["graph", "steps"]),
             overhead=overhead(run["rows"]),
+            front_end=front_end(front["rows"]),
+            front_models=",".join(dict.fromkeys(row["model"] for row in front["rows"])),
+            eager_overhead=front["overhead"]["extra"],
             cpu=cpu["machine"],
             demo=demo(cpu["rows"]),
             gpu=gpu["machine"],

@@ -82,6 +82,15 @@ def jobs(parts: list[str], models: list[str], modes: list[str], compilers: list[
     return out
 
 
+def too_long_before(key: tuple[Any, ...], results: dict[tuple[Any, ...], Rows]) -> Rows | None:
+    """Of a graph that took a compiler too long at a smaller size: that."""
+    if key[0] != "scaling":
+        return None
+    kind, graph, steps, compiler = key
+    smaller = [results.get((kind, graph, n, compiler), {}) for n in SCALING[graph] if n < steps]
+    return next(({"failed": "as above"} for row in smaller if "failed" in row), None)
+
+
 def figure(row: Rows | None, *path: str, scale: float = 1.0, digits: int = 2) -> str:
     """A number out of a measurement, or why there is none."""
     if row is None:
@@ -179,7 +188,7 @@ def main(
         for job in todo:
             key = job.pop("key")
             progress.update(task, description=" ".join(map(str, key)))
-            results[key] = measure(**job)
+            results[key] = too_long_before(key, results) or measure(**job)
             progress.advance(task)
     others = [c for c in chosen if c != "eager"]
     tables = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import report
+from benchmarks import report, run
 
 
 def test_tables_put_numbers_to_the_right() -> None:
@@ -30,7 +30,7 @@ def written(folder: Path, name: str, data: Any) -> str:
 
 def test_a_page_holds_what_was_measured_and_why_something_was_not(tmp_path: Path) -> None:
     both = {"eager": 0.002, "torch.compile": 0.004, "armature": 0.001}
-    run = {
+    measured = {
         "machine": "a machine",
         "rows": [
             {"key": ["steady", "LeNet", "infer"], "seconds": both, "speedup": {"torch.compile": 0.5, "armature": 2.0}},
@@ -53,11 +53,20 @@ def test_a_page_holds_what_was_measured_and_why_something_was_not(tmp_path: Path
         "launch": [{"launch": "armature", "us": 3.4}],
         "memory": [{"kernel": "copy", "armature_gb_s": 4000.0, "of_copy": 1.0}],
     }
+    traced = {"torch.compile": {"graphs": 2, "breaks": 1, "seconds": 0.4}}
+    traced["armature"] = {"graphs": 1, "breaks": 0, "seconds": 0.1}
+    front = {
+        "overhead": {"extra": {"torch.compile": 40.26, "armature": 2.51}},
+        "rows": [{"model": "example:LeNet", "mode": "infer", **traced}],
+    }
     page = tmp_path / "page.md"
-    files = [Path(written(tmp_path, n, d)) for n, d in (("r", run), ("d", demo), ("c", demo), ("g", gpu))]
+    written_files = (("r", measured), ("d", demo), ("c", demo), ("g", gpu), ("f", front))
+    files = [Path(written(tmp_path, n, d)) for n, d in written_files]
     report.main(*files, out=page)
     text = page.read_text()
     assert "| LeNet | infer | 2.00 | 4.00 | 1.00 | 0.50 | 2.00 |" in text
+    assert "| LeNet | infer | 2 + 1 | 1 + 0 | 400 | 100 | 0.25 |" in text
+    assert "takes 2.5 us more than the bare call" in text
     assert "| LeNet | infer | 8.00 | 2.00 | 0.25 |" in text
     assert "| chain | 200 | over 400 s | 3.00 | - |" in text
     assert "| LeNet | infer | 1 | 0 | 9 | 4 | 2 | 3 | 1e-07 | 1.50 | 4.00 | 2.00 | 2.00 |" in text
@@ -68,3 +77,12 @@ def test_a_figure_that_is_missing_is_an_error(tmp_path: Path) -> None:
     empty = Path(written(tmp_path, "e", {"machine": "m", "rows": []}))
     with pytest.raises((KeyError, ValueError, TypeError)):
         report.main(empty, empty, empty, empty, out=tmp_path / "page.md")
+
+
+def test_a_graph_that_took_too_long_is_not_tried_larger() -> None:
+    key = ("scaling", "chain", 50, "torch.compile")
+    results: dict[tuple[Any, ...], Any] = {key: {"failed": "over 400 s"}}
+    assert run.too_long_before(key, results) is None
+    assert run.too_long_before(("scaling", "chain", 100, "torch.compile"), results) == {"failed": "as above"}
+    assert run.too_long_before(("scaling", "chain", 100, "armature"), results) is None
+    assert run.too_long_before(("scaling", "doubling", 12, "torch.compile"), results) is None
