@@ -82,12 +82,14 @@ class Writer(Emitter):
     """Writes code in a frame of `origin`: `cells` are the variables that are cells of the frame itself.
 
     hands_back: the code is run by a loop in another frame, and gives it what to run next.
+    kept: variables that are handed on though nothing reads them; without `hands_back` this frame keeps its own.
     """
 
     origin: CodeType
     cells: frozenset[str]
     table: ResumeTable
     hands_back: bool
+    kept: frozenset[str] = frozenset()
     items: list[Any] = attrs.field(factory=list)
     location: InstrLocation | None = None
 
@@ -272,7 +274,8 @@ class Writer(Emitter):
                 self.copy(step)
             return
         self.pop_stack(layout)
-        names = in_order(self.origin, bound & live_at(self.origin, position))
+        kept = self.kept if self.hands_back else frozenset()
+        names = in_order(self.origin, bound & (live_at(self.origin, position) | kept))
         code, key = resume_code(self.table, self.origin, position, names, layout)
         arguments = [*names, *variables_of(layout)]
         if self.hands_back:
