@@ -29,7 +29,7 @@ test: setup
 	$(BIN)/python -m pytest -m "not slow and not sweep and not gpu" -n $(JOBS) --dist loadfile $(ARGS)
 
 test-slow: setup
-	$(BIN)/python -m pytest -m "not sweep and not gpu" -n $(JOBS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -m "slow and not sweep and not gpu" -n $(JOBS) --dist loadfile $(ARGS)
 
 test-matrix: setup
 	$(BIN)/python scripts/test_matrix.py --plugins "$(PLUGINS)" --jobs $(JOBS) $(MATRIX) -- $(ARGS)
