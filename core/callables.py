@@ -6,6 +6,7 @@ Everything here looks at types and slots of C types only: never `getattr` on a f
 
 from __future__ import annotations
 
+import builtins
 import functools
 import sys
 import types
@@ -103,14 +104,17 @@ def member(owner: object, name: str) -> Any:
 
 
 def find_loaded(name: str) -> Any:
-    """The object of "pkg.mod.fn" or "pkg.mod.Class#method" among loaded modules, or MISSING. Imports nothing."""
+    """The object of "pkg.mod.fn" or "pkg.mod.Class#method" among loaded modules, or MISSING. Imports nothing.
+
+    A name that is that of no module is one of builtins: "len", "dict#get".
+    """
     before, _, last = name.replace("#", ".").rpartition(".")
     owner = owner_of_names(before)
     found = MISSING if owner is MISSING else member(owner, last)
     if found is not MISSING:  # in Python too, `torch.autograd.variable` is the function, not the module of that name
         return found
     module = sys.modules.get(name)
-    return MISSING if module is None else module
+    return vars(builtins).get(name, MISSING) if module is None else module
 
 
 def owner_of_names(name: str) -> Any:

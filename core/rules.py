@@ -34,6 +34,7 @@ from armature.callables import (
     has_code,
     is_callable,
     is_module,
+    is_object_of,
     layers,
     member,
     unbound,
@@ -115,6 +116,11 @@ class Rule:
     requires: str = ""
     origin: RuleOrigin | None = None
     answer: Answer = Answer.UNKNOWN
+
+    @property
+    def name(self) -> str:
+        """The target when it is a name, "" when it is an object, whatever that claims to be."""
+        return str.__str__(self.target) if is_object_of(self.target, str) else ""
 
 
 @attrs.frozen
@@ -236,7 +242,7 @@ class RuleBook:
         self._refresh()
         for entries in self.index.of_same_object():
             rows = [_as_row(entry) for entry in entries]
-            targets = {rule.target if isinstance(rule.target, str) else id(rule.target) for rule, _ in rows}
+            targets = {rule.name or id(rule.target) for rule, _ in rows}
             plugins, decisions = {origin.plugin for _, origin in rows}, {rule.decision for rule, _ in rows}
             if min(len(targets), len(plugins), len(decisions)) > 1:
                 yield rows
@@ -349,8 +355,8 @@ def _is_of_function(entry: Entry) -> bool:
     rule, _, at = entry
     if rule.decision is not Decision.IN_GRAPH or is_module(rule.target if isinstance(rule, Rule) else None):
         return False
-    name = rule.names[at] if isinstance(rule, RuleTable) else rule.target
-    found = find_loaded(name) if isinstance(name, str) else MISSING
+    name = rule.names[at] if isinstance(rule, RuleTable) else rule.name
+    found = find_loaded(name) if name else MISSING
     return found is not MISSING and not is_module(found)
 
 

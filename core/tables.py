@@ -11,6 +11,7 @@ import attrs
 import torch
 
 from armature.breaks.types import BreakEvent, BreakType
+from armature.callables import is_object_of
 from armature.errors import DuplicateRow, HookFailed, PluginError, UnknownBreakType
 from armature.graph.data import Decomposition, Lowering, Pass
 from armature.pass_order import in_order
@@ -101,7 +102,7 @@ class RuleRegistry(Registry[Rule]):
         return single + sum(len(row.value.names) for row in self.tables if row.plugin is plugin)
 
     def _names_wanted_twice(self) -> set[str]:
-        seen = {name for row in super().all_rows() if isinstance(name := row.value.target, str)}
+        seen = {name for row in super().all_rows() if (name := row.value.name)}
         twice: set[str] = set()
         for row in self.tables:
             names = set(row.value.names)
@@ -144,7 +145,7 @@ def text(subject: object) -> Hashable:
 def identity_or_text(subject: object) -> Hashable:
     """Rules are keyed by names as well as by objects; rows for other versions of a distribution do not collide."""
     target, requires = subject if isinstance(subject, tuple) else (subject, "")
-    return (target if isinstance(target, str) else identity_key(target), requires)
+    return (target if is_object_of(target, str) else identity_key(target), requires)
 
 
 @attrs.frozen(eq=False)
