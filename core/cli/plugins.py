@@ -128,11 +128,11 @@ def examine(manager: PluginManager) -> Health:
 def unmatched(rules: Iterable[Rule]) -> Iterator[Missing]:
     """Rules whose name leads to nothing, even when its module is imported."""
     for rule in rules:
-        if isinstance(rule.target, str) and rule.origin is not None:
+        if rule.name and rule.origin is not None:
             try:
-                resolve(rule.target)
+                resolve(rule.name)
             except UnknownName as error:
-                yield Missing(rule, rule.origin, f"{rule.target} does not exist here. {error.facts['advice']}")
+                yield Missing(rule, rule.origin, f"{rule.name} does not exist here. {error.facts['advice']}")
 
 
 def override_line(contest: Contest[Any]) -> str:

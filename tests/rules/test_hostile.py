@@ -13,9 +13,12 @@ from unittest import mock
 import pytest
 import torch
 
+import armature
 from armature import plugins
+from armature.hookspecs import hookimpl
+from armature.rule_export import export
 from armature.rules import Decision, Rule, RuleBook, Verdict
-from armature.testing.rules_kit import book_of
+from armature.testing.rules_kit import book_of, rows
 
 RAN: list[str] = []
 
@@ -287,6 +290,26 @@ def test_a_verdict_with_a_reason_and_no_code_run(name: str, made: Callable[[], R
     assert again.decision is verdict.decision
 
 
+@pytest.mark.parametrize("name", HOSTILE)
+def test_why_runs_no_code(name: str) -> None:
+    obj = HOSTILE[name]
+    armature.why(len)
+    RAN.clear()
+    answer = armature.why(obj)
+    assert (RAN, bool(str(answer))) == ([], True)
+    assert answer.as_data()["reason"]
+
+
+@pytest.mark.parametrize("name", ["trap", "descriptors that raise", "partial of its own kind", "proxy", "magic mock"])
+@pytest.mark.parametrize("say", [armature.rules.skip, armature.rules.inline, armature.rules.in_graph])
+def test_rules_for_hostile_objects(name: str, say: Callable[[object], Any]) -> None:
+    obj = HOSTILE[name]
+    with say(obj):
+        assert armature.why(obj).decision.name.lower() == say.__name__
+        assert f"armature.rules.{say.__name__}" in armature.why(obj).reason
+    assert "armature.rules." not in armature.why(obj).reason
+
+
 @pytest.mark.parametrize("variables", [{}, {"__name__": Trap()}, {"__name__": Text("torch.nn")}, Names()], ids=type)
 def test_frames_with_hostile_globals(variables: dict[str, object]) -> None:
     RAN.clear()
@@ -337,3 +360,16 @@ def test_hostile_targets() -> None:
     RAN.clear()
     assert book.verdict(trap).reason == "the trap"
     assert RAN == []
+
+
+def test_two_plugins_that_disagree_about_a_hostile_object() -> None:
+    """It is a row like any other: the tables can be built, the winner answers, and the loser can be printed."""
+    obj: Any = HOSTILE["trap"]
+    manager = plugins.PluginManager(find=lambda: ())
+    one = types.SimpleNamespace(armature_rules=hookimpl(rows(Rule(obj, Decision.SKIP, "first", priority=1))))
+    other = types.SimpleNamespace(armature_rules=hookimpl(rows(Rule(obj, Decision.INLINE, "second"))))
+    with manager.registered(one, "one"), manager.registered(other, "other"):
+        tables = manager.tables()
+        assert tables.rule_book.verdict(obj).reason == "first"
+        assert [contest.key for contest in tables.contests()] == [f"an object of {__name__}.Trap"]
+        assert {entry.target for entry in export(tables).rules} == {f"an object of {__name__}.Trap"}
