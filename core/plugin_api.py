@@ -37,7 +37,7 @@ from armature.trace.values.context import (
     switch_grad,
 )
 from armature.trace.values.function import ClosureValue
-from armature.trace.values.keys import Identity
+from armature.trace.values.keys import Identity, Referring
 from armature.trace.values.sequence import ListValue, SequenceValue
 from armature.trace.values.streams import Steps
 from armature.trace.values.symbolic import SymbolicValue as SymbolicNumber
@@ -90,6 +90,7 @@ __all__ = [
     "Polyfill",
     "Position",
     "ReferentSource",
+    "Referring",
     "Rule",
     "RuleOrigin",
     "RuleTable",

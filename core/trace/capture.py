@@ -79,6 +79,7 @@ class Tracer:
     frames_cells: dict[str, CellValue] = attrs.field(factory=dict)  # free variables of the outermost frame
     generators: list[GeneratorValue] = attrs.field(factory=list)
     keys: dict[Value, None] = attrs.field(factory=dict)  # looked up in dicts and sets by their identity
+    held_weakly: dict[Value, None] = attrs.field(factory=dict)  # what weak references that were made refer to
     stop: Moment | None = None  # where to stop tracing
     frames_made: int = 0
     has_handlers: bool = False  # some function that was traced has `try` or `with`

@@ -48,12 +48,14 @@ SUSPENDED = 0x20 | 0x80 | 0x100 | 0x200
 @attrs.frozen(eq=False)
 class CutFrame:
     """A frame where it is cut. position: of the instruction in `origin`, the program's code of which the frame's may be
-    a copy. names: the bound variables that are read later. held: what the variables of the stack hold."""
+    a copy. names: the bound variables that are read later. kept: those that are kept though they are not. held: what
+    the variables of the stack hold."""
 
     frame: Frame
     origin: CodeType
     position: int
     names: tuple[str, ...]
+    kept: frozenset[str]
     layout: Layout
     held: dict[str, Value]
 
@@ -105,7 +107,19 @@ def cut_frame(frame: Frame, position: int) -> CutFrame:
     for number, error in enumerate(frame.handling):
         held[handled_name(number)] = error
     bound = frozenset(frame.variables) | frozenset(frame.lazy)
-    return CutFrame(frame, origin, position, in_order(origin, bound & live_at(origin, position)), layout, held)
+    kept = kept_alive(frame, origin) & bound
+    names = in_order(origin, bound & live_at(origin, position) | kept)
+    return CutFrame(frame, origin, position, names, kept, layout, held)
+
+
+def kept_alive(frame: Frame, origin: CodeType) -> frozenset[str]:
+    """Variables whose objects must live as long as the frame, read or not: weak references tell."""
+    names = {name for name, value in frame.variables.items() if value in frame.tracer.held_weakly}
+    point = resume_point(frame.code)
+    if point is not None:  # what it was given for no other reason
+        entry = next(position for position in point.positions if position >= 0)
+        names.update(set(frame.code.co_varnames[: frame.code.co_argcount]) - live_at(origin, entry))
+    return frozenset(names)
 
 
 def slot_of(frame: Frame, place: int, value: Value) -> Slot:
@@ -136,7 +150,7 @@ class CutWriter(Rebuilder):
         written = [*prologue, *self._early, *self.epilogue(slot), *self.main]
         out = Writer(
             root.origin, frozenset(self.code.co_cellvars), self.tracer.request.resumes,
-            hands_back=resume_point(self.code) is not None,
+            hands_back=resume_point(self.code) is not None, kept=root.kept,
         )  # fmt: skip
         out.push_stack(root.layout)
         out.run(root.position, root.layout, frozenset(root.names), inner=len(cuts) > 1)

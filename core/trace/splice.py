@@ -21,7 +21,7 @@ from armature.errors import invariant
 from armature.frame.data import HeldCode, ResumePoint, ResumeTable
 from armature.torch_abi.eval_frame import skip_code
 from armature.trace.emitter import Emitter
-from armature.trace.instructions import Protection, decode
+from armature.trace.instructions import DOUBLED, Protection, decode
 from armature.trace.layout import (
     CALLS,
     PLAIN,
@@ -46,7 +46,7 @@ SCRATCH = "__armature_null"
 INNER, INNER_ARGS = "__armature_inner", "__armature_inner_args"
 MAX_CODES = 256  # pieces made for one code object and what it calls
 MAX_TAIL = 8  # instructions up to `return` that are not worth a resume function
-TAIL = PLAIN | {"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_LOAD_FAST", "LOAD_CONST", "BUILD_TUPLE"}
+TAIL = PLAIN | {"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_CONST", "BUILD_TUPLE"}
 RETURNS = frozenset({"RETURN_VALUE", "RETURN_CONST"})
 RAISES = frozenset({"RAISE_VARARGS", "RERAISE"})
 # They change what exception is handled, suspend the frame, or depend on the instruction before.
@@ -64,9 +64,17 @@ class CannotResume(Exception):
 @functools.lru_cache(maxsize=512)
 def copies(code: CodeType) -> tuple[Instr, ...]:
     """The instructions of a code object as `bytecode` has them; as many as `decode` gives."""
-    found = tuple(item for item in Bytecode.from_code(code) if isinstance(item, Instr))
+    found = tuple(single for item in Bytecode.from_code(code) if isinstance(item, Instr) for single in split(item))
     invariant(len(found) == len(decode(code)), "two readings of a code object agree", code=code.co_qualname)
     return found
+
+
+def split(inst: Instr) -> tuple[Instr, ...]:
+    """As `decode` does it."""
+    singles = DOUBLED.get(inst.name)
+    if singles is None or not isinstance(inst.arg, tuple):
+        return (inst,)
+    return tuple(Instr(name, arg, location=inst.location) for name, arg in zip(singles, inst.arg))
 
 
 @attrs.define(eq=False)
@@ -74,12 +82,14 @@ class Writer(Emitter):
     """Writes code in a frame of `origin`: `cells` are the variables that are cells of the frame itself.
 
     hands_back: the code is run by a loop in another frame, and gives it what to run next.
+    kept: variables that are handed on though nothing reads them; without `hands_back` this frame keeps its own.
     """
 
     origin: CodeType
     cells: frozenset[str]
     table: ResumeTable
     hands_back: bool
+    kept: frozenset[str] = frozenset()
     items: list[Any] = attrs.field(factory=list)
     location: InstrLocation | None = None
 
@@ -244,10 +254,9 @@ class Writer(Emitter):
                 return position, layout, bound
             if not layout and inst.opname != "NOP":
                 return position, layout, bound
-            if inst.opname.startswith("STORE_FAST"):
+            if inst.opname == "STORE_FAST":
                 stored = True
-                names = inst.argval if isinstance(inst.argval, tuple) else (inst.argval,)
-                bound = bound | {str(name) for name in names}
+                bound = bound | {str(inst.argval)}
             if inst.opname == "UNPACK_SEQUENCE":
                 layout = (*layout[:-1], *[Slot.VALUE] * inst.arg)
             else:
@@ -265,7 +274,8 @@ class Writer(Emitter):
                 self.copy(step)
             return
         self.pop_stack(layout)
-        names = in_order(self.origin, bound & live_at(self.origin, position))
+        kept = self.kept if self.hands_back else frozenset()
+        names = in_order(self.origin, bound & (live_at(self.origin, position) | kept))
         code, key = resume_code(self.table, self.origin, position, names, layout)
         arguments = [*names, *variables_of(layout)]
         if self.hands_back:
