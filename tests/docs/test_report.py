@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import report, run
+from benchmarks import frontend, report, run
 from benchmarks.compilers import ROOT
 
 
@@ -91,6 +91,19 @@ def test_the_front_ends_figures_are_those_the_page_reads(tmp_path: Path) -> None
     front = json.loads(wanted.read_text())
     assert "| LinearRegression | infer | 1 + 0 | 1 + 0 |" in report.front_end(front["rows"])
     assert set(front["overhead"]["extra"]) == {"torch.compile", "armature"}
+
+
+def test_front_ends_within_the_noise_of_an_eager_call_have_no_ratio() -> None:
+    def row(name: str, theirs: float, ours: float) -> dict[str, Any]:
+        counted = {"graphs": 1, "breaks": 0, "right": True}
+        times = {"torch.compile": theirs, "armature": ours}
+        return {"model": name, "mode": "infer", **{c: {**counted, "seconds": t} for c, t in times.items()}}
+
+    rows = [row("quick", 0.4, -0.01), row("slow", 0.4, 0.1), {"model": "lost", "mode": "infer", "failed": "over 900 s"}]
+    lines = report.front_end(rows).splitlines()
+    assert [line.split("|")[-2].strip() for line in lines[2:]] == ["-", "0.25", "-", "0.25"]
+    table = frontend.models_table({(r["model"], r["mode"]): r for r in rows})
+    assert list(table.columns[6].cells) == ["-", "0.25", "", "0.25"]
 
 
 def test_a_graph_that_took_too_long_is_not_tried_larger() -> None:
