@@ -151,6 +151,8 @@ def _of_object(name: str, obj: Any, spelled: str = "") -> Why:
     found = tuple(speakers(tables, obj))
     called = name or subject.name
     callable_ = is_callable(obj) or type(obj) is classmethod
+    if any(obj is one for one in vars(object).values()):  # of no other class, whatever it was called
+        called = subject.name
     said = called if not spelled and (name or _is_named(obj)) else ""
     notes = tuple(_notes(obj, verdict, found)) if callable_ else (NOTHING_TO_CALL,)
     return _answer(

@@ -481,5 +481,5 @@ def test_what_nothing_can_stand_for() -> None:
         armature.substitute(torch.nn.Linear(1, 1))
     with pytest.raises(BadTarget, match="it is what it should stand for"):
         armature.substitute(slow)(slow)
-    with pytest.raises(SignatureMismatch, match=r"def f\(x"):
+    with pytest.raises(SignatureMismatch, match=r"def f\(values"):
         armature.substitute(slow)(lambda: 1)  # type: ignore[misc]

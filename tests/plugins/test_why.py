@@ -426,3 +426,11 @@ def test_a_name_is_told_only_where_it_leads_back() -> None:
         assert "armature.rules.skip(fn)" in changes and "pyproject" not in changes
     assert f'"{__name__}.user_function"' in armature.why(user_function).changes[0]
     assert '"torch._C.TensorBase.add"' in armature.why(torch.ones(1).add).changes[0]
+
+
+def test_what_a_class_has_from_object_is_told_by_that_name() -> None:
+    found = armature.why("torch.nn.Identity#__eq__")
+    assert found == armature.why("object#__eq__")
+    with armature.rules.skip("torch.nn.Identity#__eq__"):
+        assert armature.why(object.__eq__) == found
+    assert found.changes and not any("Identity" in change for change in found.changes)
