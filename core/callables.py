@@ -20,19 +20,36 @@ _MRO = type.__dict__["__mro__"]
 _DICT = type.__dict__["__dict__"]
 _MODULE_DICT: Any = vars(types.ModuleType)["__dict__"]
 _LRU = type(functools.lru_cache(lambda: None))
-_BOUND_IN_C = (types.BuiltinFunctionType, types.MethodWrapperType)
-_IN_C = frozenset(
-    {
-        types.BuiltinFunctionType,
-        types.MethodWrapperType,
-        types.MethodDescriptorType,
-        types.WrapperDescriptorType,
-        types.ClassMethodDescriptorType,
-        types.GetSetDescriptorType,
-        types.MemberDescriptorType,
-    }
+_IS_SUBCLASS = type.__subclasscheck__  # of `type` itself: asks no metaclass
+
+
+@attrs.frozen(eq=False, init=False)
+class Kinds:
+    """A set of classes made in C. Classes are told by identity: to hash or compare one may run its metaclass."""
+
+    ids: frozenset[int]
+
+    def __init__(self, *classes: type) -> None:
+        self.__attrs_init__(frozenset(map(id, classes)))
+
+    def __contains__(self, cls: object) -> bool:
+        return id(cls) in self.ids
+
+
+_BOUND_IN_C = Kinds(types.BuiltinFunctionType, types.MethodWrapperType)
+_IN_C = Kinds(
+    types.BuiltinFunctionType,
+    types.MethodWrapperType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
 )
-_SAME = frozenset({types.MethodType, staticmethod, classmethod, _LRU, *_BOUND_IN_C})
+_STATIC = Kinds(staticmethod, classmethod)
+_SAME = Kinds(types.MethodType, staticmethod, classmethod, _LRU, types.BuiltinFunctionType, types.MethodWrapperType)
+_CALLED = Kinds(types.FunctionType, types.BuiltinFunctionType)
+_WITH_CODE = Kinds(types.FunctionType, CodeType)
 _FLAGS = type.__dict__["__flags__"]
 _IMMUTABLE, _ON_HEAP = 1 << 8, 1 << 9  # Py_TPFLAGS_IMMUTABLETYPE, Py_TPFLAGS_HEAPTYPE
 MISSING: Any = object()
@@ -63,7 +80,7 @@ class Subject:
 
 def is_module(obj: object) -> bool:
     """Whether the object is a module, whatever it claims to be."""
-    return types.ModuleType in _MRO.__get__(type(obj))
+    return _IS_SUBCLASS(types.ModuleType, type(obj))
 
 
 def namespace(module: object) -> dict[str, Any]:
@@ -74,12 +91,12 @@ def namespace(module: object) -> dict[str, Any]:
 
 def is_class(obj: object) -> bool:
     """Whether the object is a class, whatever it claims to be."""
-    return type in _MRO.__get__(type(obj))
+    return _IS_SUBCLASS(type, type(obj))
 
 
 def is_object_of(obj: object, cls: type) -> bool:
     """Whether the object is of the class or one below it, whatever it claims to be."""
-    return cls in _MRO.__get__(type(obj))
+    return _IS_SUBCLASS(cls, type(obj))
 
 
 def class_member(cls: Any, name: str) -> Any:
@@ -98,7 +115,7 @@ def member(owner: object, name: str) -> Any:
         return namespace(owner).get(name, MISSING)
     cls = owner if is_class(owner) else type(owner)
     found = class_member(cls, name)
-    if type(found) in (staticmethod, classmethod):
+    if type(found) in _STATIC:
         return found.__func__
     return found.fget if type(found) is property else found
 
@@ -162,7 +179,7 @@ def _inner(obj: Any) -> Any:
         return obj.__func__
     if kind is functools.partial:
         return functools.partial.func.__get__(obj)
-    if kind in (staticmethod, classmethod):
+    if kind in _STATIC:
         return obj.__func__
     if kind is _LRU:
         return dict.get(object.__getattribute__(obj, "__dict__"), "__wrapped__", MISSING)
@@ -171,7 +188,7 @@ def _inner(obj: Any) -> Any:
     if kind in _IN_C or is_class(obj):
         return MISSING
     call = class_member(kind, "__call__")
-    return call if call is not obj and type(call) in (types.FunctionType, types.BuiltinFunctionType) else MISSING
+    return call if call is not obj and type(call) in _CALLED else MISSING
 
 
 def unbound(obj: Any) -> Any:
@@ -241,7 +258,7 @@ def has_code(obj: object) -> bool:
     """Whether there is Python code to trace: of a function, a class made in Python, a frame, a module."""
     if is_class(obj):
         return not is_written_in_c(obj)
-    return type(obj) in (types.FunctionType, CodeType) or is_module(obj)
+    return type(obj) in _WITH_CODE or is_module(obj)
 
 
 def is_descriptor(obj: object) -> bool:

@@ -16,7 +16,7 @@ from armature.callables import class_member, is_class, is_object_of
 from armature.plugins import manager
 from armature.registry import name_of
 from armature.rule_errors import BadTarget, SignatureMismatch
-from armature.rule_targets import called_from, check_target, original, own_copy, place
+from armature.rule_targets import called_from, check_target, original, own_copy, place, refusal
 from armature.rules import Decision, Rule, RuleOrigin
 from armature.rules_api import change
 from armature.torch_abi.eval_frame import set_eval_frame, skip_code
@@ -163,12 +163,17 @@ def substitute(fn: Callable[..., Any], *, check_signature: bool = True) -> Calla
         call = "armature.substitute"
         raise WrongArgument(name="check_signature", value=check_signature, expected="True or False", call=call)
     stands_for = original(fn)
+    if found := refusal(stands_for, Decision.SKIP):
+        raise BadTarget(call="armature.substitute", target=name_of(fn), problem=found[0], fix=found[1])
 
     def decorate(replacement: F) -> F:
         if not isinstance(replacement, FunctionType):
             what = f"{replacement!r:.80}"
             problem, fix = "a polyfill is a Python function", "Put @armature.substitute(...) above a def."
             raise BadTarget(call="armature.substitute", target=what, problem=problem, fix=fix)
+        if replacement is stands_for:
+            problem, fix = "it is what it should stand for", "Write a function of its own that does the same."
+            raise BadTarget(call="armature.substitute", target=name_of(fn), problem=problem, fix=fix)
         if check_signature:
             _check_signature(stands_for, replacement)
         user = manager().user
@@ -193,7 +198,7 @@ def _check_signature(fn: Callable[..., Any], replacement: Callable[..., Any]) ->
             replacement=name_of(replacement),
             given=_plain(given),
             problem=problem,
-            name=replacement.__name__,
+            name=replacement.__name__ if replacement.__name__.isidentifier() else "f",
         )
 
 

@@ -13,6 +13,7 @@ from armature import plugins
 from armature.callables import (
     class_member,
     describe,
+    find_loaded,
     has_code,
     is_callable,
     is_class,
@@ -20,6 +21,7 @@ from armature.callables import (
     is_object_of,
     is_written_in_c,
     layers,
+    same_function,
 )
 from armature.frame import skip
 from armature.names import resolve
@@ -149,6 +151,8 @@ def _of_object(name: str, obj: Any, spelled: str = "") -> Why:
     found = tuple(speakers(tables, obj))
     called = name or subject.name
     callable_ = is_callable(obj) or type(obj) is classmethod
+    if any(obj is one for one in vars(object).values()):  # of no other class, whatever it was called
+        called = subject.name
     said = called if not spelled and (name or _is_named(obj)) else ""
     notes = tuple(_notes(obj, verdict, found)) if callable_ else (NOTHING_TO_CALL,)
     return _answer(
@@ -164,9 +168,10 @@ def _of_object(name: str, obj: Any, spelled: str = "") -> Why:
 
 
 def _is_named(obj: Any) -> bool:
-    """Whether the name of what a call runs is its own: an instance is told by that of its class."""
-    inner = list(layers(obj))[-1]
-    return type(inner) is FunctionType or is_class(inner) or is_written_in_c(inner)
+    """Whether the name leads back to it: that of an inner function may not, and an instance has that of its class."""
+    functions = list(same_function(obj))
+    found = find_loaded(describe(functions[-1]).name)
+    return any(function is found for function in functions)
 
 
 def _of_module(name: str) -> Why:

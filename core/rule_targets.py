@@ -21,6 +21,7 @@ from armature.callables import (
     is_object_of,
     is_written_in_c,
     layers,
+    text,
 )
 from armature.registry import name_of
 from armature.rule_errors import BadTarget
@@ -44,7 +45,7 @@ def is_dotted(name: str) -> bool:
 
 def original(obj: Any) -> Any:
     """What one of armature's own wrappers (of `compile`, `rules.skip`) stands for; the object itself otherwise."""
-    if type(obj) is not FunctionType and class_member(type(obj), "__module__") not in WRAPPERS:
+    if type(obj) is not FunctionType and text(class_member(type(obj), "__module__")) not in WRAPPERS:
         return obj
     found = dict.get(obj.__dict__, ORIGINAL)
     return obj if found is None else found

@@ -172,7 +172,7 @@ class Missing:
 
 _BY_DEFAULT = "no rule speaks of it, and Python functions are traced into by default"
 _WRITTEN_IN_C = "it has no Python code (written in C), and no rule, handler or polyfill says how to trace it"
-_MADE_ANEW = frozenset({types.MethodType, types.MethodWrapperType, staticmethod, classmethod})
+_MADE_ANEW = frozenset(map(id, (types.MethodType, types.MethodWrapperType, staticmethod, classmethod)))
 _STAND_IN = "a polyfill: Python with the same result is traced in its place"
 _HANDLED = "a handler says how a call of it is traced; where the handler declines, it is left alone"
 _NOT_CALLABLE = "not a callable"
@@ -194,7 +194,7 @@ class RuleBook:
     def verdict(self, obj: object) -> Verdict:
         """What to do with a call of this object. Under 1 us when asked before; runs none of the object's code."""
         kind = type(obj)
-        if kind in _MADE_ANEW:  # at each access; and nothing can watch them
+        if id(kind) in _MADE_ANEW:  # at each access; and nothing can watch them
             obj = _lasting(obj)
         held = self._kept.get(obj)
         if held is not None:

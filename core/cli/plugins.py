@@ -14,6 +14,7 @@ from rich.text import Text
 
 from armature import config, plugins
 from armature.cli.scaffold import scaffold
+from armature.cli.scripts import modules_of_the_folder
 from armature.cli.terminal import console, print_data
 from armature.errors import DuplicateRow, UnknownName
 from armature.names import resolve
@@ -183,7 +184,8 @@ def doctor(
     limit: Annotated[int, typer.Option(help="lines of each kind, 0 for all")] = 10,
 ) -> None:
     """Say what is broken, in conflict or overridden. Status 1 when there is something to mend."""
-    health = examine(plugins.manager())
+    with modules_of_the_folder():
+        health = examine(plugins.manager())
     if as_json:
         print_data(health_data(health))
     else:

@@ -412,3 +412,25 @@ def test_the_command_finds_modules_of_the_folder(tmp_path: Path, monkeypatch: py
     assert done.exit_code == 0, done.output
     assert "beside_me.fn" in done.output
     assert sys.path == before
+
+
+def test_a_name_is_told_only_where_it_leads_back() -> None:
+    """A rule by the name of an inner function, or of what an instance runs, would be about nothing or too much."""
+    for obj in (
+        torch.func.grad(user_function),
+        torch.ops.aten.add.Tensor,
+        functools.partial(user_function, 1),
+        Caller(),
+    ):
+        changes = "\n".join(armature.why(obj).changes)
+        assert "armature.rules.skip(fn)" in changes and "pyproject" not in changes
+    assert f'"{__name__}.user_function"' in armature.why(user_function).changes[0]
+    assert '"torch._C.TensorBase.add"' in armature.why(torch.ones(1).add).changes[0]
+
+
+def test_what_a_class_has_from_object_is_told_by_that_name() -> None:
+    found = armature.why("torch.nn.Identity#__eq__")
+    assert found == armature.why("object#__eq__")
+    with armature.rules.skip("torch.nn.Identity#__eq__"):
+        assert armature.why(object.__eq__) == found
+    assert found.changes and not any("Identity" in change for change in found.changes)

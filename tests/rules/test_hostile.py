@@ -191,6 +191,55 @@ class OfMeta(metaclass=Meta):
     pass
 
 
+class RaisingMeta(type):
+    """Its classes refuse everything: names, hash, comparison, questions about instances."""
+
+    def __getattribute__(cls, name: str) -> Any:
+        RAN.append(name)
+        raise RuntimeError(name)
+
+    def __hash__(cls) -> int:
+        RAN.append("class hash")
+        raise RuntimeError("hash")
+
+    def __eq__(cls, other: object) -> bool:
+        RAN.append("class eq")
+        raise RuntimeError("eq")
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        RAN.append("instancecheck")
+        raise RuntimeError("instancecheck")
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        RAN.append("subclasscheck")
+        raise RuntimeError("subclasscheck")
+
+
+class OfRaising(metaclass=RaisingMeta):
+    def __call__(self) -> int:
+        return 1
+
+
+class SlottedOfRaising(metaclass=RaisingMeta):
+    __slots__ = ("a",)
+
+    def __call__(self) -> int:
+        return 1
+
+
+class OddModule:
+    """Where its class stands is told by an object that equals everything."""
+
+    __module__ = Trap()  # type: ignore[assignment]
+
+    def __call__(self) -> int:
+        return 1
+
+
+def namespace_of(cls: type) -> Any:
+    return type.__dict__["__dict__"].__get__(cls)
+
+
 def with_names_of_its_own() -> Callable[..., object]:
     def f() -> int:
         return 1
@@ -223,6 +272,15 @@ def deep_partial() -> object:
 
 
 HOSTILE = {
+    "class that refuses everything": OfRaising,
+    "instance of a class that refuses everything": type.__call__(OfRaising),
+    "such an instance without weak references": type.__call__(SlottedOfRaising),
+    "member of a class that refuses everything": namespace_of(SlottedOfRaising)["a"],
+    "method of a class that refuses everything": types.MethodType(
+        namespace_of(OfRaising)["__call__"], type.__call__(OfRaising)
+    ),
+    "partial of an instance of such a class": functools.partial(type.__call__(OfRaising)),
+    "instance of a class with an odd module": OddModule(),
     "names of its own kind": with_names_of_its_own(),
     "cached trap": cached_trap(),
     "wrapping itself": wrapping_itself(),

@@ -56,7 +56,7 @@ class Known:
 
 def decide(subject: Subject) -> Verdict | None:
     """The verdict on an object of one of the sets; None for all others."""
-    if type(subject.obj) in OPERATOR_TYPES:
+    if any(type(subject.obj) is kind for kind in OPERATOR_TYPES):  # by identity: `in` may ask a metaclass
         return _verdict(Decision.IN_GRAPH, OPERATOR, decide)
     known = known_objects().get(id(subject.obj))
     if known is not None and known.obj is subject.obj:
