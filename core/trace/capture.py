@@ -24,6 +24,7 @@ from armature.frame.sources import (
     MemberSource,
     ObjectSource,
     Source,
+    held_key,
 )
 from armature.torch_abi.fake import FakeWorld
 from armature.trace import calls, graph_calls, inline, iterating, operators, text
@@ -202,8 +203,8 @@ class Tracer:
         """The value of an item of a dict of the program."""
         source = owner.source if owner.source is not None else self.object_source(real)
         if owner.owner is None:
-            return wrap(self, real[key], ItemSource(source, key))
-        return wrap(self, owner.kind.__getitem__(real, key), MemberSource(source, owner.kind, key))
+            return wrap(self, real[key], ItemSource(source, held_key(key)))
+        return wrap(self, owner.kind.__getitem__(real, key), MemberSource(source, owner.kind, held_key(key)))
 
     def wrap_key(self, obj: object) -> Value:
         """The value of a key of a dict of the program; the dict's guard holds the key."""

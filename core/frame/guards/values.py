@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import math
-import operator
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType
 
@@ -63,6 +62,4 @@ _BY_TYPE: dict[type, Callable[..., bool]] = {
     tuple: _same_sequence,
     dict: _same_dict,
     slice: _same_slice,
-    torch.Tensor: operator.is_,  # as keys of dicts; `==` compares elements
-    torch.nn.Parameter: operator.is_,
 }
