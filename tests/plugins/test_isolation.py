@@ -241,6 +241,18 @@ def test_observers_that_fail_do_not_stop_others(manager: PluginManager) -> None:
         manager._built().observe_compile(EVENT)
 
 
+def test_a_stack_that_is_full_is_no_fault_of_a_plugin(manager: PluginManager) -> None:
+    class Asked:
+        @hookimpl
+        def armature_compile_event(self, event: CompileEvent) -> None:
+            raise RecursionError
+
+    manager.register(Asked(), "asked")
+    with pytest.raises(RecursionError):
+        manager.tables().observe_compile(EVENT)
+    assert manager.problems == []
+
+
 def test_a_predicate_that_fails_does_not_hold(manager: PluginManager) -> None:
     class Mine:
         @hookimpl
