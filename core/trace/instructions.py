@@ -87,6 +87,15 @@ def positions_of(code: CodeType, found: list[dis.Instruction]) -> dict[int, int]
     return position
 
 
+@functools.lru_cache(maxsize=512)
+def remade_cells(code: CodeType) -> frozenset[str]:
+    """Variables for which an inlined comprehension makes a cell of its own, in the slot of the function's."""
+    found = [(inst.opname, inst.argval) for inst in decode(code) if inst.opname in ("RESUME", "MAKE_CELL")]
+    opnames = [opname for opname, _ in found]
+    inside = found[opnames.index("RESUME") :] if "RESUME" in opnames else []
+    return frozenset(str(name) for opname, name in inside if opname == "MAKE_CELL")
+
+
 def slot_names(code: CodeType) -> tuple[str, ...] | None:
     """The names of the variables by slot where one name stands for two, else None.
 
