@@ -175,7 +175,6 @@ def main(
             scaling=against(run["rows"], "scaling", ["graph", "steps"]),
             overhead=overhead(run["rows"]),
             front_end=front_end(front["rows"]),
-            front_models=",".join(dict.fromkeys(row["model"] for row in front["rows"])),
             eager_overhead=front["overhead"]["extra"],
             cpu=cpu["machine"],
             demo=demo(cpu["rows"]),
