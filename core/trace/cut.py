@@ -94,6 +94,8 @@ def cut_frame(frame: Frame, position: int) -> CutFrame:
         reason = "it breaks where it resumes"
     if reason is None and decode(origin)[position].opname in NOT_ALONE:
         reason = f"{decode(origin)[position].opname} can't run on its own"
+    if not frame.cells.keys() >= remade_cells(origin):
+        reason = "a variable of a comprehension stands in the place of a cell"
     if reason is not None:
         raise CannotResume(f"{origin.co_qualname}: {reason}")
     layout = tuple(slot_of(frame, place, value) for place, value in enumerate(frame.stack))
@@ -213,14 +215,11 @@ class CutWriter(Rebuilder):
     def _keep_remade(self, cut: CutFrame) -> dict[str, str]:
         """The cells that are not those with which the code begins, by the variables whose slots they go to."""
         frame = cut.frame
-        found = {}
-        for name in sorted(remade_cells(cut.origin)):
-            cell = frame.cells.get(name)
-            if cell is None:
-                raise CannotResume(f"{cut.origin.co_qualname}: a comprehension is about to make a cell")
-            if cell is not frame.own_cells.get(name):
-                found[name] = self.keep(cell)
-        return found
+        return {
+            name: self.keep(frame.cells[name])
+            for name in sorted(remade_cells(cut.origin))
+            if frame.cells[name] is not frame.own_cells.get(name)
+        }
 
     def _keep_inner(self, cuts: list[CutFrame], kept: list[dict[str, str]]) -> dict[str, str]:
         """The pieces for the frames below the outermost: functions and their arguments."""

@@ -89,11 +89,9 @@ def positions_of(code: CodeType, found: list[dis.Instruction]) -> dict[int, int]
 
 @functools.lru_cache(maxsize=512)
 def remade_cells(code: CodeType) -> frozenset[str]:
-    """Variables for which an inlined comprehension makes a cell of its own, in the slot of the function's."""
-    found = [(inst.opname, inst.argval) for inst in decode(code) if inst.opname in ("RESUME", "MAKE_CELL")]
-    opnames = [opname for opname, _ in found]
-    inside = found[opnames.index("RESUME") :] if "RESUME" in opnames else []
-    return frozenset(str(name) for opname, name in inside if opname == "MAKE_CELL")
+    """Cells in whose slots inlined comprehensions keep a variable of their own for a while, as it is or in a cell."""
+    cleared = {str(inst.argval) for inst in decode(code) if inst.opname == "LOAD_FAST_AND_CLEAR"}
+    return frozenset(cleared.intersection(code.co_cellvars))
 
 
 def slot_names(code: CodeType) -> tuple[str, ...] | None:

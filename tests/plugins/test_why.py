@@ -135,14 +135,19 @@ def test_no_way_is_told_that_would_be_refused() -> None:
         armature.rules.in_graph("json.JSONEncoder")
 
 
+IN_C = ("the interpreter can't trace it", "the interpreter traces a call of it")
+
+
 @pytest.mark.parametrize(
     "target", [functools.partial, "object.__init__", "object#__eq__", torch.autograd.Function.apply]
 )
 def test_the_decision_is_told_to_count_where_someone_is_asked_first(target: Any) -> None:
     found = armature.why(target)
-    if found.decision is Decision.SKIP:
-        assert found.meaning == "left alone where the interpreter can't trace it"
-        assert "the interpreter traces a call of it" in found.reason
+    if found.decision is Decision.SKIP:  # `apply` is written in C in newer torch
+        handled = getattr(target, "__name__", None) == "apply"
+        declines, tells = ("the handler declines", "a handler says how") if handled else IN_C
+        assert found.meaning == f"left alone where {declines}"
+        assert tells in found.reason
     with armature.rules.skip(target):
         assert armature.why(target).meaning.startswith("not traced")
 

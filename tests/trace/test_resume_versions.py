@@ -117,16 +117,36 @@ def raises_inside(t):
     return i * 2
 
 
+def hides_a_cell_without_making_one(t, i=7):
+    held = lambda: i  # noqa: E731
+    print("before", held())
+    rows = [i * t for i in range(3)]
+    print("after", held())
+    i += 1
+    return rows, held(), i
+
+
+def breaks_where_a_cell_is_hidden(t, i=7):
+    held = lambda: i  # noqa: E731
+    rows = [(print("inside", i), i * t)[1] for i in range(3)]
+    i += 1
+    return rows, held(), i
+
+
 CELLS = [
     comprehension_that_makes_cells, break_before_a_comprehension_that_makes_cells, break_inside_of_it,
     break_while_the_cell_is_read, hides_a_cell, hides_a_cell_without_value, two_of_them, changes_after_it_is_captured,
-    in_a_helper, in_a_loop, raises_inside,
+    in_a_helper, in_a_loop, raises_inside, hides_a_cell_without_making_one,
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("fn", CELLS, ids=lambda fn: fn.__name__)
 def test_comprehensions_that_make_cells(fn: Any) -> None:
     assert resumes(fn, one).eager == []
+
+
+def test_a_break_where_a_cell_is_hidden() -> None:
+    resumes(breaks_where_a_cell_is_hidden, one)
 
 
 def test_the_cell_that_is_hidden_is_read_anew() -> None:
