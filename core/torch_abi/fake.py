@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import torch
 from torch import nn
 from torch._dispatch.python import enable_python_dispatcher
+from torch._higher_order_ops.utils import registered_hop_fake_fns
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -57,8 +58,14 @@ class WatchingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
     """Notices operators that draw random numbers."""
 
     random = False
+    supports_higher_order_operators = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if isinstance(func, torch._ops.HigherOrderOperator):  # these have rules for the very class of a mode
+            rules: Any = registered_hop_fake_fns
+            if func not in rules:
+                return func.python_key_table[FakeTensorMode](self, *args, **(kwargs or {}))
+            return super().__torch_dispatch__(cast(Any, func), types, args, kwargs)
         if not self.random and torch.Tag.nondeterministic_seeded in func.tags:
             self.random = True
         return super().__torch_dispatch__(func, types, args, kwargs)

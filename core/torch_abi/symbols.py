@@ -72,7 +72,8 @@ class Symbols(ShapeEnv):
     """The symbols of one compilation, and what was decided about them.
 
     `where` gives the user's line that is being traced; `lines` holds it for each guard. After `close` a decision that
-    needs a new guard raises LateGuard.
+    needs a new guard raises LateGuard. `decomposed`: the program is traced, and what operators are made of may read
+    values of tensors, as the derivative of a masked write does.
     """
 
     def __init__(self, *, scalar_outputs: bool = False, output_shapes: bool = False) -> None:
@@ -80,6 +81,17 @@ class Symbols(ShapeEnv):
         self.where: Callable[[], str] = str
         self.lines: list[str] = []
         self.closed = False
+        self.decomposed = False
+
+    @property
+    def allow_scalar_outputs(self) -> bool:
+        """Whether `item` gives a symbol."""
+        return self.decomposed or super().allow_scalar_outputs
+
+    @property
+    def allow_dynamic_output_shape_ops(self) -> bool:
+        """Whether `nonzero` and its like give a tensor with a symbol for a size."""
+        return self.decomposed or super().allow_dynamic_output_shape_ops
 
     def size(self, value: int, label: str) -> torch.SymInt:
         """A symbol for a size of SMALLEST_SIZE or more."""
