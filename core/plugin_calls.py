@@ -107,9 +107,11 @@ def failed(impl: Implementation, error: Exception) -> HookFailed:
 
 
 def call(impl: Implementation, **facts: object) -> Any:
-    """Call a hook with those of the facts that it takes. Raises HookFailed from whatever it raised."""
+    """Call a hook with those of the facts that it takes. Raises HookFailed from what it raised, and RecursionError."""
     try:
         return impl.function(*[facts[name] for name in impl.argnames])
+    except RecursionError:  # how deep we are when we ask is no fault of the plugin's
+        raise
     except Exception as error:
         raise failed(impl, error) from error
 

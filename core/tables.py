@@ -290,6 +290,8 @@ class Tables:
                 call(impl, event=event)
             except HookFailed as error:
                 self._report(error)
+            except RecursionError as error:
+                self._report(failed(impl, error))
 
 
 def _origin_in(registry: Registry[Any], fn: object) -> RuleOrigin | None:

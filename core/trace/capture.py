@@ -31,7 +31,7 @@ from armature.trace import calls, graph_calls, inline, iterating, operators, tex
 from armature.trace.effects import Effects
 from armature.trace.errors import GraphBreak, UserRaised
 from armature.trace.guards import GuardRecorder
-from armature.trace.places import Moment, places_of
+from armature.trace.places import Moment, Place, places_of
 from armature.trace.sizes import Sizes, new_world
 from armature.trace.trust import trusted_module
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
@@ -81,6 +81,7 @@ class Tracer:
     keys: dict[Value, None] = attrs.field(factory=dict)  # looked up in dicts and sets by their identity
     held_weakly: dict[Value, None] = attrs.field(factory=dict)  # what weak references that were made refer to
     stop: Moment | None = None  # where to stop tracing
+    too_deep: tuple[Place, ...] = ()  # where the Python that traces came to its limit
     frames_made: int = 0
     has_handlers: bool = False  # some function that was traced has `try` or `with`
     mutates: bool = False  # an operator in place is in the graph

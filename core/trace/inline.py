@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from armature.frame.sources import AttrSource, ObjectSource, Source
 from armature.trace import machine
 from armature.trace.binding import bind
+from armature.trace.places import places_of
 from armature.trace.state import Frame
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import Args, Kwargs, Value
@@ -76,6 +77,9 @@ def run_frame(tracer: Tracer, frame: Frame) -> Value:
     frame.paused = False
     try:
         machine.run(frame)
+    except RecursionError:
+        tracer.too_deep = tracer.too_deep or places_of(tracer.frames)
+        raise
     finally:
         tracer.frames.pop()
     return frame.result if frame.result is not None else tracer.constant(None)

@@ -90,7 +90,11 @@ def _run(tracer: Tracer, request: FrameRequest) -> Value:
             raise
     except RecursionError:
         tracer.frames.append(frame)
-        tracer.graph_break("unsupported-operation", operation="recursion this deep", type="the call stack")
+        try:
+            tracer.graph_break("unsupported-operation", operation="recursion this deep", type="the call stack")
+        except GraphBreak as stop:
+            stop.places = tracer.too_deep
+            raise
     check_generators(tracer, frame)
     return result
 

@@ -241,6 +241,24 @@ def test_observers_that_fail_do_not_stop_others(manager: PluginManager) -> None:
         manager._built().observe_compile(EVENT)
 
 
+def test_a_stack_that_is_full_is_no_fault_of_a_plugin(manager: PluginManager) -> None:
+    class Asked:
+        @hookimpl
+        def armature_decide(self, subject: Subject) -> None:
+            raise RecursionError
+
+        @hookimpl
+        def armature_compile_event(self, event: CompileEvent) -> None:
+            raise RecursionError
+
+    manager.register(Asked(), "asked")
+    with pytest.raises(RecursionError):
+        manager.tables().decide(Subject(len, "builtins", "len"))
+    assert not manager.problems
+    manager.tables().observe_compile(EVENT)
+    assert [(p.plugin, p.hook) for p in manager.problems] == [("asked", "armature_compile_event")]
+
+
 def test_a_predicate_that_fails_does_not_hold(manager: PluginManager) -> None:
     class Mine:
         @hookimpl

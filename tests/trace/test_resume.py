@@ -17,7 +17,7 @@ from torch import nn
 import armature
 from armature.errors import Unsupported
 from armature.testing.resuming import compiled, resumes
-from armature.trace.instructions import decode
+from armature.trace.instructions import decode, remade_cells
 from armature.trace.liveness import live_variables
 from armature.trace.machine import functions_of
 from armature.trace.splice import copies
@@ -610,7 +610,7 @@ def program(t):
     codes += list(records._codes.values())
     records.compilations.clear()
     del program, mine
-    for cache in (decode, functions_of, copies, live_variables):  # they hold the last few thousand
+    for cache in (decode, functions_of, copies, live_variables, remade_cells):  # they hold the last few thousand
         cache.cache_clear()
     gc.collect()
     assert [held for code in codes if (held := code()) is not None and held.co_filename == "<string>"] == []

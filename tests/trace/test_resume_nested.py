@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import traceback
 import warnings
 from typing import Any
@@ -404,4 +405,5 @@ def chain(depth: int) -> Any:
 def test_a_deep_chain_of_calls_is_cut_where_the_pieces_are_few() -> None:
     found = resumes(chain(200), one, calls=1)
     assert not found.eager
-    assert found.compilations < 80
+    # Python 3.12 counts calls through C apart, and its first releases allow few: there are more pieces.
+    assert found.compilations < (180 if sys.version_info[:2] == (3, 12) else 80)

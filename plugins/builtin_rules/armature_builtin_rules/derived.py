@@ -90,8 +90,8 @@ def _members() -> Iterator[Known]:
         yield Known(obj, Decision.IN_GRAPH, TENSOR_METHOD)
     for obj in CONSTANT_TYPES:
         yield Known(obj, Decision.IN_GRAPH, CONSTANT)
-    lookups = [vars(owner)["__getattribute__"] for owner in _OWN_LOOKUP]
-    for obj in (*_OWN_TYPES, *lookups):
+    lookups = [vars(owner).get("__getattribute__") for owner in _OWN_LOOKUP]  # some inherit it, by version of Python
+    for obj in (*_OWN_TYPES, *filter(None, lookups)):
         yield Known(obj, Decision.SKIP, OWN_WAY)
     for owner in (object, type, property):
         for obj in vars(owner).values():
