@@ -277,7 +277,7 @@ BLOCKS = (
     "@traced\ndef <var>(v, /, w=<num>, *, u=1):\n    <alone>\n    return v * w - u\nn = <var>(<num>, u=<num>)",
     "def <var>(count):\n    got = 0\n    try:\n        for v in range(count):\n"
     "            got = (yield v + n) or 0\n            <alone>\n    finally:\n"
-    "        items.append(got)\n    return 5\nfor k in <var>(<num> % 3):\n    <body>",
+    "        CLOSED.append(got)\n    return 5\nfor k in <var>(<num> % 3):\n    <body>",
     "def <var>(v):\n    result = yield from talker(<seq>)\n    items.append(result)\n    yield v\n"
     "n = sum(<var>(<num>))",
     "match <seq>:\n    case [a, *others]:\n        <body>\n    case _:\n        <body>",
@@ -382,6 +382,7 @@ from typing import NamedTuple
 TOTAL = 0
 STATE = {'total': 0}
 LOG = []
+CLOSED = []
 def log(value):
     LOG.append(value)
 class CustomError(Exception):
@@ -569,7 +570,7 @@ def talker(parts):
             if got:
                 LOG.append(got)
     finally:
-        LOG.append('closed')
+        CLOSED.append(3)
     return 3
 def outer(parts):
     result = yield from talker(parts)

@@ -150,7 +150,7 @@ class Program:
 
     def fresh(self, variant: int = 0) -> tuple[Any, ...]:
         """Fresh arguments, with the globals of the program as they were at first."""
-        self.space.update(TOTAL=0, LOG=[], OTHER=0, NET=self.space["Net"]())
+        self.space.update(TOTAL=0, LOG=[], CLOSED=[], OTHER=0, NET=self.space["Net"]())
         self.space["STATE"].clear()
         self.space["STATE"].update(total=0)
         self.space["Box"].made = 0
@@ -174,7 +174,9 @@ class Program:
             left = {name: self.space[name] for name in ("TOTAL", "STATE", "LOG", "OTHER", "NET")}
             random = torch.rand(1)
             camera = Camera()
-            picture = camera.take((result, args, left, self.space["Box"].made))
+            # What generators do at their end, which may be later than in eager mode: not when, but how often.
+            closed = sorted(self.space["CLOSED"])
+            picture = camera.take((result, args, left, self.space["Box"].made, closed))
         return {
             "picture": picture,
             "printed": printed.getvalue(),

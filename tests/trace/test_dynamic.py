@@ -61,6 +61,17 @@ def test_a_size_that_changes_becomes_a_symbol() -> None:
     assert count() == 2
 
 
+def test_a_size_that_changes_is_compared_with_a_bool() -> None:
+    def fn(x: torch.Tensor, flag: bool) -> torch.Tensor:
+        if x.shape[0] == flag or x.shape[0] + flag > 100:
+            return x + 1
+        return x * (x.shape[0] * flag)
+
+    quick = compiled(fn)
+    for size, flag in ((3, False), (5, False), (7, True), (100, True)):
+        check(fn, quick, torch.ones(size), flag)
+
+
 def test_sizes_of_0_and_1_are_their_own() -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         return x + torch.ones(4, 6)[: x.shape[0]]
