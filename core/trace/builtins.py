@@ -8,6 +8,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,7 +24,7 @@ from armature.trace.values.address import AddressValue
 from armature.trace.values.base import BoundMethod, Value
 from armature.trace.values.classes import ClassValue, find_in_class, inherits, overrides
 from armature.trace.values.derived import BASES, DICTS, base_of
-from armature.trace.values.function import CallableValue, ClosureValue, MethodValue, PartialValue
+from armature.trace.values.function import OWN_NAMES, CallableValue, ClosureValue, MethodValue, PartialValue
 from armature.trace.values.iterator import GeneratorValue, IteratorValue, advance_or_raise
 from armature.trace.values.keys import is_by_address
 from armature.trace.values.mapping import DictValue
@@ -450,14 +451,33 @@ def _globals(tracer: Tracer) -> Value:
     return tracer.module_variables(namespace)
 
 
+FUNCTION_TYPES = (FunctionType, BuiltinFunctionType, MethodType)
+COPIED = {"assigned": functools.WRAPPER_ASSIGNMENTS, "updated": functools.WRAPPER_UPDATES}
+
+
 def _update_wrapper(tracer: Tracer, wrapper: Value, wrapped: Value, *args: Value, **kwargs: Value) -> Value:
-    """functools.update_wrapper on functions made in the frame; what it copies is looked at by few."""
-    if isinstance(wrapper, ClosureValue):
+    """functools.update_wrapper on functions made in the frame, for another function."""
+    usual = not args and all(is_tuple_of(value, COPIED[name]) for name, value in kwargs.items())
+    if isinstance(wrapper, ClosureValue) and usual and wrapped.python_type() in FUNCTION_TYPES:
         for name in ("__name__", "__qualname__", "__module__", "__doc__"):
+            wrapper.attributes[name] = wrapped.get_attribute(tracer, name)
+        function = wrapped.function if isinstance(wrapped, MethodValue) else wrapped
+        if isinstance(function, ClosureValue):
+            own = [name for name in function.attributes if name not in OWN_NAMES]
+        else:
+            own = list(getattr(function.as_object(), "__dict__", ()))
+        for name in own:
             wrapper.attributes[name] = wrapped.get_attribute(tracer, name)
         wrapper.attributes["__wrapped__"] = wrapped
         return wrapper
     tracer.graph_break("unsupported-call", callable="functools.update_wrapper")
+
+
+def is_tuple_of(value: Value, names: tuple[str, ...]) -> bool:
+    """Whether it is a tuple of just these names."""
+    if not isinstance(value, TupleValue) or len(value.items) != len(names):
+        return False
+    return all(item.is_constant and item.as_constant() == name for item, name in zip(value.items, names))
 
 
 def _getitem(tracer: Tracer, obj: Value, key: Value) -> Value:

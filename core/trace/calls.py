@@ -32,6 +32,7 @@ from armature.trace.values.context import ContextValue
 from armature.trace.values.derived import BASES
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import FunctionValue, MethodValue
+from armature.trace.values.iterator import Original
 from armature.trace.values.methods import invoke
 from armature.trace.values.module import ModuleValue
 from armature.trace.values.sequence import ListValue, TupleValue, field_names, is_named_tuple
@@ -80,8 +81,19 @@ def handled(tracer: Tracer, plan: Plan, args: Args, kwargs: Kwargs) -> Value | N
         if found is not None:
             return found
     if plan.polyfill is not None:
-        return inline_python(tracer, plan.polyfill.replacement, args, kwargs)
+        return stand_in(tracer, plan, plan.polyfill.replacement, args, kwargs)
     return None
+
+
+def stand_in(tracer: Tracer, plan: Plan, replacement: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
+    """What a polyfill gives. The generators made by its own code stand for iterators that C code would have made."""
+    before = len(tracer.generators)
+    found = inline_python(tracer, replacement, args, kwargs)
+    own = describe(replacement).filename if is_written_in_c(plan.fn) else None
+    for made in tracer.generators[before:]:
+        if made.frame.code.co_filename == own and made.original is None:
+            made.original = Original(plan.fn if made is found else None, tuple(args), kwargs)
+    return found
 
 
 def call_object(tracer: Tracer, fn: Callable[..., Any], value: Value, args: Args, kwargs: Kwargs) -> Value:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 IN_PLACE_OPERATORS: frozenset[object] = frozenset({
     operator.setitem, operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
-    operator.ipow, operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift, operator.imatmul,
+    operator.ipow, operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift,
 })  # fmt: skip
 OPERATORS = frozenset(vars(operator)[name] for name in operator.__all__) - IN_PLACE_OPERATORS | {min, max, abs, round}
 NULL_CONTEXT: AbstractContextManager[object] = nullcontext()
@@ -49,6 +49,8 @@ def graph_call(
 
     `fake`: run on the fakes in place of `fn`.
     """
+    if fn is operator.imatmul:
+        fn = operator.matmul  # tensors have no `@=` of their own, but FX would write one, and change a name with it
     told = folding.told(tracer, fn, args, kwargs)
     if told is not None:
         return told

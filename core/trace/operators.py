@@ -166,7 +166,7 @@ def operate_in_place(tracer: Tracer, name: str, left: Value, right: Value) -> Va
         if name == "add":
             left.call_method(tracer, "extend", (right,), {})
             return left
-        if name == "mul":
+        if name == "mul" and right.python_type() in (int, bool):
             items = left.items * right.as_constant()  # type: ignore[operator]
             tracer.mutate(left)
             left.items[:] = items

@@ -144,12 +144,23 @@ def _tensor(tracer: Tracer, obj: torch.Tensor, source: Source) -> Value:
         tracer.graph_break("tensor-subclass", type=f"{type(obj).__module__}.{type(obj).__qualname__}")
     if obj.layout is not torch.strided:
         tracer.graph_break("tensor-subclass", type=f"a tensor of layout {obj.layout}")
+    if is_cut_off(obj):
+        tracer.graph_break("tensor-subclass", type="one of several views whose base was changed in place")
     fake = tracer.fakes.of(obj, tracer.sizes.axes_of(obj, source), source.expr)
     tracer.guards.tensor(source, obj, fake)
     value = TensorValue(fake, None, obj, source=source)
     tracer.sizes.bind_tensor(value, source)
     tracer.by_fake[id(value.fake)] = value
     return tracer.remember(obj, value)
+
+
+def is_cut_off(tensor: torch.Tensor) -> bool:
+    """Whether autograd says nothing of the tensor: one of the views of `unbind`, after a change of its base."""
+    try:
+        tensor.is_leaf  # noqa: B018 - reading it raises
+    except RuntimeError:
+        return True
+    return False
 
 
 def _list(tracer: Tracer, obj: list[object], source: Source) -> Value:

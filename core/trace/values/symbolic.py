@@ -99,7 +99,7 @@ def number_of(value: Value, unknown: bool = False) -> Any:
     if isinstance(value, SymbolicValue):
         return value.fake if type(value.fake) is torch.SymInt or unknown else value.as_constant()
     if isinstance(value, ConstantValue) and type(value.value) in (int, float, bool):
-        return value.value
+        return value.value if type(value.value) is float else int(value.value)  # sympy's False is not its 0
     return None
 
 
