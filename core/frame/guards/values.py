@@ -7,8 +7,11 @@ import math
 import operator
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType
+from typing import Any
 
 import torch
+
+from armature.torch_abi.numpy import SCALARS
 
 SINGLETONS = frozenset({bool, torch.dtype, torch.layout, torch.memory_format, type(Ellipsis), type(NotImplemented)})
 BY_EQUALITY = frozenset({int, str, bytes, torch.device, torch.Size})
@@ -44,6 +47,10 @@ def _same_complex(a: complex, b: complex) -> bool:
     return _same_float(a.real, b.real) and _same_float(a.imag, b.imag)
 
 
+def _same_number(a: Any, b: Any) -> bool:
+    return same(a.item(), b.item())
+
+
 def _same_sequence(a: list[object], b: list[object]) -> bool:
     return len(a) == len(b) and all(map(same, a, b))
 
@@ -65,4 +72,5 @@ _BY_TYPE: dict[type, Callable[..., bool]] = {
     slice: _same_slice,
     torch.Tensor: operator.is_,  # as keys of dicts; `==` compares elements
     torch.nn.Parameter: operator.is_,
+    **dict.fromkeys(SCALARS, _same_number),
 }
