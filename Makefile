@@ -14,7 +14,7 @@ MATRIX ?= 3.11-2.13.0 3.12-2.13.0 3.13-2.13.0 3.12-2.11.0 3.12-2.15.0
 # Processes that run tests side by side.
 JOBS ?= 2
 
-.PHONY: setup demo test test-slow test-matrix sweep lint bench clean
+.PHONY: setup demo test test-slow test-matrix sweep lint bench bench-frontend clean
 
 setup: $(STAMP)
 
@@ -29,7 +29,7 @@ test: setup
 	$(BIN)/python -m pytest -m "not slow and not sweep and not gpu" -n $(JOBS) --dist loadfile $(ARGS)
 
 test-slow: setup
-	$(BIN)/python -m pytest -m "not sweep and not gpu" -n $(JOBS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -m "slow and not sweep and not gpu" -n $(JOBS) --dist loadfile $(ARGS)
 
 test-matrix: setup
 	$(BIN)/python scripts/test_matrix.py --plugins "$(PLUGINS)" --jobs $(JOBS) $(MATRIX) -- $(ARGS)
@@ -45,6 +45,9 @@ lint: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks.run $(ARGS)
+
+bench-frontend: setup
+	$(BIN)/python -m benchmarks.frontend $(ARGS)
 
 clean:
 	rm -rf $(VENV) .venvs build dist .mypy_cache .ruff_cache .pytest_cache

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import jinja2
 import typer
 
+from benchmarks.frontend import ratio
 from benchmarks.run import geometric_mean
 
 HERE = Path(__file__).parent
@@ -127,11 +128,16 @@ def front_end(rows: Rows) -> str:
     """Graphs, breaks and tracing time of each model of the zoo."""
     body: list[list[object]] = []
     for row in rows:
+        name = row["model"].removeprefix("example:")
+        if "failed" in row:
+            body.append([name, row["mode"], row["failed"], "", "", "", "-"])
+            continue
         theirs, ours = row["torch.compile"], row["armature"]
         counts = [f"{r['graphs']} + {r['breaks']}" for r in (theirs, ours)]
         times = [r["seconds"] * 1e3 for r in (theirs, ours)]
-        body.append([row["model"].removeprefix("example:"), row["mode"], *counts, *times, times[1] / times[0]])
-    mean = geometric_mean([row[-1] for row in body])  # type: ignore[misc]
+        found = ratio(row)
+        body.append([name, row["mode"], *counts, *times, "-" if found is None else found])
+    mean = geometric_mean([row[-1] for row in body if isinstance(row[-1], float)])
     titles = [
         "model",
         "mode",
@@ -169,7 +175,6 @@ def main(
             scaling=against(run["rows"], "scaling", ["graph", "steps"]),
             overhead=overhead(run["rows"]),
             front_end=front_end(front["rows"]),
-            front_models=",".join(dict.fromkeys(row["model"] for row in front["rows"])),
             eager_overhead=front["overhead"]["extra"],
             cpu=cpu["machine"],
             demo=demo(cpu["rows"]),

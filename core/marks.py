@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable
@@ -11,11 +12,11 @@ from typing import Any, TypeVar
 from torch import nn
 
 from armature.api_errors import NotCallable, WrongArgument
-from armature.callables import class_member, is_class
+from armature.callables import class_member, is_class, is_object_of
 from armature.plugins import manager
 from armature.registry import name_of
 from armature.rule_errors import BadTarget, SignatureMismatch
-from armature.rule_targets import called_from, check_target, original, own_copy, place
+from armature.rule_targets import called_from, check_target, original, own_copy, place, refusal
 from armature.rules import Decision, Rule, RuleOrigin
 from armature.rules_api import change
 from armature.torch_abi.eval_frame import set_eval_frame, skip_code
@@ -53,11 +54,11 @@ def not_callable(call: str, what: object) -> NotCallable:
 
 
 def _disabled(fn: Any, recursive: bool, reason: str, origin: RuleOrigin) -> Any:
-    if isinstance(fn, nn.Module):
+    if is_object_of(fn, nn.Module):
         fn.forward = _disabled(fn.forward, recursive, reason, origin)
         return fn
     fn = original(fn)
-    if isinstance(fn, (staticmethod, classmethod)):
+    if type(fn) in (staticmethod, classmethod):
         return type(fn)(_disabled(fn.__func__, recursive, reason, origin))
     if is_class(fn):
         problem = "a class has many functions"
@@ -85,12 +86,13 @@ def _with_all_below(fn: Callable[..., Any]) -> Any:
 
 def _frame_only(fn: Any, reason: str, origin: RuleOrigin) -> Any:
     """The function with a frame that is never looked at: it has a code object of its own, and `fn` stays as it was."""
-    if isinstance(fn, FunctionType):
+    if type(fn) is FunctionType:
         return own_copy(fn)
-    if isinstance(fn, MethodType):
+    if type(fn) is MethodType:
         return MethodType(_disabled(fn.__func__, False, reason, origin), fn.__self__)
-    if isinstance(fn, functools.partial):
-        return functools.partial(_disabled(fn.func, False, reason, origin), *fn.args, **fn.keywords)
+    if is_object_of(fn, functools.partial):
+        below, args, keywords = (getattr(functools.partial, name).__get__(fn) for name in ("func", "args", "keywords"))
+        return functools.partial(_disabled(below, False, reason, origin), *args, **keywords)
     method = class_member(type(fn), "__call__")
     below = MethodType(_disabled(method, False, reason, origin), fn) if isinstance(method, FunctionType) else fn
 
@@ -103,7 +105,9 @@ def _frame_only(fn: Any, reason: str, origin: RuleOrigin) -> Any:
 def _named(made: Any, fn: Any) -> Any:
     # A code object of its own: functions made by one `def` share theirs, and a mark is for one function only.
     made = own_copy(made)
-    return functools.update_wrapper(made, fn)
+    with contextlib.suppress(Exception):  # an object may refuse to tell its name
+        functools.update_wrapper(made, fn)
+    return made
 
 
 def allow_in_graph(fn: Any) -> Any:
@@ -112,7 +116,7 @@ def allow_in_graph(fn: Any) -> Any:
     Takes a list or tuple of functions too. `armature.rules.in_graph` is the same with a way back. Errors: NotCallable,
     BadTarget.
     """
-    if isinstance(fn, (list, tuple)):
+    if type(fn) in (list, tuple):
         return type(fn)(allow_in_graph(one) for one in fn)
     return _kept_whole("armature.allow_in_graph", fn, ())
 
@@ -131,7 +135,7 @@ def _kept_whole(call: str, fn: F, handlers: tuple[Callable[..., Any], ...]) -> F
     if not callable(fn):
         raise not_callable(call, fn)
     target = original(fn)
-    target = target.__func__ if isinstance(target, (MethodType, staticmethod)) else target
+    target = target.__func__ if type(target) in (MethodType, staticmethod) else target
     check_target(call, target, Decision.IN_GRAPH)
     user = manager().user
     origin = called_from()
@@ -159,12 +163,17 @@ def substitute(fn: Callable[..., Any], *, check_signature: bool = True) -> Calla
         call = "armature.substitute"
         raise WrongArgument(name="check_signature", value=check_signature, expected="True or False", call=call)
     stands_for = original(fn)
+    if found := refusal(stands_for, Decision.SKIP):
+        raise BadTarget(call="armature.substitute", target=name_of(fn), problem=found[0], fix=found[1])
 
     def decorate(replacement: F) -> F:
         if not isinstance(replacement, FunctionType):
             what = f"{replacement!r:.80}"
             problem, fix = "a polyfill is a Python function", "Put @armature.substitute(...) above a def."
             raise BadTarget(call="armature.substitute", target=what, problem=problem, fix=fix)
+        if replacement is stands_for:
+            problem, fix = "it is what it should stand for", "Write a function of its own that does the same."
+            raise BadTarget(call="armature.substitute", target=name_of(fn), problem=problem, fix=fix)
         if check_signature:
             _check_signature(stands_for, replacement)
         user = manager().user
@@ -189,7 +198,7 @@ def _check_signature(fn: Callable[..., Any], replacement: Callable[..., Any]) ->
             replacement=name_of(replacement),
             given=_plain(given),
             problem=problem,
-            name=replacement.__name__,
+            name=replacement.__name__ if replacement.__name__.isidentifier() else "f",
         )
 
 

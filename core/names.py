@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import difflib
 import importlib
 import importlib.util
@@ -75,8 +74,6 @@ def _loaded(name: str) -> Any:
     try:
         return load_name(name)
     except LookupError:
-        if hasattr(builtins, name):
-            return getattr(builtins, name)
         owner, _, last = name.rpartition(".")
         module = sys.modules.get(owner)
         if module is None or not hasattr(module, "__getattr__"):

@@ -42,7 +42,7 @@ from armature.trace.values.context import (
     switch_grad,
 )
 from armature.trace.values.function import BuiltinValue, ClosureValue
-from armature.trace.values.keys import Identity
+from armature.trace.values.keys import Identity, Referring
 from armature.trace.values.methods import invoke
 from armature.trace.values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from armature.trace.values.streams import Steps
@@ -102,6 +102,7 @@ __all__ = [
     "Polyfill",
     "Position",
     "ReferentSource",
+    "Referring",
     "Rule",
     "RuleOrigin",
     "RuleTable",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import CodeType, FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 import attrs
@@ -11,7 +11,9 @@ from torch import nn
 
 from armature import plugins
 from armature.callables import (
+    class_member,
     describe,
+    find_loaded,
     has_code,
     is_callable,
     is_class,
@@ -19,16 +21,18 @@ from armature.callables import (
     is_object_of,
     is_written_in_c,
     layers,
+    same_function,
 )
 from armature.frame import skip
 from armature.names import resolve
 from armature.registry import Row
-from armature.rule_targets import USER, is_dotted, original
+from armature.rule_targets import USER, is_dotted, original, refusal
 from armature.rules import Decision, RuleOrigin, Verdict, own_origin
 from armature.tables import Tables
 from armature.trace.call import Handler, Polyfill
+from armature.trace.calls import builtin_of
 
-__all__ = ["Speaker", "Why", "place", "resolve", "why", "why_frame"]
+__all__ = ["Speaker", "Why", "place", "resolve", "why", "why_call", "why_frame"]
 
 MEANING = {
     Decision.IN_GRAPH: "a node of the graph, or folded when all arguments are constant",
@@ -140,35 +144,39 @@ def why(target: object) -> Why:
     return _of_object(name, obj)
 
 
-def _of_object(name: str, obj: Any) -> Why:
+def _of_object(name: str, obj: Any, spelled: str = "") -> Why:
     tables = plugins.manager().tables()
     subject = describe(list(layers(obj))[-1])
     verdict = tables.rule_book.verdict(obj)
     found = tuple(speakers(tables, obj))
     called = name or subject.name
-    callable_ = is_callable(obj)
+    callable_ = is_callable(obj) or type(obj) is classmethod
+    if any(obj is one for one in vars(object).values()):  # of no other class, whatever it was called
+        called = subject.name
+    said = called if not spelled and (name or _is_named(obj)) else ""
     notes = tuple(_notes(obj, verdict, found)) if callable_ else (NOTHING_TO_CALL,)
     return _answer(
         verdict,
         name=called,
         kind=kind_of(obj),
-        meaning=MEANING[verdict.decision] if callable_ else "nothing to trace",
+        meaning=_meaning(obj, verdict, found) if callable_ else "nothing to trace",
         file=_place_of_code(subject.code) if subject.code else subject.filename,
         speakers=found,
         notes=notes,
-        changes=tuple(_changes(called if name or _is_named(obj) else "", verdict, obj)) if callable_ else (),
+        changes=tuple(_changes(said, verdict, obj, spelled=spelled or "fn")) if callable_ else (),
     )
 
 
 def _is_named(obj: Any) -> bool:
-    """Whether the name of what a call runs is its own: an instance is told by that of its class."""
-    inner = list(layers(obj))[-1]
-    return type(inner) is FunctionType or is_class(inner) or is_written_in_c(inner)
+    """Whether the name leads back to it: that of an inner function may not, and an instance has that of its class."""
+    functions = list(same_function(obj))
+    found = find_loaded(describe(functions[-1]).name)
+    return any(function is found for function in functions)
 
 
 def _of_module(name: str) -> Why:
     verdict = _verdict_below(name)
-    mine = sum(rule.target.startswith(f"{name}.") for rule, _ in _rows() if isinstance(rule.target, str))
+    mine = sum(rule.name.startswith(f"{name}.") for rule, _ in _rows())
     notes = (f"{mine} rules name something in it: `armature rules export` lists them",) if mine else ()
     changes = tuple(change for change in _changes(name, verdict, None) if "in_graph" not in change)
     return _answer(
@@ -178,13 +186,21 @@ def _of_module(name: str) -> Why:
 
 def _of_module_object(name: str, obj: nn.Module) -> Why:
     cls = type(obj)
-    found = _of_object(f"{cls.__module__}.{cls.__qualname__}#forward", obj.forward)
+    named = describe(cls)
+    own = dict.get(object.__getattribute__(obj, "__dict__"), "forward", class_member(cls, "forward"))
+    found = _of_object(f"{named.name}#forward", own)
     note = "a call of the module is a call of its forward, and runs its hooks"
-    return attrs.evolve(found, name=name or f"{cls.__qualname__} object", kind=kind_of(obj), notes=(note, *found.notes))
+    return attrs.evolve(found, name=name or f"{named.qualname} object", kind=kind_of(obj), notes=(note, *found.notes))
 
 
-def why_frame(name: str, code: CodeType, module: str, *, by_name: bool = False) -> Why:
-    """The verdict on frames of a code object, whose globals are those of the module. by_name: it can be imported."""
+def why_call(name: str, code: CodeType, module: str, spelled: str) -> Why:
+    """The verdict on calls of a function of a module that is not imported. spelled: how the module names it."""
+    cells = tuple(CellType() for _ in code.co_freevars)
+    return _of_object(name, FunctionType(code, {"__name__": module}, code.co_name, None, cells), spelled)
+
+
+def why_frame(name: str, code: CodeType, module: str, *, spelled: str = "") -> Why:
+    """The verdict on frames of a code object, whose globals are those of the module. spelled: as in `why_call`."""
     reason = skip.reason_of_code(code)
     book = plugins.manager().tables().rule_book
     own = Verdict(Decision.SKIP, reason, own_origin(skip.reason_of_code)) if reason else None
@@ -195,7 +211,7 @@ def why_frame(name: str, code: CodeType, module: str, *, by_name: bool = False) 
         kind="function, as a frame of its own",
         meaning=FRAME_MEANING[verdict.decision],
         file=_place_of_code(code),
-        changes=() if reason else tuple(_changes(name if by_name else "", verdict, None)),
+        changes=() if reason else tuple(_changes("" if spelled else name, verdict, None, spelled=spelled)),
     )
 
 
@@ -239,6 +255,16 @@ def kind_of(obj: object) -> str:
     return f"object of {describe(type(obj)).name}"
 
 
+def _meaning(obj: object, verdict: Verdict, found: tuple[Speaker, ...]) -> str:
+    """What the decision comes to, where someone else is asked before: the interpreter, a handler, a polyfill."""
+    asked = [s for s in found if s.kind in ASKED_FIRST]
+    if verdict.decision is not Decision.SKIP or verdict.priority > max([0, *(s.priority for s in asked)]):
+        return MEANING[verdict.decision]
+    if asked:
+        return f"left alone where the {asked[0].kind} declines"
+    return "left alone where the interpreter can't trace it" if builtin_of(obj) else MEANING[verdict.decision]
+
+
 ASKED_FIRST = {"handler": Handler, "polyfill": Polyfill}
 
 
@@ -253,30 +279,40 @@ def _notes(obj: object, verdict: Verdict, found: tuple[Speaker, ...]) -> Iterato
         yield f"a call of it runs {describe(inner).name}"
 
 
-def _changes(name: str, verdict: Verdict, obj: object) -> Iterator[str]:
-    """What a user can write to have it otherwise."""
+def _changes(name: str, verdict: Verdict, obj: object, *, spelled: str = "fn") -> Iterator[str]:
+    """What a user can write to have it otherwise. spelled: how its own program names what has no full name."""
     if verdict.origin.plugin == USER and verdict.origin.line:
         yield f"your own rule decides: change {verdict.origin.file}:{verdict.origin.line}"
-    said = f'"{name}"' if name and is_dotted(name) and "lambda" not in name else "fn"
+    said = f'"{name}"' if name and is_dotted(name) and "lambda" not in name else spelled
     python = obj is None or has_code(list(layers(obj))[-1])
-    for applies, text in WAYS[verdict.decision]:
-        if applies is None or applies is python:
-            yield text.format(target=said)
-    if said != "fn":
-        entry = (
-            OTHERWISE[verdict.decision] if python else "skip" if verdict.decision is not Decision.SKIP else "in_graph"
-        )
+    ways = [way for way in WAYS[verdict.decision] if way.fits(python, obj)]
+    yield from (way.text.format(target=said) for way in ways)
+    entry = next((way.decision.value for way in ways if way.decision is not None), None)
+    if entry is not None and said != spelled:
         yield f"for the whole project: {entry} = [{said}] under [tool.armature.rules] in pyproject.toml"
 
 
-Way = tuple[bool | None, str]  # for Python code only, for C only, for both; what to write
-TRACE: Way = (True, "armature.rules.inline({target}): trace into it")
-LEAVE: Way = (None, "armature.rules.skip({target}): leave it alone")
-KEEP: Way = (None, "armature.rules.in_graph({target}): one node, if it computes on its arguments only")
-STAND_IN: Way = (False, "@armature.substitute: give Python code that does the same, to be traced")
+@attrs.frozen
+class Way:
+    """Something to write. decision: of the rule that it makes. python: for Python code only, for C only, for both."""
+
+    text: str
+    decision: Decision | None = None
+    python: bool | None = None
+
+    def fits(self, python: bool, obj: object) -> bool:
+        """Whether it is for what is written in Python, or in C, and would not be refused."""
+        if self.python not in (None, python):
+            return False
+        return obj is None or self.decision is None or refusal(obj, self.decision) is None
+
+
+TRACE = Way("armature.rules.inline({target}): trace into it", Decision.INLINE, python=True)
+LEAVE = Way("armature.rules.skip({target}): leave it alone", Decision.SKIP)
+KEEP = Way("armature.rules.in_graph({target}): one node, if it computes on its arguments only", Decision.IN_GRAPH)
+STAND_IN = Way("@armature.substitute: give Python code that does the same, to be traced", python=False)
 WAYS: dict[Decision, tuple[Way, ...]] = {
     Decision.SKIP: (TRACE, KEEP, STAND_IN),
     Decision.INLINE: (LEAVE, KEEP),
     Decision.IN_GRAPH: (TRACE, LEAVE, STAND_IN),
 }
-OTHERWISE = {Decision.SKIP: "inline", Decision.INLINE: "skip", Decision.IN_GRAPH: "inline"}

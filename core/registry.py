@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 import attrs
 
+from armature.callables import describe
 from armature.plugin_calls import Plugin
 from armature.rules import RuleOrigin
 
@@ -29,7 +30,14 @@ def identity_key(obj: object) -> Hashable:
 
 
 def name_of(obj: object) -> str:
-    """How a key is called in messages."""
+    """How a key is called in messages; of an object that refuses to tell, the class."""
+    try:
+        return _told_name(obj)
+    except Exception:
+        return f"an object of {describe(type(obj)).name}"
+
+
+def _told_name(obj: object) -> str:
     if isinstance(obj, str):
         return obj
     if isinstance(obj, tuple):

@@ -8,12 +8,12 @@ the process; a descriptor is known again by its place in its class; and instance
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from armature.callables import MISSING, class_member, is_class, is_descriptor, lives_on
+from armature.callables import class_member, is_class, is_descriptor, is_written_in_c, lives_on
 
 if TYPE_CHECKING:
     from armature.rules import Verdict
@@ -45,10 +45,14 @@ class Placed:
 
 @attrs.frozen(eq=False)
 class OfClass:
-    """What was said of the instances of a class, as long as the class has the same `__call__`."""
+    """What was said of the instances of a class, as long as a call of them runs the same.
+
+    call: the `__call__` of the class, None when that cannot change: there is none, or the class is written in C.
+    """
 
     cls: weakref.ReferenceType[type]
-    call: Reference  # a function may lead back to the class that it stands in
+    called: bool
+    call: Reference | None  # a function may lead back to the class that it stands in
     verdict: Verdict
 
 
@@ -56,6 +60,8 @@ class OfClass:
 class VerdictCache:
     """What was answered before. `get` runs no code of the object, and takes well under 1 us."""
 
+    # Ids of objects that rows are for, which the tables hold: they have no part in what is said of their class.
+    named: Set[int] = frozenset()
     kept: dict[int, tuple[Reference, Verdict]] = attrs.field(factory=dict)
     classes: dict[int, OfClass] = attrs.field(factory=dict)
 
@@ -65,28 +71,32 @@ class VerdictCache:
         return held[1] if held is not None and held[0]() is obj else None
 
     def of_class(self, obj: object) -> Verdict | None:
-        """The verdict that all instances of its class share, None when there is none."""
+        """The verdict that all instances of its class share, None when there is none or a row is for the object."""
+        if id(obj) in self.named:
+            return None
         kind = type(obj)
         shared = self.classes.get(id(kind))
-        if shared is None or shared.cls() is not kind or class_member(kind, "__call__") is not shared.call():
+        if shared is None or shared.cls() is not kind or callable(obj) is not shared.called:
             return None
-        return shared.verdict
+        call = shared.call
+        return shared.verdict if call is None or call() is class_member(kind, "__call__") else None
 
     def keep(self, obj: object, verdict: Verdict, *, shared: bool = False) -> None:
         """Keep a verdict as long as its object lives. `shared`: it would be that of any instance of the class."""
         reference = watch(obj, forgetter(self.kept, id(obj)))
         if reference is not None:
             self.kept[id(obj)] = (reference, verdict)
-        elif shared:
-            kind = type(obj)
+        elif shared and id(obj) not in self.named:
+            kind, called = type(obj), callable(obj)
             forget = forgetter(self.classes, id(kind))
-            call = class_member(kind, "__call__")
-            held = Lasting(MISSING) if call is MISSING else watch(call, forget)
-            if held is not None:
-                self.classes[id(kind)] = OfClass(weakref.ref(kind, forget), held, verdict)
+            fixed = not called or is_written_in_c(kind)
+            call = None if fixed else watch(class_member(kind, "__call__"), forget)
+            if fixed or call is not None:
+                self.classes[id(kind)] = OfClass(weakref.ref(kind, forget), called, call, verdict)
 
-    def clear(self) -> None:
-        """Forget everything."""
+    def clear(self, named: Set[int]) -> None:
+        """Forget everything; these are the ids of objects that rows are for."""
+        self.named = named
         self.kept.clear()
         self.classes.clear()
 

@@ -129,7 +129,7 @@ def export(tables: Tables, track: Track[tuple[Rule, RuleOrigin]] = plain) -> Exp
 
 def about(rule: Rule) -> object:
     """What rules have in common that are about the same thing."""
-    return rule.target.replace("#", ".") if isinstance(rule.target, str) else id(rule.target)
+    return rule.name.replace("#", ".") or id(rule.target)
 
 
 def key_of(rule: Rule) -> object:
@@ -145,7 +145,7 @@ def entry_of(rule: Rule, origin: RuleOrigin, winner: Rule, absent: str) -> Entry
         state, note = "overruled", f"{winner.decision.value} with priority {winner.priority}"
     else:
         state, note = "in force", ""
-    target = rule.target if isinstance(rule.target, str) else name_of(rule.target)
+    target = rule.name or name_of(rule.target)
     return Entry(
         target=target,
         decision=rule.decision.value,

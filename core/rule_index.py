@@ -19,8 +19,10 @@ import attrs
 from armature.callables import (
     MISSING,
     Subject,
+    class_member,
     describe,
     find_loaded,
+    is_class,
     is_module,
     is_plain_c_function,
     member,
@@ -60,8 +62,8 @@ class RuleIndex:
     def add(self, rule: Rule, origin: RuleOrigin) -> None:
         """File a rule under its name or its object."""
         target = rule.target
-        if type(target) is str:
-            self._name(target, (rule, origin, 0))
+        if rule.name:
+            self._name(rule.name, (rule, origin, 0))
         elif is_module(target):
             self.by_name.setdefault(describe(target).module, []).append((rule, origin, 0))
         else:
@@ -86,13 +88,10 @@ class RuleIndex:
         if loaded == self.modules_seen:
             return False
         with self.lock:
-            filed = len(self.by_id)
-            for owner in list(self.waiting):
-                look = _reader(owner)
-                if look is not None:
-                    self._see(owner, look)
+            readers = {owner: look for owner in list(self.waiting) if (look := _reader(owner)) is not None}
+            found = [self._see(owner, look) for owner, look in readers.items()]
             self.modules_seen = loaded
-            return len(self.by_id) != filed
+            return any(found)
 
     def for_object(self, obj: object) -> list[Entry]:
         """Rows that name this very object, larger priority first."""
@@ -161,10 +160,11 @@ class RuleIndex:
         self.members.setdefault(owner, {})[last] = rows
         self.waiting.setdefault(owner, {})[last] = rows
 
-    def _see(self, owner: str, look: Callable[[str], Any]) -> None:
+    def _see(self, owner: str, look: Callable[[str], Any]) -> bool:
+        """File the names that are there now; whether there were any."""
         before = f"{owner}." if owner else ""
-        absent = {}
-        for last, rows in self.waiting[owner].items():
+        absent, waiting = {}, self.waiting[owner]
+        for last, rows in waiting.items():
             found = look(last)
             if found is MISSING:
                 if before + last not in sys.modules:
@@ -177,6 +177,7 @@ class RuleIndex:
             self.waiting[owner] = absent
         else:
             del self.waiting[owner]
+        return len(absent) < len(waiting)
 
     def _file(self, target: object, rows: list[Entry]) -> None:
         for layer in same_function(target):
@@ -207,13 +208,20 @@ def _from(names: dict[str, Any], name: str) -> Any:
 def _reader(owner: str) -> Callable[[str], Any] | None:
     """What gives a member of a loaded module or class by name, or MISSING; None when the owner is not loaded."""
     if not owner:
-        return lambda name: sys.modules.get(name, MISSING)
+        return find_loaded
     found = owner_of_names(owner)
     if found is MISSING:
         return None
     if is_module(found):
         return functools.partial(_from, namespace(found))
-    return lambda name: member(found, name)
+    return lambda name: _of_class(found, name)
+
+
+def _of_class(owner: Any, name: str) -> Any:
+    """A member of a class. What each class has from `object` counts as none: a rule for it would be one for all."""
+    cls = owner if is_class(owner) else type(owner)
+    inherited = cls is not object and class_member(cls, name) is class_member(object, name)
+    return MISSING if inherited else member(owner, name)
 
 
 def by_priority(rows: Iterable[Entry]) -> list[Entry]:

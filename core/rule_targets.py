@@ -12,7 +12,17 @@ from typing import Any
 
 from torch import nn
 
-from armature.callables import class_member, is_class, is_module, is_written_in_c, layers
+from armature.callables import (
+    MISSING,
+    class_member,
+    find_loaded,
+    is_class,
+    is_module,
+    is_object_of,
+    is_written_in_c,
+    layers,
+    text,
+)
 from armature.registry import name_of
 from armature.rule_errors import BadTarget
 from armature.rules import Decision, RuleOrigin
@@ -35,7 +45,7 @@ def is_dotted(name: str) -> bool:
 
 def original(obj: Any) -> Any:
     """What one of armature's own wrappers (of `compile`, `rules.skip`) stands for; the object itself otherwise."""
-    if type(obj) is not FunctionType and class_member(type(obj), "__module__") not in WRAPPERS:
+    if type(obj) is not FunctionType and text(class_member(type(obj), "__module__")) not in WRAPPERS:
         return obj
     found = dict.get(obj.__dict__, ORIGINAL)
     return obj if found is None else found
@@ -56,18 +66,25 @@ def place(origin: RuleOrigin) -> str:
 
 def check_target(call: str, target: object, decision: Decision) -> None:
     """Raise BadTarget, naming the call, when the target can't have a rule with this decision."""
-    if isinstance(target, str):
-        if not is_dotted(target):
-            raise BadTarget(call=call, target=repr(target), problem="it is no dotted name", fix=WANTED)
+    named = is_object_of(target, str)
+    if named and not is_dotted(str(target)):
+        raise BadTarget(call=call, target=repr(target), problem="it is no dotted name", fix=WANTED)
+    meant = find_loaded(str(target)) if named else target
+    if meant is MISSING:  # it may come later
         return
-    if is_module(target):
-        return
-    if not callable(target) and not isinstance(target, (staticmethod, classmethod)):
-        problem = f"an object of type {type(target).__qualname__} can't be called"
+    if not (callable(meant) or is_module(meant) or is_object_of(meant, classmethod)):
+        problem = f"an object of type {type(meant).__qualname__} can't be called"
         raise BadTarget(call=call, target=f"{target!r:.80}", problem=problem, fix=WANTED)
-    for check in (_no_module_object, *CHECKS[decision]):
-        if found := check(target):
-            raise BadTarget(call=call, target=name_of(target), problem=found[0], fix=found[1])
+    if found := refusal(meant, decision):
+        raise BadTarget(call=call, target=name_of(target), problem=found[0], fix=found[1])
+
+
+def refusal(target: object, decision: Decision) -> tuple[str, str] | None:
+    """Why a callable or module can't have a rule with this decision, and what to do instead; None when it can."""
+    if is_module(target):
+        return None
+    answers = (check(target) for check in (_no_module_object, *CHECKS[decision]))
+    return next((found for found in answers if found is not None), None)
 
 
 def inner_function(target: object) -> object:
@@ -76,7 +93,7 @@ def inner_function(target: object) -> object:
 
 
 def _no_module_object(target: object) -> tuple[str, str] | None:
-    if not isinstance(target, nn.Module):
+    if not is_object_of(target, nn.Module):
         return None
     cls = name_of(type(target))
     return (

@@ -34,6 +34,7 @@ from armature.callables import (
     has_code,
     is_callable,
     is_module,
+    is_object_of,
     layers,
     member,
     unbound,
@@ -116,6 +117,11 @@ class Rule:
     origin: RuleOrigin | None = None
     answer: Answer = Answer.UNKNOWN
 
+    @property
+    def name(self) -> str:
+        """The target when it is a name, "" when it is an object, whatever that claims to be."""
+        return str.__str__(self.target) if is_object_of(self.target, str) else ""
+
 
 @attrs.frozen
 class RuleTable:
@@ -166,7 +172,7 @@ class Missing:
 
 _BY_DEFAULT = "no rule speaks of it, and Python functions are traced into by default"
 _WRITTEN_IN_C = "it has no Python code (written in C), and no rule, handler or polyfill says how to trace it"
-_MADE_ANEW = frozenset({types.MethodType, types.MethodWrapperType, staticmethod, classmethod})
+_MADE_ANEW = frozenset(map(id, (types.MethodType, types.MethodWrapperType, staticmethod, classmethod)))
 _STAND_IN = "a polyfill: Python with the same result is traced in its place"
 _HANDLED = "a handler says how a call of it is traced; where the handler declines, it is left alone"
 _NOT_CALLABLE = "not a callable"
@@ -188,18 +194,18 @@ class RuleBook:
     def verdict(self, obj: object) -> Verdict:
         """What to do with a call of this object. Under 1 us when asked before; runs none of the object's code."""
         kind = type(obj)
-        if kind in _MADE_ANEW:  # at each access; and nothing can watch them
-            obj = unbound(obj) if kind is types.MethodWrapperType else obj.__func__  # type: ignore[attr-defined]
+        if id(kind) in _MADE_ANEW:  # at each access; and nothing can watch them
+            obj = _lasting(obj)
         held = self._kept.get(obj)
         if held is not None:
             return held
-        self._refresh()
         shared = self._kept.of_class(obj)
-        if shared is not None and not self._speaks_of(obj):
+        if shared is not None and self._index is not None and self._index.modules_seen == len(sys.modules):
             return shared
+        self._refresh()
         stack = list(layers(obj))
         verdict = self._decide(stack)
-        self._kept.keep(obj, verdict, shared=self._is_of_class(stack) and not self._speaks_of(obj))
+        self._kept.keep(obj, verdict, shared=self._is_of_class(stack))
         return verdict
 
     def frame_verdict(self, code: CodeType, variables: Mapping[str, object]) -> Verdict:
@@ -236,7 +242,7 @@ class RuleBook:
         self._refresh()
         for entries in self.index.of_same_object():
             rows = [_as_row(entry) for entry in entries]
-            targets = {rule.target if isinstance(rule.target, str) else id(rule.target) for rule, _ in rows}
+            targets = {rule.name or id(rule.target) for rule, _ in rows}
             plugins, decisions = {origin.plugin for _, origin in rows}, {rule.decision for rule, _ in rows}
             if min(len(targets), len(plugins), len(decisions)) > 1:
                 yield rows
@@ -257,27 +263,29 @@ class RuleBook:
                     index.add(given, origin)
             self._deciders = self.tables.deciders()
             self._not_here = not_here
+            self._forget(index)
             self._index = index
         return self._index
 
     def _refresh(self) -> None:
         """See modules that were loaded since. What they name may have been asked about under another name before."""
         if self.index.refresh():
-            self._kept.clear()
+            self._forget(self.index)
 
-    def _speaks_of(self, obj: object) -> bool:
-        """Whether a row names this very object, and not only what it runs."""
-        return id(obj) in self.index.by_id or self.tables.has_rows_for(obj)  # the index holds what it names
+    def _forget(self, index: RuleIndex) -> None:
+        self._kept.clear(self.tables.ids_with_rows | index.by_id.keys())
 
     def _is_of_class(self, stack: list[object]) -> bool:
         """Whether the verdict on an instance that no row names would be that of any other instance of its class."""
         # What a name stands for now may be this very object, if it runs no function by which it would be known.
-        return len(stack) > 1 or describe(stack[0]).module not in self.index.members
+        return len(stack) > 1 or not is_callable(stack[0]) or describe(stack[0]).module not in self.index.members
 
     def _decide(self, stack: list[object]) -> Verdict:
         index = self.index
         subject = describe(stack[-1])
         rows = [row for layer in stack for row in index.for_object(layer)]
+        if not (is_callable(stack[0]) or has_code(stack[-1])):  # rules for functions of its module are not for it
+            return _chain([_as_verdict(row) for row in rows], _default(subject))
         found = [_as_verdict(row) for row in rows or index.for_name(subject)]
         if not found:
             found = self._computed(stack)
@@ -320,6 +328,14 @@ class RuleBook:
         return [] if first is None else [first]
 
 
+def _lasting(obj: Any) -> Any:
+    """What stands for one of the objects that are made anew at each access."""
+    if type(obj) is not types.MethodWrapperType:
+        return obj.__func__
+    found = unbound(obj)
+    return obj if found is MISSING else found
+
+
 def load_name(name: str) -> Any:
     """The object of a dotted name, importing what it needs: for the command line. LookupError when nothing is there."""
     parts = name.replace("#", ".").split(".")
@@ -339,8 +355,8 @@ def _is_of_function(entry: Entry) -> bool:
     rule, _, at = entry
     if rule.decision is not Decision.IN_GRAPH or is_module(rule.target if isinstance(rule, Rule) else None):
         return False
-    name = rule.names[at] if isinstance(rule, RuleTable) else rule.target
-    found = find_loaded(name) if isinstance(name, str) else MISSING
+    name = rule.names[at] if isinstance(rule, RuleTable) else rule.name
+    found = find_loaded(name) if name else MISSING
     return found is not MISSING and not is_module(found)
 
 

@@ -13,6 +13,7 @@ compiled and asked for something on which the rules say otherwise now is forgott
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from types import TracebackType
@@ -42,7 +43,8 @@ class Given:
     def __init__(self, target: object, user: UserRules, number: int) -> None:
         self._target, self._user, self._number = target, user, number
         if callable(target):
-            functools.update_wrapper(self, target, updated=())
+            with contextlib.suppress(Exception):  # an object may refuse to tell its name
+                functools.update_wrapper(self, target, updated=())
             self.__dict__[ORIGINAL] = target
 
     def undo(self) -> None:

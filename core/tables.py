@@ -11,6 +11,7 @@ import attrs
 import torch
 
 from armature.breaks.types import BreakEvent, BreakType
+from armature.callables import is_object_of
 from armature.errors import DuplicateRow, HookFailed, PluginError, UnknownBreakType
 from armature.graph.data import Decomposition, Lowering, Pass
 from armature.pass_order import in_order
@@ -101,7 +102,7 @@ class RuleRegistry(Registry[Rule]):
         return single + sum(len(row.value.names) for row in self.tables if row.plugin is plugin)
 
     def _names_wanted_twice(self) -> set[str]:
-        seen = {name for row in super().all_rows() if isinstance(name := row.value.target, str)}
+        seen = {name for row in super().all_rows() if (name := row.value.name)}
         twice: set[str] = set()
         for row in self.tables:
             names = set(row.value.names)
@@ -144,7 +145,7 @@ def text(subject: object) -> Hashable:
 def identity_or_text(subject: object) -> Hashable:
     """Rules are keyed by names as well as by objects; rows for other versions of a distribution do not collide."""
     target, requires = subject if isinstance(subject, tuple) else (subject, "")
-    return (target if isinstance(target, str) else identity_key(target), requires)
+    return (target if is_object_of(target, str) else identity_key(target), requires)
 
 
 @attrs.frozen(eq=False)
@@ -172,6 +173,13 @@ class Tables:
     _report: Report
     _backends: dict[str, DeviceBackend | None] = attrs.field(factory=dict)
     rule_book: RuleBook = attrs.field(init=False, default=attrs.Factory(RuleBook, takes_self=True))
+    ids_with_rows: frozenset[int] = attrs.field(init=False)
+
+    @ids_with_rows.default
+    def _ids_with_rows(self) -> frozenset[int]:
+        # Of objects that a handler or polyfill is for; of methods, which are made anew at each access, there is no id.
+        tables = (self._handler_index, self._polyfill_index)
+        return frozenset(key for table in tables for key in table if isinstance(key, int))
 
     def handler(self, fn: object) -> Handler | None:
         """How a call of this very function is traced."""
@@ -180,11 +188,6 @@ class Tables:
     def polyfill(self, fn: object) -> Polyfill | None:
         """What is traced in place of this very function."""
         return self._polyfill_index.get(identity_key(fn))
-
-    def has_rows_for(self, fn: object) -> bool:
-        """Whether a handler or polyfill is for this very object."""
-        key = identity_key(fn)
-        return key in self._handler_index or key in self._polyfill_index
 
     def stand_in(self, fn: object) -> tuple[int, RuleOrigin] | None:
         """The priority of the Python stand-in for this very object, and who gives it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType
@@ -15,7 +16,7 @@ import torch
 from armature.callables import MISSING, class_member
 from armature.errors import UnknownName
 from armature.names import importable, resolve
-from armature.provenance import Why, why, why_frame
+from armature.provenance import Why, why, why_call, why_frame
 from armature.rule_errors import NotAFile, NothingCalled
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
@@ -56,16 +57,15 @@ def why_line(path: Path, line: int) -> LineAnswer:
     if not 1 <= line <= len(lines):
         raise NothingCalled(place=place, fix=f"The file has {len(lines)} lines.")
     calls = [call.func for call in program.calls(line)]
-    frame = program.frame(line)
     found = [program.answer(func) for func in calls]
-    answers = ([frame] if frame else []) + [answer for answer in found if isinstance(answer, Why)]
+    answers = [*program.frames(line), *(answer for answer in found if isinstance(answer, Why))]
     if not answers and not found:
         raise NothingCalled(place=place, fix="Give a line inside a function, or one with a call.")
     unresolved = tuple(dict.fromkeys(answer for answer in found if isinstance(answer, str)))
     return LineAnswer(
         place,
         lines[line - 1].strip(),
-        tuple({answer.name: answer for answer in reversed(answers)}.values())[::-1],
+        tuple({(answer.name, answer.kind): answer for answer in reversed(answers)}.values())[::-1],
         unresolved,
     )
 
@@ -100,10 +100,13 @@ class Program:
         here = [node for node in found if line in (node.lineno, node.func.end_lineno)]
         return iter(sorted(here, key=lambda node: (node.func.end_lineno or 0, node.func.end_col_offset or 0)))
 
-    def frame(self, line: int) -> Why | None:
-        """The verdict on the frame of the innermost function around a line."""
+    def frames(self, line: int) -> Iterator[Why]:
+        """The verdicts on frames of the innermost function around a line, and of lambdas that begin on it."""
         around = [node for node in ast.walk(self.tree) if isinstance(node, FUNCTIONS) and covers(node, line)]
-        return self._of_function(max(around, key=first_line)) if around else None
+        on_it = [node for node in around if isinstance(node, ast.Lambda) and node.lineno == line]
+        wider = [node for node in around if node not in on_it]
+        for node in ([max(wider, key=first_line)] if wider else []) + on_it:
+            yield self._of_frame(node)
 
     def answer(self, func: ast.expr) -> Why | str:
         """The verdict on what is called; a text where only a run would tell what that is."""
@@ -113,7 +116,7 @@ class Program:
             return self._method(func, text)
         own = self._own(func, text)
         if own is not None:
-            return self._of_function(own)
+            return self._of_call(own)
         dotted = self.names.get(root) or (f"builtins.{root}" if hasattr(builtins, root) else "")
         try:
             return why(f"{dotted}.{rest}" if rest else dotted) if dotted else self._method(func, text)
@@ -136,11 +139,35 @@ class Program:
         inside = place.body if place is not None else []
         return next((n for n in inside if isinstance(n, FUNCTIONS[:2]) and n.name == wanted), None)
 
-    def _of_function(self, node: Definition) -> Why:
+    def _of_frame(self, node: Definition) -> Why:
+        name, spelled, code = self._named(node)
+        real = getattr(self._imported(name), "__code__", None)
+        if isinstance(real, CodeType) and Path(real.co_filename).resolve() == self.path.resolve():
+            return why_frame(name, real, self.module)
+        return why_frame(name, code, self.module, spelled=spelled)
+
+    def _of_call(self, node: Definition) -> Why:
+        name, spelled, code = self._named(node)
+        return why_call(name, code, self.module, spelled) if self._imported(name) is MISSING else why(name)
+
+    def _named(self, node: Definition) -> tuple[str, str, CodeType]:
+        """The full name of a definition, what it can be called in its own module, and its code."""
         code = next(code for code in nested(self.code) if fits(code, node))
-        name = f"{self.module}.{code.co_qualname}"
-        real = _real(name, self.path, self.module)
-        return why_frame(name, real or code, self.module, by_name=real is not None)
+        return f"{self.module}.{code.co_qualname}", "fn" if "<" in code.co_qualname else code.co_qualname, code
+
+    def _imported(self, name: str) -> object:
+        """What the name stands for in the module as imported, to which rules for the very function apply; or MISSING.
+
+        Only modules of packages are imported: what stands alone may be a program.
+        """
+        if "." not in self.module or "<" in name or not importable(self.module.partition(".")[0]):
+            return MISSING
+        try:
+            found = resolve(name)
+        except UnknownName:
+            return MISSING
+        file = getattr(sys.modules.get(self.module), "__file__", None) or ""
+        return found if Path(file).resolve() == self.path.resolve() else MISSING
 
     def _imports(self) -> Iterator[tuple[str, str]]:
         for node in ast.walk(self.tree):
@@ -165,18 +192,6 @@ def module_of(path: Path) -> str:
         parts.insert(0, folder.name)
         folder = folder.parent
     return ".".join(parts)
-
-
-def _real(name: str, path: Path, module: str) -> CodeType | None:
-    """The code of the function as imported, to which rules for the very function apply; None: not of a package."""
-    if "." not in module or "<" in name or not importable(module.partition(".")[0]):
-        return None
-    try:
-        found = resolve(name)
-    except UnknownName:
-        return None
-    code = getattr(found, "__code__", None)
-    return code if isinstance(code, CodeType) and Path(code.co_filename).resolve() == path.resolve() else None
 
 
 def first_line(node: Definition) -> int:

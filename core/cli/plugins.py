@@ -14,6 +14,7 @@ from rich.text import Text
 
 from armature import config, plugins
 from armature.cli.scaffold import scaffold
+from armature.cli.scripts import modules_of_the_folder
 from armature.cli.terminal import console, print_data
 from armature.errors import DuplicateRow, UnknownName
 from armature.names import resolve
@@ -128,11 +129,11 @@ def examine(manager: PluginManager) -> Health:
 def unmatched(rules: Iterable[Rule]) -> Iterator[Missing]:
     """Rules whose name leads to nothing, even when its module is imported."""
     for rule in rules:
-        if isinstance(rule.target, str) and rule.origin is not None:
+        if rule.name and rule.origin is not None:
             try:
-                resolve(rule.target)
+                resolve(rule.name)
             except UnknownName as error:
-                yield Missing(rule, rule.origin, f"{rule.target} does not exist here. {error.facts['advice']}")
+                yield Missing(rule, rule.origin, f"{rule.name} does not exist here. {error.facts['advice']}")
 
 
 def override_line(contest: Contest[Any]) -> str:
@@ -183,7 +184,8 @@ def doctor(
     limit: Annotated[int, typer.Option(help="lines of each kind, 0 for all")] = 10,
 ) -> None:
     """Say what is broken, in conflict or overridden. Status 1 when there is something to mend."""
-    health = examine(plugins.manager())
+    with modules_of_the_folder():
+        health = examine(plugins.manager())
     if as_json:
         print_data(health_data(health))
     else:

@@ -13,6 +13,7 @@ from rich.progress import track
 
 from armature import plugins
 from armature.cli.plugins import lenient_tables
+from armature.cli.scripts import modules_of_the_folder
 from armature.cli.terminal import console
 from armature.rule_export import export
 
@@ -38,7 +39,8 @@ def export_rules(
     format: Annotated[Format, typer.Option(help="json for tools, md for people")] = Format.MD,
 ) -> None:
     """Print every rule: what it is about, the decision, the reason, who gave it and where, and whether it counts."""
-    book = export(lenient_tables(plugins.manager()), with_bar)
+    with modules_of_the_folder():
+        book = export(lenient_tables(plugins.manager()), with_bar)
     if format is Format.JSON:
         print(json.dumps(book.as_data(), indent=1))
     else:

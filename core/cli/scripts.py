@@ -52,6 +52,17 @@ def as_torch_compile(compile: Compile) -> Compile:
 
 
 @contextmanager
+def modules_of_the_folder() -> Iterator[None]:
+    """Modules of the folder one stands in can be imported, as under `python -m`, for the body of the `with`."""
+    folder = str(Path.cwd())
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+
+
+@contextmanager
 def redirected(compile: Compile) -> Iterator[None]:
     """torch.compile and armature.compile call the given function for the body of the `with`."""
     theirs, ours = torch.compile, armature.compile

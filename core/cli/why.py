@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from armature.cli.scripts import modules_of_the_folder
 from armature.cli.terminal import console, print_data
 from armature.provenance import Why, why
 from armature.why_line import LineAnswer, as_place, why_line
@@ -49,12 +48,8 @@ def show_why(
     With a file and a line: the same for the function around the line, and for what the line calls.
     """
     place = as_place(name)
-    # As `python -m` does: modules of the folder one stands in can be named.
-    sys.path.insert(0, str(Path.cwd()))
-    try:
+    with modules_of_the_folder():
         answer = why(name) if place is None else why_line(*place)
-    finally:
-        sys.path.remove(str(Path.cwd()))
     if as_json:
         print_data(answer.as_data())
     elif isinstance(answer, Why):

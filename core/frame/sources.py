@@ -6,15 +6,41 @@ again) and people (`expr`). All three switch over the class, each in a table of 
 
 from __future__ import annotations
 
+import weakref
 from typing import Any, TypeAlias
 
 import attrs
 import torch
 
 
-def comparable_key(key: object) -> object:
-    """What tells whether two keys are one: tensors compare their elements."""
-    return (torch.Tensor, id(key)) if isinstance(key, torch.Tensor) else key
+@attrs.frozen(eq=False, repr=False)
+class TensorKey:
+    """A tensor that is a dict's key, not kept alive. Equal to another of the same tensor: `==` of tensors compares
+    their elements. Called, it gives the tensor; None when that is gone."""
+
+    held: weakref.ref[torch.Tensor]
+
+    def __call__(self) -> torch.Tensor | None:
+        return self.held()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TensorKey) and other.held is self.held
+
+    def __hash__(self) -> int:
+        return id(self.held)
+
+    def __repr__(self) -> str:
+        return f"tensor at {id(self.held()):#x}"
+
+
+def held_key(key: object) -> object:
+    """The key as a source or a guard keeps it."""
+    return TensorKey(weakref.ref(key)) if isinstance(key, torch.Tensor) else key
+
+
+def real_key(key: object) -> Any:
+    """The key as the dict has it."""
+    return key() if isinstance(key, TensorKey) else key
 
 
 @attrs.frozen(cache_hash=True)
@@ -100,15 +126,14 @@ class TypeOfSource:
 
 @attrs.frozen(cache_hash=True)
 class ItemSource:
-    """`base[key]` for a list, tuple or dict; `key` is an int, a hashable constant, or a tensor that is a dict's key."""
+    """`base[key]` for a list, tuple or dict; `key` is an int, a hashable constant, or a `TensorKey`."""
 
     base: Source
-    key: object = attrs.field(eq=comparable_key)
+    key: object
 
     @property
     def expr(self) -> str:
-        shown = f"tensor at {id(self.key):#x}" if isinstance(self.key, torch.Tensor) else repr(self.key)
-        return f"{self.base.expr}[{shown}]"
+        return f"{self.base.expr}[{self.key!r}]"
 
 
 @attrs.frozen(cache_hash=True)

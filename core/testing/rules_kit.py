@@ -32,15 +32,12 @@ class RowsOnly:
 
     pairs: tuple[tuple[str, Rule], ...]
     answers: tuple[Callable[[Subject], Verdict | None], ...] = ()
+    ids_with_rows: frozenset[int] = frozenset()  # no handlers and no polyfills
 
     @property
     def rules(self) -> tuple[tuple[Rule, RuleOrigin], ...]:
         """The rows as the real tables give them."""
         return tuple((rule, rule.origin or RuleOrigin(plugin)) for plugin, rule in self.pairs)
-
-    def has_rows_for(self, fn: object) -> bool:
-        """No handlers and no polyfills."""
-        return False
 
     def stand_in(self, fn: object) -> tuple[int, RuleOrigin] | None:
         """No polyfills."""

@@ -20,7 +20,7 @@ import attrs
 import torch
 from torch import nn
 
-from armature.callables import MISSING, describe, is_written_in_c, unbound
+from armature.callables import MISSING, class_member, describe, is_written_in_c, unbound
 from armature.rules import Decision, Verdict
 from armature.torch_abi.marks import assumed_constant, call_for_real, unpatched
 from armature.torch_abi.overrides import OWN_CLASSES, is_overriding
@@ -167,6 +167,7 @@ def is_method_in_c(fn: Any) -> bool:
     return not isinstance(fn, BuiltinFunctionType) or unbound(fn) is not MISSING
 
 
+BY_IDENTITY = (("__hash__", object.__hash__), ("__eq__", object.__eq__))
 OWN_INIT = (OSError, UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError, ImportError, SystemExit)
 C_METHODS = (MethodDescriptorType, WrapperDescriptorType)
 
@@ -192,11 +193,10 @@ def _call_for_real(tracer: Tracer, fn: Callable[..., Any], args: Args, kwargs: K
 
 
 def builtin_of(fn: object) -> Callable[..., Value] | None:
-    """What the interpreter itself does for a function of Python."""
-    try:
-        return BUILTINS.get(fn)
-    except TypeError:  # unhashable
-        return None
+    """What the interpreter itself does for a function of Python. Never asks an object that compares in its own way."""
+    kind = type(fn)
+    by_identity = all(class_member(kind, name) is method for name, method in BY_IDENTITY)
+    return BUILTINS.get(fn) if by_identity or kind is BuiltinFunctionType else None
 
 
 def inline_python(tracer: Tracer, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:

@@ -24,6 +24,7 @@ from armature.frame.sources import (
     MemberSource,
     ObjectSource,
     Source,
+    held_key,
 )
 from armature.torch_abi.fake import FakeWorld
 from armature.trace import calls, graph_calls, inline, iterating, operators, text
@@ -79,6 +80,7 @@ class Tracer:
     frames_cells: dict[str, CellValue] = attrs.field(factory=dict)  # free variables of the outermost frame
     generators: list[GeneratorValue] = attrs.field(factory=list)
     keys: dict[Value, None] = attrs.field(factory=dict)  # looked up in dicts and sets by their identity
+    held_weakly: dict[Value, None] = attrs.field(factory=dict)  # what weak references that were made refer to
     stop: Moment | None = None  # where to stop tracing
     frames_made: int = 0
     has_handlers: bool = False  # some function that was traced has `try` or `with`
@@ -204,8 +206,8 @@ class Tracer:
         """The value of an item of a dict of the program."""
         source = owner.source if owner.source is not None else self.object_source(real)
         if owner.owner is None:
-            return wrap(self, real[key], ItemSource(source, key))
-        return wrap(self, owner.kind.__getitem__(real, key), MemberSource(source, owner.kind, key))
+            return wrap(self, real[key], ItemSource(source, held_key(key)))
+        return wrap(self, owner.kind.__getitem__(real, key), MemberSource(source, owner.kind, held_key(key)))
 
     def wrap_key(self, obj: object) -> Value:
         """The value of a key of a dict of the program; the dict's guard holds the key."""

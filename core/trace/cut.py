@@ -16,11 +16,12 @@ import attrs
 from armature.frame.data import resume_point
 from armature.frame.sources import LocalSource
 from armature.torch_abi.eval_frame import skip_code
-from armature.trace.instructions import decode, slot_names
+from armature.trace.instructions import decode, remade_cells, slot_names
 from armature.trace.layout import CALLS, Layout, Slot, handled_name, slot_name
 from armature.trace.liveness import live_at
 from armature.trace.rebuild import Rebuilder, output_name
 from armature.trace.splice import (
+    CELL,
     INNER,
     INNER_ARGS,
     NOT_ALONE,
@@ -48,12 +49,14 @@ SUSPENDED = 0x20 | 0x80 | 0x100 | 0x200
 @attrs.frozen(eq=False)
 class CutFrame:
     """A frame where it is cut. position: of the instruction in `origin`, the program's code of which the frame's may be
-    a copy. names: the bound variables that are read later. held: what the variables of the stack hold."""
+    a copy. names: the bound variables that are read later. kept: those that are kept though they are not. held: what
+    the variables of the stack hold."""
 
     frame: Frame
     origin: CodeType
     position: int
     names: tuple[str, ...]
+    kept: frozenset[str]
     layout: Layout
     held: dict[str, Value]
 
@@ -75,9 +78,6 @@ def why_not(code: CodeType) -> str | None:
         return "a comprehension in it has a variable of the name of a free variable"
     if "super" in code.co_names and code.co_varnames and code.co_varnames[0] in code.co_cellvars:
         return "super() looks for its first argument, which is a cell"
-    inside = [inst.opname for inst in decode(code)]
-    if "RESUME" in inside and "MAKE_CELL" in inside[inside.index("RESUME") :]:
-        return "a comprehension in it makes cells"
     return None
 
 
@@ -105,7 +105,19 @@ def cut_frame(frame: Frame, position: int) -> CutFrame:
     for number, error in enumerate(frame.handling):
         held[handled_name(number)] = error
     bound = frozenset(frame.variables) | frozenset(frame.lazy)
-    return CutFrame(frame, origin, position, in_order(origin, bound & live_at(origin, position)), layout, held)
+    kept = kept_alive(frame, origin) & bound
+    names = in_order(origin, bound & live_at(origin, position) | kept)
+    return CutFrame(frame, origin, position, names, kept, layout, held)
+
+
+def kept_alive(frame: Frame, origin: CodeType) -> frozenset[str]:
+    """Variables whose objects must live as long as the frame, read or not: weak references tell."""
+    names = {name for name, value in frame.variables.items() if value in frame.tracer.held_weakly}
+    point = resume_point(frame.code)
+    if point is not None:  # what it was given for no other reason
+        entry = next(position for position in point.positions if position >= 0)
+        names.update(set(frame.code.co_varnames[: frame.code.co_argcount]) - live_at(origin, entry))
+    return frozenset(names)
 
 
 def slot_of(frame: Frame, place: int, value: Value) -> Slot:
@@ -128,7 +140,7 @@ class CutWriter(Rebuilder):
         """The code."""
         root = cuts[0]
         for name in self.code.co_cellvars:
-            cell = root.frame.cells.get(name)
+            cell = root.frame.own_cells.get(name)
             if cell is not None:
                 self._cells[id(cell)] = name
         prologue = self.prologue(slot)
@@ -136,7 +148,7 @@ class CutWriter(Rebuilder):
         written = [*prologue, *self._early, *self.epilogue(slot), *self.main]
         out = Writer(
             root.origin, frozenset(self.code.co_cellvars), self.tracer.request.resumes,
-            hands_back=resume_point(self.code) is not None,
+            hands_back=resume_point(self.code) is not None, kept=root.kept,
         )  # fmt: skip
         out.push_stack(root.layout)
         out.run(root.position, root.layout, frozenset(root.names), inner=len(cuts) > 1)
@@ -153,6 +165,7 @@ class CutWriter(Rebuilder):
         writes = self.tracer.effects.writes(self)
         kept = [self._keep_frame(cut, root=index == 0) for index, cut in enumerate(cuts)]
         cells = self._keep_cells(cuts[0].frame)
+        remade = self._keep_remade(cuts[0])
         inner = self._keep_inner(cuts, kept)
         prepared = self.prepare(writes)
         self.make_writes(prepared)
@@ -162,7 +175,7 @@ class CutWriter(Rebuilder):
             else:
                 self.emit("LOAD_FAST", held)
                 self.emit("STORE_DEREF", self._variable(name))
-        targets = {**kept[0], **inner}
+        targets = {**kept[0], **inner, **remade}
         for held in targets.values():
             self.emit("LOAD_FAST", held)
         for name in reversed(targets):
@@ -188,13 +201,25 @@ class CutWriter(Rebuilder):
         """The contents of the cells that the frame itself makes; None: the cell is to be emptied."""
         found: dict[str, str | None] = {}
         for name in self.code.co_cellvars:
-            cell = frame.cells.get(name)
+            cell = frame.own_cells.get(name)
             if cell is None or (cell.content is not None and cell.content.source == LocalSource(name, cell=True)):
                 continue
             if cell.content is not None:
                 found[name] = self.keep(cell.content)
             elif name in self.tracer.request.locals:
                 found[name] = None
+        return found
+
+    def _keep_remade(self, cut: CutFrame) -> dict[str, str]:
+        """The cells that are not those with which the code begins, by the variables whose slots they go to."""
+        frame = cut.frame
+        found = {}
+        for name in sorted(remade_cells(cut.origin)):
+            cell = frame.cells.get(name)
+            if cell is None:
+                raise CannotResume(f"{cut.origin.co_qualname}: a comprehension is about to make a cell")
+            if cell is not frame.own_cells.get(name):
+                found[name] = self.keep(cell)
         return found
 
     def _keep_inner(self, cuts: list[CutFrame], kept: list[dict[str, str]]) -> dict[str, str]:
@@ -227,7 +252,7 @@ class CutWriter(Rebuilder):
         self.constant(code.co_name)
         self.constant(None)
         for name in code.co_freevars:
-            self.load(frame.cells.get(name) or CellValue())
+            self.load(frame.cells.get(name.removeprefix(CELL)) or CellValue())
         if code.co_freevars:
             self.build("BUILD_TUPLE", len(code.co_freevars))
         else:

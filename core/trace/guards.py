@@ -24,7 +24,7 @@ from armature.frame.guards.kinds import (
     TypeGuard,
     ValueGuard,
 )
-from armature.frame.sources import ObjectSource, Source
+from armature.frame.sources import ObjectSource, Source, held_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,10 +75,11 @@ class GuardRecorder:
     def keys(self, source: Source, keys: Iterable[object]) -> None:
         """The keys of a dict, in order."""
         if (key := ("keys", source)) not in self.records:
-            self.records[key] = DictKeysGuard(source, tuple(keys), self.user())
+            self.records[key] = DictKeysGuard(source, tuple(map(held_key, keys)), self.user())
 
     def absent(self, source: Source, name: object) -> None:
         """`name` is not in the dict at `source`."""
+        name = held_key(name)
         if (key := ("absent", source, name)) not in self.records:
             self.records[key] = AbsentGuard(source, name, self.user())
 

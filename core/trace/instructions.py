@@ -9,6 +9,13 @@ from types import CodeType
 import attrs
 
 STOPITERATION_ERROR = 3  # argument of CALL_INTRINSIC_1, from Python 3.12 on
+# Python 3.13 has instructions that stand for two. They name variables of the first sixteen slots only, and a resume
+# function has other slots: so they are read as the two.
+DOUBLED = {
+    "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
+    "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
+    "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
+}
 
 
 @attrs.frozen
@@ -38,7 +45,7 @@ class Instruction:
 def decode(code: CodeType) -> tuple[Instruction, ...]:
     """The instructions of a code object, without caches and prefixes. Kept: the same code is decoded once."""
     bytecode = dis.Bytecode(code)
-    found = [inst for inst in bytecode if inst.opname not in ("CACHE", "EXTENDED_ARG")]
+    found = [single for inst in bytecode if inst.opname not in ("CACHE", "EXTENDED_ARG") for single in split(inst)]
     position = positions_of(code, found)
     jumps = {*dis.hasjrel, *dis.hasjabs}
     decoded = []
@@ -57,15 +64,36 @@ def decode(code: CodeType) -> tuple[Instruction, ...]:
     return tuple(decoded)
 
 
+def split(inst: dis.Instruction) -> tuple[dis.Instruction, ...]:
+    """An instruction, as two if it stands for two."""
+    singles = DOUBLED.get(inst.opname)
+    if singles is None or inst.arg is None:
+        return (inst,)
+    args = (inst.arg >> 4, inst.arg & 15)
+    return tuple(
+        inst._replace(opname=name, opcode=dis.opmap[name], arg=arg, argval=argval)
+        for name, arg, argval in zip(singles, args, inst.argval)
+    )
+
+
 def positions_of(code: CodeType, found: list[dis.Instruction]) -> dict[int, int]:
     """Byte offset to position, for every offset: one inside caches or prefixes belongs to the instruction after it."""
     position: dict[int, int] = {}
     following = len(found)
-    starts = {inst.offset: index for index, inst in enumerate(found)}
+    starts = {inst.offset: index for index, inst in reversed([*enumerate(found)])}  # the first of two that were one
     for offset in range(len(code.co_code), -1, -2):
         following = starts.get(offset, following)
         position[offset] = following
     return position
+
+
+@functools.lru_cache(maxsize=512)
+def remade_cells(code: CodeType) -> frozenset[str]:
+    """Variables for which an inlined comprehension makes a cell of its own, in the slot of the function's."""
+    found = [(inst.opname, inst.argval) for inst in decode(code) if inst.opname in ("RESUME", "MAKE_CELL")]
+    opnames = [opname for opname, _ in found]
+    inside = found[opnames.index("RESUME") :] if "RESUME" in opnames else []
+    return frozenset(str(name) for opname, name in inside if opname == "MAKE_CELL")
 
 
 def slot_names(code: CodeType) -> tuple[str, ...] | None:
@@ -84,6 +112,4 @@ def variables_of(inst: dis.Instruction, names: tuple[str, ...]) -> object:
     """The argument of an instruction, with these names of variables."""
     if (inst.opcode not in dis.haslocal and inst.opcode not in dis.hasfree) or inst.arg is None:
         return inst.argval
-    if isinstance(inst.argval, tuple):
-        return names[inst.arg >> 4], names[inst.arg & 15]
     return names[inst.arg]

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from armature.trace.instructions import Instruction
 
 VERSION = sys.version_info[:2]
-PLAIN = frozenset({"STORE_FAST", "STORE_FAST_STORE_FAST", "POP_TOP", "NOP"})
+PLAIN = frozenset({"STORE_FAST", "POP_TOP", "NOP"})
 # Instructions that push nothing; after all others the top of the stack is a plain object.
 PUSHES_NOTHING = PLAIN | {
     "STORE_ATTR", "STORE_SUBSCR", "STORE_SLICE", "STORE_GLOBAL", "STORE_DEREF", "STORE_NAME", "DELETE_ATTR",

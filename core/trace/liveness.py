@@ -48,14 +48,9 @@ def accesses(inst: Instruction) -> tuple[tuple[str, ...], tuple[str, ...]]:
     name = inst.opname
     if "_FAST" not in name:
         return (), ()
-    names = inst.argval if isinstance(inst.argval, tuple) else (inst.argval,)
     if name in WRITES:
-        return (), (str(names[0]),)
-    if name == "STORE_FAST_STORE_FAST":
-        return (), (str(names[0]), str(names[1]))
-    if name == "STORE_FAST_LOAD_FAST":
-        return ((), (str(names[0]),)) if names[0] == names[1] else ((str(names[1]),), (str(names[0]),))
-    return tuple(str(each) for each in names), ()
+        return (), (str(inst.argval),)
+    return (str(inst.argval),), ()
 
 
 @functools.lru_cache(maxsize=1024)

@@ -27,6 +27,7 @@ from armature.frame.sources import (
     ObjectSource,
     ReferentSource,
     Source,
+    TensorKey,
     TypeOfSource,
 )
 from armature.torch_abi import overrides, symbols
@@ -309,15 +310,22 @@ class Rebuilder(Emitter):
             self.attribute(str(source.key))
             return
         self.load_source(source.base)
-        self.constant(source.key)
+        self._key(source.key)
         self.emit("BINARY_SUBSCR")
 
     def load_member(self, source: MemberSource) -> None:
         """An item, read as the builtin container has it."""
         self.null_function(source.kind.__getitem__)
         self.load_source(source.base)
-        self.constant(source.key)
+        self._key(source.key)
         self.call(2)
+
+    def _key(self, key: object) -> None:
+        if isinstance(key, TensorKey):
+            self.null_function(key)
+            self.call(0)
+        else:
+            self.constant(key)
 
     def load_referent(self, source: ReferentSource) -> None:
         """What a weak reference refers to."""

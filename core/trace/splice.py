@@ -21,7 +21,7 @@ from armature.errors import invariant
 from armature.frame.data import HeldCode, ResumePoint, ResumeTable
 from armature.torch_abi.eval_frame import skip_code
 from armature.trace.emitter import Emitter
-from armature.trace.instructions import Protection, decode
+from armature.trace.instructions import DOUBLED, Protection, decode, remade_cells
 from armature.trace.layout import (
     CALLS,
     PLAIN,
@@ -43,10 +43,11 @@ DROPPED_FLAGS = (
     | CompilerFlags.ASYNC_GENERATOR
 )  # fmt: skip
 SCRATCH = "__armature_null"
+CELL = "__armature_cell_"  # begins the name of the free variable by which a cell comes that a comprehension made
 INNER, INNER_ARGS = "__armature_inner", "__armature_inner_args"
 MAX_CODES = 256  # pieces made for one code object and what it calls
 MAX_TAIL = 8  # instructions up to `return` that are not worth a resume function
-TAIL = PLAIN | {"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_LOAD_FAST", "LOAD_CONST", "BUILD_TUPLE"}
+TAIL = PLAIN | {"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_CONST", "BUILD_TUPLE"}
 RETURNS = frozenset({"RETURN_VALUE", "RETURN_CONST"})
 RAISES = frozenset({"RAISE_VARARGS", "RERAISE"})
 # They change what exception is handled, suspend the frame, or depend on the instruction before.
@@ -64,9 +65,17 @@ class CannotResume(Exception):
 @functools.lru_cache(maxsize=512)
 def copies(code: CodeType) -> tuple[Instr, ...]:
     """The instructions of a code object as `bytecode` has them; as many as `decode` gives."""
-    found = tuple(item for item in Bytecode.from_code(code) if isinstance(item, Instr))
+    found = tuple(single for item in Bytecode.from_code(code) if isinstance(item, Instr) for single in split(item))
     invariant(len(found) == len(decode(code)), "two readings of a code object agree", code=code.co_qualname)
     return found
+
+
+def split(inst: Instr) -> tuple[Instr, ...]:
+    """As `decode` does it."""
+    singles = DOUBLED.get(inst.name)
+    if singles is None or not isinstance(inst.arg, tuple):
+        return (inst,)
+    return tuple(Instr(name, arg, location=inst.location) for name, arg in zip(singles, inst.arg))
 
 
 @attrs.define(eq=False)
@@ -74,12 +83,14 @@ class Writer(Emitter):
     """Writes code in a frame of `origin`: `cells` are the variables that are cells of the frame itself.
 
     hands_back: the code is run by a loop in another frame, and gives it what to run next.
+    kept: variables that are handed on though nothing reads them; without `hands_back` this frame keeps its own.
     """
 
     origin: CodeType
     cells: frozenset[str]
     table: ResumeTable
     hands_back: bool
+    kept: frozenset[str] = frozenset()
     items: list[Any] = attrs.field(factory=list)
     location: InstrLocation | None = None
 
@@ -97,7 +108,12 @@ class Writer(Emitter):
         """An argument, with cells as this frame has them. is_local: a string is the name of a local variable."""
         if isinstance(arg, (CellVar, FreeVar)):
             return self.variable(arg.name)
-        if is_local and isinstance(arg, str) and arg in self.origin.co_cellvars:
+        if (
+            is_local
+            and isinstance(arg, str)
+            and arg in self.origin.co_cellvars
+            and arg not in remade_cells(self.origin)
+        ):
             return self.variable(arg)  # an argument in a cell: Python 3.13 loads the cell like a local variable
         if isinstance(arg, tuple):
             return tuple(self.in_frame(item, is_local) for item in arg)
@@ -106,6 +122,10 @@ class Writer(Emitter):
     def variable(self, name: str) -> CellVar | FreeVar:
         """A variable that is a cell."""
         return CellVar(name) if name in self.cells else FreeVar(name)
+
+    def load_cell(self, variable: CellVar | FreeVar) -> None:
+        """Push a cell itself."""
+        self.emit("LOAD_CLOSURE" if VERSION < (3, 13) else "LOAD_FAST", variable)
 
     # The stack.
 
@@ -244,10 +264,9 @@ class Writer(Emitter):
                 return position, layout, bound
             if not layout and inst.opname != "NOP":
                 return position, layout, bound
-            if inst.opname.startswith("STORE_FAST"):
+            if inst.opname == "STORE_FAST":
                 stored = True
-                names = inst.argval if isinstance(inst.argval, tuple) else (inst.argval,)
-                bound = bound | {str(name) for name in names}
+                bound = bound | {str(inst.argval)}
             if inst.opname == "UNPACK_SEQUENCE":
                 layout = (*layout[:-1], *[Slot.VALUE] * inst.arg)
             else:
@@ -265,7 +284,8 @@ class Writer(Emitter):
                 self.copy(step)
             return
         self.pop_stack(layout)
-        names = in_order(self.origin, bound & live_at(self.origin, position))
+        kept = self.kept if self.hands_back else frozenset()
+        names = in_order(self.origin, bound & (live_at(self.origin, position) | kept))
         code, key = resume_code(self.table, self.origin, position, names, layout)
         arguments = [*names, *variables_of(layout)]
         if self.hands_back:
@@ -298,7 +318,7 @@ class Writer(Emitter):
         """Push a function of this frame's globals and cells."""
         if code.co_freevars:
             for name in code.co_freevars:
-                self.emit("LOAD_CLOSURE" if VERSION < (3, 13) else "LOAD_FAST", self.variable(name))
+                self.load_cell(self.variable(name.removeprefix(CELL)))
             self.emit("BUILD_TUPLE", len(code.co_freevars))
         if self.hands_back:
             self.function(lambda: self.emit("LOAD_CONST", held_code(self.table, key)))
@@ -373,7 +393,7 @@ def resume_code(
         return held, key
     if len(table.made) >= MAX_CODES:
         raise CannotResume(f"{MAX_CODES} pieces of it were compiled already")
-    out = Writer(origin, frozenset(), table, hands_back=True)
+    out = Writer(origin, remade_cells(origin), table, hands_back=True)
     out.location = copies(origin)[entry].location
     free = start(out)
     out.push_stack(layout)
@@ -398,7 +418,7 @@ def stub_code(
     held = table.made.get(key)
     if held is not None:
         return held, key
-    out = Writer(origin, frozenset(), table, hands_back=False)
+    out = Writer(origin, remade_cells(origin), table, hands_back=False)
     out.location = copies(origin)[position].location
     free = start(out)
     out.push_stack(layout)
@@ -419,11 +439,15 @@ skip_code(HeldCode.__call__.__code__)
 
 
 def start(out: Writer) -> list[str]:
-    """The first instructions. Gives the variables that are cells."""
-    free = [*out.origin.co_freevars, *(name for name in out.origin.co_cellvars if name not in out.origin.co_freevars)]
+    """The first instructions. Gives the free variables: those of the origin, and its cells."""
+    free = list(dict.fromkeys([*out.origin.co_freevars, *out.origin.co_cellvars]))
+    free = [CELL + name if name in out.cells else name for name in free]
     if free:
         out.emit("COPY_FREE_VARS", len(free))
     out.emit("RESUME", 0)
+    for name in sorted(out.cells):  # in a slot in which the program's own instructions can put another
+        out.load_cell(FreeVar(CELL + name))
+        out.emit("STORE_FAST", name)
     return free
 
 
@@ -470,7 +494,7 @@ def assemble(out: Writer, arguments: list[str], free: list[str], qualname: str) 
     made.first_lineno = origin.co_firstlineno
     made.flags = CompilerFlags(origin.co_flags & ~DROPPED_FLAGS)
     made.argcount, made.posonlyargcount, made.kwonlyargcount = len(arguments), 0, 0
-    made.argnames, made.freevars, made.cellvars = arguments, free, []
+    made.argnames, made.freevars, made.cellvars = arguments, free, sorted(out.cells)
     if free:
         made.flags |= CompilerFlags.NESTED
     return to_code(made, origin.co_stacksize + len(arguments) + 2 * len(free) + SPARE)

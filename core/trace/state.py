@@ -26,6 +26,7 @@ class Frame:
     return, `paused` with `result` to yield.
 
     ordinal, rounds: with `position` they name a moment of the trace: the frame's number, and how often it jumped back.
+    own_cells: the cells with which the frame began; a comprehension may put others in their place for a while.
     callee: what the last call instruction called. handling_slots: where on the stack PUSH_EXC_INFO kept what was
     handled before, for each exception in `handling`.
     """
@@ -49,7 +50,7 @@ class Frame:
     handling: list[ExceptionValue] = attrs.field(factory=list)
     handling_slots: list[int] = attrs.field(factory=list)
     trusted: bool = False
-    free_cells: tuple[CellValue, ...] = ()
+    own_cells: Mapping[str, CellValue] = attrs.field(factory=dict)
     ordinal: int = 0
     rounds: int = 0
     callee: Value | None = None

@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
+    CellType,
     FunctionType,
     MappingProxyType,
     MethodType,
@@ -218,6 +219,11 @@ def _function(tracer: Tracer, obj: FunctionType, source: Source) -> Value:
     return FunctionValue(obj, source=source)
 
 
+def _cell(tracer: Tracer, obj: CellType, source: Source) -> Value:
+    tracer.guards.type_is(source, CellType)
+    return tracer.cell(obj, source)
+
+
 def _method(tracer: Tracer, obj: MethodType, source: Source) -> Value:
     tracer.guards.type_is(source, MethodType)
     owner = wrap(tracer, obj.__self__, AttrSource(source, "__self__"))
@@ -308,6 +314,7 @@ EXACT: dict[type, Build] = {
     slice: _slice,
     range: _range,
     FunctionType: _function,
+    CellType: _cell,
     MethodType: _method,
     **dict.fromkeys(BUILTIN_TYPES, _builtin),
     type(torch.ops.aten.add): _builtin,

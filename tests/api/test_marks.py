@@ -474,3 +474,12 @@ def test_a_name_is_told_where_names_go() -> None:
 def test_a_wrong_argument_names_its_call() -> None:
     with pytest.raises(WrongArgument, match=r"documentation of armature\.disable"):
         armature.disable(recursive=1)
+
+
+def test_what_nothing_can_stand_for() -> None:
+    with pytest.raises(BadTarget, match="forward"):
+        armature.substitute(torch.nn.Linear(1, 1))
+    with pytest.raises(BadTarget, match="it is what it should stand for"):
+        armature.substitute(slow)(slow)
+    with pytest.raises(SignatureMismatch, match=r"def f\(values"):
+        armature.substitute(slow)(lambda: 1)  # type: ignore[misc]

@@ -226,6 +226,14 @@ def test_inside_torch_compile_and_the_other_way_round() -> None:
     assert torch.equal(ours_in_theirs(X), linear(X)) and torch.equal(theirs_in_ours(X), linear(X))
 
 
+@pytest.fixture(autouse=True)
+def interrupts() -> Iterator[None]:
+    """Ctrl-C as in a terminal: a process that a shell has put in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def interrupt_after() -> Iterator[Callable[[float], None]]:
     """Presses Ctrl-C after so many seconds."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import report, run
+from benchmarks import frontend, report, run
+from benchmarks.compilers import ROOT
 
 
 def test_tables_put_numbers_to_the_right() -> None:
@@ -75,8 +78,32 @@ def test_a_page_holds_what_was_measured_and_why_something_was_not(tmp_path: Path
 
 def test_a_figure_that_is_missing_is_an_error(tmp_path: Path) -> None:
     empty = Path(written(tmp_path, "e", {"machine": "m", "rows": []}))
-    with pytest.raises((KeyError, ValueError, TypeError)):
-        report.main(empty, empty, empty, empty, out=tmp_path / "page.md")
+    with pytest.raises(KeyError, match="launch"):
+        report.main(empty, empty, empty, empty, empty, out=tmp_path / "page.md")
+    assert not (tmp_path / "page.md").exists()
+
+
+@pytest.mark.slow
+def test_the_front_ends_figures_are_those_the_page_reads(tmp_path: Path) -> None:
+    wanted = tmp_path / "front.json"
+    command = [sys.executable, "-m", "benchmarks.frontend", "--models", "example:LinearRegression", "--rounds", "1"]
+    subprocess.run([*command, "--json", str(wanted)], cwd=ROOT, check=True, capture_output=True, timeout=600)
+    front = json.loads(wanted.read_text())
+    assert "| LinearRegression | infer | 1 + 0 | 1 + 0 |" in report.front_end(front["rows"])
+    assert set(front["overhead"]["extra"]) == {"torch.compile", "armature"}
+
+
+def test_front_ends_within_the_noise_of_an_eager_call_have_no_ratio() -> None:
+    def row(name: str, theirs: float, ours: float) -> dict[str, Any]:
+        counted = {"graphs": 1, "breaks": 0, "right": True}
+        times = {"torch.compile": theirs, "armature": ours}
+        return {"model": name, "mode": "infer", **{c: {**counted, "seconds": t} for c, t in times.items()}}
+
+    rows = [row("quick", 0.4, -0.01), row("slow", 0.4, 0.1), {"model": "lost", "mode": "infer", "failed": "over 900 s"}]
+    lines = report.front_end(rows).splitlines()
+    assert [line.split("|")[-2].strip() for line in lines[2:]] == ["-", "0.25", "-", "0.25"]
+    table = frontend.models_table({(r["model"], r["mode"]): r for r in rows})
+    assert list(table.columns[6].cells) == ["-", "0.25", "", "0.25"]
 
 
 def test_a_graph_that_took_too_long_is_not_tried_larger() -> None:

@@ -9,9 +9,6 @@ import pytest
 import torch
 
 import armature
-
-pytest.importorskip("transformers")
-
 from benchmarks.models import ZOO
 
 SETS_REQUIRES_GRAD = pytest.mark.xfail(

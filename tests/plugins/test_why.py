@@ -25,7 +25,7 @@ from armature.cli.why import render_answer, render_line
 from armature.errors import UnknownName
 from armature.names import nearest, resolve
 from armature.provenance import Why, why
-from armature.rule_errors import NotAFile, NothingCalled
+from armature.rule_errors import BadTarget, NotAFile, NothingCalled
 from armature.rules import Decision, Verdict
 from armature.why_line import as_place, why_line
 
@@ -126,6 +126,32 @@ def test_each_way_to_change_it_works() -> None:
             assert armature.why(name).decision is decision
 
 
+def test_no_way_is_told_that_would_be_refused() -> None:
+    """A class of Python can't go in the graph, whether it is given or named."""
+    for target in ("torch.nn.Linear", "json.JSONEncoder", Model, nn.Linear):
+        changes = armature.why(target).changes
+        assert changes and not any("in_graph" in change for change in changes)
+    with pytest.raises(BadTarget, match="not objects of a class"):
+        armature.rules.in_graph("json.JSONEncoder")
+
+
+@pytest.mark.parametrize(
+    "target", [functools.partial, "object.__init__", "object#__eq__", torch.autograd.Function.apply]
+)
+def test_the_decision_is_told_to_count_where_someone_is_asked_first(target: Any) -> None:
+    found = armature.why(target)
+    if found.decision is Decision.SKIP:
+        assert found.meaning == "left alone where the interpreter can't trace it"
+        assert "the interpreter traces a call of it" in found.reason
+    with armature.rules.skip(target):
+        assert armature.why(target).meaning.startswith("not traced")
+
+
+@pytest.mark.parametrize("name", ["str.join", "dict#get", "object.__init__", "len"])
+def test_builtins_need_no_module(name: str) -> None:
+    assert armature.why(name) == armature.why(f"builtins.{name}")
+
+
 @pytest.mark.parametrize(
     ("name", "near"),
     [
@@ -224,6 +250,30 @@ def test_builtins_functions_of_the_file_and_methods_of_self(program: Path) -> No
     found = why_line(program, at("no_such_method"))
     assert [a.name for a in found.answers] == ["program.Net.scale"]
     assert found.unresolved == ("x.no_such_method", "self.linear")
+
+
+def test_what_a_line_calls_is_answered_as_a_call(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule that puts a function in the graph is for calls of it, and says nothing about its frame."""
+    with armature.rules.in_graph("program.helper", reason="one node"):
+        assert why_line(program, at("F.gelu")).answers[0].decision is Decision.INLINE
+        called = why_line(program, at("self.scale(")).answers[-1]
+        assert (called.decision, called.reason) == (Decision.IN_GRAPH, "one node")
+    package = program.parent / "a_package_of_why"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "part.py").write_text(PROGRAM.replace("def helper", "@__import__('functools').lru_cache\ndef helper"))
+    monkeypatch.syspath_prepend(program.parent)
+    with armature.rules.in_graph("a_package_of_why.part.helper", reason="one node"):
+        called = why_line(package / "part.py", at("self.scale(") + 1).answers[-1]
+        assert (called.name, called.reason) == ("a_package_of_why.part.helper", "one node")
+
+
+def test_a_lambda_on_a_line_is_not_the_function_around_it(tmp_path: Path) -> None:
+    file = tmp_path / "lambdas.py"
+    file.write_text("def outer(x):\n    return sorted(x, key=lambda y: y)\n")
+    names = [answer.name for answer in why_line(file, 2).answers]
+    assert names == ["lambdas.outer", "lambdas.outer.<locals>.<lambda>", "builtins.sorted"]
+    assert any("armature.rules.skip(outer)" in change for change in why_line(file, 2).answers[0].changes)
 
 
 def test_a_line_outside_functions_and_a_generator(program: Path) -> None:
@@ -362,3 +412,25 @@ def test_the_command_finds_modules_of_the_folder(tmp_path: Path, monkeypatch: py
     assert done.exit_code == 0, done.output
     assert "beside_me.fn" in done.output
     assert sys.path == before
+
+
+def test_a_name_is_told_only_where_it_leads_back() -> None:
+    """A rule by the name of an inner function, or of what an instance runs, would be about nothing or too much."""
+    for obj in (
+        torch.func.grad(user_function),
+        torch.ops.aten.add.Tensor,
+        functools.partial(user_function, 1),
+        Caller(),
+    ):
+        changes = "\n".join(armature.why(obj).changes)
+        assert "armature.rules.skip(fn)" in changes and "pyproject" not in changes
+    assert f'"{__name__}.user_function"' in armature.why(user_function).changes[0]
+    assert '"torch._C.TensorBase.add"' in armature.why(torch.ones(1).add).changes[0]
+
+
+def test_what_a_class_has_from_object_is_told_by_that_name() -> None:
+    found = armature.why("torch.nn.Identity#__eq__")
+    assert found == armature.why("object#__eq__")
+    with armature.rules.skip("torch.nn.Identity#__eq__"):
+        assert armature.why(object.__eq__) == found
+    assert found.changes and not any("Identity" in change for change in found.changes)

@@ -13,9 +13,12 @@ from unittest import mock
 import pytest
 import torch
 
+import armature
 from armature import plugins
+from armature.hookspecs import hookimpl
+from armature.rule_export import export
 from armature.rules import Decision, Rule, RuleBook, Verdict
-from armature.testing.rules_kit import book_of
+from armature.testing.rules_kit import book_of, rows
 
 RAN: list[str] = []
 
@@ -188,6 +191,55 @@ class OfMeta(metaclass=Meta):
     pass
 
 
+class RaisingMeta(type):
+    """Its classes refuse everything: names, hash, comparison, questions about instances."""
+
+    def __getattribute__(cls, name: str) -> Any:
+        RAN.append(name)
+        raise RuntimeError(name)
+
+    def __hash__(cls) -> int:
+        RAN.append("class hash")
+        raise RuntimeError("hash")
+
+    def __eq__(cls, other: object) -> bool:
+        RAN.append("class eq")
+        raise RuntimeError("eq")
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        RAN.append("instancecheck")
+        raise RuntimeError("instancecheck")
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        RAN.append("subclasscheck")
+        raise RuntimeError("subclasscheck")
+
+
+class OfRaising(metaclass=RaisingMeta):
+    def __call__(self) -> int:
+        return 1
+
+
+class SlottedOfRaising(metaclass=RaisingMeta):
+    __slots__ = ("a",)
+
+    def __call__(self) -> int:
+        return 1
+
+
+class OddModule:
+    """Where its class stands is told by an object that equals everything."""
+
+    __module__ = Trap()  # type: ignore[assignment]
+
+    def __call__(self) -> int:
+        return 1
+
+
+def namespace_of(cls: type) -> Any:
+    return type.__dict__["__dict__"].__get__(cls)
+
+
 def with_names_of_its_own() -> Callable[..., object]:
     def f() -> int:
         return 1
@@ -220,6 +272,15 @@ def deep_partial() -> object:
 
 
 HOSTILE = {
+    "class that refuses everything": OfRaising,
+    "instance of a class that refuses everything": type.__call__(OfRaising),
+    "such an instance without weak references": type.__call__(SlottedOfRaising),
+    "member of a class that refuses everything": namespace_of(SlottedOfRaising)["a"],
+    "method of a class that refuses everything": types.MethodType(
+        namespace_of(OfRaising)["__call__"], type.__call__(OfRaising)
+    ),
+    "partial of an instance of such a class": functools.partial(type.__call__(OfRaising)),
+    "instance of a class with an odd module": OddModule(),
     "names of its own kind": with_names_of_its_own(),
     "cached trap": cached_trap(),
     "wrapping itself": wrapping_itself(),
@@ -287,6 +348,26 @@ def test_a_verdict_with_a_reason_and_no_code_run(name: str, made: Callable[[], R
     assert again.decision is verdict.decision
 
 
+@pytest.mark.parametrize("name", HOSTILE)
+def test_why_runs_no_code(name: str) -> None:
+    obj = HOSTILE[name]
+    armature.why(len)
+    RAN.clear()
+    answer = armature.why(obj)
+    assert (RAN, bool(str(answer))) == ([], True)
+    assert answer.as_data()["reason"]
+
+
+@pytest.mark.parametrize("name", ["trap", "descriptors that raise", "partial of its own kind", "proxy", "magic mock"])
+@pytest.mark.parametrize("say", [armature.rules.skip, armature.rules.inline, armature.rules.in_graph])
+def test_rules_for_hostile_objects(name: str, say: Callable[[object], Any]) -> None:
+    obj = HOSTILE[name]
+    with say(obj):
+        assert armature.why(obj).decision.name.lower() == say.__name__
+        assert f"armature.rules.{say.__name__}" in armature.why(obj).reason
+    assert "armature.rules." not in armature.why(obj).reason
+
+
 @pytest.mark.parametrize("variables", [{}, {"__name__": Trap()}, {"__name__": Text("torch.nn")}, Names()], ids=type)
 def test_frames_with_hostile_globals(variables: dict[str, object]) -> None:
     RAN.clear()
@@ -337,3 +418,16 @@ def test_hostile_targets() -> None:
     RAN.clear()
     assert book.verdict(trap).reason == "the trap"
     assert RAN == []
+
+
+def test_two_plugins_that_disagree_about_a_hostile_object() -> None:
+    """It is a row like any other: the tables can be built, the winner answers, and the loser can be printed."""
+    obj: Any = HOSTILE["trap"]
+    manager = plugins.PluginManager(find=lambda: ())
+    one = types.SimpleNamespace(armature_rules=hookimpl(rows(Rule(obj, Decision.SKIP, "first", priority=1))))
+    other = types.SimpleNamespace(armature_rules=hookimpl(rows(Rule(obj, Decision.INLINE, "second"))))
+    with manager.registered(one, "one"), manager.registered(other, "other"):
+        tables = manager.tables()
+        assert tables.rule_book.verdict(obj).reason == "first"
+        assert [contest.key for contest in tables.contests()] == [f"an object of {__name__}.Trap"]
+        assert {entry.target for entry in export(tables).rules} == {f"an object of {__name__}.Trap"}

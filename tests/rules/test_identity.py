@@ -152,6 +152,40 @@ def test_an_alias_that_is_loaded_after_the_question(tmp_path: Path, monkeypatch:
     assert book.verdict(plain.f).reason == "by its alias"
 
 
+def test_a_second_name_that_is_loaded_later_and_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "first_module.py").write_text("def f():\n    return 1\n")
+    (tmp_path / "second_module.py").write_text("from first_module import f as g\n")
+    first = importlib.import_module("first_module")
+    book = book_of(
+        Rule("first_module.f", Decision.SKIP, "its own name"),
+        Rule("second_module.g", Decision.IN_GRAPH, "its other name", priority=1),
+    )
+    assert book.verdict(first.f).reason == "its own name"
+    importlib.import_module("second_module")
+    book.verdict(make("def f(): return 1", "elsewhere"))
+    assert book.verdict(first.f).reason == "its other name"
+
+
+def test_a_method_in_c_is_that_of_the_class_it_comes_from() -> None:
+    """Whatever the class of the object it is bound to makes of its name."""
+
+    class Own(list):  # type: ignore[type-arg]
+        def append(self, item: object) -> None: ...
+
+        def __len__(self) -> int:
+            return 0
+
+    own, book = (
+        Own(),
+        book_of(Rule(list.append, Decision.IN_GRAPH, "in C"), Rule(list.__len__, Decision.IN_GRAPH, "in C")),
+    )
+    assert book.verdict(super(Own, own).append).reason == "in C"
+    assert book.verdict(super(Own, own).__len__).reason == "in C"
+    assert book.verdict(own.append).decision is Decision.INLINE
+    assert book.verdict(own.__len__).decision is Decision.INLINE
+
+
 def test_plugins_that_come_and_go() -> None:
     function, manager = make("def f(): return 1", "users"), PluginManager(find=lambda: ())
     plain = manager.tables().rule_book.verdict(function)

@@ -21,8 +21,10 @@ import torch
 from torch import nn
 
 from armature.hookspecs import hookimpl
+from armature.plugins import PluginManager
 from armature.rules import Decision, Rule, RuleBook, Subject
 from armature.testing.rules_kit import book_with, rows
+from armature.trace.call import Handler
 from armature_builtin_rules import plugin
 
 LOOKUPS = 100_000
@@ -222,17 +224,18 @@ def test_an_instance_of_which_a_rule_speaks_has_its_own_verdict() -> None:
 
 def test_an_instance_that_takes_the_place_of_a_named_one() -> None:
     module = types.ModuleType("made_up_module")
-    kind = type("Plain", (), {"__slots__": (), "__module__": module.__name__})
+    call = operator.itemgetter(0)  # no function by which the instances would be known
+    kind = type("Plain", (), {"__slots__": (), "__module__": module.__name__, "__call__": call})
     sys.modules[module.__name__] = module
     try:
         module.named = kind()  # type: ignore[attr-defined]
         own = types.SimpleNamespace(armature_rules=hookimpl(rows(Rule("made_up_module.named", Decision.SKIP, "named"))))
         book = book_with(own=own)
         assert book.verdict(module.named).reason == "named"
-        assert book.verdict(kind()).reason == "not a callable"
+        assert book.verdict(kind()).reason != "named"
         module.named = kind()  # type: ignore[attr-defined]
         assert book.verdict(module.named).reason == "named"
-        assert book.verdict(kind()).reason == "not a callable"
+        assert book.verdict(kind()).reason != "named"
     finally:
         del sys.modules[module.__name__]
 
@@ -257,3 +260,36 @@ def test_a_class_that_gets_another_call() -> None:
     assert book.verdict(kind()).decision is Decision.INLINE
     kind.__call__ = function_of("re")
     assert book.verdict(kind()).decision is Decision.SKIP
+
+
+def test_a_class_that_gets_and_loses_a_call() -> None:
+    book = make_book()
+    kind: Any = type("Made", (), {"__module__": "users", "__slots__": ()})
+    assert book.verdict(kind()).reason == "not a callable"
+    kind.__call__ = function_of("re")
+    assert "standard library" in book.verdict(kind()).reason
+    del kind.__call__
+    assert book.verdict(kind()).reason == "not a callable"
+
+
+def test_a_base_class_that_gets_a_call() -> None:
+    book = make_book()
+    base: Any = type("Base", (), {"__module__": "users", "__slots__": ()})
+    kind = type("Made", (base,), {"__module__": "users", "__slots__": ()})
+    assert book.verdict(kind()).reason == "not a callable"
+    base.__call__ = function_of("re")
+    assert "standard library" in book.verdict(kind()).reason
+
+
+def test_an_object_of_the_same_class_as_one_with_a_handler() -> None:
+    """A row for one instance says nothing of the others, in whatever order they are asked about."""
+    one, other = operator.itemgetter(1), operator.itemgetter(2)
+    handler = Handler((one,), lambda call, *args: None)
+    own = types.SimpleNamespace(armature_handlers=hookimpl(lambda: [handler]))
+    for asked_about in ((one, other), (other, one)):
+        manager = PluginManager(find=lambda: ())
+        with manager.registered(own, "own"):
+            book = manager.tables().rule_book
+            said = {id(obj): book.verdict(obj).reason for obj in (*asked_about, *asked_about)}
+        assert "a handler says" in said[id(one)]
+        assert "a handler says" not in said[id(other)]

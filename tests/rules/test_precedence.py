@@ -257,6 +257,19 @@ def test_two_plugins_that_disagree() -> None:
     assert [(v.origin.plugin, v.reason) for v in verdict.overruled] == [("gentle", "it is fine")]
 
 
+def test_what_a_class_has_from_object_is_not_its_own() -> None:
+    """A rule for it would be one for all classes. It is told as one that names nothing."""
+    book = book_of(
+        Rule("torch.nn.Identity#__eq__", Decision.SKIP, "of this class"),
+        Rule("torch.nn.Linear#forward", Decision.SKIP, "its own"),
+        Rule("builtins.object#__ne__", Decision.SKIP, "of all"),
+    )
+    assert book.verdict(object.__eq__).reason != "of this class"
+    assert book.verdict(torch.nn.Linear.forward).reason == "its own"
+    assert book.verdict(object.__ne__).reason == "of all"
+    assert [missing.rule.target for missing in book.missing()] == ["torch.nn.Identity#__eq__"]
+
+
 def test_a_verdict_without_a_reason_cannot_be_built() -> None:
     with pytest.raises(ValueError, match="reason"):
         Verdict(Decision.SKIP, "", RuleOrigin("test"))

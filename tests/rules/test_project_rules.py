@@ -160,3 +160,14 @@ def test_a_bad_project_is_told_where_a_function_is_compiled(tmp_path: Path, monk
     monkeypatch.setattr(api, "manager", plugins.manager.__wrapped__)
     with pytest.raises(BadProjectRule):
         armature.compile(lambda x: x)
+
+
+def test_the_commands_find_modules_of_the_folder(tmp_path: Path) -> None:
+    """A script that is installed has not the folder one stands in on its path, as `python -c` has."""
+    write(tmp_path, '[tool.armature.rules]\nskip = ["own_module.there", "own_module.away"]')
+    (tmp_path / "own_module.py").write_text("def there(x):\n    return x\n")
+    start = "import sys, armature.cli.app as c; sys.argv = ['armature', 'plugins', 'doctor']; c.main()"
+    command = [sys.executable, "-P", "-c", start]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "own_module.away does not exist here" in done.stdout, done.stderr
+    assert "own_module.there" not in done.stdout

@@ -31,18 +31,24 @@ class Logs:
         return False
 
 
-def runtime_error_in_with(t, a):
+def error_in_with(t, a, says=False):
     with Logs(a):
-        print("before")
+        if says:
+            print("before")
         idx = torch.tensor([5, 9])
         t = t[idx] * 2
         t = t + 1
     return t
 
 
-def runtime_error_in_try(t, a):
+def error_in_with_after_a_break(t, a):
+    return error_in_with(t, a, says=True)
+
+
+def error_in_try(t, a, says=False):
     try:
-        print("before")
+        if says:
+            print("before")
         idx = torch.tensor([5, 9])
         t = t[idx] * 2
         t = t + 1
@@ -53,24 +59,8 @@ def runtime_error_in_try(t, a):
     return t
 
 
-def runtime_error_in_try_nobreak(t, a):
-    try:
-        idx = torch.tensor([5, 9])
-        t = t[idx] * 2
-        t = t + 1
-    except IndexError as e:
-        a.append(type(e))
-    finally:
-        a.append("fin")
-    return t
-
-
-def runtime_error_in_with_nobreak(t, a):
-    with Logs(a):
-        idx = torch.tensor([5, 9])
-        t = t[idx] * 2
-        t = t + 1
-    return t
+def error_in_try_after_a_break(t, a):
+    return error_in_try(t, a, says=True)
 
 
 def runtime_error_effects(t, a):
@@ -136,7 +126,7 @@ def handled_error(t, a):
 
 
 PROGRAMS = [
-    runtime_error_in_with, runtime_error_in_try, runtime_error_in_try_nobreak, runtime_error_in_with_nobreak,
+    error_in_with, error_in_with_after_a_break, error_in_try, error_in_try_after_a_break,
     runtime_error_effects, calls_stars, in_a_loop_after_a_break, in_no_grad, closure, handled_error,
 ]  # fmt: skip
 

@@ -17,39 +17,32 @@ def one() -> tuple[torch.Tensor]:
     return (torch.linspace(-1.0, 1.0, 6).reshape(2, 3),)
 
 
-def deque_mutated(t):
+def deque_mutated(t, change):
     q = collections.deque([1, 2, 3])
     try:
         for x in q:
             t = t + x
-            q.append(x)
+            change(q, x)
     except RuntimeError as e:
         return t, str(e), list(q)
     return t
 
 
-def deque_mutated_same_size(t):
-    q = collections.deque([1, 2, 3])
-    try:
-        for x in q:
-            t = t + x
-            q.append(x)
-            q.popleft()
-    except RuntimeError as e:
-        return t, str(e), list(q)
-    return t
+def turn(q, x):
+    q.append(x)
+    q.popleft()
 
 
-def deque_mutated_last(t):
-    q = collections.deque([1, 2, 3])
-    try:
-        for x in q:
-            t = t + x
-            if x == 3:
-                q.append(x)
-    except RuntimeError as e:
-        return t, str(e), list(q)
-    return t
+def deque_grows(t):
+    return deque_mutated(t, lambda q, x: q.append(x))
+
+
+def deque_keeps_its_size(t):
+    return deque_mutated(t, turn)
+
+
+def deque_grows_at_its_end(t):
+    return deque_mutated(t, lambda q, x: q.append(x) if x == 3 else None)
 
 
 def dict_mutated(t):

@@ -32,14 +32,6 @@ def it_for(t, a):
     return t
 
 
-def gen_arg(t, a):
-    for x in a:
-        t = t + x
-        if x == 2:
-            break
-    return t
-
-
 def gen_arg_side(t, a):
     t = t * 2
     s = sum(a)
@@ -91,7 +83,7 @@ def _mk():
 ARGUMENTS = [
     (it_next, lambda: iter([1, 2, 3])),
     (it_for, lambda: iter([1, 2, 3, 4])),
-    (gen_arg, lambda: (i for i in range(6))),
+    (it_for, lambda: (i for i in range(6))),
     (gen_arg_side, _mk),
     (enum_arg, lambda: enumerate([5, 6, 7], 3)),
     (zip_arg, lambda: zip([5, 6, 7], range(9))),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -301,3 +303,20 @@ def test_a_parameter_that_is_another_one_is_another_key() -> None:
         torch.testing.assert_close(compiled(second), second * 3)
     table[first] = 5
     torch.testing.assert_close(compiled(first), first * 5)
+
+
+@pytest.mark.parametrize("make", [OPTIMIZERS["SGD"], OPTIMIZERS["Adam"]], ids=["SGD", "Adam"])
+def test_a_step_lets_go_of_what_it_has_trained(make: Callable[[Any], torch.optim.Optimizer]) -> None:
+    def trained() -> list[weakref.ref[Any]]:
+        model = Net()
+        optimizer = make(model.parameters())
+        forward, step = armature.compile(model, backend="eager"), armature.compile(optimizer.step, backend="eager")
+        for _ in range(2):
+            forward(data()[0]).sum().backward()
+            step()
+            optimizer.zero_grad()
+        return [weakref.ref(held) for held in (model, optimizer, *model.parameters())]
+
+    held = trained()
+    gc.collect()
+    assert [ref() for ref in held] == [None] * len(held)

@@ -23,7 +23,9 @@ from armature.frame.sources import (
     ObjectSource,
     ReferentSource,
     Source,
+    TensorKey,
     TypeOfSource,
+    real_key,
 )
 from armature.torch_abi.numpy import as_tensor
 from armature.torch_abi.overrides import mode_at
@@ -60,9 +62,9 @@ _READ: dict[type, Callable[[Resolver, Any], object]] = {
     AttrSource: lambda r, s: getattr(r.value(s.base), s.name),
     DictOfSource: lambda r, s: r.value(s.base).__dict__,
     TypeOfSource: lambda r, s: type(r.value(s.base)),
-    ItemSource: lambda r, s: r.value(s.base)[s.key],
+    ItemSource: lambda r, s: r.value(s.base)[real_key(s.key)],
     ReferentSource: lambda r, s: r.value(s.base)(),
-    MemberSource: lambda r, s: s.kind.__getitem__(r.value(s.base), s.key),
+    MemberSource: lambda r, s: s.kind.__getitem__(r.value(s.base), real_key(s.key)),
     CellSource: lambda r, s: r.value(s.base).cell_contents,
     ModeSource: lambda r, s: mode_at(s.position),
     CallSource: lambda r, s: s.fn(r.value(s.base)),
@@ -92,6 +94,10 @@ class Expressions:
         self.namespace[name] = obj
         return name
 
+    def key(self, key: object) -> str:
+        """The expression of a dict's key."""
+        return self.name(key) + "()" * isinstance(key, TensorKey)
+
 
 _WRITE: dict[type, Callable[[Expressions, Any], str]] = {
     LocalSource: lambda e, s: f"L[{s.name!r}]",
@@ -102,10 +108,10 @@ _WRITE: dict[type, Callable[[Expressions, Any], str]] = {
     DictOfSource: lambda e, s: f"{e.of(s.base)}.__dict__",
     TypeOfSource: lambda e, s: f"type({e.of(s.base)})",
     ItemSource: lambda e, s: (
-        f"{e.of(s.base)}[{s.key!r}]" if type(s.key) in (int, str) else f"{e.of(s.base)}[{e.name(s.key)}]"
+        f"{e.of(s.base)}[{s.key!r}]" if type(s.key) in (int, str) else f"{e.of(s.base)}[{e.key(s.key)}]"
     ),
     ReferentSource: lambda e, s: f"{e.of(s.base)}()",
-    MemberSource: lambda e, s: f"{e.name(s.kind.__getitem__)}({e.of(s.base)}, {e.name(s.key)})",
+    MemberSource: lambda e, s: f"{e.name(s.kind.__getitem__)}({e.of(s.base)}, {e.key(s.key)})",
     CellSource: lambda e, s: f"{e.of(s.base)}.cell_contents",
     ModeSource: lambda e, s: f"{e.name(mode_at)}({s.position})",
     CallSource: lambda e, s: f"{e.name(s.fn)}({e.of(s.base)})",

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import nn
 
 from armature.callables import MISSING, class_member
@@ -27,6 +25,7 @@ from armature.frame.sources import (
     ObjectSource,
     ReferentSource,
     Source,
+    TensorKey,
     TypeOfSource,
 )
 from armature.torch_abi.eval_frame import framelocals_index
@@ -114,7 +113,7 @@ class Reach:
     def item(self, source: ItemSource | MemberSource) -> Manager:
         base, value = self.resolver.value(source.base), example(self.resolver.value(source))
         manager, key = self.manager(source.base), source.key
-        if isinstance(key, torch.Tensor):
+        if isinstance(key, TensorKey):
             return manager.lambda_manager(item_getter(key), source.expr, value, None)
         if isinstance(base, dict):
             return manager.dict_getitem_manager(key, source.expr, value, None)
@@ -169,10 +168,9 @@ _MAKE: dict[type, Callable[[Reach, Any], Manager]] = {
 }
 
 
-def item_getter(key: torch.Tensor) -> Callable[[Any], object]:
+def item_getter(key: TensorKey) -> Callable[[Any], object]:
     """Reads a dict under a key that is a tensor; None: no such key. C++ would compare these by their elements."""
-    held = weakref.ref(key)
-    return lambda found: dict.get(found, held())
+    return lambda found: dict.get(found, key())
 
 
 def has_instance_dict(obj: object) -> bool:

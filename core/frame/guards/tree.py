@@ -35,7 +35,7 @@ from armature.frame.guards.paths import Expressions
 from armature.frame.guards.reach import Reach, has_instance_dict
 from armature.frame.guards.text import describe
 from armature.frame.guards.values import is_by_equality, is_by_identity, same
-from armature.frame.sources import DictOfSource, Source
+from armature.frame.sources import DictOfSource, Source, TensorKey, held_key
 from armature.torch_abi import eval_frame, guard_tree, overrides, symbols
 from armature.torch_abi.eval_frame import GuardHolder
 
@@ -167,11 +167,14 @@ class _Builder:
         if type(owner) in _ITERATED[:2] and all(type(key) is str for key in keys):
             manager.add_mapping_keys_guard(dict.fromkeys(keys), parts, None)
         else:
-            manager.add_lambda_guard(lambda found: same(tuple(iterate(found)), keys), parts, None)
+            manager.add_lambda_guard(lambda found: same(tuple(map(held_key, iterate(found))), keys), parts, None)
 
     def add_absent(self, guard: AbsentGuard, parts: list[str]) -> None:
         owner, name = self.reach.resolver.value(guard.source), guard.name
-        if isinstance(owner, dict):
+        if isinstance(name, TensorKey):
+            manager = self.reach.manager(guard.source)
+            manager.add_lambda_guard(lambda found: name() not in found, parts, None)
+        elif isinstance(owner, dict):
             self.reach.manager(guard.source).add_dict_contains_guard(False, name, parts, None)
         elif has_instance_dict(owner):
             held = self.reach.manager(DictOfSource(guard.source))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import math
-import operator
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
@@ -70,7 +69,5 @@ _BY_TYPE: dict[type, Callable[..., bool]] = {
     tuple: _same_sequence,
     dict: _same_dict,
     slice: _same_slice,
-    torch.Tensor: operator.is_,  # as keys of dicts; `==` compares elements
-    torch.nn.Parameter: operator.is_,
     **dict.fromkeys(SCALARS, _same_number),
 }

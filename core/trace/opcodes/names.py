@@ -91,6 +91,12 @@ def make_cell(frame: Frame, inst: Instruction) -> None:
     frame.cells[name] = CellValue(held)
 
 
+@opcode("RESUME")
+def resume(frame: Frame, inst: Instruction) -> None:
+    if frame.cells and inst.arg == 0:  # at the beginning, not after `yield`
+        frame.own_cells = dict(frame.cells)
+
+
 @opcode("LOAD_CLOSURE")
 def load_closure(frame: Frame, inst: Instruction) -> None:
     frame.stack.append(cell_of(frame, str(inst.argval)))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.call import call_with, check_stars, keywords, set_function_part
 from armature.trace.opcodes.jumps import advance
-from armature.trace.opcodes.names import load_variable, store_variable
+from armature.trace.opcodes.names import load_variable
 from armature.trace.opcodes.operators import compare_op, to_bool
 from armature.trace.opcodes.table import opcode
 from armature.trace.state import Frame
@@ -107,31 +105,6 @@ def load_fast(frame: Frame, inst: Instruction) -> None:
         load_slot(frame, str(inst.argval))
     else:
         frame.stack.append(value)
-
-
-@opcode("LOAD_FAST_LOAD_FAST")
-def load_fast_load_fast(frame: Frame, inst: Instruction) -> None:
-    for name in names_of(inst):
-        load_slot(frame, name)
-
-
-@opcode("STORE_FAST_STORE_FAST")
-def store_fast_store_fast(frame: Frame, inst: Instruction) -> None:
-    for name in names_of(inst):
-        store_variable(frame, name)
-
-
-@opcode("STORE_FAST_LOAD_FAST")
-def store_fast_load_fast(frame: Frame, inst: Instruction) -> None:
-    first, second = names_of(inst)
-    store_variable(frame, first)
-    load_slot(frame, second)
-
-
-def names_of(inst: Instruction) -> tuple[str, str]:
-    """The two variables of a doubled instruction."""
-    names: Any = inst.argval
-    return names[0], names[1]
 
 
 @opcode("COMPARE_OP")

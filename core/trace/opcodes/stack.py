@@ -8,7 +8,7 @@ from armature.trace.state import Frame
 from armature.trace.values.base import NULL
 
 
-@opcode("NOP", "RESUME", "CACHE", "EXTENDED_ARG", "PRECALL", "COPY_FREE_VARS", "NOT_TAKEN")
+@opcode("NOP", "CACHE", "EXTENDED_ARG", "PRECALL", "COPY_FREE_VARS", "NOT_TAKEN")
 def nothing(frame: Frame, inst: Instruction) -> None:
     return None
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 ASYNC = "coroutines run eagerly; what they call is still compiled"
 MODULE_BODY = "module bodies run eagerly; a function is compiled when it is called"
+READ_AS_TWO = "decoded as the two instructions that it stands for"
 INTERNAL = "never part of a function's code: CPython uses it inside"
 
 UNTRACED: Mapping[str, str] = {
@@ -18,6 +19,9 @@ UNTRACED: Mapping[str, str] = {
     "IMPORT_STAR": MODULE_BODY,
     "PRINT_EXPR": "it belongs to the interactive prompt",
     "INTERPRETER_EXIT": INTERNAL,
+    "LOAD_FAST_LOAD_FAST": READ_AS_TWO,
+    "STORE_FAST_LOAD_FAST": READ_AS_TWO,
+    "STORE_FAST_STORE_FAST": READ_AS_TWO,
     "RESERVED": INTERNAL,
     "ENTER_EXECUTOR": INTERNAL,
     "EXIT_INIT_CHECK": INTERNAL,

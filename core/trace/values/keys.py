@@ -41,8 +41,20 @@ class TracedKey:
         return self.hashed
 
 
+@attrs.frozen
+class Referring:
+    """The key of a weak reference that lives: such references are as equal as what they refer to."""
+
+    key: Hashable
+
+
+def is_new(key: Hashable) -> bool:
+    """Whether the key, of an object that the frame has made, equals no object of the program."""
+    return isinstance(key.key if isinstance(key, Referring) else key, Identity)
+
+
 def is_by_address(key: Hashable) -> bool:
     """Whether the object's hash, and so its place among others, is an address."""
     if isinstance(key, (tuple, frozenset)):
         return any(is_by_address(item) for item in key)
-    return isinstance(key, Identity)
+    return isinstance(key, Identity) or (isinstance(key, Referring) and is_by_address(key.key))

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
+from armature.trace.errors import NotConstant
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
+from armature.trace.values.keys import is_new
 from armature.trace.values.methods import invoke
 from armature.trace.values.sequence import TupleValue
 from armature.trace.values.sets import SetLike, SetValue, members
@@ -67,7 +69,12 @@ class DictValue(Value):
             return entry[1]
         if self.pending is None:
             return None
-        obj = key.as_key()
+        try:
+            obj = key.as_key()
+        except NotConstant:
+            if is_new(hashed):
+                return None
+            raise
         if not key.is_constant and key.source is not None:
             tracer.guard_is(key.source, obj)
         elif key.is_tensor:

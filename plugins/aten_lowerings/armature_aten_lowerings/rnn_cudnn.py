@@ -182,6 +182,6 @@ def _operator() -> torch._ops.OpOverload:
     for name, run, fake in ((NAME, _run, _fake), (BACKWARD_NAME, _run_backward, _fake_backward)):
         torch.library.define(name, torch.library.infer_schema(run, mutates_args=()))
         torch.library.impl(name, "CUDA", run)
-        torch.library.register_fake(name, fake)
+        torch.library.impl(name, "Meta", fake)  # not register_fake, as with the layer of `rnn`
     torch.library.register_autograd(NAME, _backward, setup_context=_save)
     return torch.ops.armature.cudnn_lstm.default  # type: ignore[no-any-return]

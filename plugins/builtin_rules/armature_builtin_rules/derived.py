@@ -7,6 +7,7 @@ that act on the world.
 from __future__ import annotations
 
 import builtins
+import collections
 import functools
 import math
 import operator
@@ -25,6 +26,11 @@ IMPURE = frozenset({
     "print", "quit", "vars",
 })  # fmt: skip
 _C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+_OWN_TYPES = (
+    collections.OrderedDict, collections.defaultdict, functools.partial, types.CellType, types.MappingProxyType,
+    types.MethodType,
+)  # fmt: skip
+_OWN_LOOKUP = (collections.defaultdict, collections.deque, types.SimpleNamespace)
 _PURE_TYPES = (bool, bytes, complex, dict, float, frozenset, int, list, range, set, slice, str, tuple)
 OPERATOR_TYPES = (type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor))
 CONSTANT_TYPES = (torch.Size, torch.device, torch.dtype, torch.finfo, torch.iinfo, torch.layout, torch.memory_format)
@@ -33,6 +39,7 @@ OPERATOR = "an operator of the dispatcher; recorded as one node"
 TENSOR_METHOD = "a method of tensors written in C; recorded as one node"
 OVERRIDABLE = "a function of torch in C that takes tensors (it is overridable); recorded as one node"
 PURE = "a pure builtin: the interpreter traces it, and folds it when its arguments are constants"
+OWN_WAY = "the interpreter traces a call of it in its own way; where it can't, it is left alone"
 ACTS = "a builtin that acts on the world or looks at the running frame"
 CONSTANT = "makes a constant of torch; folded"
 FOLDED = (CONSTANT, PURE, OVERRIDABLE)
@@ -49,7 +56,7 @@ class Known:
 
 def decide(subject: Subject) -> Verdict | None:
     """The verdict on an object of one of the sets; None for all others."""
-    if type(subject.obj) in OPERATOR_TYPES:
+    if any(type(subject.obj) is kind for kind in OPERATOR_TYPES):  # by identity: `in` may ask a metaclass
         return _verdict(Decision.IN_GRAPH, OPERATOR, decide)
     known = known_objects().get(id(subject.obj))
     if known is not None and known.obj is subject.obj:
@@ -83,6 +90,13 @@ def _members() -> Iterator[Known]:
         yield Known(obj, Decision.IN_GRAPH, TENSOR_METHOD)
     for obj in CONSTANT_TYPES:
         yield Known(obj, Decision.IN_GRAPH, CONSTANT)
+    lookups = [vars(owner)["__getattribute__"] for owner in _OWN_LOOKUP]
+    for obj in (*_OWN_TYPES, *lookups):
+        yield Known(obj, Decision.SKIP, OWN_WAY)
+    for owner in (object, type, property):
+        for obj in vars(owner).values():
+            if type(obj) in (*_C_METHODS, types.BuiltinFunctionType):
+                yield Known(obj, Decision.SKIP, OWN_WAY)
     for owner in (*_PURE_TYPES, operator, math):
         for obj in vars(owner).values():
             if type(obj) in (*_C_METHODS, types.BuiltinFunctionType):

@@ -8,7 +8,17 @@ from typing import Any
 
 import attrs
 
-from armature.plugin_api import BoundMethod, Call, Identity, NotConstant, ReferentSource, Value, ValueType, handles
+from armature.plugin_api import (
+    BoundMethod,
+    Call,
+    Identity,
+    NotConstant,
+    ReferentSource,
+    Referring,
+    Value,
+    ValueType,
+    handles,
+)
 
 
 @attrs.define(eq=False)
@@ -31,12 +41,22 @@ class WeakReferenceValue(Value):
             raise NotConstant(self)
         return weakref.ref(self.referent.as_object())  # type: ignore[arg-type]
 
+    def as_key(self) -> object:
+        if self.referent is None:
+            raise NotConstant(self)
+        return weakref.ref(self.referent.as_key())  # type: ignore[arg-type]
+
     def key(self, tracer: Any) -> Hashable:
         """Living references are as equal as what they refer to."""
+        if self.referent is None:
+            return Identity(self)
         try:
-            return self.as_object()
-        except (NotConstant, TypeError):
-            return Identity(self if self.referent is None else self.referent)
+            held: Any = self.as_object()
+        except NotConstant:
+            return Referring(self.referent.key(tracer))
+        if self.source is None:  # the frame has made it: of another object next time, if nothing speaks against it
+            tracer.guard_identity(self.referent)
+        return held  # type: ignore[no-any-return]
 
     def get_attribute(self, tracer: Any, name: str) -> Value:
         return BoundMethod(self, name) if name == "__call__" else super().get_attribute(tracer, name)
@@ -62,6 +82,7 @@ def make_reference(call: Call, referent: Value, *callback: Value) -> Value | Non
     plain = not callback or (callback[0].is_constant and callback[0].as_constant() is None)
     if call.fn is weakref.proxy:
         return referent if plain else None
+    call.tracer.held_weakly[referent] = None
     return WeakReferenceValue(referent, None if plain else callback[0])
 
 

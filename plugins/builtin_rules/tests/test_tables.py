@@ -13,10 +13,20 @@ import numpy
 import pytest
 import torch
 
-from armature.callables import MISSING, describe, find_loaded, is_module, layers, same_function, wrapped_by_decorator
+from armature.callables import (
+    MISSING,
+    describe,
+    find_loaded,
+    is_module,
+    is_written_in_c,
+    layers,
+    same_function,
+    wrapped_by_decorator,
+)
 from armature.plugin_api import Decision, RuleOrigin, Subject
 from armature.rules import RuleBook
 from armature.testing.rules_kit import RulesConformance, book_with
+from armature.trace.builtins import BUILTINS
 from armature_builtin_rules import derived, load, plugin
 
 ROWS = [rule for table in load.rules() for rule in table.rules("test")]
@@ -129,7 +139,7 @@ def test_the_sets_are_computed_by_identity() -> None:
     known = derived.known_objects()
     assert known[id(torch.Tensor.add)].reason == derived.TENSOR_METHOD
     assert known[id(print)].decision is Decision.SKIP
-    assert id(object.__init__) not in known
+    assert known[id(object.__init__)].reason == derived.OWN_WAY
 
 
 def test_importing_the_plugin_reads_no_table() -> None:
@@ -189,3 +199,9 @@ def test_numpy_is_one_set(book: RuleBook) -> None:
         verdict = book.verdict(function)
         assert verdict.decision is Decision.SKIP, function
         assert verdict.reason
+
+
+def test_what_the_interpreter_does_itself_is_not_said_to_have_no_rule(book: RuleBook) -> None:
+    functions = [fn for fn in BUILTINS if is_written_in_c(fn)]
+    assert len(functions) > 100
+    assert [fn for fn in functions if "no rule, handler or polyfill" in book.verdict(fn).reason] == []

@@ -80,16 +80,16 @@ def codes(code: CodeType) -> Iterator[CodeType]:
 def inner_stands_alone(call: Call, function: FunctionType, code: CodeType) -> bool:
     """The same for one code object."""
     context = function.__code__.co_varnames[:1]
-    before = None
+    before: tuple[object, ...] = ()
     for inst in dis.get_instructions(code):
         if inst.opname in ELSEWHERE:
             return False
-        if inst.opname == "STORE_ATTR" and (before is None or (before.argval,) != context):
+        if inst.opname == "STORE_ATTR" and before[-1:] != context:
             return False
         if inst.opname == "LOAD_GLOBAL" and not known_global(call, function, str(inst.argval)):
             return False
         if inst.opname not in ("CACHE", "EXTENDED_ARG", "NOP"):
-            before = inst
+            before = inst.argval if isinstance(inst.argval, tuple) else (inst.argval,)  # 3.13 loads two at once
     return True
 
 
