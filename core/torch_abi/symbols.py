@@ -16,6 +16,8 @@ from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
+from armature.torch_abi.overrides import Asking
+
 SYMBOLIC: tuple[type[Any], ...] = (torch.SymInt, torch.SymFloat, torch.SymBool)
 NAMESPACE: Mapping[str, Any] = {"math": math, "torch": torch, "max": max, "min": min, "abs": abs, "round": round}
 """What the text of an expression may name, besides its symbols."""
@@ -214,7 +216,8 @@ def as_node(value: Any, graph: fx.Graph, leaf: Callable[[Any], fx.Node], made: d
     else:
         tracer = fx.proxy.GraphAppendingTracer(graph)
         env = {symbol: fx.Proxy(leaf(symbol), tracer) for symbol in symbols_of(expr)}
-        found = sympy_interp(PythonReferenceAnalysis, env, expr).node
+        with Asking():  # a proxy is asked what torch's functions make of it
+            found = sympy_interp(PythonReferenceAnalysis, env, expr).node
     made[expr] = found
     return found
 

@@ -244,7 +244,7 @@ def _module_setattr(tracer: Tracer, module: Value, name: Value, value: Value) ->
 
 
 def _len(tracer: Tracer, obj: Value) -> Value:
-    if isinstance(obj, TensorValue) and obj.fake.shape:
+    if isinstance(obj, TensorValue) and obj.fake.shape and not tracer.overrides.present:
         return tracer.as_value(obj.fake.shape[0])
     return tracer.constant(obj.length(tracer))
 
@@ -333,7 +333,10 @@ def _sorted(tracer: Tracer, items: Value, *, key: Value | None = None, reverse: 
 def _round(tracer: Tracer, value: Value, digits: Value | None = None) -> Value:
     if isinstance(value, UserObjectValue) and value.base is None:
         return value.special(tracer, "__round__", *(() if digits is None else (digits,)))
-    if value.is_tensor:
+    if isinstance(value, TensorValue):
+        own = value.own_method(tracer, "__round__")
+        if own is not None:
+            return tracer.call(own, () if digits is None else (digits,), {})
         if not hasattr(torch.Tensor, "__round__"):
             tracer.raise_error(TypeError, "type Tensor doesn't define __round__ method")
         return tracer.graph_call("round", (value,), {} if digits is None else {"decimals": digits})
@@ -342,10 +345,13 @@ def _round(tracer: Tracer, value: Value, digits: Value | None = None) -> Value:
 
 
 def _abs(tracer: Tracer, value: Value) -> Value:
-    if value.is_tensor:
-        return tracer.graph_call("abs", (value,), {})
+    if isinstance(value, TensorValue):
+        own = value.own_method(tracer, "__abs__")
+        return tracer.graph_call("abs", (value,), {}) if own is None else tracer.call(own, (), {})
     if isinstance(value, UserObjectValue):
         return value.special(tracer, "__abs__")
+    if not value.is_constant and not value.is_symbolic:
+        return value.call_method(tracer, "__abs__", (), {})
     found = symbolic.absolute(tracer, value)
     return _folded(tracer, abs, value.as_constant()) if found is None else found
 

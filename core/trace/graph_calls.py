@@ -16,7 +16,7 @@ from armature.torch_abi.fake import DATA_DEPENDENT, UNSUPPORTED_OPERATOR, enable
 from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
-from armature.trace import folding
+from armature.trace import folding, overrides
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.constant import is_atom
@@ -51,6 +51,10 @@ def graph_call(
     """
     if fn is operator.imatmul:
         fn = operator.matmul  # tensors have no `@=` of their own, but FX would write one, and change a name with it
+    if tracer.overrides.present:
+        found = overrides.in_graph(tracer, fn, args, kwargs)
+        if found is not None:
+            return found
     told = folding.told(tracer, fn, args, kwargs)
     if told is not None:
         return told

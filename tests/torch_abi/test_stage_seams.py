@@ -175,7 +175,9 @@ def test_effects_are_plain_calls_in_the_order_of_the_graph() -> None:
     graph = fx.Graph()
     info = graph.placeholder("info")
     checked = graph.call_function(
-        effect, (graph.call_function(make.default), torch.ops.aten._linalg_check_errors.default, info, "inv")
+        effect,
+        (graph.call_function(make.default), torch.ops.aten._linalg_check_errors.default, info, "inv"),
+        {"is_matrix": True},
     )
     checked.meta["val"] = (None, None)
     graph.call_function(sink.default, ([graph.call_function(operator.getitem, (checked, 0))],))
