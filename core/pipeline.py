@@ -41,6 +41,7 @@ from armature.session import Compilation, Outcome, Session, session
 from armature.tables import Tables
 from armature.torch_abi import symbols
 from armature.torch_abi.eval_frame import skip_code
+from armature.torch_abi.overrides import suspended
 from armature.trace import verify as trace_spec
 from armature.trace.data import TracedFrame
 from armature.trace.errors import GraphBreak, SkipFrame
@@ -87,8 +88,8 @@ def native_backend(traced: TracedFrame, ctx: CompileContext, record: Compilation
     if traced.graph is not None and any(isinstance(g, StorageGuard) and g.together for g in traced.guards):
         # Inputs that overlap, one written to: eager refuses some such calls, which a functional graph can't see.
         return traced.graph.forward
-    if traced.graph is not None and symbols.depends_on_numbers(traced.graph.graph):
-        return traced.graph.forward  # lowering has no sizes that are known only half-way
+    if traced.graph is not None and (symbols.depends_on_numbers(traced.graph.graph) or any(traced.graph.children())):
+        return traced.graph.forward  # lowering has no branches, and has no sizes that are known only half-way
     # The backward graph is compiled later and keeps what it is made from; guards hold the example tensors.
     run = compile_graph(attrs.evolve(traced, guards=(), size_guards=tuple), ctx, AtenCompiler(record))
     for graph in record.graphs:  # a kernel that can't be built is found here, where eager can still take over
@@ -217,7 +218,8 @@ class Compiler:
         ctx.emit(event_of(record, EventKind.START))
         start, hits = time.perf_counter(), ctx.cache.hits
         try:
-            traced, code = compile_frame(request, ctx, backend_for(self.backend, tables), record)
+            with suspended():
+                traced, code = compile_frame(request, ctx, backend_for(self.backend, tables), record)
         except SkipFrame as nothing:
             record.reason = nothing.reason
             ctx.emit(event_of(record, EventKind.SKIP, nothing.reason))

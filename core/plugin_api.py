@@ -9,7 +9,7 @@ from armature.codegen.backend import DeviceBackend, Features
 from armature.codegen.data import KernelSource
 from armature.errors import ArmatureError, BackendError, invariant
 from armature.events import CompileEvent, EventKind
-from armature.frame.sources import AttrSource, ItemSource, ReferentSource
+from armature.frame.sources import ArrayMemorySource, AttrSource, CallSource, ItemSource, ObjectSource, ReferentSource
 from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Pass
 from armature.hookspecs import API_VERSION, hookimpl
 from armature.lower import index, layout
@@ -20,13 +20,18 @@ from armature.lower.index import Index, Var
 from armature.lower.registry import collect_lowerings, lowers
 from armature.lower.values import Spec, TensorValue
 from armature.rules import Answer, Decision, Rule, RuleOrigin, RuleTable, Subject, Verdict
+from armature.torch_abi import numpy as numpy_layer
 from armature.torch_abi.aot import Compilers, compile_functional, min_cut
 from armature.torch_abi.decomps import overload, torch_decompositions
+from armature.trace.branches import choose
 from armature.trace.call import Call, Handler, Polyfill, ValueType, collect, handles
 from armature.trace.class_bodies import LocalClassValue
 from armature.trace.errors import NotConstant
+from armature.trace.overrides import OffValue as OverridesOff
+from armature.trace.overrides import default as as_overridden
 from armature.trace.values.address import AddressValue
 from armature.trace.values.base import BoundMethod, Value, Write
+from armature.trace.values.classes import ClassValue
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.context import (
     ContextValue,
@@ -36,9 +41,10 @@ from armature.trace.values.context import (
     autocast_value,
     switch_grad,
 )
-from armature.trace.values.function import ClosureValue
+from armature.trace.values.function import BuiltinValue, ClosureValue
 from armature.trace.values.keys import Identity, Referring
-from armature.trace.values.sequence import ListValue, SequenceValue
+from armature.trace.values.methods import invoke
+from armature.trace.values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from armature.trace.values.streams import Steps
 from armature.trace.values.symbolic import SymbolicValue as SymbolicNumber
 from armature.trace.values.tensor import TensorValue as TracedTensor
@@ -49,6 +55,7 @@ __all__ = [
     "AddressValue",
     "Answer",
     "ArmatureError",
+    "ArrayMemorySource",
     "AtenGraph",
     "AttrSource",
     "BackendError",
@@ -56,8 +63,11 @@ __all__ = [
     "BreakEvent",
     "BreakType",
     "Builder",
+    "BuiltinValue",
     "Call",
     "CallInstead",
+    "CallSource",
+    "ClassValue",
     "ClosureValue",
     "CompileEvent",
     "Compilers",
@@ -84,7 +94,9 @@ __all__ = [
     "NotConstant",
     "NotSupported",
     "NullContextValue",
+    "ObjectSource",
     "ObjectValue",
+    "OverridesOff",
     "PairedContextValue",
     "Pass",
     "Polyfill",
@@ -95,18 +107,22 @@ __all__ = [
     "RuleOrigin",
     "RuleTable",
     "SequenceValue",
+    "SliceValue",
     "Spec",
     "Steps",
     "Subject",
     "SymbolicNumber",
     "TensorValue",
     "TracedTensor",
+    "TupleValue",
     "Value",
     "ValueType",
     "Var",
     "Verdict",
     "Write",
+    "as_overridden",
     "autocast_value",
+    "choose",
     "collect",
     "collect_lowerings",
     "compile_functional",
@@ -116,9 +132,11 @@ __all__ = [
     "hookimpl",
     "index",
     "invariant",
+    "invoke",
     "layout",
     "lowers",
     "min_cut",
+    "numpy_layer",
     "overload",
     "switch_grad",
     "torch_decompositions",

@@ -9,6 +9,7 @@ from weakref import ReferenceType
 import attrs
 
 from armature.frame.history import History
+from armature.torch_abi.overrides import Overriding, overriding
 
 
 @attrs.define(eq=False)
@@ -70,3 +71,4 @@ class FrameRequest:
     dynamic: bool | None = None
     history: History = attrs.field(factory=History)
     resumes: ResumeTable = attrs.field(factory=ResumeTable)
+    overriding: Overriding = attrs.field(factory=overriding)

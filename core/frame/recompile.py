@@ -15,6 +15,7 @@ from armature.frame.guards.explain import failed
 from armature.frame.guards.paths import Resolver
 from armature.frame.guards.tree import GuardTree
 from armature.frame.history import History
+from armature.torch_abi.overrides import quietly
 
 STATE_KEY = "armature"  # in torch's dict for each code object
 
@@ -76,6 +77,7 @@ def failures(entries: list[Entry], f_locals: Mapping[str, object]) -> tuple[str,
     return tuple(text for text in found if text)
 
 
+@quietly
 def changing_sizes(entries: list[Entry], request: FrameRequest) -> tuple[str, ...]:
     """The sizes that compiled code took as constants and that are others now, as calls of `mark_dynamic`."""
     resolver = Resolver(request)

@@ -172,6 +172,41 @@ class CellSource:
         return f"{self.base.expr}.cell_contents"
 
 
+@attrs.frozen(cache_hash=True)
+class ModeSource:
+    """The function mode at a position of torch's stack, the outermost first."""
+
+    position: int
+
+    @property
+    def expr(self) -> str:
+        return f"function_modes()[{self.position}]"
+
+
+@attrs.frozen(cache_hash=True)
+class CallSource:
+    """`fn(base)`, of a function of armature's own that changes nothing."""
+
+    base: Source
+    fn: Any
+    name: str
+
+    @property
+    def expr(self) -> str:
+        return f"{self.name}({self.base.expr})"
+
+
+@attrs.frozen(cache_hash=True)
+class ArrayMemorySource:
+    """A tensor over the memory of the numpy array at `base`."""
+
+    base: Source
+
+    @property
+    def expr(self) -> str:
+        return f"torch.from_numpy({self.base.expr})"
+
+
 Source: TypeAlias = (
     LocalSource
     | GlobalSource
@@ -184,4 +219,7 @@ Source: TypeAlias = (
     | MemberSource
     | ReferentSource
     | CellSource
+    | ModeSource
+    | CallSource
+    | ArrayMemorySource
 )

@@ -28,7 +28,9 @@ def to_index(value: int | torch.SymInt) -> Index:
 
 
 def _size(symbol: sympy.Symbol, shape_env: object) -> Size:
-    hints = getattr(shape_env, "backed_var_to_val", None) or getattr(shape_env, "var_to_val", {})
+    hints = getattr(shape_env, "backed_var_to_val", None)
+    if hints is None:
+        hints = getattr(shape_env, "var_to_val", {})
     ranges: Any = getattr(shape_env, "var_to_range", {})
     if symbol not in hints:
         raise LoweringError(op=str(symbol), message="a size that is known only when the program runs")

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from armature.errors import ArmatureError
+from armature.torch_abi import numpy
 
 
 class Mismatch(ArmatureError):
@@ -58,6 +59,8 @@ def difference(eager: object, compiled: object, path: str = "output", *, strides
 
 
 def _leaf(path: str, eager: object, compiled: object, strides: bool) -> float:
+    if numpy.is_array(eager) and type(eager) is type(compiled):
+        eager, compiled = numpy.comparable(eager), numpy.comparable(compiled)
     if not isinstance(eager, Tensor) or not isinstance(compiled, Tensor):
         same = eager == compiled or (eager != eager and compiled != compiled)
         if not same or type(eager) is not type(compiled):

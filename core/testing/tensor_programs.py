@@ -10,6 +10,7 @@ import attrs
 import torch
 
 import armature
+from armature.torch_abi import numpy
 
 
 @attrs.frozen(eq=False)
@@ -84,7 +85,8 @@ def compare(
 
 def aliases(seen: Seen) -> list[tuple[int, int, bool]]:
     """Which of the tensors in results and inputs are one object, or share memory."""
-    tensors = [t for t in leaves((seen.result, seen.inputs)) if isinstance(t, torch.Tensor)]
+    held = [numpy.as_tensor(t) if numpy.is_array(t) else t for t in leaves((seen.result, seen.inputs))]
+    tensors = [t for t in held if isinstance(t, torch.Tensor)]
     found = []
     for i, one in enumerate(tensors):
         for j, other in enumerate(tensors[:i]):
@@ -122,6 +124,9 @@ def same(found: Any, expected: Any, what: str) -> None:
         assert len(found) == len(expected), what
         for position, (one, other) in enumerate(zip(found, expected)):
             same(one, other, f"{what}[{position}]")
+    elif numpy.is_array(expected):
+        same_tensor(numpy.comparable(found), numpy.comparable(expected), what)
+        assert getattr(found, "flags", {})["WRITEABLE"] == getattr(expected, "flags", {})["WRITEABLE"], what
     elif isinstance(expected, torch.nn.Module):
         same(dict(found.state_dict()), dict(expected.state_dict()), f"{what}.state_dict()")
         same([p.grad for p in found.parameters()], [p.grad for p in expected.parameters()], f"{what} gradients")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from torch import fx
 
 from armature.torch_abi import training
+from armature.torch_abi.symbols import Symbols
 
 GraphCompiler = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 Partition = Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
@@ -46,6 +48,7 @@ class _Watch:
     merged: bool = False  # inputs that share memory became one
 
     def inference(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        without_tokens(graph)
         self.merged = len(inputs) != self.inputs
         self.inner = self.compilers.inference(graph, inputs)
         self.metadata = self.context.fw_metadata
@@ -60,6 +63,7 @@ class _Watch:
         # Compiled graphs leave their inputs as they are. Told of donated ones, AOTAutograd refuses retain_graph=True.
         metadata.bw_donated_idxs = []
         wires = training.wiring(metadata, *self.split, self.inputs) if self.split is not None else None
+        without_tokens(graph)
         compiled = self.compilers.forward(graph, inputs)
         if wires is not None and self.split is not None:
             self.lean = training.connect(wires, compiled, _Later(self.compilers.backward, self.split[1], self.context))
@@ -67,7 +71,29 @@ class _Watch:
         return compiled
 
     def backward(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        without_tokens(graph)
         return boxed(self.compilers.backward(graph, inputs))
+
+
+def without_tokens(graph: fx.GraphModule) -> None:
+    """Call operators that check or print as they are: the order that tokens keep is that of the graph's nodes."""
+    nodes, effect = graph.graph, torch.ops.higher_order.with_effects
+    tokens = (effect, torch.ops.prims._make_token.default, torch.ops.prims._sink_tokens.default)
+    for node in [node for node in nodes.nodes if node.target is effect]:
+        _, function, *args = node.args
+        with nodes.inserting_before(node):
+            plain = nodes.call_function(function, tuple(args), node.kwargs)
+        values = node.meta["val"][1:]
+        plain.meta = node.meta | {"val": values[0] if len(values) == 1 else values}
+        for part in [user for user in node.users if user.args[1] != 0]:
+            if len(values) == 1:
+                part.replace_all_uses_with(plain)
+                nodes.erase_node(part)
+            else:
+                part.args = (plain, part.args[1] - 1)
+    for node in reversed(list(nodes.nodes)):
+        if node.target in tokens or (node.target is operator.getitem and node.args[0].target in tokens):
+            nodes.erase_node(node)
 
 
 @attrs.define(eq=False)
@@ -87,6 +113,7 @@ class _Later:
     def first(self, graph: fx.GraphModule, args: list[Any]) -> Any:
         with torch._guards.tracing(self.context):
             if self.compiled is None:
+                without_tokens(graph)
                 inputs = [node.meta.get("val") for node in graph.graph.nodes if node.op == "placeholder"]
                 self.compiled = self.compiler(graph, inputs)
             results = self.compiled(args)
@@ -117,9 +144,11 @@ def compile_functional(
     """
     guards = torch._guards
     fake_mode = next((f.fake_mode for f in fakes if hasattr(f, "fake_mode")), None)
+    if fake_mode is not None and isinstance(fake_mode.shape_env, Symbols):
+        fake_mode.shape_env.decomposed = True
     context = guards.TracingContext(fake_mode)
     watch = _Watch(compilers, context, len(fakes))
-    with guards.tracing(context):
+    with guards.tracing(context), _module("config").patch(unlift_effect_tokens=True):
         whole: Callable[..., Any] = _module("aot_autograd").aot_module_simplified(
             module,
             list(fakes),

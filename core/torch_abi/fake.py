@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import torch
 from torch import nn
 from torch._dispatch.python import enable_python_dispatcher
+from torch._higher_order_ops.utils import registered_hop_fake_fns
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -28,6 +29,7 @@ DATA_DEPENDENT: tuple[type[BaseException], ...] = (
     GuardOnDataDependentSymNode,
 )
 UNSUPPORTED_OPERATOR: tuple[type[BaseException], ...] = (UnsupportedOperatorException,)
+HOP_RULES: dict[Any, Any] = registered_hop_fake_fns
 PLAIN_TENSORS: frozenset[type] = frozenset({torch.Tensor, nn.Parameter})
 
 __all__ = [
@@ -36,12 +38,14 @@ __all__ = [
     "UNSUPPORTED_OPERATOR",
     "FakeTensor",
     "FakeWorld",
+    "alias",
     "detached",
     "enable_python_dispatcher",
     "in_transform",
     "is_wrapped",
     "of_transform",
     "version_of",
+    "without_subclass",
 ]
 
 
@@ -57,8 +61,14 @@ class WatchingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
     """Notices operators that draw random numbers."""
 
     random = False
+    supports_higher_order_operators = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if isinstance(func, torch._ops.HigherOrderOperator):  # torch looks for a rule for this very class
+            if func in HOP_RULES:
+                return super().__torch_dispatch__(cast(Any, func), types, args, kwargs)
+            rule: Any = func.python_key_table.get(FakeTensorMode)
+            return NotImplemented if rule is None else rule(self, *args, **kwargs or {})
         if not self.random and torch.Tag.nondeterministic_seeded in func.tags:
             self.random = True
         return super().__torch_dispatch__(func, types, args, kwargs)
@@ -91,22 +101,25 @@ class FakeWorld:
 
     def of(self, tensor: torch.Tensor, axes: Collection[int] = (), label: str = "") -> FakeTensor:
         """The fake of a tensor of the program. Sizes along `axes` are symbols, unless they are 0 or 1."""
-        layout = self.layouts.get(id(tensor))
+        key = id(tensor)
+        if type(tensor) not in PLAIN_TENSORS:
+            tensor = without_subclass(tensor)
+        layout = self.layouts.get(key)
         if layout is None and any(tensor.shape[axis] > 1 for axis in axes) and has_layout(tensor):
-            layout = self.layouts[id(tensor)] = self._layout(tensor, axes, label)
+            layout = self.layouts[key] = self._layout(tensor, axes, label)
         if layout is not None:
             return self._symbolic(tensor, layout)
         storage = tensor.untyped_storage() if tensor.layout is torch.strided else None
         if storage is None:
             return self._convert(tensor)
         # A parameter is nearly always alone in its memory, and its fake then is built ten times quicker than by torch.
-        key = storage._cdata
-        fresh = key not in self._storages
+        memory = storage._cdata
+        fresh = memory not in self._storages
         if fresh and is_simple(tensor) and tensor.storage_offset() == 0 and storage.nbytes() == dense_bytes(tensor):
             meta = self._bare(tensor)
-            self._storages[key] = meta
+            self._storages[memory] = meta
             return self._wrap(tensor, meta)
-        held = self._storages.setdefault(key, None)
+        held = self._storages.setdefault(memory, None)
         if held is None:
             return self._convert(tensor)
         return self._sharing(tensor, Layout(tensor.shape, tensor.stride()), held)
@@ -171,6 +184,22 @@ class FakeWorld:
             fake._is_param = True
         self.mode.fake_tensor_converter.set_tensor_memo(tensor, fake)
         return fake
+
+
+def without_subclass(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor over the same memory of torch's own class, that stands in autograd's graph in the same way.
+
+    Called with `__torch_function__` off.
+    """
+    with torch._C._DisableTorchDispatch():
+        made = tensor.data.as_subclass(torch.Tensor).requires_grad_(tensor.requires_grad)
+        return made if tensor.is_leaf else made.view_as(made)
+
+
+def alias(fake: torch.Tensor) -> torch.Tensor:
+    """Another tensor over the same memory. Called in the fake mode."""
+    made: torch.Tensor = torch.ops.aten.alias.default(fake)
+    return made
 
 
 def has_layout(tensor: torch.Tensor) -> bool:

@@ -77,7 +77,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if result is not NotImplemented:
                 return result
         result = func(*args, **kwargs)
-        if any(isinstance(item, Tensor) for item in (result if isinstance(result, (tuple, list)) else (result,))):
+        results = result if isinstance(result, (tuple, list)) else (result,)
+        if any(item is None or isinstance(item, Tensor) for item in results):  # None: it checks something
             self.record(func, args, kwargs, result)
         return result
 

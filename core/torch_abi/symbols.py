@@ -16,6 +16,8 @@ from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
+from armature.torch_abi.overrides import Asking
+
 SYMBOLIC: tuple[type[Any], ...] = (torch.SymInt, torch.SymFloat, torch.SymBool)
 NAMESPACE: Mapping[str, Any] = {"math": math, "torch": torch, "max": max, "min": min, "abs": abs, "round": round}
 """What the text of an expression may name, besides its symbols."""
@@ -72,7 +74,8 @@ class Symbols(ShapeEnv):
     """The symbols of one compilation, and what was decided about them.
 
     `where` gives the user's line that is being traced; `lines` holds it for each guard. After `close` a decision that
-    needs a new guard raises LateGuard.
+    needs a new guard raises LateGuard. `decomposed`: the program is traced, and what operators are made of may read
+    values of tensors, as the derivative of a masked write does.
     """
 
     def __init__(self, *, scalar_outputs: bool = False, output_shapes: bool = False) -> None:
@@ -80,6 +83,17 @@ class Symbols(ShapeEnv):
         self.where: Callable[[], str] = str
         self.lines: list[str] = []
         self.closed = False
+        self.decomposed = False
+
+    @property
+    def allow_scalar_outputs(self) -> bool:
+        """Whether `item` gives a symbol."""
+        return self.decomposed or super().allow_scalar_outputs
+
+    @property
+    def allow_dynamic_output_shape_ops(self) -> bool:
+        """Whether `nonzero` and its like give a tensor with a symbol for a size."""
+        return self.decomposed or super().allow_dynamic_output_shape_ops
 
     def size(self, value: int, label: str) -> torch.SymInt:
         """A symbol for a size of SMALLEST_SIZE or more."""
@@ -202,7 +216,8 @@ def as_node(value: Any, graph: fx.Graph, leaf: Callable[[Any], fx.Node], made: d
     else:
         tracer = fx.proxy.GraphAppendingTracer(graph)
         env = {symbol: fx.Proxy(leaf(symbol), tracer) for symbol in symbols_of(expr)}
-        found = sympy_interp(PythonReferenceAnalysis, env, expr).node
+        with Asking():  # a proxy is asked what torch's functions make of it
+            found = sympy_interp(PythonReferenceAnalysis, env, expr).node
     made[expr] = found
     return found
 

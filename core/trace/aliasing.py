@@ -10,7 +10,8 @@ import torch
 from armature.frame.guards import memory
 from armature.frame.guards.kinds import Guard, NoAliasGuard, StorageGuard
 from armature.frame.sources import DictOfSource, ItemSource, ObjectSource, Source
-from armature.torch_abi.fake import PLAIN_TENSORS, version_of
+from armature.torch_abi.fake import version_of
+from armature.torch_abi.overrides import dispatches
 from armature.trace.errors import NotConstant
 from armature.trace.values.base import Value
 
@@ -113,7 +114,7 @@ def _tensors(tracer: Tracer) -> list[Guard]:
 def _has_memory(value: TensorValue, tracer: Tracer) -> bool:
     """Whether the tensor's numbers stand in memory, with an address; or may do so next time."""
     tensor = value.real
-    if tensor is None or type(tensor) not in PLAIN_TENSORS or tensor.layout is not torch.strided:
+    if tensor is None or dispatches(type(tensor)) or tensor.layout is not torch.strided:
         return False
     if tensor.device.type == "meta" or value.source is None:
         return False

@@ -20,7 +20,7 @@ from armature.trace.values.context import GradModeValue, NullContextValue, autoc
 from armature.trace.values.function import CellValue, MethodValue, PartialValue
 from armature.trace.values.iterator import IteratorValue
 from armature.trace.values.mapping import DictValue, DictViewValue, update
-from armature.trace.values.sequence import ListValue, RangeValue, SequenceValue, SliceValue, TupleValue
+from armature.trace.values.sequence import ListValue, RangeValue, SequenceValue, SliceValue, TupleValue, items_of
 from armature.trace.values.sets import SetValue, made_of
 from armature.trace.values.streams import Steps
 from armature.trace.values.user_object import UserObjectValue
@@ -83,13 +83,13 @@ CONVERSIONS: dict[type, tuple[str, ...]] = {
 
 
 def _list(tracer: Tracer, items: Value | None = None) -> Value:
-    return ListValue([] if items is None else tracer.unpack(items))
+    return ListValue([] if items is None else items_of(tracer, items))
 
 
 def _tuple(tracer: Tracer, items: Value | None = None) -> Value:
     if isinstance(items, TupleValue) and items.kind is tuple:
         return items
-    return TupleValue([] if items is None else tracer.unpack(items))
+    return TupleValue([] if items is None else items_of(tracer, items))
 
 
 def _size(tracer: Tracer, items: Value | None = None) -> Value:

@@ -8,6 +8,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,7 +24,7 @@ from armature.trace.values.address import AddressValue
 from armature.trace.values.base import BoundMethod, Value
 from armature.trace.values.classes import ClassValue, find_in_class, inherits, overrides
 from armature.trace.values.derived import BASES, DICTS, base_of
-from armature.trace.values.function import CallableValue, ClosureValue, MethodValue, PartialValue
+from armature.trace.values.function import OWN_NAMES, CallableValue, ClosureValue, MethodValue, PartialValue
 from armature.trace.values.iterator import GeneratorValue, IteratorValue, advance_or_raise
 from armature.trace.values.keys import is_by_address
 from armature.trace.values.mapping import DictValue
@@ -243,7 +244,7 @@ def _module_setattr(tracer: Tracer, module: Value, name: Value, value: Value) ->
 
 
 def _len(tracer: Tracer, obj: Value) -> Value:
-    if isinstance(obj, TensorValue) and obj.fake.shape:
+    if isinstance(obj, TensorValue) and obj.fake.shape and not tracer.overrides.present:
         return tracer.as_value(obj.fake.shape[0])
     return tracer.constant(obj.length(tracer))
 
@@ -332,7 +333,10 @@ def _sorted(tracer: Tracer, items: Value, *, key: Value | None = None, reverse: 
 def _round(tracer: Tracer, value: Value, digits: Value | None = None) -> Value:
     if isinstance(value, UserObjectValue) and value.base is None:
         return value.special(tracer, "__round__", *(() if digits is None else (digits,)))
-    if value.is_tensor:
+    if isinstance(value, TensorValue):
+        own = value.own_method(tracer, "__round__")
+        if own is not None:
+            return tracer.call(own, () if digits is None else (digits,), {})
         if not hasattr(torch.Tensor, "__round__"):
             tracer.raise_error(TypeError, "type Tensor doesn't define __round__ method")
         return tracer.graph_call("round", (value,), {} if digits is None else {"decimals": digits})
@@ -341,10 +345,13 @@ def _round(tracer: Tracer, value: Value, digits: Value | None = None) -> Value:
 
 
 def _abs(tracer: Tracer, value: Value) -> Value:
-    if value.is_tensor:
-        return tracer.graph_call("abs", (value,), {})
+    if isinstance(value, TensorValue):
+        own = value.own_method(tracer, "__abs__")
+        return tracer.graph_call("abs", (value,), {}) if own is None else tracer.call(own, (), {})
     if isinstance(value, UserObjectValue):
         return value.special(tracer, "__abs__")
+    if not value.is_constant and not value.is_symbolic:
+        return value.call_method(tracer, "__abs__", (), {})
     found = symbolic.absolute(tracer, value)
     return _folded(tracer, abs, value.as_constant()) if found is None else found
 
@@ -450,14 +457,33 @@ def _globals(tracer: Tracer) -> Value:
     return tracer.module_variables(namespace)
 
 
+FUNCTION_TYPES = (FunctionType, BuiltinFunctionType, MethodType)
+COPIED = {"assigned": functools.WRAPPER_ASSIGNMENTS, "updated": functools.WRAPPER_UPDATES}
+
+
 def _update_wrapper(tracer: Tracer, wrapper: Value, wrapped: Value, *args: Value, **kwargs: Value) -> Value:
-    """functools.update_wrapper on functions made in the frame; what it copies is looked at by few."""
-    if isinstance(wrapper, ClosureValue):
+    """functools.update_wrapper on functions made in the frame, for another function."""
+    usual = not args and all(is_tuple_of(value, COPIED[name]) for name, value in kwargs.items())
+    if isinstance(wrapper, ClosureValue) and usual and wrapped.python_type() in FUNCTION_TYPES:
         for name in ("__name__", "__qualname__", "__module__", "__doc__"):
+            wrapper.attributes[name] = wrapped.get_attribute(tracer, name)
+        function = wrapped.function if isinstance(wrapped, MethodValue) else wrapped
+        if isinstance(function, ClosureValue):
+            own = [name for name in function.attributes if name not in OWN_NAMES]
+        else:
+            own = list(getattr(function.as_object(), "__dict__", ()))
+        for name in own:
             wrapper.attributes[name] = wrapped.get_attribute(tracer, name)
         wrapper.attributes["__wrapped__"] = wrapped
         return wrapper
     tracer.graph_break("unsupported-call", callable="functools.update_wrapper")
+
+
+def is_tuple_of(value: Value, names: tuple[str, ...]) -> bool:
+    """Whether it is a tuple of just these names."""
+    if not isinstance(value, TupleValue) or len(value.items) != len(names):
+        return False
+    return all(item.is_constant and item.as_constant() == name for item, name in zip(value.items, names))
 
 
 def _getitem(tracer: Tracer, obj: Value, key: Value) -> Value:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
     FunctionType,
+    GetSetDescriptorType,
     MethodDescriptorType,
     MethodType,
     MethodWrapperType,
@@ -16,25 +17,31 @@ from types import (
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import torch
 from torch import nn
 
 from armature.callables import MISSING, class_member, describe, is_written_in_c, unbound
 from armature.rules import Decision, Verdict
 from armature.torch_abi.marks import assumed_constant, call_for_real, unpatched
-from armature.trace import inline
+from armature.torch_abi.overrides import OWN_CLASSES, is_overriding
+from armature.trace import inline, overrides
 from armature.trace.builtins import BUILTINS
 from armature.trace.call import Call, Handler, Polyfill
 from armature.trace.errors import GraphBreak
+from armature.trace.keywords import refuses
 from armature.trace.places import places_of
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.classes import ClassValue, bind, find_in_class, held_value, inherits
+from armature.trace.values.classes import overrides as overrides_in_python
 from armature.trace.values.context import ContextValue
 from armature.trace.values.derived import BASES
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import FunctionValue, MethodValue
-from armature.trace.values.methods import invoke
+from armature.trace.values.iterator import Original
+from armature.trace.values.methods import fits, invoke
 from armature.trace.values.module import ModuleValue
 from armature.trace.values.sequence import ListValue, TupleValue, field_names, is_named_tuple
+from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
@@ -76,16 +83,39 @@ def handled(tracer: Tracer, plan: Plan, args: Args, kwargs: Kwargs) -> Value | N
     if plan.first is not None:
         return ruled(tracer, plan, plan.first, args, kwargs)
     if plan.handler is not None:
-        found = plan.handler.fn(Call(plan.fn, tuple(args), kwargs, tracer), *args, **kwargs)
+        call = Call(plan.fn, tuple(args), kwargs, tracer)
+        try:
+            found = plan.handler.fn(call, *args, **kwargs)
+        except TypeError:
+            if fits(plan.handler.fn, (call, *args), kwargs):
+                raise
+            found = None  # it has no say in such a call
         if found is not None:
             return found
     if plan.polyfill is not None:
-        return inline_python(tracer, plan.polyfill.replacement, args, kwargs)
+        return stand_in(tracer, plan, plan.polyfill.replacement, args, kwargs)
     return None
+
+
+def stand_in(tracer: Tracer, plan: Plan, replacement: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
+    """What a polyfill gives. The generators made by its own code stand for iterators that C code would have made."""
+    before = len(tracer.generators)
+    found = inline_python(tracer, replacement, args, kwargs)
+    own = describe(replacement).filename if is_written_in_c(plan.fn) else None
+    for made in tracer.generators[before:]:
+        if made.frame.code.co_filename == own and made.original is None:
+            made.original = Original(plan.fn if made is found else None, tuple(args), kwargs)
+    return found
 
 
 def call_object(tracer: Tracer, fn: Callable[..., Any], value: Value, args: Args, kwargs: Kwargs) -> Value:
     """Call a function that exists as a Python object."""
+    if tracer.overrides.present:
+        found = overrides.called(tracer, fn, args, kwargs)
+        if found is not None:
+            return found
+    if kwargs and refuses(fn, len(args), kwargs):
+        tracer.graph_break("unsupported-call", callable=f"{value.describe()} with these keywords")
     plan = tracer.plan(fn)
     if plan.speaks:
         found = handled(tracer, plan, args, kwargs)
@@ -99,6 +129,10 @@ def call_object(tracer: Tracer, fn: Callable[..., Any], value: Value, args: Args
         return _call_for_real(tracer, fn, args, kwargs)
     if type(fn) is MethodWrapperType and fn.__name__ == "__get__" and type(fn.__self__) in C_METHODS:
         return MethodValue(tracer.as_value(fn.__self__), args[0])
+    if args and isinstance(args[0], TensorValue) and tracer.overrides.present:
+        found = _of_tensor(tracer, fn, args[0], args[1:], kwargs)
+        if found is not None:
+            return found
     if type(fn) in C_METHODS and args:
         method = method_of_base(fn, args[0])
         if method is not None:
@@ -117,6 +151,24 @@ def call_object(tracer: Tracer, fn: Callable[..., Any], value: Value, args: Args
         if not is_method_in_c(fn):
             tracer.graph_break("skipped-function", function=value.describe(), reason=verdict.reason)
     tracer.graph_break("unsupported-call", callable=value.describe())
+
+
+def _of_tensor(tracer: Tracer, fn: Any, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value | None:
+    """A method of torch's tensors, or the `__get__` of an attribute, as `__torch_function__` gets them."""
+    if type(fn) in C_METHODS and fn.__objclass__ in OWN_CLASSES:
+        return tensor.torch_method(tracer, fn.__name__, args, kwargs)
+    of = getattr(fn, "__self__", None)
+    if type(fn) is not MethodWrapperType or not isinstance(of, (GetSetDescriptorType, property)):
+        return None
+    name = of.__name__ if isinstance(of, GetSetDescriptorType) else getattr(of.fget, "__name__", "")
+    if find_in_class(torch.Tensor, name) is None:
+        return None
+    if fn.__name__ == "__get__":
+        return tensor.torch_attribute(tracer, name)
+    if fn.__name__ == "__set__":
+        tensor.set_attribute(tracer, name, args[0])
+        return tracer.constant(None)
+    return None
 
 
 def is_method_in_c(fn: Any) -> bool:
@@ -184,6 +236,12 @@ def call_whole(tracer: Tracer, fn: Callable[..., Any], args: Args, kwargs: Kwarg
 def call_class(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     """Call a class: what stands in the tables, else by the first row that fits."""
     cls = value.cls
+    if cls is torch.device and tracer.overrides.asks_modes:
+        answer = tracer.dispatched(cls, args, kwargs)
+        if answer is not None:
+            return answer
+    if kwargs and refuses(cls, len(args), kwargs):
+        tracer.graph_break("unsupported-call", callable=f"{value.describe()} with these keywords")
     plan = tracer.plan(cls)
     if plan.speaks:
         found = handled(tracer, plan, args, kwargs)
@@ -263,6 +321,7 @@ def instantiate(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -
         tracer.raise_error(TypeError, f"Can't instantiate abstract class {cls.__name__}")
     if inherits(cls, "__new__", object):
         made: Value = (ModuleValue if issubclass(cls, nn.Module) else UserObjectValue)(cls)
+        tracer.overrides.present |= is_overriding(cls)
     else:
         found = find_in_class(cls, "__new__")
         raw = found.obj.__func__ if found is not None and isinstance(found.obj, staticmethod) else None
@@ -272,6 +331,8 @@ def instantiate(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -
             tracer.graph_break("unsupported-call", callable=value.describe())
         else:
             made = tracer.call(held_value(tracer, cls, found, "__new__"), (value, *args), kwargs)
+    if isinstance(made, TensorValue) and overrides_in_python(cls, "__init__"):
+        tracer.call(made.get_attribute(tracer, "__init__"), args, kwargs)
     if isinstance(made, UserObjectValue) and issubclass(made.cls, cls):
         _initialise(tracer, made, args, kwargs)
     return made

@@ -31,6 +31,7 @@ from armature.trace import calls, graph_calls, inline, iterating, operators, tex
 from armature.trace.effects import Effects
 from armature.trace.errors import GraphBreak, UserRaised
 from armature.trace.guards import GuardRecorder
+from armature.trace.overrides import Overrides, dispatched
 from armature.trace.places import Moment, Place, places_of
 from armature.trace.sizes import Sizes, new_world
 from armature.trace.trust import trusted_module
@@ -38,7 +39,7 @@ from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
 from armature.trace.values.classes import ClassValue, class_attribute, overrides
 from armature.trace.values.constant import FALSE, NONE, TRUE, ConstantValue
 from armature.trace.values.exception import ExceptionValue
-from armature.trace.values.function import CellValue, ClosureValue
+from armature.trace.values.function import CellValue, ClosureValue, MethodValue
 from armature.trace.values.iterator import GeneratorValue, IteratorValue
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import TupleValue
@@ -87,6 +88,8 @@ class Tracer:
     mutates: bool = False  # an operator in place is in the graph
     regions: int = 0  # calls being traced that go in the graph whole or not at all
     sizes: Sizes = attrs.field(default=attrs.Factory(lambda self: Sizes(self), takes_self=True))
+    modules: dict[str, fx.GraphModule] = attrs.field(factory=dict)
+    overrides: Overrides = attrs.field(factory=Overrides)
     _guards: GuardRecorder | None = None
     _globals: dict[tuple[int, str], Value] = attrs.field(factory=dict)
     _constants: dict[int, tuple[object, Value]] = attrs.field(factory=dict)
@@ -418,6 +421,10 @@ class Tracer:
         """Put a call in the graph; its result is known from a run of it, or of `fake`, on fake tensors."""
         return graph_calls.graph_call(self, fn, args, kwargs, fake)
 
+    def dispatched(self, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
+        """What `__torch_function__` of modes or of arguments makes of a call; None: nobody takes it over."""
+        return dispatched(self, fn, args, kwargs)
+
     def state_call(self, fn: Callable[..., Any], arguments: tuple[Any, ...]) -> fx.Node:
         """Put a call that changes torch's state in the graph; arguments are constants and nodes."""
         return graph_calls.state_call(self, fn, arguments)
@@ -437,6 +444,8 @@ class Tracer:
             if method is None:
                 self.raise_error(AttributeError, name)
             return method
+        if owner.is_constant and hasattr(owner.python_type(), name):  # to be traced, not called: a torch.device
+            return MethodValue(self.as_value(getattr(owner.python_type(), name)), owner)
         return BoundMethod(owner, name)
 
     def index(self, value: Value) -> Value:

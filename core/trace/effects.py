@@ -62,4 +62,4 @@ class Effects:
                 found.append(Write(dict.__delitem__, (where, out.value(name))))
             else:
                 found.append(Write(dict.__setitem__, (where, out.value(name), value)))
-        return found
+        return [*found, *out.tracer.overrides.writes(out)]

@@ -16,7 +16,7 @@ from armature.torch_abi.fake import DATA_DEPENDENT, UNSUPPORTED_OPERATOR, enable
 from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
-from armature.trace import folding
+from armature.trace import folding, overrides
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.constant import is_atom
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 IN_PLACE_OPERATORS: frozenset[object] = frozenset({
     operator.setitem, operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
-    operator.ipow, operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift, operator.imatmul,
+    operator.ipow, operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift,
 })  # fmt: skip
 OPERATORS = frozenset(vars(operator)[name] for name in operator.__all__) - IN_PLACE_OPERATORS | {min, max, abs, round}
 NULL_CONTEXT: AbstractContextManager[object] = nullcontext()
@@ -49,6 +49,12 @@ def graph_call(
 
     `fake`: run on the fakes in place of `fn`.
     """
+    if fn is operator.imatmul:
+        fn = operator.matmul  # tensors have no `@=` of their own, but FX would write one, and change a name with it
+    if tracer.overrides.present:
+        found = overrides.in_graph(tracer, fn, args, kwargs)
+        if found is not None:
+            return found
     told = folding.told(tracer, fn, args, kwargs)
     if told is not None:
         return told

@@ -18,6 +18,7 @@ from armature.frame.data import FrameRequest
 from armature.frame.sources import LocalSource, Source
 from armature.torch_abi.fake import in_transform, version_of
 from armature.torch_abi.grad_modes import set_grad_enabled
+from armature.torch_abi.overrides import quietly
 from armature.trace import aliasing, graph_calls, inline, machine
 from armature.trace.capture import Tracer
 from armature.trace.data import CompiledGraphSlot, GraphInput, TracedFrame
@@ -37,6 +38,7 @@ PYTHON_DEPTH = 32 * inline.MAX_DEPTH
 UNTRACEABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 
+@quietly
 def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
     """Trace a frame to its end. Errors: GraphBreak where it can't go in one graph, SkipFrame with nothing to do.
 
@@ -66,6 +68,7 @@ def tracing(tracer: Tracer) -> Iterator[None]:
     sys.setrecursionlimit(max(depth, PYTHON_DEPTH))
     try:
         with tracer.fakes.mode:
+            tracer.overrides.begin(tracer)
             yield
     except GraphBreak as stop:
         stop.guards = (*tracer.guards.records.values(), *aliasing.guards(tracer), *tracer.sizes.conditions())
@@ -143,7 +146,8 @@ def _finish(tracer: Tracer, request: FrameRequest, result: Value) -> TracedFrame
     computes = graph_calls.computes(tracer)
     out = Rebuilder(tracer, request.code)
     code = out.finish(result, slot if computes else None)
-    if not computes and tracer.effects.empty and not tracer.inputs and not out.outputs and not touches_tensors(tracer):
+    unchanged = tracer.effects.empty and not tracer.overrides.moved
+    if not computes and unchanged and not tracer.inputs and not out.outputs and not touches_tensors(tracer):
         raise SkipFrame("it computes nothing with tensors")
     return traced_frame(tracer, out, code, slot, computes)
 
@@ -162,7 +166,7 @@ def traced_frame(
     if computes:
         made = tracer.graph.output(tuple(out.outputs))
         made.meta["example_value"] = tuple(node.meta["example_value"] for node in out.outputs)
-        graph = fx.GraphModule(torch.nn.Module(), tracer.graph, name)
+        graph = fx.GraphModule(dict(tracer.modules) or torch.nn.Module(), tracer.graph, name)
     guards = (*tracer.guards.records.values(), *aliasing.guards(tracer))
     inputs = graph_inputs(tracer) if computes else ()
     return TracedFrame(name, graph, inputs, guards, code, slot, breaks, size_guards=tracer.sizes.guards)

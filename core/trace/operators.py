@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, List, TypeVar, Union  # noqa: UP035
 from armature.trace import aliasing, text
 from armature.trace.errors import NotConstant
 from armature.trace.values import symbolic
-from armature.trace.values.base import Value
+from armature.trace.values.base import BoundMethod, Value
 from armature.trace.values.classes import ClassValue, inherits
 from armature.trace.values.constant import SCALARS
 from armature.trace.values.derived import native
@@ -114,7 +114,7 @@ def _is_type(value: Value) -> bool:
 
 def _with_tensor(tracer: Tracer, name: str, reflected: str, left: Value, right: Value) -> Value | None:
     """A tensor and an object of the program: torch leaves it to the object, if that knows the operator."""
-    if isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue):
+    if isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue) or tracer.overrides.present:
         return by_methods(tracer, name, reflected, left, right)
     return None
 
@@ -161,12 +161,13 @@ def _is_count(value: Value) -> bool:
 def operate_in_place(tracer: Tracer, name: str, left: Value, right: Value) -> Value:
     """`left <op>= right`: the value to store."""
     if left.is_tensor:
-        return tracer.graph_call(IN_PLACE[name], (left, right), {})
+        found = left.binary(tracer, f"__i{name.removesuffix('_')}__", right) if tracer.overrides.present else None
+        return tracer.graph_call(IN_PLACE[name], (left, right), {}) if found is None else found
     if isinstance(left, ListValue):
         if name == "add":
             left.call_method(tracer, "extend", (right,), {})
             return left
-        if name == "mul":
+        if name == "mul" and right.python_type() in (int, bool):
             items = left.items * right.as_constant()  # type: ignore[operator]
             tracer.mutate(left)
             left.items[:] = items
@@ -181,6 +182,9 @@ def operate_in_place(tracer: Tracer, name: str, left: Value, right: Value) -> Va
 def operate_unary(tracer: Tracer, name: str, value: Value) -> Value:
     """`-value`, `+value` or `~value`."""
     if value.is_tensor:
+        method = value.get_attribute(tracer, f"__{name}__") if tracer.overrides.present else None
+        if method is not None and not isinstance(method, BoundMethod):
+            return tracer.call(method, (), {})
         return tracer.graph_call(UNARY[name], (value,), {})
     if isinstance(value, SymbolicValue):
         found = symbolic.negated(tracer, name, value)

@@ -13,22 +13,26 @@ from bytecode.instr import CellVar, FreeVar, Intrinsic1Op, TryBegin, TryEnd
 from torch import fx
 
 from armature.frame.sources import (
+    ArrayMemorySource,
     AttrSource,
     BuiltinSource,
+    CallSource,
     CellSource,
     DictOfSource,
     GlobalSource,
     ItemSource,
     LocalSource,
     MemberSource,
+    ModeSource,
     ObjectSource,
     ReferentSource,
     Source,
     TensorKey,
     TypeOfSource,
 )
-from armature.torch_abi import symbols
+from armature.torch_abi import overrides, symbols
 from armature.torch_abi.fake import of_transform
+from armature.torch_abi.numpy import as_tensor
 from armature.trace.again import Again, run_again
 from armature.trace.data import CompiledGraphSlot
 from armature.trace.emitter import Emitter
@@ -157,8 +161,15 @@ class Rebuilder(Emitter):
         quantity = self.tracer.sizes.places[symbol]
         name = self._symbols[symbol] = self.temporary()
         outer, paths, self._into, self._paths = self._into, self._paths, self._early, {}
-        self.load_source(quantity.source)
-        if quantity.axis >= 0:
+        if quantity.axis < 0:
+            self.load_source(quantity.source)
+        elif self.tracer.overrides.present:
+            self.function(lambda: self.constant(overrides.size))
+            self.load_source(quantity.source)
+            self.constant(quantity.axis)
+            self.call(2)
+        else:
+            self.load_source(quantity.source)
             self.method("size")
             self.constant(quantity.axis)
             self.call(1)
@@ -326,6 +337,24 @@ class Rebuilder(Emitter):
         self.load_source(source.base)
         self.attribute("cell_contents")
 
+    def load_call(self, source: CallSource) -> None:
+        """What a function gives for an object."""
+        self.function(lambda: self.constant(source.fn))
+        self.load_source(source.base)
+        self.call(1)
+
+    def load_array_memory(self, source: ArrayMemorySource) -> None:
+        """A tensor over the memory of an array."""
+        self.function(lambda: self.constant(as_tensor))
+        self.load_source(source.base)
+        self.call(1)
+
+    def load_mode(self, source: ModeSource) -> None:
+        """A function mode of torch's stack."""
+        self.function(lambda: self.constant(overrides.mode_at))
+        self.constant(source.position)
+        self.call(1)
+
     # The whole.
 
     def finish(self, result: Value, slot: CompiledGraphSlot | None) -> CodeType:
@@ -436,14 +465,17 @@ class Rebuilder(Emitter):
         if slot is None:
             return
         self._again = run_again(self.tracer, self.code)
-        self.null_function(slot)  # type: ignore[arg-type]
+        alone = not self.tracer.overrides.present
+        self.null_function(slot if alone else overrides.run_plain)  # type: ignore[arg-type]
+        if not alone:
+            self.constant(slot)
         for value in self.tracer.inputs:
             if value.source is not None:
                 self.load_source(value.source)
         begin = TryBegin(self._failed, False, 0)
         if self._again is not None and self._into is not None:
             self._into.append(begin)
-        self.call(len(self.tracer.inputs))
+        self.call(len(self.tracer.inputs) + (not alone))
         if self._again is not None and self._into is not None:
             self._into.append(TryEnd(begin))
 
@@ -519,4 +551,7 @@ LOADERS: dict[type, Callable[[Rebuilder, Any], None]] = {
     MemberSource: Rebuilder.load_member,
     ReferentSource: Rebuilder.load_referent,
     CellSource: Rebuilder.load_cell,
+    ModeSource: Rebuilder.load_mode,
+    CallSource: Rebuilder.load_call,
+    ArrayMemorySource: Rebuilder.load_array_memory,
 }

@@ -12,6 +12,7 @@ import attrs
 import torch
 
 from armature.frame.data import FrameRequest
+from armature.torch_abi.overrides import quietly
 from armature.trace import graph_calls, inline
 from armature.trace.capture import Tracer
 from armature.trace.cut import CutFrame, CutWriter, calls_directly, cut_frame, why_not
@@ -43,6 +44,7 @@ def capture_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
         return resumed(request, ctx, stop)
 
 
+@quietly
 def resumed(request: FrameRequest, ctx: CompileContext, stop: GraphBreak) -> TracedFrame:
     """The frame, cut at a break. Raises the break itself where that can't be done."""
     places, tried = stop.places, set[Moment]()

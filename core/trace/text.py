@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 import re
 import string
 from collections.abc import Callable, Iterator
@@ -287,10 +289,13 @@ def percent(tracer: Tracer, template: str, operand: Value) -> Value | None:
         if value is None:
             tracer.raise_error(TypeError, "not enough arguments for format string")
         form = found[0]
+        if isinstance(value, SymbolicValue):
+            parts.append(NumberTextValue([(value, functools.partial(operator.mod, form))]))
+            continue
         if found[1][-1] in "rsa":
             value = text_of(tracer, value, CONVERTERS[found[1][-1]])
             form = f"%{found[1][:-1]}s"
-        elif isinstance(value, UserObjectValue):
+        if not value.is_constant and form != "%s":
             return None
         parts.append(ConstantValue(form % value.as_constant()) if value.is_constant else value)
     if next(items, None) is not None:

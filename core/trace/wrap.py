@@ -25,9 +25,11 @@ from torch import nn
 from armature.callables import class_member
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource, ObjectSource, Source
 from armature.torch_abi.fake import PLAIN_TENSORS, is_wrapped
+from armature.torch_abi.overrides import is_overriding
 from armature.torch_abi.symbols import SYMBOLIC
 from armature.trace.call import ValueType
 from armature.trace.errors import SkipFrame
+from armature.trace.passed import PASSED
 from armature.trace.values.base import BoundMethod, Value
 from armature.trace.values.classes import ClassValue
 from armature.trace.values.constant import ATOMS, ConstantValue, is_atom
@@ -141,15 +143,26 @@ def _tensor(tracer: Tracer, obj: torch.Tensor, source: Source) -> Value:
     if is_wrapped(obj):
         raise SkipFrame("it runs inside another tracer or transform of torch")
     if type(obj) not in PLAIN_TENSORS:
-        tracer.graph_break("tensor-subclass", type=f"{type(obj).__module__}.{type(obj).__qualname__}")
+        tracer.overrides.accept(tracer, type(obj))
     if obj.layout is not torch.strided:
         tracer.graph_break("tensor-subclass", type=f"a tensor of layout {obj.layout}")
+    if is_cut_off(obj):
+        tracer.graph_break("tensor-subclass", type="one of several views whose base was changed in place")
     fake = tracer.fakes.of(obj, tracer.sizes.axes_of(obj, source), source.expr)
     tracer.guards.tensor(source, obj, fake)
     value = TensorValue(fake, None, obj, source=source)
     tracer.sizes.bind_tensor(value, source)
     tracer.by_fake[id(value.fake)] = value
     return tracer.remember(obj, value)
+
+
+def is_cut_off(tensor: torch.Tensor) -> bool:
+    """Whether autograd says nothing of the tensor: one of the views of `unbind`, after a change of its base."""
+    try:
+        tensor.is_leaf  # noqa: B018 - reading it raises
+    except RuntimeError:
+        return True
+    return False
 
 
 def _list(tracer: Tracer, obj: list[object], source: Source) -> Value:
@@ -291,6 +304,7 @@ def _opaque(tracer: Tracer, obj: Any, source: Source) -> Value:
     if class_member(type(obj), "__module__") == RULES and ORIGINAL in obj.__dict__:
         return wrap(tracer, obj.__dict__[ORIGINAL], ItemSource(DictOfSource(source), ORIGINAL))
     value = tracer.remember(obj, UserObjectValue(type(obj), obj, source=source))
+    tracer.overrides.present |= is_overriding(value.cls)
     kind = base_of(value.cls)
     if kind is not None:
         value.base = base_value(tracer, obj, kind, source, value)
@@ -322,6 +336,7 @@ EXACT: dict[type, Build] = {
     torch.enable_grad: _grad_mode,
     torch.set_grad_enabled: _grad_mode,
     MappingProxyType: _dict,
+    **PASSED,
 }
 
 

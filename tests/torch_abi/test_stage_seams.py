@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -167,3 +168,24 @@ def test_a_fake_world_notices_random_numbers() -> None:
         torch.nn.functional.dropout(torch.ones(2))
     assert world.random
     assert not world.afresh().random
+
+
+def test_effects_are_plain_calls_in_the_order_of_the_graph() -> None:
+    effect, make, sink = torch.ops.higher_order.with_effects, torch.ops.prims._make_token, torch.ops.prims._sink_tokens
+    graph = fx.Graph()
+    info = graph.placeholder("info")
+    checked = graph.call_function(
+        effect,
+        (graph.call_function(make.default), torch.ops.aten._linalg_check_errors.default, info, "inv"),
+        {"is_matrix": True},
+    )
+    checked.meta["val"] = (None, None)
+    graph.call_function(sink.default, ([graph.call_function(operator.getitem, (checked, 0))],))
+    graph.output((info,))
+    module = fx.GraphModule({}, graph)
+    aot.without_tokens(module)
+    called = [node.target for node in graph.nodes if node.op == "call_function"]
+    assert called == [torch.ops.aten._linalg_check_errors.default]
+    module.recompile()
+    with pytest.raises(torch.linalg.LinAlgError, match="inv"):
+        module(torch.tensor(1, dtype=torch.int32))

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch.overrides import BaseTorchFunctionMode
+from torch.testing._internal.two_tensor import TwoTensor
 
 from armature.plugins import manager
 from armature.testing.tracing import break_of, trace
@@ -21,8 +23,14 @@ from armature.trace.opcodes.untraced import reason_for
 X = torch.ones(2, 3)
 
 
-class Sub(torch.Tensor):
-    pass
+class Halving(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x / 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad / 2
 
 
 def branch(t):
@@ -157,7 +165,15 @@ def test_acts_on_the_world(fn: Callable[..., Any], capsys: pytest.CaptureFixture
 
 
 def test_tensor_subclass() -> None:
-    assert break_of(lambda t: t + 1, X.as_subclass(Sub)) == "tensor-subclass"
+    assert break_of(lambda t: t + 1, TwoTensor(X, X.clone())) == "tensor-subclass"
+
+
+def test_code_of_the_program_in_the_graph_under_a_mode() -> None:
+    def program(t: torch.Tensor) -> Any:
+        with BaseTorchFunctionMode():
+            return Halving.apply(t)
+
+    assert break_of(program, X) == "overridden-call"
 
 
 def test_ids_are_declared_with_their_facts() -> None:

@@ -1,5 +1,7 @@
 """Sizes and ints that change from call to call become symbols: few compilations, and answers as eager gives them."""
 
+# ruff: noqa: UP031 - it is what is tested
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -59,6 +61,26 @@ def test_a_size_that_changes_becomes_a_symbol() -> None:
     for n in SIZES:
         check(fn, quick, rows(n))
     assert count() == 2
+
+
+def test_numbers_that_change_are_formatted_by_percent() -> None:
+    def fn(x: torch.Tensor, m: int) -> tuple[Any, ...]:
+        return x + 1, "%d/%s" % (m * 2, "box"), "%5s|%5.2f|%x" % (m, m, m), len("%-4d" % (m + 1))
+
+    quick = compiled(fn)
+    for m in (3, 4, 5, 900):
+        assert same(quick(torch.ones(2), m), fn(torch.ones(2), m))
+
+
+def test_a_size_that_changes_is_compared_with_a_bool() -> None:
+    def fn(x: torch.Tensor, flag: bool) -> torch.Tensor:
+        if x.shape[0] == flag or x.shape[0] + flag > 100:
+            return x + 1
+        return x * (x.shape[0] * flag)
+
+    quick = compiled(fn)
+    for size, flag in ((3, False), (5, False), (7, True), (100, True)):
+        check(fn, quick, torch.ones(size), flag)
 
 
 def test_sizes_of_0_and_1_are_their_own() -> None:

@@ -400,7 +400,6 @@ def test_iterators_that_hear_of_their_generator(fn: Callable[..., Any]) -> None:
     assert mine == theirs
 
 
-@pytest.mark.xfail(strict=True, reason="an iterator that the frame did not make is not advanced")
 def test_iterator_of_the_caller() -> None:
     def fn(t, it):
         return t + next(it), list(it)

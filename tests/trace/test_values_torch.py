@@ -184,14 +184,7 @@ def numpy_is_returned(t):
     return t.numpy() * 2
 
 
-NUMPY = "numpy is not traced"
-NOT_YET: dict[str, str] = dict.fromkeys(
-    ["numpy_scalars", "numpy_dtypes", "numpy_of_tensors", "numpy_constants", "numpy_is_returned"], NUMPY
-)
-NUMPY_NOT_YET = pytest.mark.xfail(strict=True, reason=NUMPY)
-
-
-@pytest.mark.parametrize("program", programs(globals(), NOT_YET))
+@pytest.mark.parametrize("program", programs(globals()))
 def test_like_eager(program: Callable[..., Any]) -> None:
     check(program, X)
 
@@ -215,8 +208,7 @@ def uses_dtype(t, d):
 @pytest.mark.parametrize(
     ("program", "argument"),
     [
-        pytest.param(uses_array, np.ones((2, 3), dtype=np.float32), marks=NUMPY_NOT_YET), pytest.param(uses_scalar, np.float64(2.5), marks=NUMPY_NOT_YET),
-        pytest.param(uses_scalar, np.int64(3), marks=NUMPY_NOT_YET), (uses_size, torch.Size([3, 2])),
+        (uses_array, np.ones((2, 3), dtype=np.float32)), (uses_scalar, np.float64(2.5)), (uses_scalar, np.int64(3)), (uses_size, torch.Size([3, 2])),
         (uses_dtype, torch.float64), (uses_dtype, torch.int32),
     ],
     ids=lambda p: getattr(p, "__name__", type(p).__name__),

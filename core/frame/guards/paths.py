@@ -9,14 +9,17 @@ from typing import Any
 from armature.errors import invariant
 from armature.frame.data import FrameRequest
 from armature.frame.sources import (
+    ArrayMemorySource,
     AttrSource,
     BuiltinSource,
+    CallSource,
     CellSource,
     DictOfSource,
     GlobalSource,
     ItemSource,
     LocalSource,
     MemberSource,
+    ModeSource,
     ObjectSource,
     ReferentSource,
     Source,
@@ -24,6 +27,8 @@ from armature.frame.sources import (
     TypeOfSource,
     real_key,
 )
+from armature.torch_abi.numpy import as_tensor
+from armature.torch_abi.overrides import mode_at
 
 
 class Resolver:
@@ -61,6 +66,9 @@ _READ: dict[type, Callable[[Resolver, Any], object]] = {
     ReferentSource: lambda r, s: r.value(s.base)(),
     MemberSource: lambda r, s: s.kind.__getitem__(r.value(s.base), real_key(s.key)),
     CellSource: lambda r, s: r.value(s.base).cell_contents,
+    ModeSource: lambda r, s: mode_at(s.position),
+    CallSource: lambda r, s: s.fn(r.value(s.base)),
+    ArrayMemorySource: lambda r, s: as_tensor(r.value(s.base)),
 }
 
 
@@ -105,6 +113,9 @@ _WRITE: dict[type, Callable[[Expressions, Any], str]] = {
     ReferentSource: lambda e, s: f"{e.of(s.base)}()",
     MemberSource: lambda e, s: f"{e.name(s.kind.__getitem__)}({e.of(s.base)}, {e.key(s.key)})",
     CellSource: lambda e, s: f"{e.of(s.base)}.cell_contents",
+    ModeSource: lambda e, s: f"{e.name(mode_at)}({s.position})",
+    CallSource: lambda e, s: f"{e.name(s.fn)}({e.of(s.base)})",
+    ArrayMemorySource: lambda e, s: f"{e.name(as_tensor)}({e.of(s.base)})",
 }
 
 invariant(_READ.keys() == _WRITE.keys(), "every source can be read and written", read=len(_READ), write=len(_WRITE))

@@ -11,14 +11,17 @@ from armature.callables import MISSING, class_member
 from armature.frame.data import FrameRequest
 from armature.frame.guards.paths import Resolver
 from armature.frame.sources import (
+    ArrayMemorySource,
     AttrSource,
     BuiltinSource,
+    CallSource,
     CellSource,
     DictOfSource,
     GlobalSource,
     ItemSource,
     LocalSource,
     MemberSource,
+    ModeSource,
     ObjectSource,
     ReferentSource,
     Source,
@@ -27,6 +30,8 @@ from armature.frame.sources import (
 )
 from armature.torch_abi.eval_frame import framelocals_index
 from armature.torch_abi.guard_tree import Manager, Root, example
+from armature.torch_abi.numpy import as_tensor
+from armature.torch_abi.overrides import mode_at, mode_count
 
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 
@@ -127,6 +132,23 @@ class Reach:
         value = example(self.resolver.value(source))
         return self.manager(source.base).getattr_manager("cell_contents", source.expr, value, None)
 
+    def called(self, source: CallSource) -> Manager:
+        value = example(self.resolver.value(source))
+        return self.manager(source.base).lambda_manager(source.fn, source.expr, value, None)
+
+    def array_memory(self, source: ArrayMemorySource) -> Manager:
+        value = self.resolver.value(source)
+        return self.manager(source.base).lambda_manager(as_tensor, source.expr, value, None)
+
+    def mode(self, source: ModeSource) -> Manager:
+        self._roots["modes"] = None
+        position = source.position
+
+        def read(_: object) -> object:
+            return mode_at(position) if position < mode_count() else None
+
+        return self.anchored("modes", "function_modes()").lambda_manager(read, source.expr, None, None)
+
 
 _MAKE: dict[type, Callable[[Reach, Any], Manager]] = {
     LocalSource: Reach.local,
@@ -140,6 +162,9 @@ _MAKE: dict[type, Callable[[Reach, Any], Manager]] = {
     MemberSource: Reach.item,
     ReferentSource: Reach.referent,
     CellSource: Reach.cell,
+    ModeSource: Reach.mode,
+    CallSource: Reach.called,
+    ArrayMemorySource: Reach.array_memory,
 }
 
 

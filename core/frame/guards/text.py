@@ -25,6 +25,7 @@ from armature.frame.guards.kinds import (
     TypeGuard,
     ValueGuard,
 )
+from armature.torch_abi.overrides import quietly
 
 _GLOBAL_STATE = "grad mode, autocast, default dtype, determinism, thread count and function modes are unchanged"
 
@@ -35,6 +36,7 @@ def describe(guard: Guard) -> str:
     return f"{words}    ({guard.user})" if guard.user else words
 
 
+@quietly
 def _tensor(guard: TensorGuard) -> str:
     example: Any = guard.example
     dtype = str(example.dtype).removeprefix("torch.")

@@ -36,7 +36,7 @@ from armature.frame.guards.reach import Reach, has_instance_dict
 from armature.frame.guards.text import describe
 from armature.frame.guards.values import is_by_equality, is_by_identity, same
 from armature.frame.sources import DictOfSource, Source, TensorKey, held_key
-from armature.torch_abi import eval_frame, guard_tree, symbols
+from armature.torch_abi import eval_frame, guard_tree, overrides, symbols
 from armature.torch_abi.eval_frame import GuardHolder
 
 Condition = Callable[[dict[str, Any]], bool]
@@ -58,8 +58,9 @@ class GuardTree:
 
 def build(guards: Iterable[Guard], request: FrameRequest) -> GuardTree:
     """The tree for a frame's guards; the frame is as it was when it was traced. Errors: those of reading a source."""
-    builder = _Builder(request)
     kept = _without_repeats(guards)
+    subclass = any(isinstance(g, TensorGuard) and type(g.example) not in overrides.KINDS for g in kept)
+    builder = _Builder(request, subclass or bool(request.overriding.modes))
     for guard in kept:
         _ADD[type(guard)](builder, guard, [describe(guard)])
     shapes = [g for g in kept if isinstance(g, ShapeGuard)]
@@ -96,12 +97,17 @@ _SOURCES: tuple[type, ...] = get_args(Source)
 
 
 class _Builder:
-    def __init__(self, request: FrameRequest) -> None:
+    def __init__(self, request: FrameRequest, overridden: bool) -> None:
         self.request = request
+        self.overridden = overridden
         self.root = guard_tree.new_root()
         self.holder = GuardHolder(self.root)
         self.reach = Reach(self.root, request)
         self._watched: set[int] = set()
+
+    def quiet(self, test: Callable[[Any], bool]) -> Callable[[Any], bool]:
+        """A test of tensors that no `__torch_function__` is to hear of."""
+        return overrides.quietly(test) if self.overridden else test
 
     def watch(self, obj: object) -> None:
         """Drop the cached code when the object dies, before another one can take its address."""
@@ -186,16 +192,17 @@ class _Builder:
             guard_tree.different_objects(managers, [source.expr for source in guard.sources], parts)
 
     def add_storage(self, guard: StorageGuard, parts: list[str]) -> None:
-        self.root.add_epilogue_lambda_guard(memory.condition(guard, self.request), parts, None)
+        self.root.add_epilogue_lambda_guard(self.quiet(memory.condition(guard, self.request)), parts, None)
 
     def add_offset(self, guard: OffsetGuard, parts: list[str]) -> None:
         offset = guard.offset
-        self.reach.manager(guard.source).add_lambda_guard(lambda found: found.storage_offset() == offset, parts, None)
+        test = self.quiet(lambda found: found.storage_offset() == offset)
+        self.reach.manager(guard.source).add_lambda_guard(test, parts, None)
 
     def add_autograd(self, guard: AutogradGuard, parts: list[str]) -> None:
         known = (guard.leaf, guard.retains)
-        manager = self.reach.manager(guard.source)
-        manager.add_lambda_guard(lambda found: (found.is_leaf, found.retains_grad) == known, parts, None)
+        test = self.quiet(lambda found: (found.is_leaf, found.retains_grad) == known)
+        self.reach.manager(guard.source).add_lambda_guard(test, parts, None)
 
     def add_global_state(self, guard: GlobalStateGuard, parts: list[str]) -> None:
         guard_tree.global_state(self.root, parts)
@@ -219,9 +226,9 @@ class _Builder:
         writer = Expressions(self.request)
         writer.namespace.update(symbols.NAMESPACE)
         texts = [describe(guard) for guard in guards]
-        everything = _condition(writer, guards)
+        everything = self.quiet(_condition(writer, guards))
         self.root.add_epilogue_lambda_guard(everything, texts, None)
-        return tuple((text, _condition(writer, [guard])) for text, guard in zip(texts, guards))
+        return tuple((text, self.quiet(_condition(writer, [guard]))) for text, guard in zip(texts, guards))
 
 
 def _condition(writer: Expressions, guards: list[ShapeGuard]) -> Condition:

@@ -6,8 +6,11 @@ import enum
 import math
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType
+from typing import Any
 
 import torch
+
+from armature.torch_abi.numpy import SCALARS
 
 SINGLETONS = frozenset({bool, torch.dtype, torch.layout, torch.memory_format, type(Ellipsis), type(NotImplemented)})
 BY_EQUALITY = frozenset({int, str, bytes, torch.device, torch.Size})
@@ -43,6 +46,10 @@ def _same_complex(a: complex, b: complex) -> bool:
     return _same_float(a.real, b.real) and _same_float(a.imag, b.imag)
 
 
+def _same_number(a: Any, b: Any) -> bool:
+    return same(a.item(), b.item())
+
+
 def _same_sequence(a: list[object], b: list[object]) -> bool:
     return len(a) == len(b) and all(map(same, a, b))
 
@@ -62,4 +69,5 @@ _BY_TYPE: dict[type, Callable[..., bool]] = {
     tuple: _same_sequence,
     dict: _same_dict,
     slice: _same_slice,
+    **dict.fromkeys(SCALARS, _same_number),
 }

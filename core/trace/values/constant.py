@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 import torch
 
+from armature.torch_abi import numpy
 from armature.trace.errors import NotConstant
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
 from armature.trace.values.classes import find_in_class
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 SCALARS: frozenset[type] = frozenset({int, float, bool, str, bytes, complex, type(None)})
 ATOMS: frozenset[type] = SCALARS | {
     EllipsisType, NotImplementedType, CodeType, torch.dtype, torch.device, torch.layout, torch.memory_format,
-    torch.finfo, torch.iinfo, torch.qscheme,
+    torch.finfo, torch.iinfo, torch.qscheme, *numpy.SCALARS, *numpy.DTYPE_TYPES,
 }  # fmt: skip
 
 
@@ -49,6 +50,8 @@ class ConstantValue(Value):
         return self.value
 
     def as_argument(self, tracer: Tracer) -> object:
+        if type(self.value) in numpy.SCALARS:  # to torch, a number of Python
+            return self.value.item()  # type: ignore[attr-defined]
         return self.value
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:

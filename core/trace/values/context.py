@@ -135,6 +135,9 @@ class GradModeValue(ContextValue):
 
 def switch_grad(tracer: Tracer, enabled: bool) -> None:
     """Set the grad mode now and in the graph."""
+    if tracer.overrides.asks_modes:
+        tracer.call(tracer.as_value(set_grad_enabled), (tracer.constant(enabled),), {})
+        return
     if torch.is_grad_enabled() != enabled:
         tracer.state_call(set_grad_enabled, (enabled,))
         set_grad_enabled(enabled)

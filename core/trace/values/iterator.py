@@ -74,11 +74,29 @@ class IteratorValue(Value):
         return super().call_method(tracer, name, args, kwargs)
 
 
+@attrs.frozen(eq=False)
+class Original:
+    """The call of a function written in C, for whose iterator a generator stands in. None: it is a part of that."""
+
+    fn: Callable[..., object] | None
+    args: Args
+    kwargs: Kwargs
+
+    def kind(self) -> type | None:
+        """The type of what it gives, where that is known: it is called, or a class method of it."""
+        owner = self.fn if isinstance(self.fn, type) else getattr(self.fn, "__self__", None)
+        return owner if isinstance(owner, type) else None
+
+
 @attrs.define(eq=False)
 class GeneratorValue(Value):
-    """A generator of the program: a frame of the interpreter, suspended between its values."""
+    """A generator of the program: a frame of the interpreter, suspended between its values.
+
+    original: the call for whose result it stands in, where it is no generator of the program.
+    """
 
     frame: Frame
+    original: Original | None = None
     started: bool = False
     finished: bool = False
     running: bool = False
@@ -87,7 +105,8 @@ class GeneratorValue(Value):
     mutable: ClassVar[bool] = True
 
     def python_type(self) -> type:
-        return type(_ for _ in ())
+        kind = None if self.original is None else self.original.kind()
+        return type(_ for _ in ()) if kind is None else kind
 
     def describe(self) -> str:
         return f"generator {self.frame.code.co_qualname}"
@@ -160,6 +179,11 @@ class GeneratorValue(Value):
         """One that has not begun is made by calling its function again."""
         if self.started or self.finished:
             out.cannot(self)
+        if self.original is not None:
+            if self.original.fn is None or self.original.kind() is None:
+                out.cannot(self)
+            out.spread(self.original.fn, tuple(self.original.args), dict(self.original.kwargs))
+            return
         args, named = self._arguments()
         out.function(lambda: self._function(out))
         for value in args:
@@ -234,7 +258,7 @@ class GeneratorValue(Value):
             yield value
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
-        if name in ("__next__", "__iter__", "send", "throw", "close"):
+        if name in ("__next__", "__iter__") or (name in ("send", "throw", "close") and self.original is None):
             return BoundMethod(self, name)
         return super().get_attribute(tracer, name)
 

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from armature.trace.keywords import refuses
 from armature.trace.values.base import Args, Kwargs, Value
 
 if TYPE_CHECKING:
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 
 def invoke(tracer: Tracer, fn: Callable[..., Any], name: str, owner: Args, args: Args, kwargs: Kwargs) -> Value | None:
     """`fn(tracer, *owner, *args, **kwargs)`; arguments that do not fit break the graph: Python knows what to say."""
+    if kwargs and owner:
+        method = getattr(owner[0].python_type(), name, None)
+        if method is not None and refuses(method, 1 + len(args), kwargs):
+            tracer.graph_break("unsupported-call", callable=f"{name}() with these keywords")
     try:
         found: Value | None = fn(tracer, *owner, *args, **kwargs)
     except TypeError:

@@ -378,8 +378,16 @@ def _append(tracer: Tracer, self: ListValue, item: Value) -> None:
     self.items.append(item)
 
 
+def items_of(tracer: Tracer, items: Value) -> list[Value]:
+    """All items of an iterable, for a list or tuple: Python asks for the length as well, to have room for them."""
+    found = tracer.unpack(items)
+    if items.is_tensor and tracer.overrides.present:
+        items.length(tracer)
+    return found
+
+
 def _extend(tracer: Tracer, self: ListValue, more: Value) -> None:
-    added = tracer.unpack(more)
+    added = items_of(tracer, more)
     tracer.mutate(self)
     self.items.extend(added)
 

@@ -98,7 +98,9 @@ def number_of(value: Value, unknown: bool = False) -> Any:
     """
     if isinstance(value, SymbolicValue):
         return value.fake if type(value.fake) is torch.SymInt or unknown else value.as_constant()
-    if isinstance(value, ConstantValue) and type(value.value) in (int, float, bool):
+    if isinstance(value, ConstantValue) and isinstance(value.value, bool):
+        return int(value.value)  # sympy's False is not its 0
+    if isinstance(value, ConstantValue) and type(value.value) in (int, float):
         return value.value
     return None
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Hashable, Iterator
+from types import GetSetDescriptorType
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 import torch
 
+from armature.torch_abi.fake import alias
+from armature.torch_abi.overrides import OWN_CLASSES, as_subclass
 from armature.trace import aliasing
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
+from armature.trace.values.classes import ClassValue, find_in_class, is_data_descriptor
 from armature.trace.values.keys import Identity
 from armature.trace.values.sequence import ListValue
 
@@ -55,12 +59,16 @@ TYPE_PREFIXES = {"cpu": "torch.", "cuda": "torch.cuda."}
 
 @attrs.define(eq=False)
 class TensorValue(Value):
-    """A tensor. `node` is made when an input is first used; `real` is the tensor of the program, for an input."""
+    """A tensor. `node` is made when an input is first used; `real` is the tensor of the program, for an input.
+
+    kind: of a tensor that the frame has given a class, that class; it is another object than the one it was made of.
+    """
 
     fake: torch.Tensor
     node: fx.Node | None = None
     real: torch.Tensor | None = None
     written: dict[str, Value] = attrs.field(factory=dict)  # attributes to set on the tensor at the end of the frame
+    kind: type | None = None
 
     is_tensor: ClassVar[bool] = True
     mutable: ClassVar[bool] = True
@@ -86,7 +94,7 @@ class TensorValue(Value):
         return self.fake.device
 
     def python_type(self) -> type:
-        return torch.Tensor if self.real is None else type(self.real)
+        return (self.kind or torch.Tensor) if self.real is None else type(self.real)
 
     def describe(self) -> str:
         return f"a tensor of shape {tuple(self.fake.shape)}"
@@ -101,10 +109,36 @@ class TensorValue(Value):
         return self.fake if self.real is None else self.real  # one made in the frame is in no dict of the program
 
     def key(self, tracer: Tracer) -> Hashable:
+        if self.own_method(tracer, "__hash__") is not None or self.own_method(tracer, "__eq__") is not None:
+            tracer.graph_break("unsupported-key", type=self.describe())
         tracer.keys[self] = None
         return Identity(self)
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if tracer.overrides.present:
+            found = self._overridden(tracer, name)
+            if found is not None:
+                return found
+        return self.torch_attribute(tracer, name)
+
+    def _overridden(self, tracer: Tracer, name: str) -> Value | None:
+        """What the class of a subclass holds, or what a `__torch_function__` gives; None: what torch itself has."""
+        kind = self.python_type()
+        found = find_in_class(kind, name)
+        if found is None or name == "__class__":
+            return None
+        ours = found.holder not in OWN_CLASSES
+        if ours and is_data_descriptor(found.obj):
+            return tracer.class_attribute(self, kind, name)
+        held = self.written.get(name) or self._own_attribute(tracer, name)
+        if held is not None or ours:
+            return held or tracer.class_attribute(self, kind, name)
+        if isinstance(found.obj, (GetSetDescriptorType, property)):
+            return tracer.dispatched(getattr, (self, tracer.constant(name)), {})
+        return None
+
+    def torch_attribute(self, tracer: Tracer, name: str) -> Value:
+        """An attribute that is not overridden."""
         if name in self.written:
             return self.written[name]
         if name in STATIC_ATTRIBUTES and hasattr(torch.Tensor, name):
@@ -142,7 +176,9 @@ class TensorValue(Value):
             tracer.guards.autograd(self.source, self.real.is_leaf, self.real.retains_grad)
 
     def _autograd_attribute(self, tracer: Tracer, name: str) -> Value:
-        if name == "grad_fn":
+        if tracer.overrides.present:
+            pass  # guards and the compiled code would ask who overrides it
+        elif name == "grad_fn":
             if self.fake.grad_fn is None and (self.real is None or not self.real.requires_grad):
                 return tracer.constant(None)
         elif self.real is not None and self.source is not None and self.real.is_leaf:
@@ -155,7 +191,10 @@ class TensorValue(Value):
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
         if name == "requires_grad" and value.is_constant and value.as_constant() is self.fake.requires_grad:
             return
-        if name != "grad" or not self._takes_gradient(tracer, value):
+        own = not hasattr(torch.Tensor, name)
+        held = find_in_class(self.python_type(), name) if own else None
+        own = own and (held is None or not is_data_descriptor(held.obj))
+        if not own and (name != "grad" or tracer.overrides.present or not self._takes_gradient(tracer, value)):
             tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type="a tensor")
         self.written[name] = value
         tracer.mutate(self)
@@ -171,10 +210,31 @@ class TensorValue(Value):
         return value.is_constant and value.as_constant() is None
 
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        own = self.own_method(tracer, name)
+        if own is not None:
+            return tracer.call(own, args, kwargs)
+        return self.torch_method(tracer, name, args, kwargs)
+
+    def own_method(self, tracer: Tracer, name: str) -> Value | None:
+        """A method that the class of a subclass adds to torch's."""
+        if not tracer.overrides.present:
+            return None
+        kind = self.python_type()
+        found = find_in_class(kind, name)
+        if found is None or found.holder in OWN_CLASSES:
+            return None
+        return tracer.class_attribute(self, kind, name)
+
+    def torch_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        """`torch.Tensor.name(obj, *args, **kwargs)`."""
         method: Callable[..., object] | None = getattr(torch.Tensor, name, None)
         if method is None:
             own = self.get_attribute(tracer, name)
             return tracer.call(own, args, kwargs)
+        if tracer.overrides.present:
+            found = tracer.dispatched(method, (self, *args), kwargs)
+            if found is not None:
+                return found
         known = tracer.handled(method, (self, *args), kwargs)
         if known is not None:
             return known
@@ -189,6 +249,8 @@ class TensorValue(Value):
             tracer.graph_break("data-dependent-value", operation=f"Tensor.{name}")
         if name == "requires_grad_" and self._has_requires_grad(*args, **kwargs):
             return self
+        if name == "as_subclass" and len(args) == 1 and isinstance(args[0], ClassValue) and not kwargs:
+            return self.as_kind(tracer, args[0].cls)
         if name in OPAQUE_METHODS:
             tracer.graph_break("unsupported-tensor-method", method=name)
         return self._in_graph(tracer, name, args, kwargs)
@@ -211,9 +273,9 @@ class TensorValue(Value):
 
     def _in_graph(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "__getitem__":
-            return self.get_item(tracer, args[0])
+            return tracer.graph_call(operator.getitem, (self, args[0]), {})
         if name == "__setitem__":
-            self.set_item(tracer, args[0], args[1])
+            tracer.graph_call(operator.setitem, (self, args[0], args[1]), {})
             return tracer.constant(None)
         if name == "__iter__":
             return tracer.iterator(self)
@@ -242,21 +304,58 @@ class TensorValue(Value):
         inputs = [value for value in tracer.by_fake.values() if value.real is not None]
         return any(value.fake.untyped_storage()._cdata == memory for value in inputs)
 
+    def as_kind(self, tracer: Tracer, kind: type) -> Value:
+        """`obj.as_subclass(kind)`: another object, which stands for the same numbers."""
+        if kind not in OWN_CLASSES:
+            tracer.overrides.accept(tracer, kind)
+        fake = alias(self.fake)
+        if fake.requires_grad != self.fake.requires_grad:
+            tracer.graph_break("unsupported-tensor-method", method="as_subclass without gradients")
+        node = self.as_argument(tracer)
+        made = TensorValue(fake, node, kind=kind)  # type: ignore[arg-type]
+        tracer.by_fake[id(fake)] = made
+        return made
+
+    def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
+        method = self.own_method(tracer, name)
+        if method is None:
+            return None
+        result = tracer.call(method, (other,), {})
+        return None if result.is_constant and result.as_constant() is NotImplemented else result
+
     def get_item(self, tracer: Tracer, key: Value) -> Value:
+        method = self.own_method(tracer, "__getitem__")
+        if method is not None:
+            return tracer.call(method, (key,), {})
         return tracer.graph_call(operator.getitem, (self, key), {})
 
     def set_item(self, tracer: Tracer, key: Value, value: Value) -> None:
+        method = self.own_method(tracer, "__setitem__")
+        if method is not None:
+            tracer.call(method, (key, value), {})
+            return
         tracer.graph_call(operator.setitem, (self, key, value), {})
 
     def truth(self, tracer: Tracer) -> bool:
         tracer.graph_break("data-dependent-branch", test=tracer.source_text())
 
     def length(self, tracer: Tracer) -> int:
+        if tracer.overrides.present:
+            found = self.own_method(tracer, "__len__")
+            given = tracer.dispatched(len, (self,), {}) if found is None else tracer.call(found, (), {})
+            if given is not None:
+                return int(given.as_constant())  # type: ignore[call-overload, no-any-return]
         if not self.fake.shape:
             tracer.raise_error(TypeError, "len() of a 0-d tensor")
         return int(self.fake.shape[0])
 
     def stream(self, tracer: Tracer) -> Iterator[Value]:
+        if tracer.overrides.present:
+            found = self.own_method(tracer, "__iter__")
+            if found is not None:
+                return tracer.call(found, (), {}).stream(tracer)
+            if tracer.overrides.may_ask([self]):
+                return tracer.inline_python(torch.Tensor.__iter__, (self,), {}).stream(tracer)
         if not self.fake.shape:
             tracer.raise_error(TypeError, "iteration over a 0-d tensor")
         rows = tracer.graph_call("unbind", (self, tracer.constant(0)), {})
@@ -266,7 +365,16 @@ class TensorValue(Value):
         tracer.graph_break("data-dependent-value", operation="Tensor.__contains__")
 
     def rebuild(self, out: Rebuilder) -> None:
+        if self.kind is not None:
+            out.null_function(as_subclass)
         out.output(self)
+        if self.kind is not None:
+            out.constant(self.kind)
+            out.call(2)
+        if self.written:
+            out.hold(self)
+        for name, value in self.written.items():
+            out.set_attribute(self, name, value)
 
     def writes(self, out: Rebuilder) -> list[Write]:
         return [Write(setattr, (self, out.value(name), held)) for name, held in self.written.items()]

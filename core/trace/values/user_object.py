@@ -51,13 +51,13 @@ class UserObjectValue(Value):
     """An object. `obj`: the program's own, None for one made in the frame.
 
     `attributes`: what has been read of or written to it; None: deleted. `written`: names to set (or delete) on the
-    object at the end of the frame. `base`: see Value.
+    object at the end of the frame, and whether it is to be deleted before. `base`: see Value.
     """
 
     cls: type
     obj: Any = None
     attributes: dict[str, Value | None] = attrs.field(factory=dict)
-    written: dict[str, None] = attrs.field(factory=dict)
+    written: dict[str, bool] = attrs.field(factory=dict)
     instance_dict: DictValue | None = None  # its `__dict__`, once that was read: from then on attributes stand there
 
     mutable: ClassVar[bool] = True
@@ -265,8 +265,12 @@ class UserObjectValue(Value):
             else:
                 self.instance_dict.set_item(tracer, key, value)
             return
+        again = value is not None and name in self.attributes and self.attributes[name] is None
+        if again:  # deleted and made anew: it is the last one now
+            del self.attributes[name]
+            again = self.written.pop(name, None) is not None
         self.attributes[name] = value
-        self.written[name] = None
+        self.written[name] = self.written.get(name, False) or again
         tracer.mutate(self)
 
     def is_slot(self, name: str) -> bool:
@@ -280,10 +284,13 @@ class UserObjectValue(Value):
             moved = [name for name in self.attributes if not self.is_slot(name)]
             changed = {name: self.attributes[name] for name in moved if name in self.written}
             self.instance_dict = tracer.new_instance_dict(self)
+            again = {name for name, anew in self.written.items() if anew}
             for name in moved:
                 del self.attributes[name]
                 self.written.pop(name, None)
             for name, value in changed.items():
+                if name in again:
+                    self.instance_dict.delete_item(tracer, tracer.constant(name))
                 if value is not None:
                     self.instance_dict.set_item(tracer, tracer.constant(name), value)
                 elif self.obj is not None:
@@ -430,8 +437,10 @@ class UserObjectValue(Value):
 
     def writes(self, out: Rebuilder) -> list[Write]:
         found = []
-        for name in self.written:
+        for name, anew in self.written.items():
             held = self.attributes[name]
+            if anew and held is not None:
+                found.append(Write(object.__delattr__, (self, out.value(name))))
             if held is None:
                 found.append(Write(object.__delattr__, (self, out.value(name))))
             else:

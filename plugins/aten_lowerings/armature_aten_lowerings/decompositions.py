@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import torch
+from torch import Tensor
+
 from armature.plugin_api import Decomposition, overload, torch_decompositions
 
 NAMES = (
@@ -28,7 +31,7 @@ NAMES = (
     # shapes
     "unsqueeze_copy", "narrow_copy", "slice_backward", "select_backward", "diagonal_backward", "unfold_backward",
     "unsafe_chunk", "unsafe_split.Tensor", "unsafe_split_with_sizes",
-    "rot90", "tile", "block_diag", "channel_shuffle", "pixel_shuffle", "pixel_unshuffle", "meshgrid", "take",
+    "rot90", "tile", "block_diag", "channel_shuffle", "pixel_shuffle", "pixel_unshuffle", "meshgrid",
     "index_add", "index_copy", "index_fill.int_Scalar", "masked_scatter", "linspace", "logspace",
     "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d",
     "replication_pad3d", "zero", "tril_indices", "triu_indices",
@@ -43,4 +46,13 @@ NAMES = (
 def rows() -> Iterable[Decomposition]:
     """A row for each operator of the list that this torch has and can decompose."""
     wanted = dict.fromkeys(found for name in NAMES if (found := overload(name)))
-    return [Decomposition(op, fn) for op, fn in torch_decompositions(wanted).items()]
+    return [Decomposition(op, fn) for op, fn in (torch_decompositions(wanted) | OWN).items()]
+
+
+def take(self: Tensor, index: Tensor) -> Tensor:
+    """Elements by their position in row-major order. torch's own reads the value of an index without dimensions."""
+    found: Tensor = torch.ops.aten.index.Tensor(self.reshape(-1), [index])
+    return found
+
+
+OWN = {torch.ops.aten.take.default: take}

@@ -20,9 +20,10 @@ NARROW_WORK = 3 << 18
 
 
 def remove_dead_code(module: object, ctx: object) -> object:
-    """Drop operators whose results nobody reads; random ones stay, so that the generator ends where eager's does."""
+    """Drop operators whose results nobody reads; random ones stay, so that the generator ends where eager's does, and
+    those that have no results but may raise."""
     if isinstance(module, fx.GraphModule):
-        module.graph.eliminate_dead_code(lambda node: node.is_impure() or _is_random(node))
+        module.graph.eliminate_dead_code(lambda node: node.is_impure() or _is_random(node) or _checks(node))
     return module
 
 
@@ -127,6 +128,10 @@ def _read_by_loops(node: fx.Node, lowered: Callable[[torch._ops.OpOverload], Seq
 
 def _is_random(node: fx.Node) -> bool:
     return isinstance(node.target, torch._ops.OpOverload) and RANDOM in node.target.tags
+
+
+def _checks(node: fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and not node.target._schema.returns
 
 
 def _is_pure(node: fx.Node) -> bool:

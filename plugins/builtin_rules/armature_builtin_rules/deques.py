@@ -9,7 +9,18 @@ from typing import Any
 
 import attrs
 
-from armature.plugin_api import AttrSource, Call, ItemSource, SequenceValue, Steps, Value, ValueType, Write, handles
+from armature.plugin_api import (
+    AttrSource,
+    Call,
+    ItemSource,
+    SequenceValue,
+    Steps,
+    Value,
+    ValueType,
+    Write,
+    handles,
+    invoke,
+)
 
 
 @attrs.define(eq=False)
@@ -84,7 +95,7 @@ class DequeValue(SequenceValue):
         method = METHODS.get(name)
         if method is None:
             return super().call_method(tracer, name, args, kwargs)
-        result = method(tracer, self, *args, **kwargs)
+        result = invoke(tracer, method, name, (self,), args, kwargs)
         return tracer.constant(None) if result is None else result  # type: ignore[no-any-return]
 
     def trim(self, left: bool) -> None:

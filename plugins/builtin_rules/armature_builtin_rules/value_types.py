@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from armature.plugin_api import Value, ValueType
-from armature_builtin_rules import caches, deques, weak
+from armature_builtin_rules import caches, deques, randomness, weak
 from armature_builtin_rules.polyfills.operator import OBJECTS
 
 
@@ -33,4 +33,5 @@ VALUE_TYPES = (
     *(ValueType(kind, operator_object(stand_in)) for kind, stand_in in OBJECTS),
     *deques.VALUE_TYPES,
     *weak.VALUE_TYPES,
+    *randomness.VALUE_TYPES,
 )

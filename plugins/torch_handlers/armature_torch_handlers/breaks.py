@@ -21,6 +21,12 @@ ROWS = (
         ),
     ),
     BreakType(
+        "array-differs",
+        "numpy function that torch does differently",
+        "What numpy's {operation} gives here has another dtype, size or memory than what torch has in its place.",
+        ("Use the torch function on tensors.", "Call it outside the compiled function."),
+    ),
+    BreakType(
         "control-flow-operator",
         "Operator that takes programs as branches",
         "{operation} decides by the value of a tensor which of its functions runs; they would have to be graphs of "

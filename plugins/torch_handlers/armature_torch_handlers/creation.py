@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from armature.plugin_api import Call, Value, existing, handles
+from armature_torch_handlers.arrays import scalar_of, tensor_of
 
 
 @handles(torch.tensor)
@@ -14,6 +15,12 @@ def tensor(call: Call, data: Value, **options: Value) -> Value | None:
     """`torch.tensor(data)`. Constants stay as they are, a tensor is copied, a list of tensors needs numbers."""
     if data.is_tensor:
         return copy(call, data, options)
+    of_array = tensor_of(call, data, options)
+    if of_array is not None:
+        return of_array
+    scalar = scalar_of(call, data, options)
+    if scalar is not None:
+        return call.tracer.graph_call(call.fn, *scalar)
     if any(leaf.is_tensor for leaf in leaves(call, data)):
         call.graph_break("data-dependent-value", operation="torch.tensor on a list of tensors")
     return None
@@ -46,7 +53,7 @@ def parameter(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     call.graph_break("creates-leaf", operation=f"torch.nn.{call.fn.__name__}(...)")
 
 
-@handles(*existing("torch.from_numpy", "torch.frombuffer", "torch.from_dlpack", "torch.from_file"))
+@handles(*existing("torch.frombuffer", "torch.from_dlpack", "torch.from_file"))
 def foreign_memory(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """Memory that another library owns."""
     call.graph_break("foreign-memory", operation=f"torch.{call.fn.__name__}")

@@ -7,6 +7,7 @@ from typing import Any
 
 from armature.plugin_api import BreakType, Handler, Polyfill, ValueType, collect, hookimpl
 from armature_torch_handlers import (
+    arrays,
     breaks,
     checks,
     creation,
@@ -19,7 +20,7 @@ from armature_torch_handlers import (
     stateful,
     tracing_state,
 )
-from armature_torch_handlers.contexts import attention, autocast, grad, profiler
+from armature_torch_handlers.contexts import attention, autocast, grad, overrides, profiler
 from armature_torch_handlers.programs import autograd_function, checkpoint, control_flow, scans, transforms
 
 
@@ -32,6 +33,7 @@ def armature_handlers() -> Iterable[Handler]:
         autocast,
         attention,
         profiler,
+        overrides,
         autograd_function,
         checkpoint,
         control_flow,
@@ -41,6 +43,7 @@ def armature_handlers() -> Iterable[Handler]:
         queries,
         checks,
         creation,
+        arrays,
         stateful,
         recurrent,
         optim,
@@ -50,13 +53,13 @@ def armature_handlers() -> Iterable[Handler]:
 @hookimpl
 def armature_value_types() -> Iterable[ValueType]:
     """Contexts that the program made before the function was called."""
-    return (*autocast.VALUE_TYPES, *profiler.VALUE_TYPES)
+    return (*autocast.VALUE_TYPES, *profiler.VALUE_TYPES, *arrays.value_types())
 
 
 @hookimpl
 def armature_polyfills() -> Iterable[Polyfill]:
     """Methods of torch's modules in a form that traces."""
-    return modules.polyfills()
+    return (*modules.polyfills(), *overrides.POLYFILLS)
 
 
 @hookimpl

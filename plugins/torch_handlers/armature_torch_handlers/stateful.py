@@ -5,8 +5,6 @@ from __future__ import annotations
 from armature.plugin_api import Call, Value, existing, handles
 
 SETTERS = (
-    "torch._C._push_on_torch_function_stack",
-    "torch._C._pop_torch_function_stack",
     "torch._C._push_on_torch_dispatch_stack",
     "torch._C._pop_torch_dispatch_stack",
     "torch._C._len_torch_dispatch_stack",  # tracing has modes of its own on this stack

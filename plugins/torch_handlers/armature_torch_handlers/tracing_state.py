@@ -6,8 +6,6 @@ by the guard on torch's global state that each compiled frame has.
 
 from __future__ import annotations
 
-import torch
-
 from armature.plugin_api import Call, Value, existing, handles
 
 
@@ -37,32 +35,6 @@ def compiling(call: Call) -> Value:
 
 @handles(
     *existing(
-        "torch._C._has_torch_function",
-        "torch._C._has_torch_function_unary",
-        "torch._C._has_torch_function_variadic",
-    )
-)
-def has_torch_function(call: Call, *args: Value) -> Value | None:
-    """Plain tensors and parameters have none; what may have one is looked at by the interpreter."""
-    items = list(args)
-    if call.fn.__name__ == "_has_torch_function":
-        items = list(call.tracer.unpack(args[0]))
-    plain = all(not overrides(item.python_type()) for item in items)
-    return call.constant(False) if plain else None
-
-
-def overrides(kind: type) -> bool:
-    """Whether instances of the type take over torch functions."""
-    method = getattr(kind, "__torch_function__", None)
-    return method is not None and method is not NO_OVERRIDE and kind not in PLAIN
-
-
-NO_OVERRIDE = torch.nn.Parameter.__torch_function__
-PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
-
-
-@handles(
-    *existing(
         "torch.is_grad_enabled",
         "torch.is_inference_mode_enabled",
         "torch.is_anomaly_enabled",
@@ -81,9 +53,6 @@ PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
         "torch._C._get_deterministic_algorithms",
         "torch._C._get_deterministic_algorithms_warn_only",
         "torch.get_float32_matmul_precision",
-        "torch._C._is_torch_function_enabled",
-        "torch._C._is_torch_function_mode_enabled",
-        "torch._C._len_torch_function_stack",
         "torch.get_num_threads",
         "torch.get_num_interop_threads",
         "torch._use_cudnn_rnn_flatten_weight",

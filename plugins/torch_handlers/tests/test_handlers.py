@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -208,8 +209,15 @@ class TestHandlers(HandlerConformance):
             breaks="foreign-memory",
         ),
         Case("inference", inference, ones, breaks="inference-mode"),
-        Case("cond", chosen, ones, breaks="control-flow-operator"),
+        Case("cond", chosen, ones, present=(torch.ops.higher_order.cond,)),
+        Case(
+            "cond that gives its input",
+            lambda x: torch.cond(x.sum() > 0, torch.sin, lambda a: a, (x,)),
+            ones,
+            breaks="control-flow-operator",
+        ),
         Case("level", level, ones, breaks="transform-level"),
+        Case("array", lambda x: x + torch.from_numpy(np.flip(x.numpy()).copy()), ones, breaks="array-differs"),
         Case("asked for", broken, ones, breaks="explicit-break"),
         Case("overridden", overridden, ones),
         Case("equal", lambda x: x + 1 if torch.equal(x, x) else x, ones, breaks="data-dependent-value"),

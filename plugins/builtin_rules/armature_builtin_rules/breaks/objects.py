@@ -50,7 +50,14 @@ ROWS = (
     BreakType(
         "tensor-subclass",
         "Tensor of a subclass",
-        "{type} is a subclass of torch.Tensor that takes over torch functions; what it does with them is not traced.",
+        "{type} is a subclass of torch.Tensor that takes over operators or the look-up of attributes; what it does "
+        "with them is not traced.",
         ("Convert it to a plain tensor before the compiled function is called.",),
+    ),
+    BreakType(
+        "overridden-call",
+        "Call that somebody may override",
+        "A function mode or tensor subclass is active, and what {function} calls inside is for it to see.",
+        ("Call it outside the mode, or with plain tensors.",),
     ),
 )

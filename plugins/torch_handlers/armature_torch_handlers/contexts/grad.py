@@ -37,9 +37,10 @@ class SetGradValue(GradModeValue):
 @handles(torch.set_grad_enabled)
 def set_grad_enabled(call: Call, mode: Value) -> Value | None:
     """Takes effect at once, also where no `with` follows."""
-    if not mode.is_constant:
+    enabled = switch(call, mode)
+    if enabled is None:
         return None
-    made = SetGradValue(torch.set_grad_enabled, bool(mode.as_constant()), [torch.is_grad_enabled()])
+    made = SetGradValue(torch.set_grad_enabled, enabled, [torch.is_grad_enabled()])
     switch_grad(call.tracer, made.enabled)
     return made
 
@@ -47,10 +48,19 @@ def set_grad_enabled(call: Call, mode: Value) -> Value | None:
 @handles(*existing("torch._C._set_grad_enabled"))
 def set_grad_primitive(call: Call, enabled: Value) -> Value | None:
     """What all of them end in."""
-    if not enabled.is_constant:
+    known = switch(call, enabled)
+    if known is None:
         return None
-    switch_grad(call.tracer, bool(enabled.as_constant()))
+    switch_grad(call.tracer, known)
     return call.constant(None)
+
+
+def switch(call: Call, mode: Value) -> bool | None:
+    """The bool that a mode is, None where it is not known. Anything else is refused as torch does."""
+    if (kind := mode.python_type()) is not bool:
+        message = f"set_grad_enabled(): argument 'enabled' (position 1) must be bool, not {kind.__name__}"
+        call.tracer.raise_error(TypeError, message)
+    return bool(mode.as_constant()) if mode.is_constant else None
 
 
 @handles(*existing("torch.utils._contextlib._DecoratorContextManager.clone"))

@@ -1,11 +1,14 @@
-"""`torch.cond` and its relatives: a branch that is known is traced; else the graph breaks at the call.
+"""`torch.cond` and its relatives: a branch that is known is traced; by a tensor, both are, as graphs of their own.
+For the others the graph breaks at the call.
 
 In eager mode these operators compile themselves, so they must run outside of any frame that is being compiled.
 """
 
 from __future__ import annotations
 
-from armature.plugin_api import Call, Value, existing, handles
+import torch
+
+from armature.plugin_api import Call, TracedTensor, Value, choose, existing, handles
 
 
 @handles(*existing("torch.cond"))
@@ -14,9 +17,11 @@ def cond(
 ) -> Value:
     """With a bool that tracing knows it is an `if`."""
     known = pred.as_constant() if pred.is_constant else None
+    given = () if operands is None else call.tracer.unpack(operands)
+    if isinstance(pred, TracedTensor) and pred.dtype is torch.bool and not pred.shape and not kwargs:
+        return choose(call.tracer, pred, (true_fn, false_fn), given)
     if not isinstance(known, bool) or kwargs:
         call.graph_break("control-flow-operator", operation="torch.cond")
-    given = () if operands is None else call.tracer.unpack(operands)
     return call.inline(true_fn if known else false_fn, *given)
 
 

@@ -1,0 +1,166 @@
+"""numpy as torch sees it: `torch._numpy`, numpy's functions on tensors in place of arrays. Also without numpy.
+
+What a graph calls are functions of tensors: `in_layer` and `operator_on` make them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import operator
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch._numpy
+
+try:
+    import numpy
+except ImportError:  # an optional dependency of torch
+    numpy = None  # type: ignore[assignment]
+
+layer: Any = torch._numpy
+Array: Any = layer.ndarray
+_NAMES = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+    "complex64", "complex128",
+)  # fmt: skip
+DTYPES: dict[str, torch.dtype] = {
+    name: getattr(torch, name) for name in _NAMES if not name.startswith("uint") or name == "uint8"
+}
+"""torch's dtypes by the names that numpy has for its own."""
+SCALARS: frozenset[type] = frozenset() if numpy is None else frozenset(numpy.dtype(name).type for name in _NAMES)
+"""numpy's scalars: immutable numbers, each of a fixed dtype."""
+DTYPE_TYPES: frozenset[type] = frozenset() if numpy is None else frozenset(type(numpy.dtype(name)) for name in _NAMES)
+
+
+def as_tensor(array: Any) -> torch.Tensor | None:
+    """A tensor over the memory of an array; None where torch has no such tensors."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of arrays that are not to be written to
+        try:
+            return torch.from_numpy(array)
+        except (TypeError, ValueError):
+            return None
+
+
+def memory_of(array: Any) -> torch.Tensor | None:
+    """The same while tracing, when tensors made otherwise are fakes."""
+    with torch._C._DisableTorchDispatch():
+        return as_tensor(array)
+
+
+def as_array(tensor: torch.Tensor) -> Any:
+    """The array over a tensor's memory."""
+    return tensor.numpy()
+
+
+def as_scalar(tensor: torch.Tensor) -> Any:
+    """The scalar of numpy that a tensor without dimensions holds."""
+    return tensor.numpy()[()]
+
+
+def is_array(obj: object) -> bool:
+    """Whether it is an array or a scalar of numpy."""
+    return numpy is not None and isinstance(obj, (numpy.ndarray, numpy.generic))
+
+
+def comparable(array: Any) -> torch.Tensor:
+    """A tensor of an array's dtype, sizes, strides and numbers."""
+    return torch.from_numpy(numpy.asarray(array))
+
+
+def function_of_layer(fn: Any) -> Callable[..., Any] | None:
+    """What torch has in the place of a function of numpy."""
+    module, name = str(getattr(fn, "__module__", None) or "numpy"), getattr(fn, "__name__", "")
+    for known, home in (("numpy.linalg", layer.linalg), ("numpy.fft", layer.fft), ("numpy", layer)):
+        if module.startswith(known):
+            public = getattr(functools.reduce(getattr, known.split(".")[1:], numpy), name, None)
+            found = getattr(home, name, None) if public is fn else None
+            return found if callable(found) and not isinstance(found, type) else None
+    return None
+
+
+@functools.lru_cache(maxsize=1024)
+def in_layer(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """A function of the layer as one of tensors. Other arguments go to it as they are."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return unwrapped(fn(*wrapped(args), **wrapped(kwargs)))
+
+    call.__name__ = call.__qualname__ = f"numpy_{name}"
+    return call
+
+
+def method_of_layer(name: str) -> Callable[..., Any]:
+    """A method of arrays as a function of tensors."""
+    return _method(name)
+
+
+@functools.lru_cache(maxsize=1024)
+def _method(name: str) -> Callable[..., Any]:
+    def method(array: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(array, name)(*args, **kwargs)
+
+    return in_layer(method, name)
+
+
+@functools.lru_cache(maxsize=1024)
+def attribute_of_layer(name: str) -> Callable[..., Any]:
+    """An attribute of arrays as a function of tensors."""
+    return in_layer(operator.attrgetter(name), name)
+
+
+def wrapped(value: Any) -> Any:
+    """Arrays of the layer in place of tensors, in tuples, lists, dicts and slices too."""
+    if isinstance(value, torch.Tensor):
+        return Array(value)
+    if isinstance(value, (tuple, list)):
+        return type(value)([wrapped(item) for item in value])
+    if isinstance(value, dict):
+        return {name: wrapped(item) for name, item in value.items()}
+    return value
+
+
+def unwrapped(value: Any) -> Any:
+    """The way back."""
+    if isinstance(value, Array):
+        return value.tensor
+    if isinstance(value, (tuple, list)):
+        return type(value)([unwrapped(item) for item in value])
+    return value
+
+
+def with_strides(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    """A copy with other strides."""
+    return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+# What numpy itself would give: it is asked with arrays of zeros.
+
+
+def shadow_of(tensor: torch.Tensor, sizes: tuple[int, ...]) -> Any:
+    """An array of zeros of the dtype, sizes and strides of a tensor, as `tensor.numpy()` has them; None: too large."""
+    last = sum((size - 1) * int(stride) for size, stride in zip(sizes, tensor.stride())) if 0 not in sizes else -1
+    if last >= LARGEST:
+        return None
+    held = numpy.zeros(last + 1, dtype=str(tensor.dtype).removeprefix("torch."))
+    strides = [int(stride) * held.itemsize for stride in tensor.stride()]
+    return numpy.ndarray(sizes, held.dtype, held, 0, strides)
+
+
+LARGEST = 1 << 26  # elements of an array of zeros that is worth the memory
+
+
+@contextlib.contextmanager
+def asking() -> Iterator[None]:
+    """While numpy is asked with zeros."""
+    with warnings.catch_warnings(), numpy.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def share_memory(first: Any, second: Any) -> bool:
+    """Whether two arrays lie in the same memory."""
+    return bool(numpy.may_share_memory(first, second))

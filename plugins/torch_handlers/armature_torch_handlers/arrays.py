@@ -1,0 +1,454 @@
+"""numpy: arrays are tensors of the graph, numpy's functions those that torch has in their place.
+
+What numpy itself would give is learnt from numpy: it runs, while tracing, on arrays of zeros of the same dtypes, sizes
+and strides. Where torch's function gives another dtype or size, or shares memory where numpy's does not, the result is
+mended or the graph breaks. So only the numbers are torch's own.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from types import BuiltinFunctionType
+from typing import Any, ClassVar
+
+import attrs
+import torch
+
+from armature.plugin_api import (
+    ArrayMemorySource,
+    AttrSource,
+    BoundMethod,
+    BuiltinValue,
+    Call,
+    ConstantValue,
+    ListValue,
+    NotConstant,
+    ObjectSource,
+    SliceValue,
+    TracedTensor,
+    TupleValue,
+    Value,
+    ValueType,
+    existing,
+    handles,
+)
+from armature.plugin_api import numpy_layer as layer
+
+np = layer.numpy
+ATTRIBUTES = ("shape", "ndim", "size", "dtype", "itemsize", "nbytes", "strides")  # known from dtype, sizes and strides
+VIEWS = ("T", "real", "imag", "mT")
+BINARY: dict[str, tuple[Callable[..., Any], bool]] = {
+    **{
+        f"__{prefix}{name}__": (getattr(operator, name if name not in ("and", "or") else f"{name}_"), bool(prefix))
+        for name in (
+            "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift",
+        )
+        for prefix in ("", "r")
+    },
+    **{f"__{name}__": (getattr(operator, name), False) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+}  # fmt: skip
+IN_PLACE: dict[str, Callable[..., Any]] = {
+    f"__i{name}__": getattr(operator, f"i{name}")
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
+}
+UNARY = {"__neg__": operator.neg, "__pos__": operator.pos, "__invert__": operator.invert, "__abs__": abs}
+# Methods that give numbers, text or files, which only the elements tell.
+NEEDS_NUMBERS = frozenset({
+    "item", "tolist", "tobytes", "tofile", "dump", "dumps", "__bool__", "__int__", "__float__", "__complex__",
+    "__index__", "__contains__", "__array__", "__reduce__", "__str__", "__repr__", "__format__", "__hash__",
+})  # fmt: skip
+
+
+@attrs.define(eq=False)
+class ArrayValue(Value):
+    """An array, or a scalar, that numpy computes. shadow: one of its dtype, sizes and strides, of zeros."""
+
+    tensor: TracedTensor
+    shadow: Any
+
+    mutable: ClassVar[bool] = True
+
+    def python_type(self) -> type:
+        return type(self.shadow)
+
+    def describe(self) -> str:
+        return f"a numpy {'scalar' if self.is_scalar else 'array'}"
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is one of numpy's numbers, and no array without dimensions."""
+        return not isinstance(self.shadow, np.ndarray)
+
+    def get_attribute(self, tracer: Any, name: str) -> Value:
+        if name in ATTRIBUTES:
+            return _known(tracer, getattr(self.shadow, name))
+        if name in VIEWS:
+            return apply(tracer, layer.attribute_of_layer(name), operator.attrgetter(name), (self,), {})
+        if name == "__class__":
+            return _known(tracer, type(self.shadow))
+        if callable(getattr(type(self.shadow), name, None)):
+            return BoundMethod(self, name)
+        if not hasattr(self.shadow, name):
+            kind = type(self.shadow)
+            text = f"'{kind.__module__}.{kind.__name__}' object has no attribute '{name}'"
+            tracer.raise_error(AttributeError, text)
+        found: Value = super().get_attribute(tracer, name)
+        return found
+
+    def call_method(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value:
+        if name in NEEDS_NUMBERS:
+            tracer.graph_break("data-dependent-value", operation=f"ndarray.{name}")
+        if name == "__len__" and not args:
+            return _known(tracer, self.length(tracer))
+        if name == "__getitem__" and len(args) == 1:
+            return self.get_item(tracer, args[0])
+        if name == "__iter__":
+            made: Value = tracer.iterator(self)
+            return made
+        if name in BINARY or name in IN_PLACE:
+            found = self.binary(tracer, name, *args)
+            return tracer.constant(NotImplemented) if found is None else found
+        if name in UNARY:
+            return apply(tracer, layer.in_layer(UNARY[name], name), UNARY[name], (self,), {})
+        if not hasattr(layer.Array, name):
+            tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
+        return apply(tracer, layer.method_of_layer(name), _method(name), (self, *args), kwargs)
+
+    def binary(self, tracer: Any, name: str, other: Value) -> Value | None:
+        if name in IN_PLACE and not self.is_scalar:
+            return apply(tracer, layer.in_layer(IN_PLACE[name], name), IN_PLACE[name], (self, other), {})
+        if name not in BINARY or not _is_operand(other):
+            return None
+        function, swapped = BINARY[name]
+        operands = (other, self) if swapped else (self, other)
+        return apply(tracer, layer.in_layer(function, function.__name__), function, operands, {})
+
+    def get_item(self, tracer: Any, key: Value) -> Value:
+        return apply(tracer, layer.in_layer(operator.getitem, "getitem"), operator.getitem, (self, key), {})
+
+    def set_item(self, tracer: Any, key: Value, value: Value) -> None:
+        apply(tracer, layer.in_layer(operator.setitem, "setitem"), operator.setitem, (self, key, value), {})
+
+    def truth(self, tracer: Any) -> bool:
+        tracer.graph_break("data-dependent-branch", test=tracer.source_text())
+
+    def length(self, tracer: Any) -> int:
+        if not np.ndim(self.shadow):
+            tracer.raise_error(TypeError, "len() of unsized object")
+        return len(self.shadow)
+
+    def stream(self, tracer: Any) -> Iterator[Value]:
+        if not np.ndim(self.shadow):
+            tracer.raise_error(TypeError, "iteration over a 0-d array")
+        return (self.get_item(tracer, tracer.constant(row)) for row in range(len(self.shadow)))
+
+    def contains(self, tracer: Any, item: Value) -> bool:
+        tracer.graph_break("data-dependent-value", operation="ndarray.__contains__")
+
+    def rebuild(self, out: Any) -> None:
+        out.null_function(layer.as_scalar if self.is_scalar else layer.as_array)
+        out.load(self.tensor)
+        out.call(1)
+
+
+def _method(name: str) -> Callable[..., Any]:
+    return lambda array, *args, **kwargs: getattr(array, name)(*args, **kwargs)
+
+
+def _known(tracer: Any, obj: Any) -> Value:
+    found: Value = tracer.as_value(obj)
+    return found
+
+
+def _is_operand(value: Value) -> bool:
+    """Whether numpy takes the value for what it computes with."""
+    return isinstance(value, (ArrayValue, ListValue, TupleValue)) or (
+        value.is_constant and isinstance(value.as_constant(), (int, float, complex, np.generic))
+    )
+
+
+# Calls.
+
+
+def apply(
+    tracer: Any, function: Callable[..., Any], ours: Callable[..., Any], args: tuple[Value, ...], kwargs: Any
+) -> Value:
+    """Put `function`, of tensors, in the graph; `ours` is numpy's own, which tells what it should be."""
+    inputs = [found for value in (*args, *kwargs.values()) for found in _arrays(tracer, value)]
+    given = [_for_graph(tracer, value) for value in args]
+    named = {name: _for_graph(tracer, value) for name, value in kwargs.items()}
+    result = tracer.graph_call(function, given, named)
+    try:
+        with layer.asking():
+            shadows = [_for_numpy(tracer, value) for value in args]
+            expected = ours(*shadows, **{name: _for_numpy(tracer, value) for name, value in kwargs.items()})
+    except Exception as error:
+        message = f"numpy raises {type(error).__name__} for zeros"
+        tracer.graph_break("operator-failed", operation=function.__name__, message=message)
+    return _as_numpy_has_it(tracer, result, expected, inputs, function.__name__)
+
+
+def _as_numpy_has_it(tracer: Any, result: Value, expected: Any, inputs: list[ArrayValue], name: str) -> Value:
+    """The value of a result, in all but its numbers as numpy gives it."""
+    several = isinstance(expected, (tuple, list)) and isinstance(result, (TupleValue, ListValue))
+    if several and len(expected) == len(result.items):  # type: ignore[union-attr]
+        pairs = zip(result.items, expected)  # type: ignore[union-attr]
+        items = [_as_numpy_has_it(tracer, item, other, inputs, name) for item, other in pairs]
+        return ListValue(items) if isinstance(expected, list) else TupleValue(items, type(expected))
+    if expected is None and result.is_constant and result.as_constant() is None:
+        return result
+    if isinstance(expected, (np.ndarray, np.generic)) and isinstance(result, TracedTensor):
+        own = next((value for value in inputs if value.shadow is expected), None)
+        if own is not None:  # changed in place
+            return own
+        kinds = layer.DTYPES.get(expected.dtype.name) is result.dtype and expected.dtype.isnative
+        if kinds and tuple(result.shape) == expected.shape:
+            return _mended(tracer, result, expected, inputs, name)
+    tracer.graph_break("array-differs", operation=name)
+
+
+def _mended(tracer: Any, result: TracedTensor, expected: Any, inputs: list[ArrayValue], name: str) -> Value:
+    """With the strides of numpy's result, and a copy where that is one."""
+    if not isinstance(expected, np.ndarray):
+        return ArrayValue(_copied(tracer, result, inputs), expected)
+    view = any(layer.share_memory(expected, value.shadow) for value in inputs)
+    shares = any(_share(result, value.tensor) for value in inputs)
+    if view and not shares:
+        tracer.graph_break("array-differs", operation=name)
+    if not view:
+        result = _copied(tracer, result, inputs)
+    wanted = tuple(stride // expected.itemsize for stride in expected.strides)
+    given = result.fake.stride()
+    if any(size > 1 and one != other for size, one, other in zip(expected.shape, wanted, given)):
+        if view:
+            tracer.graph_break("array-differs", operation=name)
+        copied = tracer.graph_call(layer.with_strides, (result, tracer.constant(wanted)), {})
+        return ArrayValue(copied, expected)
+    return ArrayValue(result, expected)
+
+
+def _copied(tracer: Any, result: TracedTensor, inputs: list[ArrayValue]) -> TracedTensor:
+    """A copy of what shares memory with arguments."""
+    if any(_share(result, value.tensor) for value in inputs):
+        copied: TracedTensor = tracer.graph_call("clone", (result,), {})
+        return copied
+    return result
+
+
+def _share(one: TracedTensor, other: TracedTensor) -> bool:
+    return one.fake.untyped_storage()._cdata == other.fake.untyped_storage()._cdata
+
+
+def _arrays(tracer: Any, value: Value) -> Iterator[ArrayValue]:
+    """The arrays in a nest of lists and tuples."""
+    if isinstance(value, ArrayValue):
+        yield value
+    elif isinstance(value, (ListValue, TupleValue)):
+        for item in value.items:
+            yield from _arrays(tracer, item)
+
+
+def _for_graph(tracer: Any, value: Value) -> Value:
+    """What stands for an argument of numpy in the graph."""
+    if isinstance(value, ArrayValue):
+        return value.tensor
+    if isinstance(value, ListValue):
+        return ListValue([_for_graph(tracer, item) for item in value.items])
+    if isinstance(value, TupleValue):
+        return TupleValue([_for_graph(tracer, item) for item in value.items])
+    if isinstance(value, SliceValue):
+        start, stop, step = (_for_graph(tracer, part) for part in value.parts)
+        return SliceValue((start, stop, step))
+    if value.is_tensor:
+        tracer.graph_break("unsupported-argument", type="a tensor among the arguments of a numpy function")
+    if value.is_symbolic:
+        return ConstantValue(value.as_constant())
+    held = _object(tracer, value)
+    if isinstance(held, np.dtype) or (isinstance(held, type) and issubclass(held, (np.generic, bool, int, float))):
+        return ConstantValue(_dtype(tracer, held))
+    if isinstance(held, np.generic):  # a number of its own dtype, unlike one of Python
+        dtype = ConstantValue(_dtype(tracer, held.dtype))
+        return _known(tracer, tracer.graph_call(torch.tensor, (ConstantValue(held.item()),), {"dtype": dtype}))
+    return value
+
+
+def _dtype(tracer: Any, kind: Any) -> torch.dtype:
+    found = np.dtype(kind)
+    if found.name not in layer.DTYPES or not found.isnative:
+        tracer.graph_break("unsupported-argument", type=f"the dtype {found}")
+    return layer.DTYPES[found.name]
+
+
+def _for_numpy(tracer: Any, value: Value) -> Any:
+    """The argument of numpy's own function, with zeros for what is not known."""
+    if isinstance(value, ArrayValue):
+        return value.shadow
+    if isinstance(value, ListValue):
+        return [_for_numpy(tracer, item) for item in value.items]
+    if isinstance(value, TupleValue):
+        return tuple(_for_numpy(tracer, item) for item in value.items)
+    if isinstance(value, SliceValue):
+        return slice(*(_for_numpy(tracer, part) for part in value.parts))
+    return _object(tracer, value)
+
+
+def _object(tracer: Any, value: Value) -> Any:
+    try:
+        return value.as_object()
+    except NotConstant:
+        tracer.graph_break("unsupported-argument", type=value.describe())
+
+
+# Functions of numpy.
+
+
+def _traced() -> tuple[Any, ...]:
+    """numpy's functions that torch has as well, by their names: what they are is looked up when they are called."""
+    homes = () if np is None else ((np, layer.layer), (np.linalg, layer.layer.linalg), (np.fft, layer.layer.fft))
+    found = [getattr(home, name, None) for home, other in homes for name in vars(other) if name[:1] != "_"]
+    known = {id(fn): fn for fn in found if callable(fn) and not isinstance(fn, type)}
+    return tuple(fn for fn in known.values() if fn.__name__ not in ANSWERED)
+
+
+# Answered by numpy itself, where all arguments are known.
+ANSWERED = ("isscalar", "issubdtype", "result_type", "promote_types", "can_cast", "dtype")
+
+
+@handles(*_traced())
+def function(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """A function of numpy: of constants, numpy's own result; else torch's function in the graph."""
+    name = getattr(call.fn, "__name__", "function")
+    if name in ("asarray", "array", "ascontiguousarray") and args and args[0].is_tensor:
+        shared = numpy_of_tensor(call, args[0])
+        args = (shared, *args[1:]) if shared is not None else args
+    if name in ("ndim", "shape", "size") and len(args) == 1 and isinstance(args[0], ArrayValue):
+        return args[0].get_attribute(call.tracer, name)
+    found = layer.function_of_layer(call.fn)
+    if found is None:
+        return None
+    values = [*args, *kwargs.values()]
+    if all(value.is_constant for value in values) and type(call.fn) is np.ufunc:
+        return folded(call, *args, **kwargs)
+    if not values or not any(value.is_tensor for value in values):
+        with layer.asking():
+            made = _constant_result(call, args, kwargs)
+        if made is not None:
+            return made
+    return apply(call.tracer, layer.in_layer(found, name), call.fn, args, kwargs)
+
+
+def _constant_result(call: Call, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value | None:
+    """numpy's own result, where all arguments are known and it is a number and no array."""
+    try:
+        plain = [value.as_object() for value in args]
+        result = call.fn(*plain, **{name: value.as_object() for name, value in kwargs.items()})
+    except Exception:  # an argument is not known, or what numpy raises: seen in eager mode
+        return None
+    return call.constant(result) if isinstance(result, (bool, int, float, np.generic, np.dtype, str)) else None
+
+
+def folded(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """numpy's own result for constants."""
+    with layer.asking():
+        return _constant_result(call, args, kwargs)
+
+
+@handles(*(getattr(np, name) for name in ANSWERED if np is not None), *layer.SCALARS)
+def answered(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """Questions about dtypes, and numbers made of constants."""
+    return folded(call, *args, **kwargs)
+
+
+# Between tensors and arrays.
+
+
+@handles(torch.Tensor.numpy)
+def numpy_of_tensor(call: Call, self: Value, *, force: Value | None = None) -> Value | None:
+    """`tensor.numpy()`: over the same memory."""
+    if not isinstance(self, TracedTensor) or np is None:
+        return None
+    if force is not None and force.is_constant and force.as_constant() is True:
+        if self.device.type != "cpu" or self.fake.is_conj() or self.fake.is_neg():
+            return None
+        detached = call.graph_call("detach", self) if self.fake.requires_grad else self
+        return numpy_of_tensor(call, detached)
+    elif force is not None and not force.is_constant:
+        return None
+    fake = self.fake
+    if fake.requires_grad or self.device.type != "cpu" or self.dtype not in layer.DTYPES.values():
+        return None
+    if fake.is_conj() or fake.is_neg() or (self.real is not None and self.real.is_inference()):
+        return None
+    shadow = layer.shadow_of(fake, tuple(int(size) for size in fake.shape))
+    return None if shadow is None else ArrayValue(self, shadow)
+
+
+@handles(*existing("torch.from_numpy"))
+def from_numpy(call: Call, array: Value) -> Value | None:
+    """`torch.from_numpy(array)`: a tensor over the same memory."""
+    if not isinstance(array, ArrayValue) or array.is_scalar or not array.shadow.flags.writeable:
+        call.graph_break("foreign-memory", operation="torch.from_numpy")
+    return array.tensor.as_kind(call.tracer, torch.Tensor)
+
+
+@handles(torch.as_tensor, torch.asarray)
+def as_tensor(call: Call, data: Value, **options: Value) -> Value | None:
+    """`torch.as_tensor(array)`: over the same memory, where dtype and device stay."""
+    if isinstance(data, ArrayValue) and data.is_scalar:
+        return tensor_of(call, data, options)
+    if not isinstance(data, ArrayValue):
+        scalar = scalar_of(call, data, options)
+        return None if scalar is None else call.tracer.graph_call(call.fn, *scalar)
+    shared = from_numpy(call, data)
+    if set(options) - {"dtype", "device"}:
+        return None
+    return call.graph_call("to", shared, **options) if options and shared is not None else shared
+
+
+def tensor_of(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
+    """`torch.tensor(array)`: a copy; None: it is no array."""
+    if not isinstance(data, ArrayValue):
+        return None
+    if set(options) - {"dtype", "device"}:
+        call.graph_break("unsupported-call", callable="torch.tensor of an array with these arguments")
+    result = call.graph_call("clone", data.tensor)
+    return call.graph_call("to", result, **options) if options else result
+
+
+def scalar_of(call: Call, data: Value, options: dict[str, Value]) -> tuple[list[Value], dict[str, Value]] | None:
+    """Arguments for a tensor of one of numpy's numbers, which has its dtype; None: it is none."""
+    if np is None or not data.is_constant or not isinstance(data.as_constant(), np.generic) or "dtype" in options:
+        return None
+    number: Any = data.as_constant()
+    return [ConstantValue(number.item())], {**options, "dtype": ConstantValue(_dtype(call.tracer, number.dtype))}
+
+
+# What the program has.
+
+
+def array_of_program(obj: Any, source: Any, tracer: Any) -> Value:
+    """An array of the program: a graph input over its memory."""
+    memory: Any = layer.memory_of(obj) if not isinstance(source, ObjectSource) else None
+    if memory is None or not obj.dtype.isnative or memory.numel() > layer.LARGEST:
+        tracer.graph_break("unsupported-argument", type=f"an array of {obj.dtype}")
+    tracer.guards.equal(AttrSource(AttrSource(source, "flags"), "writeable"), obj.flags.writeable)
+    memory._armature_static_dims = frozenset(range(memory.dim()))
+    held: TracedTensor = tracer.wrap(memory, ArrayMemorySource(source))
+    shadow = layer.shadow_of(memory, tuple(obj.shape))
+    shadow.setflags(write=obj.flags.writeable)
+    return ArrayValue(held, shadow, source=source)
+
+
+def function_of_program(obj: Any, source: Any, tracer: Any) -> Value:
+    """A function of numpy, known by its identity."""
+    tracer.guards.same(source, obj)
+    return BuiltinValue(obj, source=source)
+
+
+def value_types() -> tuple[ValueType, ...]:
+    """Arrays and functions of numpy, if there is numpy."""
+    if np is None:
+        return ()
+    kinds = {type(np.exp), type(np.sum)} - {BuiltinFunctionType, type(np.isscalar)}
+    return (ValueType(np.ndarray, array_of_program), *(ValueType(kind, function_of_program) for kind in kinds))

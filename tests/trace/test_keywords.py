@@ -1,0 +1,133 @@
+"""Keyword arguments that Python's own functions refuse are refused in compiled functions, in the same words."""
+
+from __future__ import annotations
+
+import collections
+import inspect
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from armature.plugins import manager
+from armature.testing.tensor_programs import compare
+from armature.trace.builtins import BUILTINS
+from armature.trace.keywords import refuses
+from armature.trace.values.mapping import DICT_METHODS
+from armature.trace.values.sequence import LIST_METHODS, SHARED_METHODS
+from armature.trace.values.sets import SET_METHODS
+
+METHODS: list[tuple[type, dict[str, Any]]] = [
+    (list, {**SHARED_METHODS, **LIST_METHODS}), (tuple, SHARED_METHODS), (dict, DICT_METHODS), (set, SET_METHODS),
+    (frozenset, SET_METHODS), (collections.OrderedDict, DICT_METHODS),
+]  # fmt: skip
+
+
+def stand_ins() -> Iterator[tuple[Any, Callable[..., Any], tuple[Any, ...]]]:
+    """Functions of Python, what is traced in their place, and the first arguments to call them with."""
+    for fn, ours in BUILTINS.items():
+        yield fn, ours, ()
+    for rows in manager().tables().registries.polyfills.rows.values():
+        yield rows[0].value.original, rows[0].value.replacement, ()
+    for kind, table in METHODS:
+        for name, ours in table.items():
+            if hasattr(kind, name):
+                yield getattr(kind, name), ours, (kind(),)
+
+
+def names_of(ours: Callable[..., Any]) -> list[str]:
+    try:
+        found = inspect.signature(ours).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    wanted = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [parameter.name for parameter in found if parameter.kind in wanted]
+
+
+SKIPPED = ("exit", "quit", "input", "print", "open", "breakpoint", "help")
+
+
+def refused(fn: Callable[..., Any], first: tuple[Any, ...], name: str) -> bool:
+    """Whether the function itself finds fault with the keyword."""
+    try:
+        fn(*first, **{name: None})
+    except TypeError as error:
+        return "keyword" in str(error) and "missing" not in str(error)
+    except Exception:
+        return False
+    return False
+
+
+def test_every_stand_in() -> None:
+    asked, wrong = 0, []
+    for fn, ours, first in stand_ins():
+        if isinstance(fn, type(refused)) or getattr(fn, "__name__", "") in SKIPPED:
+            continue
+        if not str(getattr(fn, "__module__", None) or "builtins").startswith(
+            ("builtins", "itertools", "_", "math", "oper")
+        ):
+            continue
+        for name in {*names_of(ours), "nonsense"}:
+            asked += 1
+            if (fn, name) == (enumerate, "start"):
+                continue  # what it misses is what it iterates over
+            if refused(fn, first, name) and not refuses(fn, len(first), [name]):
+                wrong.append((fn, name))
+    assert asked > 400
+    assert wrong == []
+
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "len(obj=)": lambda t: len(obj=[t]),
+    "sum(iterable=)": lambda t: sum(iterable=[1]),
+    "sum(start=)": lambda t: sum([1], start=2),
+    "list(items=)": lambda t: list(items=[1]),
+    "tuple(items=)": lambda t: tuple(items=(1,)),
+    "isinstance(obj=)": lambda t: isinstance(obj=t, kinds=int),
+    "getattr(name=)": lambda t: getattr(t, name="shape"),
+    "append(item=)": lambda t: [].append(item=t),
+    "append(object=)": lambda t: [].append(object=t),
+    "pop(position=)": lambda t: [t].pop(position=0),
+    "sort(key=)": lambda t: [3, 1].sort(key=abs),
+    "get(default=)": lambda t: {}.get(1, default=t),
+    "pop(default=)": lambda t: {}.pop(1, default=t),
+    "update(a=)": lambda t: {}.update(a=t),
+    "add(item=)": lambda t: set().add(item=1),
+    "zip(strict=)": lambda t: list(zip([1], [2], strict=True)),
+    "zip(other=)": lambda t: list(zip([1], other=[2])),
+    "enumerate(items=)": lambda t: list(enumerate(items=[1])),
+    "enumerate(iterable=)": lambda t: list(enumerate(iterable=[1], start=3)),
+    "min(key=)": lambda t: min([3, -4], key=abs),
+    "min(items=)": lambda t: min(items=[3]),
+    "range(stop=)": lambda t: list(range(stop=3)),
+    "abs(value=)": lambda t: abs(value=-1),
+    "round(ndigits=)": lambda t: round(1.25, ndigits=1),
+    "round(digits=)": lambda t: round(1.25, digits=1),
+    "int(base=)": lambda t: int("11", base=2),
+    "int(x=)": lambda t: int(x=3),
+    "dict(a=)": lambda t: dict(a=t),  # noqa: C408
+    "chain(iterables=)": lambda t: list(itertools.chain(iterables=[1])),
+    "repeat(times=)": lambda t: list(itertools.repeat(t, times=2)),
+    "accumulate(initial=)": lambda t: list(itertools.accumulate([1, 2], initial=3)),
+    "islice(stop=)": lambda t: list(itertools.islice([1], stop=2)),
+    "deque(maxlen=)": lambda t: list(collections.deque([1, 2], maxlen=1)),
+    "deque.extend(iterable=)": lambda t: collections.deque().extend(iterable=[1]),
+    "numel(obj=)": lambda t: torch.numel(obj=t),
+    "is_tensor(thing=)": lambda t: torch.is_tensor(thing=t),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls(name: str) -> None:
+    call = CALLS[name]
+
+    def program(t: torch.Tensor) -> Any:
+        try:
+            found = call(t)
+        except TypeError as error:
+            found = str(error)
+        return t + 1, found
+
+    compare(program, lambda: (torch.ones(2),), fullgraph=False)

@@ -1,0 +1,147 @@
+"""What random programs have found: each test is what was wrong, made small."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import armature
+from armature.testing.resuming import resumes
+
+
+class Box:
+    def __init__(self) -> None:
+        self.value, self.held = 1, 2
+
+
+def tensor() -> tuple[torch.Tensor]:
+    return (torch.linspace(-1.0, 1.0, 12).reshape(3, 4),)
+
+
+def compiled(fn: Callable[..., Any]) -> Callable[..., Any]:
+    return armature.compile(fn, backend="eager")
+
+
+def test_matmul_in_place_makes_a_new_tensor() -> None:
+    def program(x: torch.Tensor) -> tuple[Any, Any]:
+        z = x.clone()
+        kept = [z]
+        z @= torch.eye(4)
+        return kept, z
+
+    kept, z = compiled(program)(*tensor())
+    assert kept[0] is not z
+
+
+@pytest.mark.parametrize("mode", [1, 0, None, [1], "no"])
+def test_grad_mode_that_is_no_bool_is_refused(mode: object) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        with torch.set_grad_enabled(mode):  # type: ignore[arg-type]
+            return x + 1
+
+    resumes(program, tensor)
+
+
+def test_attribute_deleted_and_made_anew_is_the_last_one() -> None:
+    def program(x: torch.Tensor, box: Box) -> tuple[Any, Any]:
+        mine = Box()
+        for one in (box, mine):
+            del one.value
+            one.value = 3
+        return x + 1, vars(mine)
+
+    box = Box()
+    _, mine = compiled(program)(*tensor(), box)
+    assert list(vars(box)) == list(mine) == ["held", "value"]
+
+
+def test_attribute_deleted_and_made_anew_is_the_last_one_of_a_dict_that_is_read() -> None:
+    def program(x: torch.Tensor, box: Box) -> tuple[Any, Any]:
+        del box.value
+        box.value = 3
+        return x + 1, list(vars(box))
+
+    box = Box()
+    assert compiled(program)(*tensor(), box)[1] == list(vars(box)) == ["held", "value"]
+
+
+def test_list_times_float_in_place_raises_in_the_program() -> None:
+    def program(x: torch.Tensor) -> tuple[Any, Any]:
+        items = [1]
+        try:
+            items *= 1.5  # type: ignore[arg-type]
+        except TypeError as error:
+            return x + 1, str(error)
+        return x, items
+
+    resumes(program, tensor)
+
+
+def test_iterators_of_itertools_leave_the_frame_as_themselves() -> None:
+    def program(x: torch.Tensor) -> tuple[Any, ...]:
+        chained = itertools.chain([1], [x])
+        return x + 1, type(chained) is itertools.chain, chained, itertools.count(3), itertools.groupby([1, 1])
+
+    found, expected = compiled(program)(*tensor()), program(*tensor())
+    assert [type(each) for each in found] == [type(each) for each in expected]
+    assert found[1]
+    assert next(found[2]) == 1
+    assert next(found[3]) == 3
+
+
+def test_iterators_of_itertools_survive_a_break() -> None:
+    def program(x: torch.Tensor) -> tuple[Any, ...]:
+        chained, copies = itertools.chain([1], (2, 3)), itertools.tee([4, 5])
+        next(chained)
+        print("break")
+        return x + 1, list(chained), list(copies[0]), type(copies[1]).__name__
+
+    resumes(program, tensor)
+
+
+def test_wraps_copies_the_attributes_of_a_function() -> None:
+    def marked(value: Any) -> Any:
+        return value
+
+    marked.mark = 3  # type: ignore[attr-defined]
+
+    def program(x: torch.Tensor) -> Any:
+        @functools.wraps(marked)
+        def inner(value: Any) -> Any:
+            return marked(value)
+
+        inner.mark += 1  # type: ignore[attr-defined]
+        return inner(x) + 1, inner
+
+    _, inner = compiled(program)(*tensor())
+    assert inner.mark == 4
+    assert inner.__wrapped__ is marked
+    assert marked.mark == 3  # type: ignore[attr-defined]
+
+
+def test_wraps_of_a_class_copies_what_the_class_holds() -> None:
+    def program(x: torch.Tensor) -> Any:
+        @functools.wraps(Box)
+        def inner(value: Any) -> Any:
+            return value
+
+        return inner(x) + 1, inner
+
+    assert sorted(vars(compiled(program)(*tensor())[1])) == sorted(vars(program(*tensor())[1]))
+
+
+def test_view_that_autograd_refuses_after_a_change_of_its_base_ends_the_graph() -> None:
+    def program(x: torch.Tensor) -> tuple[Any, Any]:
+        count = 0
+        for row in x:
+            print(row.shape)
+            count += 1
+            x[:, 1].add_(1)
+        return x, count
+
+    resumes(program, lambda: (torch.ones(3, 4, requires_grad=True) * 1,))
