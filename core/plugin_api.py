@@ -23,6 +23,7 @@ from armature.rules import Answer, Decision, Rule, RuleOrigin, RuleTable, Subjec
 from armature.torch_abi import numpy as numpy_layer
 from armature.torch_abi.aot import Compilers, compile_functional, min_cut
 from armature.torch_abi.decomps import overload, torch_decompositions
+from armature.torch_abi.effects import CHECK
 from armature.trace.branches import choose
 from armature.trace.call import Call, Handler, Polyfill, ValueType, collect, handles
 from armature.trace.class_bodies import LocalClassValue
@@ -52,6 +53,7 @@ from armature.trace.values.user_object import UserObjectValue as ObjectValue
 
 __all__ = [
     "API_VERSION",
+    "CHECK",
     "AddressValue",
     "Answer",
     "ArmatureError",

@@ -42,15 +42,17 @@ def test_singular_matrices_are_told(program: Callable[[torch.Tensor], torch.Tens
     assert str(told.value) == str(eager.value)
 
 
-def test_an_assertion_on_a_tensor_in_inference() -> None:
+@pytest.mark.parametrize("grad", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("backend", ["eager", None], ids=["operators", "kernels"])
+def test_assertions_on_tensors(grad: bool, backend: str | None) -> None:
     def asserts(x: torch.Tensor) -> torch.Tensor:
-        torch._assert((x > 0).all(), "positive")
-        return x + 1
+        torch._assert((x > 0).all(), "not positive")
+        return x * x
 
-    compiled = armature.compile(asserts, fullgraph=True)
-    assert difference(asserts(torch.ones(4)), compiled(torch.ones(4))) == 0
-    with pytest.raises((AssertionError, RuntimeError), match="positive"):
-        compiled(-torch.ones(4))
+    compiled = armature.compile(asserts, fullgraph=True, **({"backend": backend} if backend else {}))
+    assert difference(asserts(torch.ones(4)), compiled(torch.ones(4).requires_grad_(grad))) == 0
+    with pytest.raises(AssertionError, match="not positive"):
+        compiled(-torch.ones(4).requires_grad_(grad))
 
 
 def masked_write(x: torch.Tensor, mask: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import fx, nn
 
-from armature.torch_abi import aot, decomps, fake, grad_modes, pytree, recorder, streams
+from armature.torch_abi import aot, decomps, effects, fake, grad_modes, pytree, recorder, streams
 
 ROOT = Path(__file__).resolve().parents[2]
 aten = torch.ops.aten
@@ -189,3 +189,21 @@ def test_effects_are_plain_calls_in_the_order_of_the_graph() -> None:
     module.recompile()
     with pytest.raises(torch.linalg.LinAlgError, match="inv"):
         module(torch.tensor(1, dtype=torch.int32))
+
+
+def test_a_check_stays_where_gradients_are_recorded() -> None:
+    seen: list[Any] = []
+
+    def keep(module: fx.GraphModule, inputs: Any) -> Callable[..., Any]:
+        seen.extend(node.target for node in module.graph.nodes)
+        return lambda given: module(*given)
+
+    def checked(x: torch.Tensor) -> torch.Tensor:
+        effects.CHECK(x.sum() > 0, "positive")
+        return x * x
+
+    x = torch.ones(3, requires_grad=True)
+    with fake.FakeWorld().mode as mode:
+        fakes = [mode.from_tensor(x)]
+    aot.compile_functional(graph_of(checked), fakes, aot.Compilers(keep, keep, keep, aot.min_cut), {})
+    assert effects.CHECK in seen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from armature.plugin_api import Call, SymbolicNumber, Value, existing, handles
+from armature.plugin_api import CHECK, Call, SymbolicNumber, Value, existing, handles
 
 ERRORS: dict[str, type[Exception]] = {
     "_check": RuntimeError,
@@ -75,7 +75,7 @@ def assertion(call: Call, condition: Value, message: Value | None = None) -> Val
     """`torch._assert(condition, message)`: on a tensor it is checked when the graph runs."""
     text = "" if message is None or not message.is_constant else str(message.as_constant())
     if condition.is_tensor:
-        call.graph_call(torch.ops.aten._assert_async.msg, condition, call.constant(text))
+        call.graph_call(CHECK, condition, call.constant(text))
         return call.constant(None)
     if not condition.is_constant:
         return None

@@ -1,0 +1,35 @@
+"""Seam to operators with effects: a check of a tensor that runs with the graph and that nothing drops, though nothing
+reads what it gives. AOTAutograd loses torch's own, `aten._assert_async`, where gradients are recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._higher_order_ops import effects
+
+NAME = "armature::check"
+
+
+def _check(condition: Tensor, message: str) -> None:
+    if not condition:
+        raise AssertionError(message)
+
+
+def _check_later(condition: Tensor, message: str) -> None:
+    torch.ops.aten._assert_async.msg(condition, message)
+
+
+def _defined() -> Callable[..., Any]:
+    torch.library.define(NAME, "(Tensor condition, str message) -> ()")
+    torch.library.impl(NAME, "CPU", _check)
+    torch.library.impl(NAME, "CUDA", _check_later)
+    torch.library.impl(NAME, "Meta", lambda condition, message: None)
+    effects._register_effectful_op(NAME, effects._EffectType.ORDERED)
+    return torch.ops.armature.check.default  # type: ignore[no-any-return]
+
+
+CHECK: Callable[..., Any] = _defined()
+"""`CHECK(condition, message)` in a graph: AssertionError where the one element is false; on a GPU, an error later on."""
