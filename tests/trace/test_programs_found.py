@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import armature
+from armature.testing.program_runs import like_eager
 from armature.testing.resuming import resumes
 
 
@@ -145,3 +146,21 @@ def test_view_that_autograd_refuses_after_a_change_of_its_base_ends_the_graph() 
         return x, count
 
     resumes(program, lambda: (torch.ones(3, 4, requires_grad=True) * 1,))
+
+
+def test_two_variables_are_stored_at_once_in_a_frame_of_many() -> None:
+    program = """\
+def program(x, y, n, m, items, table, box):
+    z = x.clone()
+    text, seen, nest, tensors, later = 'q', {1, 3}, [items, [5]], [y, x], [abs]
+    slot = Slotted(1, n)
+    for i, row in enumerate(x):
+        if row.sum() > Box.twice(slot.a):
+            continue
+        if 'z' in table:
+            items[0] = 1
+        else:
+            n = 2
+    return (x, y, z, m, text, seen, nest, tensors, later, {'n': n, 'box': box})
+"""
+    assert like_eager(program)

@@ -98,8 +98,10 @@ def number_of(value: Value, unknown: bool = False) -> Any:
     """
     if isinstance(value, SymbolicValue):
         return value.fake if type(value.fake) is torch.SymInt or unknown else value.as_constant()
-    if isinstance(value, ConstantValue) and type(value.value) in (int, float, bool):
-        return value.value if type(value.value) is float else int(value.value)  # sympy's False is not its 0
+    if isinstance(value, ConstantValue) and isinstance(value.value, bool):
+        return int(value.value)  # sympy's False is not its 0
+    if isinstance(value, ConstantValue) and type(value.value) in (int, float):
+        return value.value
     return None
 
 
