@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -103,6 +104,18 @@ def test_iterators_of_itertools_survive_a_break() -> None:
         return x + 1, list(chained), list(copies[0]), type(copies[1]).__name__
 
     resumes(program, tensor)
+
+
+def test_callables_of_operator_leave_the_frame_as_themselves() -> None:
+    def program(x: torch.Tensor) -> tuple[Any, ...]:
+        second = operator.itemgetter(1)
+        return second([x, x + 1]), second, operator.attrgetter("shape"), operator.methodcaller("sum", dim=0)
+
+    result, *made = compiled(program)(*tensor())
+    assert [type(each) for each in made] == [operator.itemgetter, operator.attrgetter, operator.methodcaller]
+    assert made[0]([1, 2]) == 2
+    assert made[1](result) == (3, 4)
+    assert made[2](result).shape == (4,)
 
 
 def test_wraps_copies_the_attributes_of_a_function() -> None:
