@@ -28,8 +28,8 @@ def _defined() -> Callable[..., Any]:
     torch.library.impl(NAME, "CUDA", _check_later)
     torch.library.impl(NAME, "Meta", lambda condition, message: None)
     effects._register_effectful_op(NAME, effects._EffectType.ORDERED)
-    return torch.ops.armature.check.default  # type: ignore[no-any-return]
+    return torch.ops.armature.check.default
 
 
 CHECK: Callable[..., Any] = _defined()
-"""`CHECK(condition, message)` in a graph: AssertionError where the one element is false; on a GPU, an error later on."""
+"""`CHECK(condition, message)` in a graph: AssertionError where the one element is false; a later error on a GPU."""

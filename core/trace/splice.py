@@ -58,6 +58,15 @@ NOT_ALONE = frozenset({
 })  # fmt: skip
 
 
+# Instructions of Python 3.13 for two variables, which must be among the first: their numbers have four bits each.
+VARIABLES_IN_PAIRS = 16
+PAIRS = {
+    "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
+    "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
+    "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
+}
+
+
 class CannotResume(Exception):
     """The frame can't be cut here. The text says why."""
 
@@ -82,8 +91,8 @@ def split(inst: Instr) -> tuple[Instr, ...]:
 class Writer(Emitter):
     """Writes code in a frame of `origin`: `cells` are the variables that are cells of the frame itself.
 
-    hands_back: the code is run by a loop in another frame, and gives it what to run next.
-    kept: variables that are handed on though nothing reads them; without `hands_back` this frame keeps its own.
+    hands_back: the code is run by a loop in another frame, and gives it what to run next. variables: how many it may
+    have. kept: variables that are handed on though nothing reads them; without `hands_back` this frame keeps its own.
     """
 
     origin: CodeType
@@ -91,6 +100,7 @@ class Writer(Emitter):
     table: ResumeTable
     hands_back: bool
     kept: frozenset[str] = frozenset()
+    variables: int = VARIABLES_IN_PAIRS + 1
     items: list[Any] = attrs.field(factory=list)
     location: InstrLocation | None = None
 
@@ -98,11 +108,16 @@ class Writer(Emitter):
         """Add an instruction."""
         self.items.append(Instr(name, *arg, location=self.location))
 
-    def copy(self, position: int, *arg: Any) -> None:
-        """Add a copy of an instruction of the frame's code."""
+    def copy(self, position: int, *arg: Any) -> int:
+        """Add a copy of an instruction of the frame's code; how many instructions it takes."""
         inst = copies(self.origin)[position]
         given = arg or (() if inst.arg is UNSET else (self.in_frame(inst.arg, "_FAST" in inst.name),))
+        if inst.name in PAIRS and self.variables > VARIABLES_IN_PAIRS:
+            for name, variable in zip(PAIRS[inst.name], given[0], strict=True):
+                self.items.append(Instr(name, variable, location=inst.location))
+            return 2
         self.items.append(Instr(inst.name, *given, location=inst.location))
+        return 1
 
     def in_frame(self, arg: Any, is_local: bool = False) -> Any:
         """An argument, with cells as this frame has them. is_local: a string is the name of a local variable."""
@@ -393,7 +408,9 @@ def resume_code(
         return held, key
     if len(table.made) >= MAX_CODES:
         raise CannotResume(f"{MAX_CODES} pieces of it were compiled already")
-    out = Writer(origin, remade_cells(origin), table, hands_back=True)
+    cells = len(origin.co_cellvars) + len(origin.co_freevars)
+    variables = len(origin.co_varnames) + cells + len(layout) + 2
+    out = Writer(origin, remade_cells(origin), table, hands_back=True, variables=variables)
     out.location = copies(origin)[entry].location
     free = start(out)
     out.push_stack(layout)
@@ -401,10 +418,10 @@ def resume_code(
     out.emit("JUMP_FORWARD", label_of(labels, entry))
     prologue = sum(isinstance(item, Instr) for item in out.items)
     kept = reachable(origin, entry)
-    copy_all(out, kept, labels)
+    positions = copy_all(out, kept, labels)
     line = decode(origin)[entry].line
     made = assemble(out, [*names, *variables_of(layout)], free, f"{origin.co_qualname} (resumed at line {line})")
-    point = ResumePoint(ref(origin), (*[-1] * prologue, *kept), ref(table))
+    point = ResumePoint(ref(origin), (*[-1] * prologue, *positions), ref(table))
     made = made.replace(co_consts=(*made.co_consts, point))
     table.made[key] = made
     return made, key
@@ -456,8 +473,9 @@ def label_of(labels: dict[int, Label], position: int) -> Label:
     return labels.setdefault(position, Label())
 
 
-def copy_all(out: Writer, kept: list[int], labels: dict[int, Label]) -> None:
-    """Copy instructions with their jumps and handlers."""
+def copy_all(out: Writer, kept: list[int], labels: dict[int, Label]) -> list[int]:
+    """Copy instructions with their jumps and handlers. Gives the position of each in its code; -1: half of one."""
+    positions: list[int] = []
     instructions = decode(out.origin)
     for position in kept:
         inst = instructions[position]
@@ -479,11 +497,13 @@ def copy_all(out: Writer, kept: list[int], labels: dict[int, Label]) -> None:
             begin = TryBegin(label_of(labels, region.target), region.push_lasti, region.depth)
             out.items.append(begin)
         if inst.target >= 0:
-            out.copy(position, labels[inst.target])
+            count = out.copy(position, labels[inst.target])
         else:
-            out.copy(position)
+            count = out.copy(position)
+        positions += [position] + [-1] * (count - 1)
     if begin is not None:
         out.items.append(TryEnd(begin))
+    return positions
 
 
 def assemble(out: Writer, arguments: list[str], free: list[str], qualname: str) -> CodeType:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 import armature
+from armature.testing.program_runs import like_eager
 from armature.testing.resuming import resumes
 
 
@@ -104,6 +106,18 @@ def test_iterators_of_itertools_survive_a_break() -> None:
     resumes(program, tensor)
 
 
+def test_callables_of_operator_leave_the_frame_as_themselves() -> None:
+    def program(x: torch.Tensor) -> tuple[Any, ...]:
+        second = operator.itemgetter(1)
+        return second([x, x + 1]), second, operator.attrgetter("shape"), operator.methodcaller("sum", dim=0)
+
+    result, *made = compiled(program)(*tensor())
+    assert [type(each) for each in made] == [operator.itemgetter, operator.attrgetter, operator.methodcaller]
+    assert made[0]([1, 2]) == 2
+    assert made[1](result) == (3, 4)
+    assert made[2](result).shape == (4,)
+
+
 def test_wraps_copies_the_attributes_of_a_function() -> None:
     def marked(value: Any) -> Any:
         return value
@@ -145,3 +159,21 @@ def test_view_that_autograd_refuses_after_a_change_of_its_base_ends_the_graph() 
         return x, count
 
     resumes(program, lambda: (torch.ones(3, 4, requires_grad=True) * 1,))
+
+
+def test_two_variables_are_stored_at_once_in_a_frame_of_many() -> None:
+    program = """\
+def program(x, y, n, m, items, table, box):
+    z = x.clone()
+    text, seen, nest, tensors, later = 'q', {1, 3}, [items, [5]], [y, x], [abs]
+    slot = Slotted(1, n)
+    for i, row in enumerate(x):
+        if row.sum() > Box.twice(slot.a):
+            continue
+        if 'z' in table:
+            items[0] = 1
+        else:
+            n = 2
+    return (x, y, z, m, text, seen, nest, tensors, later, {'n': n, 'box': box})
+"""
+    assert like_eager(program)
