@@ -39,6 +39,7 @@ from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
 from armature.trace.values.classes import ClassValue, class_attribute, overrides
 from armature.trace.values.constant import FALSE, NONE, TRUE, ConstantValue
 from armature.trace.values.exception import ExceptionValue
+from armature.trace.values.floats import FloatValue
 from armature.trace.values.function import CellValue, ClosureValue, MethodValue
 from armature.trace.values.iterator import GeneratorValue, IteratorValue
 from armature.trace.values.mapping import DictValue
@@ -87,6 +88,8 @@ class Tracer:
     mutates: bool = False  # an operator in place is in the graph
     regions: int = 0  # calls being traced that go in the graph whole or not at all
     sizes: Sizes = attrs.field(default=attrs.Factory(lambda self: Sizes(self), takes_self=True))
+    floats: dict[Source, FloatValue] = attrs.field(factory=dict)
+    keeps_floats: bool = False  # arguments that are floats of the program stay nodes
     modules: dict[str, fx.GraphModule] = attrs.field(factory=dict)
     overrides: Overrides = attrs.field(factory=Overrides)
     _guards: GuardRecorder | None = None
