@@ -64,7 +64,7 @@ class Tracer:
     """One trace of one frame. Everything that tracing knows and has changed is here, and dies with it.
 
     by_id: values of the program's objects that have an identity, with the objects themselves so that ids stay theirs.
-    """
+    keeps_floats: arguments that are floats of the program stay nodes."""
 
     ctx: CompileContext
     request: FrameRequest
@@ -89,7 +89,7 @@ class Tracer:
     regions: int = 0  # calls being traced that go in the graph whole or not at all
     sizes: Sizes = attrs.field(default=attrs.Factory(lambda self: Sizes(self), takes_self=True))
     floats: dict[Source, FloatValue] = attrs.field(factory=dict)
-    keeps_floats: bool = False  # arguments that are floats of the program stay nodes
+    keeps_floats: bool = False
     modules: dict[str, fx.GraphModule] = attrs.field(factory=dict)
     overrides: Overrides = attrs.field(factory=Overrides)
     _guards: GuardRecorder | None = None
@@ -307,9 +307,9 @@ class Tracer:
 
     def first_call(self, value: Value) -> bool:
         """Whether this is the first call of the object in this trace."""
-        known = id(value) in self._called
+        count = len(self._called)
         self._called.add(id(value))
-        return not known
+        return len(self._called) > count
 
     # Globals.
 
@@ -319,7 +319,7 @@ class Tracer:
         if self.effects.globals_:
             stored = self.effects.global_of(frame.namespace, name)
             if stored is not None:
-                return stored[1] if stored[1] is not None else self._builtin(frame, name)
+                return stored[1] or self._builtin(frame, name)
         known = self._globals.get(key)
         if known is None:
             known = self._globals[key] = self._wrap_global(frame, name)
@@ -398,8 +398,7 @@ class Tracer:
     def verdict(self, fn: object) -> Verdict:
         """What the rules say of a callable. That it was asked for is kept: the code is as good as the answer."""
         self.ctx.asked[id(fn)] = fn
-        verdict: Verdict = self.tables.rule_book.verdict(fn)
-        return verdict
+        return self.tables.rule_book.verdict(fn)  # type: ignore[no-any-return]
 
     def inline_closure(self, function: ClosureValue, args: Args, kwargs: Kwargs) -> Value:
         """Call a function made in the frame."""
