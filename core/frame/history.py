@@ -13,6 +13,7 @@ class _Changed:
 
 
 CHANGED: Final = _Changed()
+MANY_FLOATS = 3  # values of a float for which code is compiled; then it is compiled for any
 
 
 @attrs.define(eq=False)
@@ -21,6 +22,7 @@ class History:
 
     _sizes: dict[str, list[int | _Changed]] = attrs.field(factory=dict)
     _numbers: dict[str, object] = attrs.field(factory=dict)
+    _floats: dict[str, list[float]] = attrs.field(factory=dict)
 
     def changed_axes(self, name: str, sizes: Sequence[int]) -> frozenset[int]:
         """The axes of a tensor whose size is another one than it was once; the sizes are remembered."""
@@ -37,6 +39,13 @@ class History:
         """Take these axes for changed from now on: calls that find compiled code are not seen here."""
         for axis in axes:
             self._sizes[name][axis] = CHANGED
+
+    def changes_often(self, name: str, number: float) -> bool:
+        """Whether three values of a float were seen; this one is remembered."""
+        held = self._floats.setdefault(name, [])
+        if number not in held and len(held) < MANY_FLOATS:
+            held.append(number)
+        return len(held) >= MANY_FLOATS
 
     def changed_number(self, name: str, number: object) -> bool:
         """Whether a number (or tuple of them) is another one than it was once; it is remembered."""

@@ -44,6 +44,7 @@ __all__ = [
     "in_transform",
     "is_wrapped",
     "of_transform",
+    "tensor_of_float",
     "version_of",
     "without_subclass",
 ]
@@ -184,6 +185,12 @@ class FakeWorld:
             fake._is_param = True
         self.mode.fake_tensor_converter.set_tensor_memo(tensor, fake)
         return fake
+
+
+def tensor_of_float(number: float) -> torch.Tensor:
+    """A tensor of a float, with its number also where a fake mode is active."""
+    with torch._C._DisableTorchDispatch():
+        return torch.tensor(number, dtype=torch.float64, device="cpu")
 
 
 def without_subclass(tensor: torch.Tensor) -> torch.Tensor:

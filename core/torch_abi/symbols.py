@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
@@ -94,6 +96,20 @@ class Symbols(ShapeEnv):
     def allow_dynamic_output_shape_ops(self) -> bool:
         """Whether `nonzero` and its like give a tensor with a symbol for a size."""
         return self.decomposed or super().allow_dynamic_output_shape_ops
+
+    @contextlib.contextmanager
+    def taking_numbers(self) -> Iterator[None]:
+        """While numbers may be taken out of tensors, whatever the settings say."""
+        before = self.settings
+        self.take_numbers()
+        try:
+            yield
+        finally:
+            self.settings = before
+
+    def take_numbers(self) -> None:
+        """Let numbers be taken out of tensors from now on."""
+        self.settings = dataclasses.replace(self.settings, allow_scalar_outputs=True)
 
     def size(self, value: int, label: str) -> torch.SymInt:
         """A symbol for a size of SMALLEST_SIZE or more."""

@@ -39,6 +39,7 @@ from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
 from armature.trace.values.classes import ClassValue, class_attribute, overrides
 from armature.trace.values.constant import FALSE, NONE, TRUE, ConstantValue
 from armature.trace.values.exception import ExceptionValue
+from armature.trace.values.floats import FloatValue
 from armature.trace.values.function import CellValue, ClosureValue, MethodValue
 from armature.trace.values.iterator import GeneratorValue, IteratorValue
 from armature.trace.values.mapping import DictValue
@@ -63,7 +64,7 @@ class Tracer:
     """One trace of one frame. Everything that tracing knows and has changed is here, and dies with it.
 
     by_id: values of the program's objects that have an identity, with the objects themselves so that ids stay theirs.
-    """
+    keeps_floats: arguments that are floats of the program stay nodes."""
 
     ctx: CompileContext
     request: FrameRequest
@@ -88,6 +89,8 @@ class Tracer:
     mutates: bool = False  # an operator in place is in the graph
     regions: int = 0  # calls being traced that go in the graph whole or not at all
     sizes: Sizes = attrs.field(default=attrs.Factory(lambda self: Sizes(self), takes_self=True))
+    floats: dict[Source, FloatValue] = attrs.field(factory=dict)
+    keeps_floats: bool = False
     modules: dict[str, fx.GraphModule] = attrs.field(factory=dict)
     overrides: Overrides = attrs.field(factory=Overrides)
     _guards: GuardRecorder | None = None
@@ -305,9 +308,9 @@ class Tracer:
 
     def first_call(self, value: Value) -> bool:
         """Whether this is the first call of the object in this trace."""
-        known = id(value) in self._called
+        count = len(self._called)
         self._called.add(id(value))
-        return not known
+        return len(self._called) > count
 
     # Globals.
 
@@ -317,7 +320,7 @@ class Tracer:
         if self.effects.globals_:
             stored = self.effects.global_of(frame.namespace, name)
             if stored is not None:
-                return stored[1] if stored[1] is not None else self._builtin(frame, name)
+                return stored[1] or self._builtin(frame, name)
         known = self._globals.get(key)
         if known is None:
             known = self._globals[key] = self._wrap_global(frame, name)
@@ -396,8 +399,7 @@ class Tracer:
     def verdict(self, fn: object) -> Verdict:
         """What the rules say of a callable. That it was asked for is kept: the code is as good as the answer."""
         self.ctx.asked[id(fn)] = fn
-        verdict: Verdict = self.tables.rule_book.verdict(fn)
-        return verdict
+        return self.tables.rule_book.verdict(fn)  # type: ignore[no-any-return]
 
     def inline_closure(self, function: ClosureValue, args: Args, kwargs: Kwargs) -> Value:
         """Call a function made in the frame."""

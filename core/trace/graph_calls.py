@@ -19,7 +19,8 @@ from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
 from armature.trace import folding, overrides
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.values.base import Args, Kwargs, Value
-from armature.trace.values.constant import is_atom
+from armature.trace.values.constant import ConstantValue, is_atom
+from armature.trace.values.floats import KEEPS, FloatValue
 from armature.trace.values.sequence import ListValue, TupleValue
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
@@ -55,6 +56,8 @@ def graph_call(
         found = overrides.in_graph(tracer, fn, args, kwargs)
         if found is not None:
             return found
+    if tracer.floats and not tracer.keeps_floats and not tracer.overrides.asks_modes and takes_floats(fn, args, kwargs):
+        return _keeping_floats(tracer, fn, args, kwargs)
     told = folding.told(tracer, fn, args, kwargs)
     if told is not None:
         return told
@@ -78,6 +81,28 @@ def graph_call(
     kind = "call_method" if isinstance(fn, str) else "call_function"
     node = record(tracer, kind, fn, arguments, named)
     return from_fake(tracer, result, node)
+
+
+def takes_floats(fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> bool:
+    """Whether floats of the program among the arguments need not be known."""
+    name = fn if isinstance(fn, str) else getattr(fn, "__name__", "")
+    given = [isinstance(value, FloatValue) for value in (*args, *kwargs.values())]
+    tensors = [value.dtype for value in args if isinstance(value, TensorValue)]
+    return name in KEEPS and any(given) and bool(tensors) and all(dtype.is_floating_point for dtype in tensors)
+
+
+def _keeping_floats(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value:
+    """The call with numbers that the graph is given; with constants, where its fakes want to know them."""
+    tracer.keeps_floats = True
+    try:
+        return graph_call(tracer, fn, args, kwargs)
+    except GraphBreak:
+        tracer.keeps_floats = False
+        plain = [ConstantValue(v.as_constant()) if isinstance(v, FloatValue) else v for v in args]
+        named = {k: ConstantValue(v.as_constant()) if isinstance(v, FloatValue) else v for k, v in kwargs.items()}
+        return graph_call(tracer, fn, plain, named)
+    finally:
+        tracer.keeps_floats = False
 
 
 def run_on_fakes(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Any:

@@ -22,7 +22,8 @@ BY_NAME: dict[Any, tuple[str, ...]] = {
     max: ("key", "default"), MappingProxyType: ("mapping",), itertools.zip_longest: ("fillvalue",),
     itertools.product: ("repeat",), functools.cmp_to_key: ("mycmp",), builtins.__build_class__: (ANY,),
     list.__init__: (), set.__init__: (), functools.partialmethod: (ANY,), bytes.hex: ("sep", "bytes_per_sep"),
-    itertools.repeat: ("object", "times"),
+    itertools.repeat: ("object", "times"), collections.deque: ("iterable", "maxlen"), str.format: (ANY,),
+    collections.OrderedDict.pop: ("key", "default"),
 }  # fmt: skip
 HOMES = frozenset({
     "builtins", "itertools", "_heapq",

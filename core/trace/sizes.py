@@ -75,6 +75,12 @@ class Sizes:
             return False
         return changed or (request.dynamic is True and _is_argument(source))
 
+    def float_changes(self, number: float, source: Source) -> bool:
+        """Whether a float of the program was two others before: code for each would be compiled again and again."""
+        request = self.tracer.request
+        often = request.history.changes_often(source.expr, number)
+        return often and request.dynamic is not False and type(source) is not ObjectSource
+
     def items_change(self, items: Any, source: Source) -> bool:
         """Whether a list or tuple of constants is another one than before, so that its ints may be symbols."""
         request = self.tracer.request

@@ -36,6 +36,7 @@ from armature.trace.values.constant import ATOMS, ConstantValue, is_atom
 from armature.trace.values.context import ContextValue, GradModeValue
 from armature.trace.values.derived import base_of, base_value
 from armature.trace.values.exception import CaughtValue
+from armature.trace.values.floats import float_of_program
 from armature.trace.values.function import (
     BUILTIN_TYPES,
     BuiltinValue,
@@ -130,6 +131,12 @@ def all_atoms(items: Any) -> bool:
 def _constant(tracer: Tracer, obj: object, source: Source) -> Value:
     tracer.guards.equal(source, obj)
     return ConstantValue(obj, source=source)
+
+
+def _float(tracer: Tracer, obj: float, source: Source) -> Value:
+    if not tracer.sizes.float_changes(obj, source):
+        return _constant(tracer, obj, source)
+    return float_of_program(tracer, obj, source)
 
 
 def _int(tracer: Tracer, obj: int, source: Source) -> Value:
@@ -314,6 +321,7 @@ def _opaque(tracer: Tracer, obj: Any, source: Source) -> Value:
 EXACT: dict[type, Build] = {
     **dict.fromkeys(ATOMS, _constant),
     int: _int,
+    float: _float,
     torch.Tensor: _tensor,
     nn.Parameter: _tensor,
     list: _list,

@@ -79,6 +79,25 @@ def test_every_stand_in() -> None:
     assert wrong == []
 
 
+TAKEN: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
+    (collections.deque, ([],), {"maxlen": 2}), (collections.OrderedDict.pop, (collections.OrderedDict(), 1), {"default": 2}),
+    (str.format, ("{a}",), {"a": 1}), (str.split, ("a",), {"sep": "b", "maxsplit": 1}), (sum, ([1],), {"start": 1}),
+    (int.to_bytes, (3,), {"length": 2, "byteorder": "big"}), (itertools.accumulate, ([1],), {"initial": 2}),
+    (itertools.count, (), {"start": 1, "step": 2}), (itertools.groupby, ([1],), {"key": None}), (pow, (2,), {"exp": 3}),
+    (itertools.combinations, ([1],), {"r": 1}), (sorted, ([1],), {"key": None, "reverse": True}), (property, (), {"fget": len}),
+    (round, (1.0,), {"ndigits": 1}), (complex, (), {"real": 1.0, "imag": 2.0}), (enumerate, ([1],), {"start": 1}),
+    (list.sort, ([],), {"key": None}), (bytes.decode, (b"a",), {"encoding": "utf8"}), (int, ("1",), {"base": 3}),
+    (collections.defaultdict, (int,), {"a": 1}), (zip, ([],), {"strict": True}), (min, ([1],), {"default": 1}),
+    (dict.update, ({},), {"a": 1}), (itertools.zip_longest, ([],), {"fillvalue": 1}), (itertools.product, ([],), {"repeat": 2}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fn", "args", "kwargs"), TAKEN, ids=lambda part: getattr(part, "__qualname__", ""))
+def test_what_is_taken_is_not_refused(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    fn(*args, **kwargs)
+    assert not refuses(fn, len(args), kwargs)
+
+
 CALLS: dict[str, Callable[..., Any]] = {
     "len(obj=)": lambda t: len(obj=[t]),
     "sum(iterable=)": lambda t: sum(iterable=[1]),

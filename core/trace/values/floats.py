@@ -1,0 +1,118 @@
+"""Floats of the program that are another one from call to call: a graph input, as a tensor without dimensions.
+
+Sums and products are computed in the graph, in double precision as Python does. Where the program needs the number
+itself, it is taken as a constant from there on, and guarded: that is what `as_constant` does.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+
+from armature.frame.sources import CallSource, Source
+from armature.torch_abi.fake import tensor_of_float
+from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.values.constant import ConstantValue
+from armature.trace.values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
+    from armature.trace.rebuild import Rebuilder
+
+ARITHMETIC: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
+    f"__{prefix}{name}__": (getattr(operator, name), bool(prefix))
+    for name in ("add", "sub", "mul", "truediv")
+    for prefix in ("", "r")
+}
+# Calls whose result has the same dtype and sizes whatever the number is.
+KEEPS = frozenset({
+    "add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "truediv", "iadd", "isub", "imul", "itruediv",
+    "addcmul", "addcmul_", "addcdiv", "addcdiv_",
+})  # fmt: skip
+
+
+@attrs.define(eq=False)
+class FloatValue(Value):
+    """A float. tensor: what computes it; number: what it is now; leaves: the floats of the program it is made of."""
+
+    tensor: TensorValue
+    number: float
+    leaves: tuple[tuple[Source, float], ...]
+    tracer: Tracer
+    item: Any = None  # the node that gives it as a number
+
+    is_symbolic: ClassVar[bool] = True
+
+    def python_type(self) -> type:
+        return float
+
+    def as_constant(self) -> object:
+        for source, number in self.leaves:
+            self.tracer.guards.equal(source, number)
+        return self.number
+
+    def as_argument(self, tracer: Tracer) -> object:
+        return self._item(tracer).as_argument(tracer) if tracer.keeps_floats else self.as_constant()
+
+    def as_fake(self, tracer: Tracer) -> object:
+        return self._item(tracer).as_fake(tracer) if tracer.keeps_floats else self.as_constant()
+
+    def _item(self, tracer: Tracer) -> Value:
+        if self.item is None:
+            with tracer.fakes.symbols.taking_numbers():
+                self.item = tracer.graph_call("item", (self.tensor,), {})
+        return self.item  # type: ignore[no-any-return]
+
+    def truth(self, tracer: Tracer) -> bool:
+        return bool(self.as_constant())
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        return ConstantValue(self.as_constant()).get_attribute(tracer, name)
+
+    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        found = self._computed(tracer, operator.neg, (self,)) if name == "__neg__" and not args else None
+        if found is not None:
+            return found
+        return ConstantValue(self.as_constant()).call_method(tracer, name, args, kwargs)
+
+    def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
+        known = isinstance(other, ConstantValue) and type(other.value) in (int, float)
+        if name not in ARITHMETIC or not (known or isinstance(other, FloatValue)):
+            return None
+        function, swapped = ARITHMETIC[name]
+        if known and not -(2**53) <= other.as_constant() <= 2**53:  # type: ignore[operator]
+            return None
+        return self._computed(tracer, function, (other, self) if swapped else (self, other))
+
+    def _computed(self, tracer: Tracer, function: Callable[..., Any], operands: tuple[Value, ...]) -> Value | None:
+        if tracer.overrides.asks_modes:
+            return None  # modes see what the program computes with tensors, and nothing else
+        floats = [value for value in operands if isinstance(value, FloatValue)]
+        try:
+            number = function(*(v.number if isinstance(v, FloatValue) else v.as_constant() for v in operands))
+        except ArithmeticError:  # by zero: the program's error
+            return None
+        if function is operator.truediv and isinstance(operands[1], FloatValue):
+            return None  # another time it may be by zero
+        given = [v.tensor if isinstance(v, FloatValue) else ConstantValue(float(v.as_constant())) for v in operands]  # type: ignore[arg-type]
+        made = tracer.graph_call(function, given, {})
+        leaves = dict(leaf for value in floats for leaf in value.leaves)
+        return FloatValue(made, number, tuple(leaves.items()), tracer)  # type: ignore[arg-type]
+
+    def rebuild(self, out: Rebuilder) -> None:
+        out.load(self.tensor)
+        out.method("item")
+        out.call(0)
+
+
+def float_of_program(tracer: Tracer, number: float, source: Source) -> Value:
+    """The value of a float of the program."""
+    tracer.guards.type_is(source, float)
+    known = tracer.floats.get(source)
+    if known is None:
+        given = tracer.wrap(tensor_of_float(number), CallSource(source, tensor_of_float, "as_tensor"))
+        known = tracer.floats[source] = FloatValue(given, number, ((source, number),), tracer, source=source)  # type: ignore[arg-type]
+    return known

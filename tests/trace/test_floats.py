@@ -1,0 +1,129 @@
+"""Floats that change from call to call: the third value compiles code for all, with Python's own arithmetic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.overrides import BaseTorchFunctionMode
+
+import armature
+from armature.session import session
+from armature.testing.tensor_programs import same
+
+
+def x() -> torch.Tensor:
+    return torch.linspace(-1, 1, 7)
+
+
+def scales(t, lr, wd):
+    y = t * lr
+    z = y.add(t, alpha=-lr)
+    return z * (1 - lr * wd) / 3 + lr, lr, -lr, 2 / 3 * lr, lr - wd, (lr + 1) / 7
+
+
+def in_place(t, lr, wd):
+    t.mul_(1 - lr * wd)
+    t.add_(torch.ones(7), alpha=lr)
+    t += lr
+    t.addcmul_(t, t, value=lr)
+    return t, t.addcdiv(t, t + 3, value=-lr)
+
+
+def other_dtypes(t, lr, wd):
+    whole = torch.arange(3)
+    return whole * lr, t.double() * lr, t.half() * lr, t.sum() * lr, torch.full((2,), lr), t.clamp(max=lr), t**lr
+
+
+def needs_the_number(t, lr, wd):
+    values = (float(lr), int(lr), bool(lr), str(lr), f"{lr:.2f}", round(lr, 1), abs(-lr), lr**2, lr // 0.1, lr % 0.1)
+    return t * lr, values, math.sqrt(lr), min(lr, 1), max(0, lr), {lr: 1}, [lr, 1.0], lr == 0.5, isinstance(lr, float)
+
+
+def decides(t, lr, wd):
+    return t * lr if lr > 0.35 else t - lr
+
+
+def breaks(t, lr, wd):
+    y = t * lr
+    armature.graph_break("here")
+    return y + lr * 2
+
+
+def under_a_mode(t, lr, wd):
+    with BaseTorchFunctionMode():
+        return t * lr * 2 - lr
+
+
+VALUES = (0.1, 0.2, 0.5, 0.3, 0.7, 0.1, -0.0, 1e-30, float("inf"))
+
+
+def compiled_calls(fn: Callable[..., Any], backend: str, values: tuple[float, ...]) -> int:
+    armature.reset()
+    compiled = armature.compile(fn, backend=backend, options={"recompile_limit": 32})
+    for value in values:
+        found, expected = compiled(x(), value, 0.25), fn(x(), value, 0.25)
+        if backend == "eager":
+            same(found, expected, f"result for {value}")
+        else:
+            torch.testing.assert_close(found, expected, equal_nan=True)
+    return len(session().compilations)
+
+
+@pytest.mark.parametrize("fn", [scales, in_place])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "auto"])
+def test_three_compilations(fn: Callable[..., Any], backend: str) -> None:
+    assert compiled_calls(fn, backend, VALUES) == 3
+
+
+@pytest.mark.parametrize("fn", [other_dtypes, needs_the_number, decides, breaks, under_a_mode])
+def test_as_eager(fn: Callable[..., Any]) -> None:
+    values = VALUES if fn in (breaks, under_a_mode) else VALUES[:6]
+    assert compiled_calls(fn, "eager", values) <= 2 * len(values)
+
+
+def test_a_float_beside_one_that_stays() -> None:
+    fn = lambda t, lr, wd: t * lr * wd  # noqa: E731
+    armature.reset()
+    compiled = armature.compile(fn, backend="eager", fullgraph=True)
+    for lr in (0.1, 0.2, 0.3, 0.4):
+        same(compiled(x(), lr, 0.5), fn(x(), lr, 0.5), "result")
+    count = len(session().compilations)
+    same(compiled(x(), 0.5, 0.25), fn(x(), 0.5, 0.25), "result")
+    assert (count, len(session().compilations)) == (3, 4)
+    same(compiled(x(), 1, 0.25), fn(x(), 1, 0.25), "an int is no float")
+
+
+def test_gradients() -> None:
+    compiled = armature.compile(lambda t, lr: (t * lr).sin(), backend="aot_eager", fullgraph=True)
+    for lr in (0.1, 0.2, 0.3, 0.4):
+        grads = []
+        for run in (compiled, lambda t, lr: (t * lr).sin()):
+            t = x().requires_grad_()
+            run(t, lr).sum().backward()
+            grads.append(t.grad)
+        assert torch.allclose(grads[0], grads[1])
+
+
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+def test_a_schedule_of_learning_rates(backend: str) -> None:
+    def train(compiled: bool) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        model = nn.Linear(3, 3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
+        step = armature.compile(lambda: optimizer.step(), backend=backend) if compiled else optimizer.step
+        for turn in range(10):
+            optimizer.param_groups[0]["lr"] = 0.1 / (turn + 1)
+            model(torch.ones(2, 3)).pow(2).sum().backward()
+            step()
+            optimizer.zero_grad()
+        return [parameter.detach() for parameter in model.parameters()]
+
+    armature.reset()
+    for found, expected in zip(train(compiled=True), train(compiled=False)):
+        assert torch.allclose(found, expected)
+    assert len(session().compilations) <= 4
