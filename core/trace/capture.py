@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from types import CellType, CodeType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -32,7 +31,7 @@ from armature.trace.effects import Effects
 from armature.trace.errors import GraphBreak, UserRaised
 from armature.trace.guards import GuardRecorder
 from armature.trace.overrides import Overrides, dispatched
-from armature.trace.places import Moment, Place, places_of
+from armature.trace.places import Moment, Place, described, places_of
 from armature.trace.sizes import Sizes, new_world
 from armature.trace.trust import trusted_module
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
@@ -64,7 +63,8 @@ class Tracer:
     """One trace of one frame. Everything that tracing knows and has changed is here, and dies with it.
 
     by_id: values of the program's objects that have an identity, with the objects themselves so that ids stay theirs.
-    keeps_floats: arguments that are floats of the program stay nodes."""
+    keeps_floats: arguments that are floats of the program stay nodes.
+    """
 
     ctx: CompileContext
     request: FrameRequest
@@ -593,9 +593,5 @@ class Tracer:
         code, line = frame.code, frame.line
         known = self._origins.get((code, line))
         if known is None:
-            content = linecache.getline(code.co_filename, line).strip()
-            summary = FrameSummary(code.co_filename, line, code.co_name, content)
-            trace = f'File "{code.co_filename}", line {line}, in {code.co_name}\n    {content}'
-            known = (summary, trace, f"{code.co_filename.rpartition('/')[2]}:{line}")
-            self._origins[(code, line)] = known
+            known = self._origins[(code, line)] = described(code, line)
         return known

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import linecache
+from types import CodeType
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
+
+from armature.breaks.types import FrameSummary
 
 if TYPE_CHECKING:
     from armature.trace.state import Frame
@@ -32,6 +36,14 @@ class Place:
 def places_of(frames: list[Frame]) -> tuple[Place, ...]:
     """Where the frames stand, the outermost first."""
     return tuple(Place(frame, frame.rounds, max(frame.position - 1, 0), frame.callee) for frame in frames)
+
+
+def described(code: CodeType, line: int) -> tuple[FrameSummary, str, str]:
+    """A line of the user's code: its summary, its text as in a traceback, and "model.py:41"."""
+    content = linecache.getline(code.co_filename, line).strip()
+    trace = f'File "{code.co_filename}", line {line}, in {code.co_name}\n    {content}'
+    place = f"{code.co_filename.rpartition('/')[2]}:{line}"
+    return FrameSummary(code.co_filename, line, code.co_name, content), trace, place
 
 
 class Stopped(BaseException):

@@ -23,6 +23,7 @@ import torch
 from torch import nn
 
 from armature.callables import class_member
+from armature.frame.data import resume_point
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource, ObjectSource, Source
 from armature.torch_abi.fake import PLAIN_TENSORS, is_wrapped
 from armature.torch_abi.overrides import is_overriding
@@ -318,6 +319,17 @@ def _opaque(tracer: Tracer, obj: Any, source: Source) -> Value:
     return value
 
 
+def _passed(build: Build) -> Build:
+    """Of an iterator that a frame was given. A frame that is resumed asks its own as they are: the next break comes
+    soon, and code for one position of an iterator is of no use at the others."""
+
+    def value(tracer: Tracer, obj: Any, source: Source) -> Value:
+        resumed = resume_point(tracer.request.code) is not None
+        return _opaque(tracer, obj, source) if resumed else build(tracer, obj, source)
+
+    return value
+
+
 EXACT: dict[type, Build] = {
     **dict.fromkeys(ATOMS, _constant),
     int: _int,
@@ -344,7 +356,7 @@ EXACT: dict[type, Build] = {
     torch.enable_grad: _grad_mode,
     torch.set_grad_enabled: _grad_mode,
     MappingProxyType: _dict,
-    **PASSED,
+    **{kind: _passed(build) for kind, build in PASSED.items()},
 }
 
 

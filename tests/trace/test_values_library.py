@@ -588,9 +588,7 @@ def hashes(t):
     )
 
 
-NOT_YET: dict[str, str] = {
-    "own_random_generator": "a random.Random of the frame is not traced",
-}
+NOT_YET: dict[str, str] = {}
 
 
 @pytest.mark.parametrize("program", programs(globals(), NOT_YET))
