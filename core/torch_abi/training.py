@@ -95,12 +95,16 @@ def wiring(metadata: Any, forward: fx.GraphModule, backward: fx.GraphModule, inp
     )
     if not complete or None in tangents:
         return None
+    learning = [k for k, info in enumerate(metadata.input_info) if info.requires_grad]
+    cut = tuple(k for k in learning if gradients[k] is None)
+    if len(cut) == len(learning) and any(infos[k].requires_grad for k in tensors):
+        return None  # a result requires a gradient though none reaches an input
     return Wiring(
         outputs=len(infos),
         tangents=tuple(t for t in tangents if t is not None),
         constant=tuple(k for k in tensors if not infos[k].requires_grad),
         unsafe_views=tuple(k for k in tensors if infos[k].output_type.name == "unsafe_view_alias"),
-        cut=tuple(k for k, info in enumerate(metadata.input_info) if info.requires_grad and gradients[k] is None),
+        cut=cut,
         written=tuple(metadata.mutated_graph_handled_indices_seen_by_autograd),
         shared=tuple(_shared(forward, results, len(infos))),
     )

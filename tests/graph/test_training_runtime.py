@@ -397,3 +397,16 @@ def test_a_conjugated_view_that_is_saved_keeps_its_values() -> None:
     x, y = (torch.randn(3, 4, dtype=torch.complex64, requires_grad=True) for _ in range(2))
     ours, theirs = (torch.autograd.grad(f(x, y).abs().sum(), (x, y)) for f in (compiled(fn), fn))
     assert all(same(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def test_a_result_requires_gradients_that_reach_no_input() -> None:
+    """As of `norm(x, 0)`, which counts: its derivative is nothing."""
+
+    def counts(x: Tensor) -> Tensor:
+        return torch.norm(x, 0)
+
+    x = torch.tensor([0.0, 2.0, 3.0], requires_grad=True)
+    found = armature.compile(counts)(x)
+    assert found.requires_grad == counts(x).requires_grad
+    assert found.item() == 2
+    found.backward()
