@@ -42,11 +42,21 @@ def refuses(fn: Callable[..., Any], positional: int, names: Iterable[str]) -> bo
     if signature is None:
         known = BY_NAME.get(fn, ())
         return ANY not in known and not set(names) <= set(known)
+    names = tuple(names)
+    if any(_is_positional(signature, name) for name in names):
+        return True  # Python 3.13.0 would bind it
     try:
         signature.bind_partial(*[None] * positional, **dict.fromkeys(names))
     except TypeError:
         return True
     return False
+
+
+def _is_positional(signature: inspect.Signature, name: str) -> bool:
+    parameters = signature.parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return False
+    return name in parameters and parameters[name].kind is inspect.Parameter.POSITIONAL_ONLY
 
 
 def _is_pythons(fn: Any) -> bool:
