@@ -169,11 +169,7 @@ class ModuleOfTraps(types.ModuleType):
         raise RuntimeError(name)
 
 
-class Meta(type):
-    def __call__(cls, *args: object) -> object:
-        RAN.append("made")
-        return super().__call__(*args)
-
+class Incomparable(type):
     def __hash__(cls) -> int:
         RAN.append("class hash")
         raise RuntimeError("hash")
@@ -181,6 +177,12 @@ class Meta(type):
     def __eq__(cls, other: object) -> bool:
         RAN.append("class eq")
         raise RuntimeError("eq")
+
+
+class Meta(Incomparable):
+    def __call__(cls, *args: object) -> object:
+        RAN.append("made")
+        return super().__call__(*args)
 
     def __getattr__(cls, name: str) -> Any:
         RAN.append(name)
@@ -191,20 +193,12 @@ class OfMeta(metaclass=Meta):
     pass
 
 
-class RaisingMeta(type):
+class RaisingMeta(Incomparable):
     """Its classes refuse everything: names, hash, comparison, questions about instances."""
 
     def __getattribute__(cls, name: str) -> Any:
         RAN.append(name)
         raise RuntimeError(name)
-
-    def __hash__(cls) -> int:
-        RAN.append("class hash")
-        raise RuntimeError("hash")
-
-    def __eq__(cls, other: object) -> bool:
-        RAN.append("class eq")
-        raise RuntimeError("eq")
 
     def __instancecheck__(cls, instance: object) -> bool:
         RAN.append("instancecheck")
