@@ -9,7 +9,7 @@ import torch
 
 from armature.frame.guards import memory
 from armature.frame.guards.kinds import Guard, NoAliasGuard, StorageGuard
-from armature.frame.sources import DictOfSource, ItemSource, ObjectSource, Source
+from armature.frame.sources import ArrayMemorySource, DictOfSource, ItemSource, ObjectSource, Source
 from armature.torch_abi.fake import version_of
 from armature.torch_abi.overrides import dispatches
 from armature.trace.errors import NotConstant
@@ -98,7 +98,7 @@ def _tensors(tracer: Tracer) -> list[Guard]:
     inputs = [value for value in tensors if value.source is not None and value.real is not None]
     if len(inputs) < 2 or not (tracer.mutates or any(version_of(value.fake) for value in inputs)):
         return []
-    found: list[Guard] = [NoAliasGuard(tuple(value.source for value in inputs if value.source is not None))]
+    found: list[Guard] = [NoAliasGuard(tuple(_lasting(value.source) for value in inputs if value.source is not None))]
     held = [value for value in inputs if _has_memory(value, tracer)]
     sources = tuple(value.source for value in held if value.source is not None)
     reals = [value.real for value in held if value.real is not None]
@@ -119,3 +119,8 @@ def _has_memory(value: TensorValue, tracer: Tracer) -> bool:
     if tensor.device.type == "meta" or value.source is None:
         return False
     return tensor.numel() > 0 or not tracer.guards.sized(value.source)
+
+
+def _lasting(source: Source) -> Source:
+    """The array in place of the tensor over its memory, which is made anew each time, often at one address."""
+    return source.base if isinstance(source, ArrayMemorySource) else source

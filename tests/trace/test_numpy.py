@@ -294,3 +294,18 @@ def test_frozen_arrays_raise_as_in_eager_mode() -> None:
     for function in (fn, compiled):
         with pytest.raises(ValueError, match="read-only"):
             function(a)
+
+
+def test_arrays_are_told_apart_by_themselves() -> None:
+    """Not by the tensors over their memory, which come and go at one address."""
+
+    def adds(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        a += b
+        return a * b
+
+    one, two = (np.ones(3, dtype=np.float32) for _ in range(2))
+    compiled = armature.compile(adds, backend="eager", fullgraph=True)
+    compiled(one, two)
+    guards = session().compilations[-1].guards
+    assert any(text.startswith("no two of these are one object: a, b") for text in guards)
+    assert compiled(one, one).tolist() == [16.0] * 3
