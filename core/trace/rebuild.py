@@ -474,7 +474,7 @@ class Rebuilder(Emitter):
                 self.load_source(value.source)
         begin = TryBegin(self._failed, False, 0)
         if self._again is not None and self._into is not None:
-            self._into.append(begin)
+            self._into += (begin, Instr("NOP"))  # Python 3.13 may look for the handler one place before the call
         self.call(len(self.tracer.inputs) + (not alone))
         if self._again is not None and self._into is not None:
             self._into.append(TryEnd(begin))

@@ -207,6 +207,7 @@ class Writer(Emitter):
         if with_handler is not None:
             begin = TryBegin(handler, with_handler.push_lasti, with_handler.depth)
             self.items.append(begin)
+            self.emit("NOP")  # see INLINED
         if inner:
             self._call_inner()
             rest = (*layout, Slot.VALUE)
@@ -474,7 +475,7 @@ def label_of(labels: dict[int, Label], position: int) -> Label:
 
 
 def copy_all(out: Writer, kept: list[int], labels: dict[int, Label]) -> list[int]:
-    """Copy instructions with their jumps and handlers. Gives the position of each in its code; -1: half of one."""
+    """Copy instructions with their jumps and handlers. Gives the position of each in its code; -1: it has none."""
     positions: list[int] = []
     instructions = decode(out.origin)
     for position in kept:
@@ -486,7 +487,8 @@ def copy_all(out: Writer, kept: list[int], labels: dict[int, Label]) -> list[int
     begin: TryBegin | None = None
     for position in kept:
         inst = instructions[position]
-        if inst.protection != region or position in labels:
+        enters = inst.protection != region
+        if enters or position in labels:
             if begin is not None:
                 out.items.append(TryEnd(begin))
                 begin = None
@@ -496,6 +498,9 @@ def copy_all(out: Writer, kept: list[int], labels: dict[int, Label]) -> list[int
         if region is not None and begin is None:
             begin = TryBegin(label_of(labels, region.target), region.push_lasti, region.depth)
             out.items.append(begin)
+            if enters and inst.opname in INLINED:
+                out.emit("NOP")
+                positions.append(-1)
         if inst.target >= 0:
             count = out.copy(position, labels[inst.target])
         else:
@@ -520,6 +525,8 @@ def assemble(out: Writer, arguments: list[str], free: list[str], qualname: str) 
     return to_code(made, origin.co_stacksize + len(arguments) + 2 * len(free) + SPARE)
 
 
+# Python 3.13 runs what these call in its own loop, and looks for the handler one place before them.
+INLINED = frozenset({"CALL", "CALL_FUNCTION_EX", "CALL_KW", "BINARY_SUBSCR", "LOAD_ATTR", "FOR_ITER", "SEND"})
 SPARE = 12  # places of the stack for the calls around the program's own instructions
 
 

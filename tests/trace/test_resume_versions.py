@@ -154,3 +154,22 @@ def test_the_cell_that_is_hidden_is_read_anew() -> None:
     for i in (7, 8, 2.5, 7):
         expected, found = run(hides_a_cell, __file__, (x(), i)), run(mine, __file__, (x(), i))
         compare(expected, found)
+
+
+class Wary:
+    def __init__(self, value: int) -> None:
+        if value:
+            raise ValueError("none wanted")
+
+
+def constructor_raises_first_in_its_region(t):
+    y = t + 1
+    try:
+        Wary(1)
+    finally:
+        print(y.shape, unknown)  # noqa: F821
+
+
+def test_the_handler_of_a_constructor_that_python_has_specialised() -> None:
+    """Python 3.13 runs `__init__` in the same loop from the second call on."""
+    resumes(constructor_raises_first_in_its_region, one, calls=4)
