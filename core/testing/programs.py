@@ -169,7 +169,8 @@ class Program:
             except Exception as error:
                 result = (*chain(error), *lines_of(error))
             if SUSPENDS.search(self.source):
-                gc.collect()  # generators that the call has left are closed: in the first one when the tracer is gone
+                # Generators that the call has left are closed: in the first one when the tracer is gone.
+                gc.collect() if gc.isenabled() else gc.collect(0)
             grad = torch.is_grad_enabled()
             left = {name: self.space[name] for name in ("TOTAL", "STATE", "LOG", "OTHER", "NET")}
             random = torch.rand(1)

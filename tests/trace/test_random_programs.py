@@ -27,15 +27,20 @@ FEWEST_COMPILED = 0.5  # share of the sample that has to be captured: the compar
 SECONDS_EACH = 60.0
 SECONDS_TO_SHRINK = 60.0
 MOST_FAILURES = 5
+EACH_FREEZE = 100
 
 
 @pytest.fixture(scope="module", autouse=True)
 def frozen() -> Iterator[None]:
-    """Programs with generators collect garbage: not all that was imported is looked at each time."""
-    gc.collect()
-    gc.freeze()
+    """Collecting garbage takes no time for what was imported."""
+    freeze()
     yield
     gc.unfreeze()
+
+
+def freeze() -> None:
+    gc.collect()
+    gc.freeze()
 
 
 @attrs.define
@@ -49,6 +54,8 @@ class Ran:
         """Run one program."""
         if source in self.programs or len(self.failures) == MOST_FAILURES:
             return
+        if len(self.programs) % EACH_FREEZE == EACH_FREEZE - 1:
+            freeze()  # what the first ones have imported, and what torch keeps of all
         failure = failure_of(source, SECONDS_EACH, self.compare)
         if failure is not None:
             self.failures.append(failure)
