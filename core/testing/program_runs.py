@@ -55,7 +55,7 @@ def within(seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def collecting_young() -> Iterator[None]:
-    """Garbage is collected at the end and where asked, of what is new: all of it each time would take half of the time."""
+    """Garbage is collected at the end and where asked, of what is new: all of it would take half of the time."""
     before = gc.isenabled()
     gc.disable()
     try:
