@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 from armature.torch_abi.eval_frame import skip_code
 from armature.trace.places import places_of
 from armature.trace.values.base import Value
-from armature.trace.values.constant import ConstantValue
 from armature.trace.values.iterator import IteratorValue
 from armature.trace.values.mapping import DictValue, DictViewValue
 from armature.trace.values.module import CONTAINERS, ModuleValue
-from armature.trace.values.sequence import RangeValue, SequenceValue, TupleValue
+from armature.trace.values.sequence import SequenceValue, TupleValue
 from armature.trace.values.sets import SetValue
 from armature.trace.values.tensor import TensorValue
 
@@ -37,17 +36,20 @@ def can_be_remade(value: Value) -> bool:
     """Whether iterating the value runs no code of the program, so that it may be done again."""
     if isinstance(value, ModuleValue):
         return value.cls in CONTAINERS
-    known = (SequenceValue, RangeValue, ConstantValue, DictValue, DictViewValue, SetValue)
-    return isinstance(value, known)
+    return value.plain_items
 
 
 def state_of(value: Value) -> tuple[int, int]:
     """How a dict, set or deque has changed so far, which it must not while it is iterated; the same for all others."""
-    if isinstance(value, DictViewValue):
-        value = value.owner
+    value = container_of(value)
     if isinstance(value, SequenceValue):
         return value.reshaped, 0
     return (value.reshaped, len(value.entries)) if isinstance(value, (DictValue, SetValue)) else (0, 0)
+
+
+def container_of(value: Value) -> Value:
+    """What a view looks at, otherwise the value itself."""
+    return value.owner if isinstance(value, DictViewValue) else value
 
 
 def keeps_position(value: Value) -> bool:
@@ -59,6 +61,8 @@ def remake_over(value: Value, state: tuple[int, int], out: Rebuilder, taken: int
     """Push an iterator over a value that has given so many items."""
     if state_of(value) != state:
         out.cannot(value)
+    if not keeps_position(value) and container_of(value) in out.tracer.effects.changed:
+        out.cannot(value)  # it would see the change, which is made after all is rebuilt
     if keeps_position(value):
         out.null_function(iter)
         out.load(value)

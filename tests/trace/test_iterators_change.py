@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import collections
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
-from armature.testing.resuming import resumes
+from armature.testing.resuming import compiled, resumes
 from armature.testing.tracing import programs
 
 
@@ -286,3 +287,65 @@ def deque_argument(t, a):
 @pytest.mark.parametrize("program, make", [(dict_argument, lambda: {"a": 1}), (deque_argument, collections.deque)])
 def test_containers_of_the_caller(program: Callable[..., Any], make: Callable[[], Any]) -> None:
     resumes(program, lambda: (*one(), make()))
+
+
+def bad(v):
+    if v == 2:
+        raise ValueError("two")
+    return v
+
+
+def bad_pair(v):
+    return bad(v), v
+
+
+FILLED: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
+    (lambda: [0], lambda held: held.extend(map(bad, (1, 2, 3)))),
+    (lambda: [0], lambda held: operator.iadd(held, (bad(i) for i in (1, 2, 3)))),
+    (lambda: [0], lambda held: held.extend(len(held) for _ in range(3))),
+    (lambda: [0], lambda held: held.__setitem__(slice(1, None), map(bad, (1, 2, 3)))),
+    (lambda: {0}, lambda held: held.update([5], map(bad, (1, 2, 3)))),
+    (lambda: {1, 2, 3}, lambda held: held.difference_update(map(bad, (1, 2, 3)))),
+    (lambda: {1, 2, 3}, lambda held: held.intersection_update(map(bad, (1, 2, 3)))),
+    (lambda: {1, 2, 3}, lambda held: held.symmetric_difference_update(map(bad, (1, 2, 3)))),
+    (lambda: {0: 0}, lambda held: held.update(bad_pair(i) for i in (1, 2, 3))),
+    (lambda: {0: 0}, lambda held: held.update((len(held), 1) for _ in range(3))),
+    (lambda: collections.OrderedDict({0: 0}), lambda held: held.update(map(bad_pair, (1, 2, 3)))),
+    (lambda: collections.Counter([0]), lambda held: held.update(map(bad, (1, 2, 3)))),
+    (lambda: collections.deque([0]), lambda held: held.extend(map(bad, (1, 2, 3)))),
+    (lambda: collections.deque([0]), lambda held: held.extendleft(bad(i) for i in (1, 2, 3))),
+]
+
+
+@pytest.mark.parametrize("number", range(len(FILLED)))
+def test_items_go_in_one_by_one(number: int) -> None:
+    """What makes them sees the container grow, and where it raises, those before are in it."""
+    make, fill = FILLED[number]
+
+    def fills(t, held):
+        try:
+            fill(held)
+        except ValueError as error:
+            return t + len(held), str(error)
+        return t + len(held)
+
+    assert resumes(fills, lambda: (*one(), make())).breaks == []
+
+
+def first_goes(t, held):
+    held.pop(next(iter(held))) if isinstance(held, dict) else held.remove(1)
+    return t + len(held), iter(held), map(str, held)
+
+
+@pytest.mark.parametrize("make", [lambda: {1: 2, 3: 4}, lambda: {1, 2, 3}, lambda: collections.deque([1, 2, 3])])
+def test_an_iterator_over_what_has_changed_before(make: Callable[[], Any]) -> None:
+    def listed(t, held):
+        result, *iterators = first_goes(t, held)
+        return result, iterators
+
+    mine, _ = compiled(listed)
+    theirs, ours = make(), make()
+    (expected, iterators), (found, others) = listed(*one(), theirs), mine(*one(), ours)
+    assert torch.equal(expected, found)
+    assert [list(each) for each in iterators] == [list(each) for each in others]
+    assert theirs == ours

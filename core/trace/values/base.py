@@ -36,6 +36,7 @@ class Value:
     is_tensor: ClassVar[bool] = False
     is_constant: ClassVar[bool] = False
     is_symbolic: ClassVar[bool] = False  # a number that only a call will tell
+    plain_items: ClassVar[bool] = False  # iterating it runs no code of the program, and does not raise
     mutable: ClassVar[bool] = False  # an object that is made anew must be made once, however often it is used
 
     # What it is.

@@ -39,6 +39,7 @@ class ConstantValue(Value):
     value: object
 
     is_constant: ClassVar[bool] = True
+    plain_items: ClassVar[bool] = True
 
     def python_type(self) -> type:
         return type(self.value)

@@ -44,6 +44,7 @@ class DictValue(Value):
     reshaped: int = 0  # how often a key came, went or moved
 
     mutable: ClassVar[bool] = True
+    plain_items: ClassVar[bool] = True
 
     def python_type(self) -> type:
         kind: type = self.kind
@@ -227,6 +228,8 @@ class DictViewValue(SetLike):
     owner: DictValue
     which: str
 
+    plain_items: ClassVar[bool] = True
+
     def python_type(self) -> type:
         return VIEW_TYPES[self.which]
 
@@ -341,20 +344,19 @@ def update(tracer: Tracer, self: DictValue, *others: Value, **more: Value) -> No
         self.set_item(tracer, tracer.constant(name), value)
 
 
-def pairs(tracer: Tracer, other: Value) -> list[tuple[Value, Value]]:
-    """The keys and values of a mapping, or of an iterable of pairs."""
+def pairs(tracer: Tracer, other: Value) -> Iterator[tuple[Value, Value]]:
+    """The keys and values of a mapping, or of an iterable of pairs, as they come."""
     if other.base is not None and tracer.iterates_plainly(other):
         other = other.base
     if isinstance(other, DictValue):
-        return list(other.realise(tracer).values())
-    if hasattr(other.python_type(), "keys"):
-        keys = tracer.unpack(other.call_method(tracer, "keys", (), {}))
-        return [(key, other.get_item(tracer, key)) for key in keys]
-    found = []
-    for pair in tracer.unpack(other):
-        key, value = tracer.unpack(pair)
-        found.append((key, value))
-    return found
+        yield from list(other.realise(tracer).values())
+    elif hasattr(other.python_type(), "keys"):
+        for key in tracer.unpack(other.call_method(tracer, "keys", (), {})):
+            yield key, other.get_item(tracer, key)
+    else:
+        for pair in other.stream(tracer):
+            key, value = tracer.unpack(pair)
+            yield key, value
 
 
 def _clear(tracer: Tracer, self: DictValue) -> None:

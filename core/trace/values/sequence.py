@@ -25,6 +25,7 @@ class SequenceValue(Value):
     reshaped: int = attrs.field(default=0, kw_only=True)  # how often items came or went, where iterators look at that
 
     mutable: ClassVar[bool] = True
+    plain_items: ClassVar[bool] = True
 
     def as_constant(self) -> object:
         return self.make([item.as_constant() for item in self.items])
@@ -245,6 +246,8 @@ class RangeValue(Value):
 
     value: range
 
+    plain_items: ClassVar[bool] = True
+
     def python_type(self) -> type:
         return range
 
@@ -387,9 +390,13 @@ def items_of(tracer: Tracer, items: Value) -> list[Value]:
 
 
 def _extend(tracer: Tracer, self: ListValue, more: Value) -> None:
-    added = items_of(tracer, more)
-    tracer.mutate(self)
-    self.items.extend(added)
+    if more.plain_items:
+        added = items_of(tracer, more)
+        tracer.mutate(self)
+        self.items.extend(added)
+        return
+    for item in more.stream(tracer):  # what makes them may look at the list, or raise
+        _append(tracer, self, item)
 
 
 def _insert(tracer: Tracer, self: ListValue, position: Value, item: Value) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -33,6 +34,7 @@ class SetValue(Value):
     reshaped: int = 0  # how often members came or went
 
     mutable: ClassVar[bool] = True
+    plain_items: ClassVar[bool] = True
 
     def python_type(self) -> type:
         return self.kind
@@ -196,6 +198,10 @@ def _clear(tracer: Tracer, self: SetValue) -> None:
 def update(tracer: Tracer, self: SetValue, *others: Value) -> None:
     """`self.update(*others)`."""
     for other in others:
+        if not other.plain_items:
+            for item in other.stream(tracer):
+                _add(tracer, self, item)
+            continue
         added = members(tracer, other)
         self.change(tracer).update(added.operand)
         self.reshaped += not added.entries.keys() <= self.entries.keys()
@@ -224,6 +230,10 @@ def _operation(name: str) -> Callable[..., Value]:
 
 def _in_place(name: str) -> Callable[..., Value | None]:
     def run(tracer: Tracer, self: SetValue, *others: Value) -> None:
+        if name == "difference_update" and not all(other.plain_items for other in others):
+            for item in itertools.chain.from_iterable(other.stream(tracer) for other in others):
+                _discard(tracer, self, item)
+            return
         given = [members(tracer, other) for other in others]
         result = combined(self, given, name.removesuffix("_update"))
         getattr(self.change(tracer), name)(*(other.operand for other in given))

@@ -72,6 +72,7 @@ class TensorValue(Value):
 
     is_tensor: ClassVar[bool] = True
     mutable: ClassVar[bool] = True
+    plain_items: ClassVar[bool] = True
 
     @property
     def shape(self) -> torch.Size:

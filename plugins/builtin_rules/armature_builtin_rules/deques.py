@@ -123,7 +123,11 @@ def _append(tracer: Any, self: DequeValue, item: Value) -> None:
 
 
 def _extend(tracer: Any, self: DequeValue, items: Value) -> None:
-    _extend_by(tracer, self, tracer.unpack(items))
+    if items.plain_items:
+        _extend_by(tracer, self, tracer.unpack(items))
+        return
+    for item in items.stream(tracer):
+        _append(tracer, self, item)
 
 
 def _extend_by(tracer: Any, self: DequeValue, items: list[Value]) -> None:
@@ -141,7 +145,7 @@ def _append_left(tracer: Any, self: DequeValue, item: Value) -> None:
 
 
 def _extend_left(tracer: Any, self: DequeValue, items: Value) -> None:
-    for item in tracer.unpack(items):
+    for item in tracer.unpack(items) if items.plain_items else items.stream(tracer):
         _append_left(tracer, self, item)
 
 
