@@ -125,7 +125,7 @@ def from_an_empty_list(t):
 
 def prints(t):
     a = random.random()
-    return t * a, f"{a:.3f} {random.randint(1, 9)} {a}", "%.2f %s" % (a, a), str(a)
+    return t * a, f"{a:.3f} {random.randint(1, 9)} {a}", "%.2f %s" % (a, a), str(a)  # noqa: UP031 - it is what is tested
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "auto"])
