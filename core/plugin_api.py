@@ -42,6 +42,9 @@ from armature.trace.values.context import (
     autocast_value,
     switch_grad,
 )
+from armature.trace.values.early import EarlyNumber, EarlyValue, before_the_graph, call_early
+from armature.trace.values.early import compute as compute_early
+from armature.trace.values.early import now as number_now
 from armature.trace.values.function import BuiltinValue, ClosureValue
 from armature.trace.values.keys import Identity, Referring
 from armature.trace.values.methods import invoke
@@ -79,6 +82,8 @@ __all__ = [
     "Decision",
     "Decomposition",
     "DeviceBackend",
+    "EarlyNumber",
+    "EarlyValue",
     "EventKind",
     "Features",
     "FrameSummary",
@@ -124,11 +129,14 @@ __all__ = [
     "Write",
     "as_overridden",
     "autocast_value",
+    "before_the_graph",
+    "call_early",
     "choose",
     "collect",
     "collect_lowerings",
     "compile_functional",
     "compute_dtype",
+    "compute_early",
     "existing",
     "handles",
     "hookimpl",
@@ -138,6 +146,7 @@ __all__ = [
     "layout",
     "lowers",
     "min_cut",
+    "number_now",
     "numpy_layer",
     "overload",
     "switch_grad",

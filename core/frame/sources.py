@@ -207,6 +207,24 @@ class ArrayMemorySource:
         return f"torch.from_numpy({self.base.expr})"
 
 
+@attrs.frozen(cache_hash=True)
+class EarlySource:
+    """What a call of the compiled code before its graph gives, by its number. Nothing can be guarded of it."""
+
+    number: int
+
+    @property
+    def expr(self) -> str:
+        return f"drawn_{self.number}"
+
+
+def is_early(source: Source) -> bool:
+    """Whether what stands there is made by the compiled code itself."""
+    while isinstance(source, (ItemSource, CallSource)):
+        source = source.base
+    return isinstance(source, EarlySource)
+
+
 Source: TypeAlias = (
     LocalSource
     | GlobalSource
@@ -222,4 +240,5 @@ Source: TypeAlias = (
     | ModeSource
     | CallSource
     | ArrayMemorySource
+    | EarlySource
 )

@@ -44,7 +44,7 @@ __all__ = [
     "in_transform",
     "is_wrapped",
     "of_transform",
-    "tensor_of_float",
+    "tensor_of_number",
     "version_of",
     "without_subclass",
 ]
@@ -187,10 +187,10 @@ class FakeWorld:
         return fake
 
 
-def tensor_of_float(number: float) -> torch.Tensor:
-    """A tensor of a float, with its number also where a fake mode is active."""
+def tensor_of_number(number: float) -> torch.Tensor:
+    """A tensor of a float or int, with its number also where a fake mode is active."""
     with torch._C._DisableTorchDispatch():
-        return torch.tensor(number, dtype=torch.float64, device="cpu")
+        return torch.tensor(number, dtype=torch.float64 if type(number) is float else torch.int64, device="cpu")
 
 
 def without_subclass(tensor: torch.Tensor) -> torch.Tensor:

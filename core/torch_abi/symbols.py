@@ -36,6 +36,7 @@ __all__ = [
     "depends_on_numbers",
     "expression",
     "fill",
+    "hint",
     "is_unbacked",
     "lone",
     "plain",
@@ -185,6 +186,11 @@ def lone(value: Any) -> Any:
 def is_unbacked(value: Any) -> bool:
     """Whether only a run will tell the value."""
     return bool(free_unbacked_symbols(value))
+
+
+def hint(value: Any) -> int:
+    """What a symbolic int is in this call; no guard."""
+    return int(value.node.hint)
 
 
 class _Printer(PythonPrinter):

@@ -70,10 +70,15 @@ skip_code(Again.failed.__code__, below=True)
 skip_code(Again.finished.__code__, below=True)
 
 
-def run_again(tracer: Tracer, code: CodeType) -> Again | None:
-    """What runs a frame again when its graph raises; None where that could be seen."""
-    if tracer.fakes.random or any(graph_calls.versions(tracer)) or not graph_calls.only_computes(tracer):
-        return None
+def can_run_again(tracer: Tracer) -> bool:
+    """Whether a frame may run again when its graph raises: nothing has happened by then that could be seen."""
+    changes = tracer.fakes.random or any(graph_calls.versions(tracer))
+    return not changes and graph_calls.only_computes(tracer)
+
+
+def run_again(tracer: Tracer, code: CodeType) -> Again:
+    """What runs a frame again."""
     copy = code.replace()  # with no compiled code of its own
     skip_code(copy)
-    return Again(copy, torch.is_grad_enabled(), not tracer.has_handlers, tracer.strict)
+    certain = not tracer.has_handlers and not tracer.early.calls
+    return Again(copy, torch.is_grad_enabled(), certain, tracer.strict)

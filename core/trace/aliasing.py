@@ -9,7 +9,7 @@ import torch
 
 from armature.frame.guards import memory
 from armature.frame.guards.kinds import Guard, NoAliasGuard, StorageGuard
-from armature.frame.sources import ArrayMemorySource, DictOfSource, ItemSource, ObjectSource, Source
+from armature.frame.sources import ArrayMemorySource, DictOfSource, ItemSource, ObjectSource, Source, is_early
 from armature.torch_abi.fake import version_of
 from armature.torch_abi.overrides import dispatches
 from armature.trace.errors import NotConstant
@@ -95,7 +95,7 @@ def _owner(value: Value, tracer: Tracer) -> Value:
 
 def _tensors(tracer: Tracer) -> list[Guard]:
     tensors = cast("list[TensorValue]", [value for value in tracer.inputs if value.is_tensor])
-    inputs = [value for value in tensors if value.source is not None and value.real is not None]
+    inputs = [v for v in tensors if v.source is not None and v.real is not None and not is_early(v.source)]
     if len(inputs) < 2 or not (tracer.mutates or any(version_of(value.fake) for value in inputs)):
         return []
     found: list[Guard] = [NoAliasGuard(tuple(_lasting(value.source) for value in inputs if value.source is not None))]

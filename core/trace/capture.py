@@ -27,6 +27,7 @@ from armature.frame.sources import (
 )
 from armature.torch_abi.fake import FakeWorld
 from armature.trace import calls, graph_calls, inline, iterating, operators, text
+from armature.trace.early import EarlyCalls
 from armature.trace.effects import Effects
 from armature.trace.errors import GraphBreak, UserRaised
 from armature.trace.guards import GuardRecorder
@@ -91,6 +92,7 @@ class Tracer:
     sizes: Sizes = attrs.field(default=attrs.Factory(lambda self: Sizes(self), takes_self=True))
     floats: dict[Source, FloatValue] = attrs.field(factory=dict)
     keeps_floats: bool = False
+    early: EarlyCalls = attrs.field(factory=EarlyCalls)
     modules: dict[str, fx.GraphModule] = attrs.field(factory=dict)
     overrides: Overrides = attrs.field(factory=Overrides)
     _guards: GuardRecorder | None = None

@@ -20,6 +20,7 @@ from armature.trace import folding, overrides
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.constant import ConstantValue, is_atom
+from armature.trace.values.early import as_tensors
 from armature.trace.values.floats import KEEPS, FloatValue
 from armature.trace.values.sequence import ListValue, TupleValue
 from armature.trace.values.symbolic import SymbolicValue
@@ -56,6 +57,10 @@ def graph_call(
         found = overrides.in_graph(tracer, fn, args, kwargs)
         if found is not None:
             return found
+    if (tracer.floats or tracer.early.calls) and not kwargs and not tracer.overrides.present:
+        given = as_tensors(tracer, fn, args)
+        if given is not None:
+            return graph_call(tracer, fn, given, {})
     if tracer.floats and not tracer.keeps_floats and not tracer.overrides.asks_modes and takes_floats(fn, args, kwargs):
         return _keeping_floats(tracer, fn, args, kwargs)
     told = folding.told(tracer, fn, args, kwargs)

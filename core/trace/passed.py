@@ -5,6 +5,7 @@ What an iterator goes over is what it tells pickle: `iter([1, 2]).__reduce__()` 
 
 from __future__ import annotations
 
+import gc
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator
@@ -82,6 +83,37 @@ def over_sequence(tracer: Tracer, obj: Any, source: Source) -> Value:
     values = itertools.islice(items.stream(tracer), first, None)
     over = items if isinstance(items, ListValue) else None
     return tracer.remember(obj, PassedIterator(values, type(obj), over=over, source=source))
+
+
+@attrs.define(eq=False)
+class MappingIterator(PassedIterator):
+    """An iterator over a dict or set: it is at its end, or raises, when that changes."""
+
+    def advance(self, tracer: Tracer) -> Value:
+        if self.over in tracer.effects.changed:
+            tracer.graph_break("unsupported-operation", operation="iteration", type="a dict or set that has changed")
+        return PassedIterator.advance(self, tracer)
+
+
+def held_by(iterator: Any) -> Any:
+    """The dict or set that an iterator goes over, None at its end."""
+    return next((held for held in gc.get_referents(iterator) if isinstance(held, (dict, set, frozenset))), None)
+
+
+skip_code(held_by.__code__, below=True)
+
+
+def over_mapping(tracer: Tracer, obj: Any, source: Source) -> Value | None:
+    """An iterator over a dict, its values or items, or a set: what is left of it."""
+    try:
+        parts(obj)
+    except RuntimeError:  # it has changed
+        return None
+    tracer.guards.type_is(source, type(obj))
+    held = held_by(obj)
+    over = tracer.wrap(held, CallSource(source, held_by, "held_by"))
+    items = _parts(tracer, obj, source)[0]
+    return tracer.remember(obj, MappingIterator(items.stream(tracer), type(obj), over=over, source=source))
 
 
 def backwards(tracer: Tracer, obj: Any, source: Source) -> Value:
@@ -190,15 +222,15 @@ skip_code(variables.__code__)
 skip_code(state.__code__, below=True)
 
 
-def generator(tracer: Tracer, obj: GeneratorType[Any, Any, Any], source: Source) -> Value:
-    """A generator of the program."""
+def generator(tracer: Tracer, obj: GeneratorType[Any, Any, Any], source: Source) -> Value | None:
+    """A generator of the program. None: it has begun, or shares variables with other functions."""
     tracer.guards.type_is(source, GeneratorType)
     tracer.guards.equal(CallSource(source, state, "state_of"), state(obj))
     code = obj.gi_code
     if state(obj) == inspect.GEN_CLOSED:
         return tracer.remember(obj, IteratorValue(iter(()), GeneratorType, source=source))
     if state(obj) != inspect.GEN_CREATED or code.co_freevars or code.co_cellvars or obj.gi_frame is None:
-        tracer.graph_break("unsupported-operation", operation="iteration", type="a generator that the frame was given")
+        return None
     tracer.guards.same(AttrSource(source, "gi_code"), code)
     inside = CallSource(source, variables, "variables_of")
     held = {name: tracer.wrap(value, ItemSource(inside, name)) for name, value in variables(obj).items()}
@@ -211,8 +243,15 @@ def generator(tracer: Tracer, obj: GeneratorType[Any, Any, Any], source: Source)
 
 
 SEQUENCES: Iterable[Any] = (iter([]), iter(()), iter(range(1)), iter(""), iter("\u00e9"), iter(b""))
-PASSED: dict[type, Callable[[Tracer, Any, Source], Value]] = {
+MAPPING: dict[int, int] = {}
+MAPPINGS: Iterable[Any] = (
+    *(way(view) for view in (MAPPING.keys(), MAPPING.values(), MAPPING.items()) for way in (iter, reversed)),
+    iter(set[int]()),
+)  # fmt: skip
+# None: the iterator stays an object of which nothing is known.
+PASSED: dict[type, Callable[[Tracer, Any, Source], Value | None]] = {
     **{type(one): over_sequence for one in SEQUENCES},
+    **{type(one): over_mapping for one in MAPPINGS},
     type(reversed([])): backwards,
     itertools.count: counter,
     zip: over_iterators,

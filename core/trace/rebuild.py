@@ -19,6 +19,7 @@ from armature.frame.sources import (
     CallSource,
     CellSource,
     DictOfSource,
+    EarlySource,
     GlobalSource,
     ItemSource,
     LocalSource,
@@ -33,8 +34,9 @@ from armature.frame.sources import (
 from armature.torch_abi import overrides, symbols
 from armature.torch_abi.fake import of_transform
 from armature.torch_abi.numpy import as_tensor
-from armature.trace.again import Again, run_again
+from armature.trace.again import Again, can_run_again, run_again
 from armature.trace.data import CompiledGraphSlot
+from armature.trace.early import EarlyWriter
 from armature.trace.emitter import Emitter
 from armature.trace.errors import GraphBreak
 from armature.trace.trampoline import forget_caller
@@ -72,6 +74,7 @@ class Rebuilder(Emitter):
     _into: list[Any] | None = None
     _again: Again | None = None  # runs the frame in eager mode when the graph raises
     _failed: Label = attrs.field(factory=Label)
+    _before: EarlyWriter = attrs.field(default=attrs.Factory(lambda self: EarlyWriter(self), takes_self=True))
 
     @property
     def none(self) -> Value:
@@ -259,7 +262,7 @@ class Rebuilder(Emitter):
             self.emit("LOAD_FAST", held)
             return
         LOADERS[type(source)](self, source)
-        if self._uses.get(source, 0) > 1 and not isinstance(source, (LocalSource, ObjectSource)):
+        if self._uses.get(source, 0) > 1 and not isinstance(source, (LocalSource, ObjectSource, EarlySource)):
             name = self.temporary()
             self._paths[source] = name
             self.emit("COPY", 1)
@@ -392,6 +395,7 @@ class Rebuilder(Emitter):
         self.emit("POP_TOP")
         begin = TryBegin(out, False, 0)
         written.append(begin)
+        self._before.undo()
         self._call_own(self._again.code)
         written.append(TryEnd(begin))
         result = self.temporary()
@@ -462,9 +466,19 @@ class Rebuilder(Emitter):
         for name in self.code.co_cellvars:
             self.emit("MAKE_CELL", CellVar(name))
         self.emit("RESUME", 0)
+        repeats, early = slot is not None and can_run_again(self.tracer), bool(self.tracer.early.calls)
+        self._again = run_again(self.tracer, self.code) if repeats or early else None
+        begin = TryBegin(self._failed, False, 0)
+        if early:
+            self._before.save()
+            self._mark(begin)
+            self._early, early_of_body = self._into or [], self._early  # numbers they need are read here
+            self._before.calls()
+            self._early = early_of_body
+            if not repeats:
+                self._mark(TryEnd(begin))
         if slot is None:
             return
-        self._again = run_again(self.tracer, self.code)
         alone = not self.tracer.overrides.present
         self.null_function(slot if alone else overrides.run_plain)  # type: ignore[arg-type]
         if not alone:
@@ -472,12 +486,21 @@ class Rebuilder(Emitter):
         for value in self.tracer.inputs:
             if value.source is not None:
                 self.load_source(value.source)
-        begin = TryBegin(self._failed, False, 0)
-        if self._again is not None and self._into is not None:
-            self._into += (begin, Instr("NOP"))  # Python 3.13 may look for the handler one place before the call
+        if repeats and not early:
+            self._mark(begin)
+            self.emit("NOP")  # Python 3.13 may look for the handler one place before the call
         self.call(len(self.tracer.inputs) + (not alone))
-        if self._again is not None and self._into is not None:
-            self._into.append(TryEnd(begin))
+        if repeats:
+            self._mark(TryEnd(begin))
+
+    def _mark(self, place: Any) -> None:
+        """The beginning or end of what is caught."""
+        if self._into is not None:
+            self._into.append(place)
+
+    def load_early(self, source: EarlySource) -> None:
+        """What a call before the graph gave."""
+        self.emit("LOAD_FAST", self._before.names[source.number])
 
     def _body(self, result: Value) -> None:
         writes = self.tracer.effects.writes(self)
@@ -554,4 +577,5 @@ LOADERS: dict[type, Callable[[Rebuilder, Any], None]] = {
     ModeSource: Rebuilder.load_mode,
     CallSource: Rebuilder.load_call,
     ArrayMemorySource: Rebuilder.load_array_memory,
+    EarlySource: Rebuilder.load_early,
 }

@@ -18,6 +18,7 @@ from armature.trace.places import Place, places_of
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.classes import ClassValue, overrides
 from armature.trace.values.constant import ConstantValue
+from armature.trace.values.early import EarlyNumber
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import ListValue, TupleValue
@@ -86,7 +87,7 @@ class NumberTextValue(Value):
     parts: text, or a symbolic number and what makes text of it.
     """
 
-    parts: list[str | tuple[SymbolicValue, Callable[[object], str]]]
+    parts: list[str | tuple[SymbolicValue | EarlyNumber, Callable[[object], str]]]
 
     def python_type(self) -> type:
         return str
@@ -139,12 +140,14 @@ def version(value: Value) -> int:
     """How often what a text shows was changed in place; -1 where that is not known."""
     if isinstance(value, TensorValue):
         return version_of(value.fake)
-    return 0 if isinstance(value, (ConstantValue, SymbolicValue, NumberTextValue, UnknownTextValue)) else -1
+    return (
+        0 if isinstance(value, (ConstantValue, SymbolicValue, EarlyNumber, NumberTextValue, UnknownTextValue)) else -1
+    )
 
 
 def text_of(tracer: Tracer, value: Value, convert: Callable[..., str], spec: Value | None = None) -> Value:
     """`str(value)`, `repr(value)`, `ascii(value)` or `format(value, spec)`."""
-    if spec is None and isinstance(value, SymbolicValue):
+    if spec is None and isinstance(value, (SymbolicValue, EarlyNumber)):
         return NumberTextValue([(value, convert)])
     if spec is None and isinstance(value, NumberTextValue) and convert in (str, format):
         return value
@@ -259,6 +262,9 @@ def formatted(tracer: Tracer, value: Value, spec: str) -> Value:
         return must_be_text(tracer, "__format__", made)
     if spec == "":
         return text_of(tracer, value, format)
+    if isinstance(value, EarlyNumber):
+        formatted(tracer, tracer.constant(value.number), spec)  # raises the error of a form that is of another type
+        return text_of(tracer, value, lambda number: format(number, spec))
     if value.is_symbolic and value.python_type() is int:
         return text_of(tracer, value, lambda number: format(number, spec))
     try:
@@ -289,7 +295,9 @@ def percent(tracer: Tracer, template: str, operand: Value) -> Value | None:
         if value is None:
             tracer.raise_error(TypeError, "not enough arguments for format string")
         form = found[0]
-        if isinstance(value, SymbolicValue):
+        if isinstance(value, (SymbolicValue, EarlyNumber)):
+            if isinstance(value, EarlyNumber):
+                inserted(tracer, form, value.number)
             parts.append(NumberTextValue([(value, functools.partial(operator.mod, form))]))
             continue
         if found[1][-1] in "rsa":
@@ -297,10 +305,18 @@ def percent(tracer: Tracer, template: str, operand: Value) -> Value | None:
             form = f"%{found[1][:-1]}s"
         if not value.is_constant and form != "%s":
             return None
-        parts.append(ConstantValue(form % value.as_constant()) if value.is_constant else value)
+        parts.append(inserted(tracer, form, value.as_constant()) if value.is_constant else value)
     if next(items, None) is not None:
         tracer.raise_error(TypeError, "not all arguments converted during string formatting")
     return join([*parts, tracer.constant(template[end:])])
+
+
+def inserted(tracer: Tracer, form: str, constant: object) -> Value:
+    """`form % constant`."""
+    try:
+        return ConstantValue(form % constant)
+    except (TypeError, ValueError, OverflowError) as error:
+        tracer.raise_real(error)
 
 
 def join(parts: list[Value]) -> Value:

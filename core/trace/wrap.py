@@ -319,13 +319,14 @@ def _opaque(tracer: Tracer, obj: Any, source: Source) -> Value:
     return value
 
 
-def _passed(build: Build) -> Build:
+def _passed(build: Callable[[Tracer, Any, Source], Value | None]) -> Build:
     """Of an iterator that a frame was given. A frame that is resumed asks its own as they are: the next break comes
     soon, and code for one position of an iterator is of no use at the others."""
 
     def value(tracer: Tracer, obj: Any, source: Source) -> Value:
         resumed = resume_point(tracer.request.code) is not None
-        return _opaque(tracer, obj, source) if resumed else build(tracer, obj, source)
+        found = None if resumed else build(tracer, obj, source)
+        return _opaque(tracer, obj, source) if found is None else found
 
     return value
 

@@ -197,6 +197,89 @@ def test_guards() -> None:
     check(lambda: squares(3), False)
 
 
+# Iterators over dicts and sets.
+
+
+def takes(t, a):
+    first = next(a)
+    for x in a:
+        t = t + x
+    return t * first, next(a, None)
+
+
+def on_its_way(iterator):
+    next(iterator)
+    return iterator
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: iter({1: 2, 3: 4, 5: 6}),
+        lambda: on_its_way(iter({1: 2, 3: 4, 5: 6})),
+        lambda: iter({"a": T, "b": T + 1, "c": 3}.values()),
+        lambda: on_its_way(reversed({1: 2, 3: 4, 5: 6})),
+        lambda: on_its_way(iter({5, 1, 9})),
+        lambda: on_its_way(iter({"a": 1, "b": 2, "c": 3}.items())),
+    ],
+)
+def test_iterators_over_dicts_and_sets(make: Callable[[], Any]) -> None:
+    fn = takes
+    if type(next(make())) is tuple:
+
+        def fn(t, a):
+            return [(key, t * value) for key, value in a], next(a, None)
+
+    compiled = armature.compile(fn, backend="eager", fullgraph=True)
+    for _ in range(2):
+        mine, theirs = make(), make()
+        assert difference((fn(T, theirs), list(theirs)), (compiled(T, mine), list(mine))) == 0.0
+
+
+def changes_what_it_goes_over(t, a, held):
+    t = t + next(a)
+    held[7] = 8
+    try:
+        return t + next(a)
+    except RuntimeError as error:
+        return t, str(error)
+
+
+def replaces(t, a, held):
+    t = t + next(a)
+    held[3] = 9
+    return t + next(a), next(a, None)
+
+
+def changes_afterwards(t, a, held):
+    t = t + next(a)
+    held.clear()
+    return t
+
+
+@pytest.mark.parametrize("fn", [changes_what_it_goes_over, replaces, changes_afterwards])
+@pytest.mark.parametrize("one", [True, False])
+def test_a_dict_that_changes_under_its_iterator(fn: Callable[..., Any], one: bool) -> None:
+    def outcome(run: Callable[..., Any]) -> object:
+        held = {1: 2, 3: 4}
+        over = iter(held.values()) if one else iter({1: 2, 3: 4}.values())
+        found = run(T, over, held)
+        try:
+            return found, held, list(over)
+        except RuntimeError as error:
+            return found, held, str(error)
+
+    compiled = armature.compile(fn, backend="eager")
+    for _ in range(2):
+        assert difference(outcome(fn), outcome(compiled)) == 0.0
+    over = {1: 2, 3: 4}
+    mine, theirs = iter(over), iter(over)
+    over[5] = 6
+    for run, iterator in ((fn, theirs), (compiled, mine)):
+        with pytest.raises(RuntimeError, match="changed size"):
+            run(T, iterator, {})
+
+
 # Random numbers.
 
 

@@ -444,7 +444,7 @@ def memory_of_arguments(t):
     return items, fn(items, 2) is items
 
 
-NOT_YET: dict[str, str] = {"bytearrays": "a bytearray is not traced"}
+NOT_YET: dict[str, str] = {}
 
 
 @pytest.mark.parametrize("program", programs(globals(), NOT_YET))

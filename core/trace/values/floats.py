@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 
 from armature.frame.sources import CallSource, Source
-from armature.torch_abi.fake import tensor_of_float
+from armature.torch_abi.fake import tensor_of_number
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.tensor import TensorValue
@@ -113,6 +113,6 @@ def float_of_program(tracer: Tracer, number: float, source: Source) -> Value:
     tracer.guards.type_is(source, float)
     known = tracer.floats.get(source)
     if known is None:
-        given = tracer.wrap(tensor_of_float(number), CallSource(source, tensor_of_float, "as_tensor"))
+        given = tracer.wrap(tensor_of_number(number), CallSource(source, tensor_of_number, "as_tensor"))
         known = tracer.floats[source] = FloatValue(given, number, ((source, number),), tracer, source=source)  # type: ignore[arg-type]
     return known

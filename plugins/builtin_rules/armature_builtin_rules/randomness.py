@@ -1,26 +1,49 @@
-"""random.Random while tracing: numbers are drawn from a copy, whose state the object has at the end of the frame.
+"""Python's generators of random numbers while tracing.
 
-For an object of the program that state is guarded, so the numbers are constants of the compiled code; one that the
-frame makes from a seed needs no guard.
+What is drawn from a generator of the program, or from the one that the functions of `random` share, is drawn by the
+compiled code before it calls the graph, in the program's order: tracing knows the type of a number and not more. Of a
+generator that the frame makes or seeds, the state is known and so are the numbers; it has its last state at the end.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
+import math
 import random
 from collections.abc import Callable
+from types import BuiltinMethodType
 from typing import Any, ClassVar
 
 import attrs
 
-from armature.plugin_api import BoundMethod, Call, CallSource, ListValue, NotConstant, Value, ValueType, Write, handles
+from armature.plugin_api import (
+    BoundMethod,
+    Call,
+    CallSource,
+    ConstantValue,
+    EarlyNumber,
+    EarlyValue,
+    ListValue,
+    NotConstant,
+    ObjectSource,
+    Value,
+    ValueType,
+    Write,
+    before_the_graph,
+    call_early,
+    compute_early,
+    handles,
+    number_now,
+)
 
-DRAWN = frozenset({
-    "random", "uniform", "triangular", "randint", "randrange", "getrandbits", "randbytes", "gauss", "normalvariate",
+NUMBERS = frozenset({
+    "random", "uniform", "triangular", "randint", "randrange", "getrandbits", "gauss", "normalvariate",
     "lognormvariate", "expovariate", "vonmisesvariate", "gammavariate", "betavariate", "paretovariate",
-    "weibullvariate", "seed",
+    "weibullvariate",
 })  # fmt: skip
-
-
+CONSTANTS_ONLY = frozenset({"triangular"})  # of equal bounds it gives one of them, be it a float or an int
+MOST_ITEMS = 1024  # of what is drawn from
 SHARED: random.Random = random._inst  # type: ignore[attr-defined]
 """What the functions of the module `random` draw from."""
 
@@ -30,12 +53,21 @@ def state_of(generator: random.Random) -> tuple[Any, ...]:
     return generator.getstate()
 
 
+def shuffled(generator: random.Random, items: tuple[object, ...]) -> list[object]:
+    """The items in the order that `shuffle` gives them."""
+    made = list(items)
+    generator.shuffle(made)
+    return made
+
+
 @attrs.define(eq=False)
 class RandomValue(Value):
-    """A random.Random. copy: one in the state of this point of the trace; None: nothing was drawn yet from `real`."""
+    """A random.Random. copy: one in the state of this point of the trace, where that is known; of `real`, another one
+    in each call, it is not. example: what numbers drawn from `real` are made with while tracing."""
 
     copy: random.Random | None
     real: random.Random | None = None
+    example: random.Random | None = None
 
     mutable: ClassVar[bool] = True
 
@@ -43,37 +75,65 @@ class RandomValue(Value):
         return random.Random
 
     def get_attribute(self, tracer: Any, name: str) -> Value:
-        if name in DRAWN or name in CHOSEN:
-            return BoundMethod(self, name)
-        return super().get_attribute(tracer, name)
+        return BoundMethod(self, name) if name in METHODS else super().get_attribute(tracer, name)
 
     def call_method(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value:
-        if name not in DRAWN and name not in CHOSEN:
+        if name not in METHODS:
             return super().call_method(tracer, name, args, kwargs)
-        if name == "seed" and (not args or args[0].as_constant() is None):
-            tracer.graph_break("unsupported-operation", operation="seeding from the system", type=self.describe())
-        tracer.mutate(self)
-        draw: Callable[..., Any] = CHOSEN.get(name, drawn)
-        copy = self.current(tracer)
-        before = copy.getstate()
-        try:
-            found: Value = draw(tracer, copy, name, args, kwargs)
-        except NotConstant:
-            copy.setstate(before)
-            raise
-        except (TypeError, ValueError, IndexError) as error:
-            tracer.raise_real(error)
-        return found
-
-    def current(self, tracer: Any) -> random.Random:
-        """The copy to draw from."""
+        if name in STATE:
+            found: Value = STATE[name](tracer, self, *args, **kwargs)
+            return found
         if self.copy is None:
-            if self.real is None or self.real is SHARED:  # whose state is another one in each call
-                tracer.graph_break("unsupported-operation", operation="drawing", type="Python's global generator")
-            state = self.real.getstate()
-            tracer.guards.equal(CallSource(self.source, state_of, "state_of"), state)  # type: ignore[arg-type]
-            self.copy = made_in(state)
-        return self.copy
+            early = self.early(tracer, name, args, kwargs)
+            if early is not None:
+                return early
+            self.pin(tracer, name)
+        tracer.mutate(self)
+        draw: Callable[..., Value] = CHOSEN.get(name, drawn)
+        before = self.copy.getstate()  # type: ignore[union-attr]
+        try:
+            return draw(tracer, self.copy, name, args, kwargs)
+        except NotConstant:
+            self.copy.setstate(before)  # type: ignore[union-attr]
+            raise
+        except Exception as error:
+            tracer.raise_real(error)
+
+    def early(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value | None:
+        """What the compiled code draws before its graph; None: it must be known what is drawn."""
+        call = as_call(tracer, name, args, kwargs)
+        if call is None:
+            return None
+        function, operands = call
+        example = self.drawing(tracer)
+        before = example.getstate()
+        try:
+            found = function(example, *map(number_now, operands))
+        except Exception as error:
+            if example.getstate() == before and all(operand.is_constant for operand in operands):
+                tracer.raise_real(error)
+            tracer.graph_break("unsupported-operation", operation=f"{name}() that fails", type=self.describe())
+        made: Value = call_early(tracer, function, (self, *operands), found)
+        if name != "shuffle":
+            return made
+        tracer.mutate(args[0])
+        args[0].items[:] = made.items  # type: ignore[attr-defined]
+        return tracer.constant(None)  # type: ignore[no-any-return]
+
+    def drawing(self, tracer: Any) -> random.Random:
+        """The example, for a call that is made early."""
+        if self.example is None:
+            self.example = made_in(self.real.getstate())  # type: ignore[union-attr]
+        tracer.early.changes(tracer, self, state_of, random.Random.setstate)
+        return self.example
+
+    def pin(self, tracer: Any, name: str) -> None:
+        """Rely on the state in which the frame found the generator. For the shared one that would be of no use."""
+        if self.real is None or self.real is SHARED or not tracer.request.fullgraph:
+            tracer.graph_break("unsupported-operation", operation=f"{name}()", type="a generator in any state")
+        state = self.real.getstate()
+        tracer.guards.equal(CallSource(self.source, state_of, "state_of"), state)  # type: ignore[arg-type]
+        self.copy = self.example or made_in(state)
 
     def rebuild(self, out: Any) -> None:
         out.null_function(made_in)
@@ -81,8 +141,38 @@ class RandomValue(Value):
         out.call(1)
 
     def writes(self, out: Any) -> list[Write]:
-        state = self.current(out.tracer).getstate()
-        return [Write(random.Random.setstate, (self, out.value(state)))]
+        if self.copy is None:
+            return []
+        return [Write(random.Random.setstate, (self, out.value(self.copy.getstate())))]
+
+
+def as_call(tracer: Any, name: str, args: Any, kwargs: Any) -> tuple[Callable[..., Any], list[Value]] | None:
+    """The function to draw with and its arguments, for what gives numbers of one type; None for anything else."""
+    if not all(value.is_constant for value in kwargs.values()):
+        return None
+    items = []
+    if name not in NUMBERS:
+        numbers = numbers_of(tracer, args[0]) if args else None
+        if numbers is None:
+            return None
+        items, args = [ConstantValue(numbers)], args[1:]
+    function = shuffled if name == "shuffle" else getattr(random.Random, name)
+    if kwargs:
+        function = functools.partial(function, **{key: value.as_constant() for key, value in kwargs.items()})
+    changing = name in NUMBERS and name not in CONSTANTS_ONLY
+    kept = [arg if changing and before_the_graph(arg) else ConstantValue(arg.as_constant()) for arg in args]
+    return function, [*items, *kept]
+
+
+def numbers_of(tracer: Any, items: Value) -> tuple[object, ...] | None:
+    """The items of a list, tuple or range of constant numbers of one type; None: it is no such thing."""
+    if not issubclass(items.python_type(), (list, tuple, range)) or items.length(tracer) > MOST_ITEMS:
+        return None
+    held = tracer.unpack(items)
+    if not all(item.is_constant for item in held):
+        return None
+    plain = tuple(item.as_constant() for item in held)
+    return plain if set(map(type, plain)) in (set(), {int}, {float}) else None
 
 
 def made_in(state: Any) -> random.Random:
@@ -132,7 +222,86 @@ def shuffle(tracer: Any, copy: random.Random, name: str, args: Any, kwargs: Any)
     return nothing
 
 
+def seed(tracer: Any, generator: RandomValue, *args: Value, **kwargs: Value) -> Value:
+    """`seed(a)`: from here on the state is known."""
+    plain = [arg.as_constant() for arg in args]
+    named = {key: value.as_constant() for key, value in kwargs.items()}
+    if (plain[0] if plain else named.get("a")) is None:
+        tracer.graph_break("unsupported-operation", operation="seeding from the system", type=generator.describe())
+    copy = random.Random(0)
+    try:
+        copy.seed(*plain, **named)  # type: ignore[arg-type]
+    except Exception as error:
+        tracer.raise_real(error)
+    tracer.mutate(generator)
+    generator.copy = copy
+    return tracer.constant(None)  # type: ignore[no-any-return]
+
+
+def getstate(tracer: Any, generator: RandomValue) -> Value:
+    """`getstate()`."""
+    if generator.copy is not None:
+        return tracer.as_value(generator.copy.getstate())  # type: ignore[no-any-return]
+    example = generator.drawing(tracer)
+    made = call_early(tracer, state_of, (generator,), example.getstate())
+    return made
+
+
+def setstate(tracer: Any, generator: RandomValue, state: Value) -> Value:
+    """`setstate(state)`, of a constant or of what `getstate()` gave in this frame."""
+    if isinstance(state, EarlyValue) and state.kind is tuple and generator.real is not None:
+        generator.drawing(tracer).setstate(state.example)
+        call_early(tracer, random.Random.setstate, (generator, state), None)
+        generator.copy = None
+    else:
+        try:
+            copy = made_in(state.as_constant())
+        except (TypeError, ValueError) as error:
+            tracer.raise_real(error)
+        tracer.mutate(generator)
+        generator.copy = copy
+    return tracer.constant(None)  # type: ignore[no-any-return]
+
+
 CHOSEN: dict[str, Callable[..., Value]] = {"choice": choice, "sample": sample, "choices": sample, "shuffle": shuffle}
+STATE: dict[str, Callable[..., Value]] = {"seed": seed, "getstate": getstate, "setstate": setstate}
+METHODS = frozenset({*NUMBERS, *CHOSEN, *STATE, "randbytes"})
+BOUND = tuple(getattr(random, name) for name in METHODS if type(getattr(random, name)) is BuiltinMethodType)
+FUNCTIONS = tuple(getattr(random.Random, name) for name in METHODS if inspect.isfunction(getattr(random.Random, name)))
+
+
+@handles(*FUNCTIONS)
+def method(call: Call, generator: Value, *args: Value, **kwargs: Value) -> Value | None:
+    """A method written in Python, as `random.uniform` is one of the shared generator."""
+    if not isinstance(generator, RandomValue):
+        return None
+    return generator.call_method(call.tracer, call.fn.__name__, args, kwargs)
+
+
+@handles(*BOUND)
+def bound(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """A function of `random` that is a method written in C."""
+    generator = call.tracer.wrap(SHARED, ObjectSource(SHARED, "random._inst"))
+    return generator.call_method(call.tracer, call.fn.__name__, args, kwargs)
+
+
+# Functions of numbers whose result has one type for all numbers of the same types.
+NUMERIC = (
+    abs, int, float, round, min, max, math.sqrt, math.exp, math.log, math.log2, math.log10, math.log1p, math.expm1,
+    math.sin, math.cos, math.tan, math.asin, math.acos, math.atan, math.atan2, math.sinh, math.cosh, math.tanh,
+    math.floor, math.ceil, math.trunc, math.pow, math.fabs, math.fmod, math.hypot, math.degrees, math.radians,
+    math.copysign, math.isfinite, math.isnan, math.isinf,
+)  # fmt: skip
+
+
+@handles(*NUMERIC)
+def numeric(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """A function of numbers one of which was drawn."""
+    if kwargs or not any(isinstance(arg, EarlyNumber) for arg in args):
+        return None
+    if call.fn in (min, max) and (len(args) < 2 or len({arg.python_type() for arg in args}) > 1):
+        return None
+    return compute_early(call.tracer, call.fn, args)
 
 
 @handles(random.Random)

@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from armature.plugin_api import Value, ValueType
-from armature_builtin_rules import caches, deques, randomness, weak
+from armature_builtin_rules import buffers, caches, deques, randomness, weak
 from armature_builtin_rules.polyfills.operator import OBJECTS
 
 
@@ -31,6 +31,7 @@ def operator_object(stand_in: Any) -> Any:
 VALUE_TYPES = (
     ValueType(type(functools.lru_cache(len)), caches.of_program),
     *(ValueType(kind, operator_object(stand_in)) for kind, stand_in in OBJECTS),
+    *buffers.VALUE_TYPES,
     *deques.VALUE_TYPES,
     *weak.VALUE_TYPES,
     *randomness.VALUE_TYPES,

@@ -1,0 +1,252 @@
+"""bytearray and memoryview while tracing: a copy with the bytes of this point of the trace, on which the real methods
+run. Bytes of the program's objects are guarded. A change of a bytearray of the program breaks the graph.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import attrs
+
+from armature.plugin_api import (
+    AttrSource,
+    BoundMethod,
+    Call,
+    CallSource,
+    ConstantValue,
+    ListValue,
+    NotConstant,
+    TupleValue,
+    Value,
+    ValueType,
+    handles,
+)
+
+OPERATORS = {
+    f"__{name}__": getattr(operator, name)
+    for name in ("add", "mul", "mod", "eq", "ne", "lt", "le", "gt", "ge", "iadd", "imul")
+}
+REFLECTED = {"__rmul__": operator.mul}
+
+
+@attrs.define(eq=False)
+class BufferValue(Value):
+    """A bytearray or memoryview. held: one of the same bytes, that of tracing."""
+
+    held: Any
+
+    mutable: ClassVar[bool] = True
+
+    def python_type(self) -> type:
+        return type(self.held)
+
+    def as_argument(self, tracer: Any) -> object:  # a tensor over its memory must be one over the program's
+        tracer.graph_break("unsupported-argument", type=self.describe())
+
+    def owner(self) -> BufferValue | None:
+        """The bytearray whose bytes these are, None where they do not change."""
+        return None
+
+    def truth(self, tracer: Any) -> bool:
+        return bool(self.held)
+
+    def length(self, tracer: Any) -> int:
+        return len(self.held)
+
+    def stream(self, tracer: Any) -> Iterator[Value]:
+        self.look(tracer)
+        return (ConstantValue(item) for item in self.held)
+
+    def look(self, tracer: Any) -> None:
+        """The bytes are read. A tensor over those of the program may have changed them, and nothing tells of one."""
+        owner = self.owner()
+        if tracer.mutates and owner is not None and owner.source is not None:
+            tracer.graph_break("unsupported-operation", operation="reading", type="bytes after a tensor has changed")
+
+    def contains(self, tracer: Any, item: Value) -> bool:
+        return bool(self.run(tracer, operator.contains, (item,)).as_constant())
+
+    def get_attribute(self, tracer: Any, name: str) -> Value:
+        found = getattr(self.held, name, self)
+        if callable(found):
+            return BoundMethod(self, name)
+        if type(found) in (int, bool, str, tuple):
+            return tracer.constant(found)  # type: ignore[no-any-return]
+        return super().get_attribute(tracer, name)
+
+    def call_method(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value:
+        if name in ("release", "__enter__", "__exit__", "__buffer__", "__iter__", "__reduce__", "__reduce_ex__"):
+            return super().call_method(tracer, name, args, kwargs)
+        method = getattr(type(self.held), name, None)
+        if method is None:
+            return super().call_method(tracer, name, args, kwargs)
+        return self.run(tracer, method, args, kwargs)
+
+    def binary(self, tracer: Any, name: str, other: Value) -> Value | None:
+        function = OPERATORS.get(name) or REFLECTED.get(name)
+        return None if function is None else self.run(tracer, function, (other,))
+
+    def run(self, tracer: Any, function: Any, args: Any, kwargs: Any = ()) -> Value:
+        """What a function of it gives; what it changes is noted."""
+        self.look(tracer)
+        plain = [plain_bytes(tracer, arg) for arg in args]
+        named = {name: plain_bytes(tracer, value) for name, value in dict(kwargs).items()}
+        owner = self.owner()
+        before = None if owner is None else bytes(owner.held)
+        try:
+            found = function(self.held, *plain, **named)
+        except BufferError:  # of views that tracing keeps longer than the program does
+            tracer.graph_break("unsupported-mutation", operation="resizing", type=self.describe())
+        except Exception as error:
+            tracer.raise_real(error)
+        finally:
+            if owner is not None and bytes(owner.held) != before:
+                owner.changed(tracer)
+        return self.made(tracer, found, function, (*plain, *named.values()))
+
+    def made(self, tracer: Any, found: Any, function: Any, args: tuple[Any, ...]) -> Value:
+        """The value of a method's result."""
+        if found is self.held:
+            return self
+        if isinstance(found, bytearray):
+            return BytearrayValue(found)
+        if isinstance(found, (list, tuple)):
+            items = [self.made(tracer, item, function, ()) for item in found]
+            return ListValue(items) if isinstance(found, list) else TupleValue(items)
+        return tracer.constant(found)  # type: ignore[no-any-return]
+
+    def changed(self, tracer: Any) -> None:
+        """The bytes are others."""
+
+
+@attrs.define(eq=False)
+class BytearrayValue(BufferValue):
+    """A bytearray."""
+
+    def as_constant(self) -> object:
+        if self.source is not None:
+            raise NotConstant(self)
+        return bytearray(self.held)
+
+    def owner(self) -> BufferValue | None:
+        return self
+
+    def changed(self, tracer: Any) -> None:
+        if self.source is not None:  # a tensor over its memory would see that too late, and nothing tells of one
+            tracer.graph_break("unsupported-mutation", operation="changing", type="a bytearray of the caller")
+
+    def rebuild(self, out: Any) -> None:
+        out.null_function(bytearray)
+        out.constant(bytes(self.held))
+        out.call(1)
+
+
+@attrs.define(eq=False)
+class MemoryviewValue(BufferValue):
+    """A memoryview of bytes or of a bytearray. steps: the methods, with their arguments, that led here from a view of
+    all of it."""
+
+    over: Value = attrs.field(kw_only=True)
+    steps: tuple[tuple[Any, tuple[Any, ...]], ...] = ()
+
+    def as_constant(self) -> object:
+        if self.owner() is not None:
+            raise NotConstant(self)
+        return self.held
+
+    def owner(self) -> BufferValue | None:
+        return self.over if isinstance(self.over, BytearrayValue) else None
+
+    def get_attribute(self, tracer: Any, name: str) -> Value:
+        return self.over if name == "obj" else super().get_attribute(tracer, name)
+
+    def made(self, tracer: Any, found: Any, function: Any, args: tuple[Any, ...]) -> Value:
+        if isinstance(found, memoryview):
+            return MemoryviewValue(found, over=self.over, steps=(*self.steps, (function, args)))
+        return super().made(tracer, found, function, args)
+
+    def rebuild(self, out: Any) -> None:
+        out.null_function(view_of)
+        out.load(self.over)
+        out.constant(self.steps)
+        out.call(2)
+
+
+def view_of(over: Any, steps: tuple[tuple[Any, tuple[Any, ...]], ...]) -> memoryview:
+    """A view that the steps lead to."""
+    view = memoryview(over)
+    for function, args in steps:
+        view = function(view, *args)
+    return view
+
+
+def plain_bytes(tracer: Any, value: Value) -> Any:
+    """The object of an argument."""
+    if isinstance(value, BufferValue):
+        value.look(tracer)
+        return bytes(value.held)
+    if value.python_type() in (list, tuple):
+        return value.python_type()(plain_bytes(tracer, item) for item in tracer.unpack(value))
+    return tracer.index(value).as_constant()
+
+
+@handles(bytearray)
+def make_bytearray(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """`bytearray(...)`."""
+    try:
+        plain = [plain_bytes(call.tracer, arg) for arg in args]
+        return BytearrayValue(bytearray(*plain, **{key: value.as_constant() for key, value in kwargs.items()}))  # type: ignore[arg-type]
+    except NotConstant:
+        raise
+    except Exception as error:
+        call.tracer.raise_real(error)
+
+
+@handles(memoryview)
+def make_memoryview(call: Call, object: Value) -> Value | None:
+    """`memoryview(object)`."""
+    if isinstance(object, BytearrayValue) or object.python_type() is bytes:
+        held = object.held if isinstance(object, BytearrayValue) else object.as_constant()
+        return MemoryviewValue(memoryview(held), over=object)  # type: ignore[arg-type]
+    if isinstance(object, MemoryviewValue):
+        return MemoryviewValue(memoryview(object.held), over=object.over, steps=object.steps)
+    return None
+
+
+@handles(bytes)
+def make_bytes(call: Call, object: Value) -> Value | None:
+    """`bytes(object)`."""
+    return call.constant(plain_bytes(call.tracer, object)) if isinstance(object, BufferValue) else None
+
+
+def bytes_of(obj: Any) -> bytes:
+    """The bytes."""
+    return bytes(obj)
+
+
+def form_of(view: memoryview) -> tuple[Any, ...]:
+    """What a view is of, besides its bytes."""
+    return view.format, view.shape, view.strides, type(view.obj)
+
+
+def bytearray_of_program(obj: bytearray, source: Any, tracer: Any) -> Value:
+    """A bytearray of the program."""
+    tracer.guards.equal(CallSource(source, bytes_of, "bytes"), bytes(obj))
+    made: Value = tracer.remember(obj, BytearrayValue(bytearray(obj), source=source))
+    return made
+
+
+def memoryview_of_program(obj: memoryview, source: Any, tracer: Any) -> Value:
+    """A memoryview of the program: of all the bytes of an object that does not change."""
+    if type(obj.obj) is not bytes or form_of(obj)[:3] != ("B", (len(obj),), (1,)):
+        tracer.graph_break("unsupported-operation", operation="reading", type="a memoryview of what may change")
+    tracer.guards.equal(CallSource(source, form_of, "form_of"), form_of(obj))
+    tracer.guards.equal(CallSource(source, bytes_of, "bytes"), bytes(obj))
+    over = tracer.wrap(obj.obj, AttrSource(source, "obj"))
+    made: Value = tracer.remember(obj, MemoryviewValue(memoryview(bytes(obj)), over=over, source=source))
+    return made
+
+
+VALUE_TYPES = (ValueType(bytearray, bytearray_of_program), ValueType(memoryview, memoryview_of_program))
