@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from armature.torch_abi.symbols import Symbols
+from armature.torch_abi.wrappers import innermost, is_wrapper
 
 # What a run on fake tensors raises where only the numbers would tell.
 DATA_DEPENDENT: tuple[type[BaseException], ...] = (
@@ -103,6 +104,8 @@ class FakeWorld:
     def of(self, tensor: torch.Tensor, axes: Collection[int] = (), label: str = "") -> FakeTensor:
         """The fake of a tensor of the program. Sizes along `axes` are symbols, unless they are 0 or 1."""
         key = id(tensor)
+        if is_wrapper(type(tensor)):
+            return self._wrapper(tensor)  # type: ignore[no-any-return]
         if type(tensor) not in PLAIN_TENSORS:
             tensor = without_subclass(tensor)
         layout = self.layouts.get(key)
@@ -124,6 +127,12 @@ class FakeWorld:
         if held is None:
             return self._convert(tensor)
         return self._sharing(tensor, Layout(tensor.shape, tensor.stride()), held)
+
+    def _wrapper(self, tensor: torch.Tensor) -> Any:
+        """A wrapper of the class, over fakes."""
+        for inner in innermost(tensor):
+            self._storages.setdefault(inner.untyped_storage()._cdata, None)
+        return self._convert(tensor)
 
     def _layout(self, tensor: torch.Tensor, axes: Collection[int], label: str) -> Layout:
         """Symbols for sizes. A stride that is the span of another axis is so in general, others are constants."""

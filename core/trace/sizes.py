@@ -14,6 +14,7 @@ from armature.frame.sources import AttrSource, CellSource, DictOfSource, GlobalS
 from armature.torch_abi import symbols
 from armature.torch_abi.fake import DATA_DEPENDENT, FakeWorld
 from armature.torch_abi.symbols import SYMBOLIC, Symbols, is_unbacked
+from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 
@@ -59,7 +60,7 @@ class Sizes:
         request, marks = self.tracer.request, tensor.__dict__
         chosen = request.history.changed_axes(source.expr, tensor.shape)
         static = isinstance(tensor, nn.Parameter)
-        if static or request.dynamic is False or type(source) is ObjectSource:
+        if static or request.dynamic is False or type(source) is ObjectSource or is_wrapper(type(tensor)):
             chosen = frozenset()
         elif request.dynamic and not self.tracer.is_registered(source):
             chosen = frozenset(range(tensor.dim()))

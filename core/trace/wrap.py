@@ -28,6 +28,8 @@ from armature.frame.sources import AttrSource, DictOfSource, ItemSource, ObjectS
 from armature.torch_abi.fake import PLAIN_TENSORS, is_wrapped
 from armature.torch_abi.overrides import is_overriding
 from armature.torch_abi.symbols import SYMBOLIC
+from armature.torch_abi.wrappers import is_wrapper
+from armature.trace import wrappers
 from armature.trace.call import ValueType
 from armature.trace.errors import SkipFrame
 from armature.trace.passed import PASSED
@@ -152,12 +154,18 @@ def _tensor(tracer: Tracer, obj: torch.Tensor, source: Source) -> Value:
         raise SkipFrame("it runs inside another tracer or transform of torch")
     if type(obj) not in PLAIN_TENSORS:
         tracer.overrides.accept(tracer, type(obj))
+    holds = is_wrapper(type(obj))
+    if holds:
+        wrappers.accept(tracer, obj)
     if obj.layout is not torch.strided:
         tracer.graph_break("tensor-subclass", type=f"a tensor of layout {obj.layout}")
     if is_cut_off(obj):
         tracer.graph_break("tensor-subclass", type="one of several views whose base was changed in place")
     fake = tracer.fakes.of(obj, tracer.sizes.axes_of(obj, source), source.expr)
     tracer.guards.tensor(source, obj, fake)
+    if holds:
+        wrappers.accept_fake(tracer, obj, fake)
+        wrappers.guard(tracer, obj, fake, source)
     value = TensorValue(fake, None, obj, source=source)
     tracer.sizes.bind_tensor(value, source)
     tracer.by_fake[id(value.fake)] = value
