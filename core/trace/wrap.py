@@ -163,11 +163,11 @@ def _tensor(tracer: Tracer, obj: torch.Tensor, source: Source) -> Value:
         tracer.graph_break("tensor-subclass", type="one of several views whose base was changed in place")
     fake = tracer.fakes.of(obj, tracer.sizes.axes_of(obj, source), source.expr)
     tracer.guards.tensor(source, obj, fake)
+    value = TensorValue(fake, None, obj, source=source)
+    tracer.sizes.bind_tensor(value, source)
     if holds:
         wrappers.accept_fake(tracer, obj, fake)
         wrappers.guard(tracer, obj, fake, source)
-    value = TensorValue(fake, None, obj, source=source)
-    tracer.sizes.bind_tensor(value, source)
     tracer.by_fake[id(value.fake)] = value
     return tracer.remember(obj, value)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import torch
 from torch import fx
 
+from armature.frame.guards.kinds import TensorGuard
 from armature.torch_abi import wrappers as abi
 from armature.torch_abi.fake import is_wrapped, version_of
 from armature.torch_abi.pytree import tree_leaves
@@ -78,6 +79,8 @@ def guard(tracer: Tracer, tensor: torch.Tensor, fake: torch.Tensor, source: Sour
         place = tracer.attr_source(source, name)
         inner_fake = getattr(fake, name)
         tracer.guards.tensor(place, inner, inner_fake)
+        if any(isinstance(size, torch.SymInt) for size in inner_fake.shape):
+            tracer.wrap(inner, place)  # where the compiled code reads the sizes
         if abi.is_wrapper(type(inner)):
             guard(tracer, inner, inner_fake, place)
 
@@ -129,7 +132,18 @@ def has_to_run_as_it_is(tracer: Tracer, outputs: Iterable[fx.Node]) -> bool:
     """Whether a functional graph of plain tensors would not give what the graph gives."""
     values = [value for node in outputs if isinstance(value := node.meta["example_value"], torch.Tensor)]
     made = [value for value in values if abi.is_wrapper(type(value))]
-    return not all(map(abi.comes_back, made)) or part_is_output(tracer, values)
+    resized = (is_resized(tracer, value) for value in tracer.inputs if isinstance(value, TensorValue))
+    return any(resized) or not all(map(abi.comes_back, made)) or part_is_output(tracer, values)
+
+
+def is_resized(tracer: Tracer, value: TensorValue) -> bool:
+    """Whether the graph gives a wrapper of the program other sizes or strides."""
+    before = tracer.guards.records.get(("tensor", value.source))
+    if not abi.is_wrapper(type(value.fake)) or not isinstance(before, TensorGuard):
+        return False
+    now = (*value.fake.shape, *value.fake.stride())
+    known = [size if isinstance(size, int) else None for size in now]
+    return known != [*before.sizes, *before.strides]
 
 
 def part_is_output(tracer: Tracer, values: Iterable[torch.Tensor]) -> bool:

@@ -400,6 +400,78 @@ class Mutable(Scaled):
         return self.numbers * self.scale * self.block[0]
 
 
+class Packed(Scaled):
+    """Half of its rows are stored: its sizes are not those of what it holds."""
+
+    @staticmethod
+    def __new__(cls, numbers, scale, block=1):
+        return torch.Tensor._make_wrapper_subclass(cls, (numbers.shape[0] * 2, 4), dtype=scale.dtype)
+
+    def plain(self):
+        return torch.cat([self.numbers, self.numbers]) * self.scale
+
+
+def rows(count: int) -> torch.Tensor:
+    return torch.linspace(-1, 1, 4 * count).reshape(count, 4)
+
+
+SIZED: list[tuple[Callable[..., Any], Callable[[int], Any], int]] = [
+    (lambda x: (x * 2, x.shape, x.a.shape[0] + 1, x.view(-1), (x + 1).b), lambda n: TwoTensor(rows(n), rows(n) * 2), 2),
+    (lambda x: (x @ torch.ones(4), x.plain(), x.t()), lambda n: Scaled.of(rows(n)), 2),
+    (lambda x: torch.ones(3) * x.shape[0], lambda n: TwoTensor(rows(n), rows(n) * 2), 2),
+    (lambda x: x.add_(1), lambda n: TwoTensor(rows(n), rows(n) * 2), 2),
+    (lambda x: (x.sum().a, x.detach()), lambda n: TwoTensor(rows(n), rows(n) * 2).requires_grad_(), 2),
+    (lambda x: x + 1, lambda n: Packed(rows(n), torch.tensor(2.0)), 4),
+    (lambda x: x + 1, lambda n: TwoTensor(TwoTensor(rows(n), rows(n)), TwoTensor(rows(n), rows(n))), 4),
+]
+
+
+@pytest.mark.parametrize(("function", "make", "times"), SIZED)
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+def test_sizes_that_change(function: Any, make: Any, times: int, backend: str) -> None:
+    compiled = armature.compile(function, backend=backend, fullgraph=True)
+    for count in (3, 5, 7, 2):
+        results = []
+        for run in (function, compiled):
+            x = make(count)
+            results.append(facts([run(x), x]))
+        assert results[0] == results[1]
+    assert len(session().compilations) == times
+
+
+def test_sizes_that_agree_may_differ_later() -> None:
+    """One symbol stands for the size of the whole and of what it holds."""
+
+    class Padded(Scaled):
+        def __init__(self, numbers, scale, block=1):
+            super().__init__(numbers, scale, block)
+
+        @staticmethod
+        def __new__(cls, numbers, scale, block=1):
+            size = (block, *numbers.shape[1:]) if type(block) is int and block > 1 else numbers.shape
+            return torch.Tensor._make_wrapper_subclass(cls, size, dtype=scale.dtype)
+
+        def __tensor_flatten__(self):
+            return ["numbers", "scale"], None
+
+        @classmethod
+        def __tensor_unflatten__(cls, inner, context, size, stride):
+            return cls(inner["numbers"], inner["scale"], size[0] if size[0] != inner["numbers"].shape[0] else 1)
+
+    def function(x: Any) -> Any:
+        return x.numbers.sum() * x.shape[0], x.numbers.shape
+
+    compiled = armature.compile(function, backend="eager", fullgraph=True)
+    for count, block in ((3, 1), (5, 1), (7, 1), (7, 9), (4, 6)):
+        x = Padded(rows(count), torch.tensor(2.0), block)
+        assert facts(compiled(x)) == facts(function(x))
+
+
+def test_sizes_changed_in_place() -> None:
+    compare(lambda x, y: (x.unsqueeze_(0), x * 2), two())
+    compare(lambda x, y: (x.t_(), (x * 2).t_()), two())
+
+
 def test_metadata_as_the_class_compares_it() -> None:
     numbers, scale = torch.ones(3), torch.tensor(2.0)
     function = armature.compile(lambda t: t.plain(), backend="eager", fullgraph=True)
