@@ -85,7 +85,9 @@ def _workers(threads: int) -> Workers:
 def native_backend(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
     """The captured graph through the stages of this package."""
     check_devices(traced, ctx, record)
-    if traced.graph is not None and any(isinstance(g, StorageGuard) and g.together for g in traced.guards):
+    if traced.graph is not None and (
+        traced.as_it_is or any(isinstance(g, StorageGuard) and g.together for g in traced.guards)
+    ):
         # Inputs that overlap, one written to: eager refuses some such calls, which a functional graph can't see.
         return traced.graph.forward
     if traced.graph is not None and (symbols.depends_on_numbers(traced.graph.graph) or any(traced.graph.children())):

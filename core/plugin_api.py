@@ -24,6 +24,7 @@ from armature.torch_abi import numpy as numpy_layer
 from armature.torch_abi.aot import Compilers, compile_functional, min_cut
 from armature.torch_abi.decomps import overload, torch_decompositions
 from armature.torch_abi.effects import CHECK
+from armature.torch_abi.wrappers import is_wrapper as holds_tensors
 from armature.trace.branches import choose
 from armature.trace.call import Call, Handler, Polyfill, ValueType, collect, handles
 from armature.trace.class_bodies import LocalClassValue
@@ -139,6 +140,7 @@ __all__ = [
     "compute_early",
     "existing",
     "handles",
+    "holds_tensors",
     "hookimpl",
     "index",
     "invariant",

@@ -31,6 +31,7 @@ from armature.torch_abi.eval_frame import (
     dispatch_modes,
     set_code_strategy,
 )
+from armature.torch_abi.wrappers import in_dispatch
 
 EMPTY_CALLS_BEFORE_SKIP = 3
 EAGER_ENTRIES = 3  # kinds of arguments for which it is cached that a frame runs eagerly; then all others do
@@ -124,7 +125,7 @@ class FrameHook:
         if reason is not None:
             self.compiler.skipped(code, reason)
             return FrameOutcome(SKIP, True, skip_reason=reason)
-        if dispatch_modes():
+        if dispatch_modes() or in_dispatch():
             return HOOK_OFF  # a mode wants to see each operator, and runs Python code of its own for it
         if not self.compiler.fullgraph:
             reason = skip.reason_of_frame(code, frame.f_locals, frame.f_globals)

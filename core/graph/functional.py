@@ -20,7 +20,8 @@ from armature.graph.passes import run_passes
 from armature.graph.saved import save_inputs_of_views
 from armature.graph.verify import verify
 from armature.torch_abi import aot, recorder
-from armature.trace.data import TracedFrame
+from armature.torch_abi.wrappers import is_wrapper
+from armature.trace.data import GraphInput, TracedFrame
 
 if TYPE_CHECKING:
     from armature.context import CompileContext
@@ -90,7 +91,8 @@ class _Compilation:
         graph = run_passes("post_grad", graph, self.ctx)
         places = [node for node in graph.graph.nodes if node.op == "placeholder"]
         fixed = frozenset(k for k, given in enumerate(self.traced.inputs) if given.is_parameter)
-        if len(places) != len(self.traced.inputs):  # inputs that share memory became one
+        # Inputs that share memory became one, or one that holds several became these.
+        if len(places) != len(self.traced.inputs) or any(map(_is_wrapper, self.traced.inputs)):
             fixed = frozenset()
         aten = AtenGraph(
             name=f"{_identifier(self.traced.name)}_{kind.value}",
@@ -107,6 +109,10 @@ class _Compilation:
 
 def _wants_gradients(fakes: Sequence[object]) -> bool:
     return torch.is_grad_enabled() and any(isinstance(f, torch.Tensor) and f.requires_grad for f in fakes)
+
+
+def _is_wrapper(given: GraphInput) -> bool:
+    return is_wrapper(type(given.fake))
 
 
 def _identifier(name: str) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import logging
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -13,7 +15,9 @@ import torch
 from torch import fx
 
 from armature.torch_abi import training
+from armature.torch_abi.overrides import QuietSubclasses
 from armature.torch_abi.symbols import Symbols
+from armature.torch_abi.wrappers import fake_mode_of, is_wrapper
 
 GraphCompiler = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 Partition = Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
@@ -41,15 +45,15 @@ class _Watch:
     compilers: Compilers
     context: Any
     inputs: int
+    merged: bool  # inputs are others than those of the graph: some share memory, some hold several tensors
     inner: Callable[..., Any] | None = None  # the compiled inference graph
     metadata: Any = None
     split: tuple[fx.GraphModule, fx.GraphModule] | None = None
     lean: Callable[..., Any] | None = None  # the compiled training graphs, connected
-    merged: bool = False  # inputs that share memory became one
 
     def inference(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         without_tokens(graph)
-        self.merged = len(inputs) != self.inputs
+        self.merged |= len(inputs) != self.inputs
         self.inner = self.compilers.inference(graph, inputs)
         self.metadata = self.context.fw_metadata
         return boxed(self.inner)
@@ -62,7 +66,9 @@ class _Watch:
         metadata = self.context.fw_metadata
         # Compiled graphs leave their inputs as they are. Told of donated ones, AOTAutograd refuses retain_graph=True.
         metadata.bw_donated_idxs = []
-        wires = training.wiring(metadata, *self.split, self.inputs) if self.split is not None else None
+        wires = None
+        if self.split is not None and not self.merged:
+            wires = training.wiring(metadata, *self.split, self.inputs)
         without_tokens(graph)
         compiled = self.compilers.forward(graph, inputs)
         if wires is not None and self.split is not None:
@@ -140,15 +146,19 @@ def compile_functional(
     """The compiled function, called flat. `fakes`: one fake tensor or int per placeholder, all of one fake mode.
 
     Where nothing has to be done around the graph (no input written behind its back, no output that is a view), the
-    compiled graphs are called with as little around them as there can be.
+    compiled graphs are called with as little around them as there can be. A graph is returned as it is, where its
+    backward graph would have to guess the class of gradients.
     """
+    if torch.is_grad_enabled() and gives_learning_wrappers(module):
+        return module.forward
     guards = torch._guards
-    fake_mode = next((f.fake_mode for f in fakes if hasattr(f, "fake_mode")), None)
+    fake_mode = fake_mode_of(fakes)
     if fake_mode is not None and isinstance(fake_mode.shape_env, Symbols):
         fake_mode.shape_env.decomposed = True
     context = guards.TracingContext(fake_mode)
-    watch = _Watch(compilers, context, len(fakes))
-    with guards.tracing(context), _module("config").patch(unlift_effect_tokens=True):
+    watch = _Watch(compilers, context, len(fakes), meets_wrappers(module, fakes))
+    quiet = untold() if watch.merged else contextlib.nullcontext()
+    with guards.tracing(context), QuietSubclasses(), quiet, _module("config").patch(unlift_effect_tokens=True):
         whole: Callable[..., Any] = _module("aot_autograd").aot_module_simplified(
             module,
             list(fakes),
@@ -165,6 +175,30 @@ def compile_functional(
         needs_grad = torch.is_grad_enabled() and any(isinstance(f, torch.Tensor) and f.requires_grad for f in fakes)
         return flat(without_gradients(watch.inner) if needs_grad else watch.inner)
     return whole
+
+
+@contextlib.contextmanager
+def untold() -> Iterator[None]:
+    """torch's structured log is off: it has the text of wrappers, for which many classes read their numbers."""
+    log = logging.getLogger("torch.__trace")
+    handlers, log.handlers = log.handlers, []
+    try:
+        yield
+    finally:
+        log.handlers = handlers
+
+
+def gives_learning_wrappers(module: fx.GraphModule) -> bool:
+    """Whether an output holds other tensors and needs a gradient: that may come of its class, plain, or not at all."""
+    given = (node.meta.get("example_value") for node in module.graph.output_node().all_input_nodes)
+    return any(isinstance(value, torch.Tensor) and value.requires_grad and is_wrapper(type(value)) for value in given)
+
+
+def meets_wrappers(module: fx.GraphModule, fakes: Sequence[Any]) -> bool:
+    """Whether tensors that hold others come in or are made, so that they have to be taken apart or put together."""
+    made = [node.meta.get("example_value", node.target) for node in module.graph.nodes]
+    kinds = (value if isinstance(value, type) else type(value) for value in (*fakes, *made))
+    return any(map(is_wrapper, kinds))
 
 
 def without_gradients(inner: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:

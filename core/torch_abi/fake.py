@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any, cast
 
 import attrs
@@ -20,7 +21,8 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from armature.torch_abi.symbols import Symbols
+from armature.torch_abi.symbols import Symbols, expression, symbols_of
+from armature.torch_abi.wrappers import innermost, is_wrapper, parts
 
 # What a run on fake tensors raises where only the numbers would tell.
 DATA_DEPENDENT: tuple[type[BaseException], ...] = (
@@ -30,12 +32,14 @@ DATA_DEPENDENT: tuple[type[BaseException], ...] = (
 )
 UNSUPPORTED_OPERATOR: tuple[type[BaseException], ...] = (UnsupportedOperatorException,)
 HOP_RULES: dict[Any, Any] = registered_hop_fake_fns
+NO_SIZES: Mapping[int, Any] = MappingProxyType({})
 PLAIN_TENSORS: frozenset[type] = frozenset({torch.Tensor, nn.Parameter})
 
 __all__ = [
     "DATA_DEPENDENT",
     "PLAIN_TENSORS",
     "UNSUPPORTED_OPERATOR",
+    "Axes",
     "FakeTensor",
     "FakeWorld",
     "alias",
@@ -56,6 +60,14 @@ class Layout:
 
     sizes: tuple[Any, ...]
     strides: tuple[Any, ...]
+
+
+@attrs.frozen
+class Axes:
+    """Which sizes of a wrapper are symbols: its own, and those of the tensors that it holds, by name."""
+
+    own: frozenset[int] = frozenset()
+    inner: Mapping[str, frozenset[int]] = attrs.field(factory=dict)
 
 
 class WatchingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
@@ -89,6 +101,7 @@ class FakeWorld:
     symbols: Symbols = attrs.field(factory=Symbols)
     mode: WatchingMode = attrs.field(default=attrs.Factory(_mode_of, takes_self=True))
     layouts: dict[int, Layout] = attrs.field(factory=dict)  # by id, of the tensors with symbolic sizes
+    given_up: set[Any] = attrs.field(factory=set)  # symbols that no fake has
     _storages: dict[int, torch.Tensor | None] = attrs.field(factory=dict)
 
     @property
@@ -100,9 +113,11 @@ class FakeWorld:
         """A world over the same symbols in which no fake was changed yet."""
         return FakeWorld(self.symbols, layouts=self.layouts)
 
-    def of(self, tensor: torch.Tensor, axes: Collection[int] = (), label: str = "") -> FakeTensor:
+    def of(self, tensor: torch.Tensor, axes: Collection[int] | Axes = (), label: str = "") -> FakeTensor:
         """The fake of a tensor of the program. Sizes along `axes` are symbols, unless they are 0 or 1."""
         key = id(tensor)
+        if isinstance(axes, Axes) or is_wrapper(type(tensor)):
+            return self._wrapper(tensor, axes if isinstance(axes, Axes) else Axes(), label)  # type: ignore[no-any-return]
         if type(tensor) not in PLAIN_TENSORS:
             tensor = without_subclass(tensor)
         layout = self.layouts.get(key)
@@ -125,11 +140,69 @@ class FakeWorld:
             return self._convert(tensor)
         return self._sharing(tensor, Layout(tensor.shape, tensor.stride()), held)
 
-    def _layout(self, tensor: torch.Tensor, axes: Collection[int], label: str) -> Layout:
-        """Symbols for sizes. A stride that is the span of another axis is so in general, others are constants."""
+    def _wrapper(self, tensor: torch.Tensor, axes: Axes, label: str) -> Any:
+        """A wrapper of the class, over fakes."""
+        layout = self.layouts.get(id(tensor))
+        if layout is None and (axes.own or any(axes.inner.values())):
+            layout = self._plan(tensor, axes, label)
+        if layout is not None:
+            return self._holding(tensor, layout)
+        for inner in innermost(tensor):
+            self._storages.setdefault(inner.untyped_storage()._cdata, None)
+        return self._convert(tensor)
+
+    def _plan(self, tensor: torch.Tensor, axes: Axes, label: str) -> Layout | None:
+        """The layout of a wrapper; those of what it holds are kept. None where the class can't be made in these."""
+        whole = self._layout(tensor, axes.own, label)
+        held, kept = parts(tensor).tensors, dict(self.layouts)
+        for name, inner in held.items():
+            alike = inner.dim() == tensor.dim()
+            known = {
+                axis: size
+                for axis, size in enumerate(whole.sizes)
+                if isinstance(size, torch.SymInt) and alike and inner.shape[axis] == tensor.shape[axis]
+            }
+            chosen = axes.inner.get(name, frozenset()) | known.keys()
+            if id(inner) not in self.layouts and any(inner.shape[axis] > 1 for axis in chosen):
+                self.layouts[id(inner)] = self._layout(inner, chosen, f"{label}.{name}", known)
+        try:
+            made = self._holding(tensor, whole)
+        except Exception:  # of the class, which wants to know its sizes
+            made = None
+        if type(made) is type(tensor) and _laid_out(made, whole):
+            self.layouts[id(tensor)] = whole
+            return whole
+        tried = [layout for key, layout in self.layouts.items() if key not in kept]
+        self.given_up.update(
+            s for layout in (whole, *tried) for size in layout.sizes for s in symbols_of(expression(size))
+        )
+        self.layouts = kept
+        return None
+
+    def _holding(self, tensor: torch.Tensor, layout: Layout) -> Any:
+        """A wrapper of the class over fakes, with symbols for sizes."""
+        found, kind = parts(tensor), cast(Any, type(tensor))
+        inner = {name: self.of(value) for name, value in found.tensors.items()}
+        with torch.no_grad(), self.mode:
+            made = kind.__tensor_unflatten__(inner, found.context, layout.sizes, layout.strides)
+            made.requires_grad_(tensor.requires_grad)
+        if isinstance(tensor, nn.Parameter):
+            made._is_param = True
+        if tensor.requires_grad and not tensor.is_leaf:
+            with torch.enable_grad(), self.mode:
+                made = made.clone()
+        return made
+
+    def _layout(
+        self, tensor: torch.Tensor, axes: Collection[int], label: str, known: Mapping[int, Any] = NO_SIZES
+    ) -> Layout:
+        """Symbols for sizes, `known` or new. A stride that is the span of another axis is so in general, others are
+        constants."""
         sizes: list[Any] = list(tensor.shape)
         for axis in axes:
-            if sizes[axis] > 1:
+            if axis in known:
+                sizes[axis] = known[axis]
+            elif sizes[axis] > 1:
                 sizes[axis] = self.symbols.size(sizes[axis], f"{label}.size({axis})")
         strides: list[Any] = list(tensor.stride())
         spans: dict[int, Any] = {}
@@ -185,6 +258,16 @@ class FakeWorld:
             fake._is_param = True
         self.mode.fake_tensor_converter.set_tensor_memo(tensor, fake)
         return fake
+
+
+def _laid_out(tensor: torch.Tensor, layout: Layout) -> bool:
+    """Whether the tensor has just these sizes and strides, symbols included."""
+    pairs = [*zip(tensor.shape, layout.sizes), *zip(tensor.stride(), layout.strides)]
+    return tensor.dim() == len(layout.sizes) and all(_number(one) == _number(other) for one, other in pairs)
+
+
+def _number(size: Any) -> Any:
+    return expression(size) if isinstance(size, torch.SymInt) else size
 
 
 def tensor_of_number(number: float) -> torch.Tensor:

@@ -92,8 +92,8 @@ def run_plain(graph: Callable[..., Any], *inputs: Any) -> Any:
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, without its subclass. Called with overriding off."""
-    return tensor if type(tensor) in KINDS else tensor.as_subclass(torch.Tensor)
+    """The tensor, without a subclass that overrides functions only. Called with overriding off."""
+    return tensor if type(tensor) in KINDS or dispatches(type(tensor)) else tensor.as_subclass(torch.Tensor)
 
 
 def as_subclass(tensor: torch.Tensor, kind: type) -> torch.Tensor:

@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from armature.torch_abi import symbols
+from armature.torch_abi.wrappers import is_wrapper
 
 Overload = torch._ops.OpOverload
 ORIGIN = "origin"
@@ -47,6 +48,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         node = self.graph.placeholder(name)
         node.meta["val"] = fake
         if isinstance(fake, Tensor):
+            if is_wrapper(type(fake)):
+                raise NotPlain("a tensor that holds others")
             self.know(fake, node)
             for axis, size in enumerate(fake.shape):
                 if (symbol := symbols.lone(size)) is not None:
@@ -132,6 +135,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         held = self.nodes.get(id(value))
         if held is not None:
             return held[0]
+        if is_wrapper(type(value)):
+            raise NotPlain("a tensor that holds others")
         if isinstance(value, FakeTensor):
             if value.constant is None:
                 raise NotPlain("a tensor from elsewhere")

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
 import torch
 
 from armature.frame.guards import memory
 from armature.frame.guards.kinds import Guard, NoAliasGuard, StorageGuard
-from armature.frame.sources import ArrayMemorySource, DictOfSource, ItemSource, ObjectSource, Source, is_early
+from armature.frame.sources import (
+    ArrayMemorySource,
+    AttrSource,
+    DictOfSource,
+    ItemSource,
+    ObjectSource,
+    Source,
+    is_early,
+)
 from armature.torch_abi.fake import version_of
 from armature.torch_abi.overrides import dispatches
+from armature.torch_abi.wrappers import is_wrapper, parts
 from armature.trace.errors import NotConstant
 from armature.trace.values.base import Value
 
@@ -96,14 +106,16 @@ def _owner(value: Value, tracer: Tracer) -> Value:
 def _tensors(tracer: Tracer) -> list[Guard]:
     tensors = cast("list[TensorValue]", [value for value in tracer.inputs if value.is_tensor])
     inputs = [v for v in tensors if v.source is not None and v.real is not None and not is_early(v.source)]
-    if len(inputs) < 2 or not (tracer.mutates or any(version_of(value.fake) for value in inputs)):
+    if not (tracer.mutates or any(version_of(value.fake) for value in inputs)):
         return []
-    found: list[Guard] = [NoAliasGuard(tuple(_lasting(value.source) for value in inputs if value.source is not None))]
-    held = [value for value in inputs if _has_memory(value, tracer)]
-    sources = tuple(value.source for value in held if value.source is not None)
-    reals = [value.real for value in held if value.real is not None]
-    if len(sources) < 2:
+    found: list[Guard] = []
+    if len(inputs) > 1:
+        found.append(NoAliasGuard(tuple(_lasting(value.source) for value in inputs if value.source is not None)))
+    memories = [pair for value in inputs for pair in _memories(value.source, value.real)]
+    held = [(source, tensor) for source, tensor in memories if _has_memory(source, tensor, tracer)]
+    if len(held) < 2:
         return found
+    sources, reals = tuple(source for source, _ in held), [tensor for _, tensor in held]
     extents = tuple(memory.extent(tensor) for tensor in reals)
     together = memory.sharing([tensor.data_ptr() for tensor in reals], extents)
     sized = [tracer.guards.sized(source) for source in sources]
@@ -111,14 +123,22 @@ def _tensors(tracer: Tracer) -> list[Guard]:
     return [*found, StorageGuard(sources, checked, together)]
 
 
-def _has_memory(value: TensorValue, tracer: Tracer) -> bool:
+def _memories(source: Source | None, tensor: torch.Tensor | None) -> Iterator[tuple[Source, torch.Tensor]]:
+    """A tensor of the program; those that it holds in its place."""
+    if source is None or tensor is None:
+        return
+    if not is_wrapper(type(tensor)):
+        yield source, tensor
+        return
+    for name, inner in parts(tensor).tensors.items():
+        yield from _memories(AttrSource(source, name), inner)
+
+
+def _has_memory(source: Source, tensor: torch.Tensor, tracer: Tracer) -> bool:
     """Whether the tensor's numbers stand in memory, with an address; or may do so next time."""
-    tensor = value.real
-    if tensor is None or dispatches(type(tensor)) or tensor.layout is not torch.strided:
+    if dispatches(type(tensor)) or tensor.layout is not torch.strided or tensor.device.type == "meta":
         return False
-    if tensor.device.type == "meta" or value.source is None:
-        return False
-    return tensor.numel() > 0 or not tracer.guards.sized(value.source)
+    return tensor.numel() > 0 or not tracer.guards.sized(source)
 
 
 def _lasting(source: Source) -> Source:

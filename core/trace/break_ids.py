@@ -10,6 +10,7 @@ BREAK_IDS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "data-dependent-value": ("operation",),
     "exception-leaves-frame": ("exception",),
     "explicit-break": ("message",),
+    "opaque-subclass": ("type", "reason"),
     "overridden-call": ("function",),
     "operator-failed": ("operation", "message"),
     "skipped-function": ("function", "reason"),

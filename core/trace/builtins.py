@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from armature.callables import is_written_in_c
+from armature.torch_abi.fake import PLAIN_TENSORS
 from armature.trace.builtin_types import TYPES
 from armature.trace.class_bodies import DESCRIPTORS, build_class
 from armature.trace.errors import NotConstant, UserRaised
@@ -62,7 +63,7 @@ def _isinstance(tracer: Tracer, obj: Value, kinds: Value) -> Value:
         return asked
     kind = obj.python_type()
     if isinstance(obj, TensorValue) and nn.Parameter in wanted:
-        is_parameter = isinstance(obj.real, nn.Parameter)
+        is_parameter = _is_parameter(tracer, obj)
         others = tuple(cls for cls in wanted if cls is not nn.Parameter)
         return tracer.constant(is_parameter or issubclass(kind, others))
     if isinstance(obj, TensorValue) and any(cls.__module__ == "torch" and cls is not torch.Tensor for cls in wanted):
@@ -73,6 +74,13 @@ def _isinstance(tracer: Tracer, obj: Value, kinds: Value) -> Value:
         return tracer.constant(isinstance(held, wanted) if held is not None else issubclass(kind, wanted))
     except TypeError as error:
         tracer.raise_real(error)
+
+
+def _is_parameter(tracer: Tracer, obj: TensorValue) -> bool:
+    if obj.real is None or type(obj.real) in PLAIN_TENSORS:
+        return isinstance(obj.real, nn.Parameter)
+    mark = tracer.attribute_or_none(obj, "_is_param")  # one of a subclass is a parameter by this
+    return (mark is not None and bool(mark.as_constant())) or issubclass(type(obj.real), nn.Parameter)
 
 
 def _ask_metaclass(tracer: Tracer, name: str, wanted: tuple[type, ...], obj: Value) -> Value | None:

@@ -24,7 +24,8 @@ from armature.callables import MISSING, class_member, describe, is_written_in_c,
 from armature.rules import Decision, Verdict
 from armature.torch_abi.marks import assumed_constant, call_for_real, unpatched
 from armature.torch_abi.overrides import OWN_CLASSES, is_overriding
-from armature.trace import inline, overrides
+from armature.torch_abi.wrappers import is_wrapper
+from armature.trace import inline, overrides, wrappers
 from armature.trace.builtins import BUILTINS
 from armature.trace.call import Call, Handler, Polyfill
 from armature.trace.errors import GraphBreak
@@ -358,6 +359,7 @@ MakeObject = Callable[["Tracer", ClassValue, Args, Kwargs], Value]
 # In this order; the last takes everything.
 CLASS_ROWS: tuple[tuple[str, Callable[[type], bool], MakeObject], ...] = (
     ("exception", lambda cls: issubclass(cls, BaseException), _exception),
+    ("tensor that holds others", is_wrapper, wrappers.made),
     ("enum", lambda cls: issubclass(cls, enum.Enum), _enum_member),
     ("named tuple", is_named_tuple, _named_tuple),
     ("metaclass", lambda cls: type(cls).__call__ is not type.__call__, _metaclass),

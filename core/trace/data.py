@@ -37,6 +37,7 @@ class TracedFrame:
     `graph` takes `inputs` in order (flat) and returns a tuple; it holds torch functions and methods as in user code,
     each node with `meta["example_value"]` (fake) and `meta["origin"]` (FrameSummary). None when the frame computes
     nothing with tensors.
+    `as_it_is`: the graph can't be made functional and has to run operator by operator.
     `size_guards` gives the guards on symbolic sizes, once the graph is compiled: compiling it may add to them.
     `code` runs instead of the frame's code: loads the inputs, calls the graph (a constant, `CompiledGraphSlot`) as
     `slot(*inputs)`, replays side effects, rebuilds and returns the frame's value.
@@ -49,4 +50,5 @@ class TracedFrame:
     code: CodeType
     slot: CompiledGraphSlot
     breaks: tuple[BreakEvent, ...] = ()
+    as_it_is: bool = False
     size_guards: Callable[[], tuple[Guard, ...]] = tuple

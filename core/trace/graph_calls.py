@@ -16,7 +16,7 @@ from armature.torch_abi.fake import DATA_DEPENDENT, UNSUPPORTED_OPERATOR, enable
 from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
-from armature.trace import folding, overrides
+from armature.trace import folding, overrides, wrappers
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.constant import ConstantValue, is_atom
@@ -53,7 +53,8 @@ def graph_call(
     """
     if fn is operator.imatmul:
         fn = operator.matmul  # tensors have no `@=` of their own, but FX would write one, and change a name with it
-    if tracer.overrides.present:
+    state = tracer.overrides
+    if state.present:
         found = overrides.in_graph(tracer, fn, args, kwargs)
         if found is not None:
             return found
@@ -61,7 +62,7 @@ def graph_call(
         given = as_tensors(tracer, fn, args)
         if given is not None:
             return graph_call(tracer, fn, given, {})
-    if tracer.floats and not tracer.keeps_floats and not tracer.overrides.asks_modes and takes_floats(fn, args, kwargs):
+    if tracer.floats and not tracer.keeps_floats and not state.asks_modes and takes_floats(fn, args, kwargs):
         return _keeping_floats(tracer, fn, args, kwargs)
     told = folding.told(tracer, fn, args, kwargs)
     if told is not None:
@@ -72,7 +73,9 @@ def graph_call(
     named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
     watched = tensors_given(tracer, args, kwargs) if is_users(fn) else []
     before = [version_of(tensor) for tensor in watched]
+    held = wrappers.holding(value.as_fake(tracer) for value in (*args, *kwargs.values())) if state.wrappers else []
     result = run_on_fakes(tracer, fake or fn, args, kwargs)
+    wrappers.check_unchanged(tracer, held)
     changes = in_place(fn, kwargs) or [version_of(tensor) for tensor in watched] != before
     if result is not None and not (watched and changes) and is_constant_result(result):
         return folding.folded(tracer, fn, args, kwargs, result) if of_torch(fn) else tracer.as_value(result)

@@ -20,6 +20,7 @@ from armature.frame.guards.kinds import (
     LengthGuard,
     NoAliasGuard,
     OffsetGuard,
+    PartsGuard,
     TensorGuard,
     TypeGuard,
     ValueGuard,
@@ -66,6 +67,11 @@ class GuardRecorder:
             sizes = tuple(size if isinstance(size, int) else None for size in fake.shape)
             strides = tuple(stride if isinstance(stride, int) else None for stride in fake.stride())
             self.records[key] = TensorGuard(source, tensor, sizes, strides, self.user())
+
+    def metadata(self, source: Source, test: Callable[[object], bool]) -> None:
+        """What a tensor that holds others says of itself."""
+        if (key := ("metadata", source)) not in self.records:
+            self.records[key] = PartsGuard(source, test, self.user())
 
     def length(self, source: Source, length: int) -> None:
         """`len(source) == length`."""

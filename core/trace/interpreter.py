@@ -19,7 +19,7 @@ from armature.frame.sources import LocalSource, Source
 from armature.torch_abi.fake import in_transform, version_of
 from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.torch_abi.overrides import quietly
-from armature.trace import aliasing, graph_calls, inline, machine
+from armature.trace import aliasing, graph_calls, inline, machine, wrappers
 from armature.trace.capture import Tracer
 from armature.trace.data import CompiledGraphSlot, GraphInput, TracedFrame
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
@@ -171,7 +171,8 @@ def traced_frame(
         graph = fx.GraphModule(dict(tracer.modules) or torch.nn.Module(), tracer.graph, name)
     guards = (*tracer.guards.records.values(), *aliasing.guards(tracer))
     inputs = graph_inputs(tracer) if computes else ()
-    return TracedFrame(name, graph, inputs, guards, code, slot, breaks, size_guards=tracer.sizes.guards)
+    as_it_is = computes and tracer.overrides.wrappers and wrappers.has_to_run_as_it_is(tracer, out.outputs)
+    return TracedFrame(name, graph, inputs, guards, code, slot, breaks, as_it_is, tracer.sizes.guards)
 
 
 def touches_tensors(tracer: Tracer) -> bool:

@@ -19,6 +19,8 @@ from armature.rules import Decision
 from armature.torch_abi import overrides as abi
 from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.torch_abi.overrides import Off
+from armature.torch_abi.wrappers import is_wrapper
+from armature.trace import wrappers
 from armature.trace.errors import NotConstant
 from armature.trace.values.base import Args, Kwargs, Value, Write
 from armature.trace.values.classes import ClassValue, find_in_class
@@ -36,12 +38,14 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class Overrides:
-    """Who overrides torch's functions now. present: whether anybody may, so that calls have to be looked at."""
+    """Who overrides torch's functions now. present: whether anybody may, so that calls have to be looked at. wrappers:
+    whether tensors were met that hold others, and take over operators."""
 
     modes: list[Value] = attrs.field(factory=list)
     first: tuple[Value, ...] = ()  # the modes that were active when the frame began
     off: Off = Off.NOBODY
     present: bool = False
+    wrappers: bool = False
 
     def begin(self, tracer: Tracer) -> None:
         """The state in which the frame begins."""
@@ -54,14 +58,17 @@ class Overrides:
     def accept(self, tracer: Tracer, kind: type) -> None:
         """Break the graph unless tensors of a class can be traced; those that can have to be looked at from now on."""
         lookups = ("__getattribute__", "__getattr__", "__setattr__", "__delattr__")
+        holds = is_wrapper(kind)
+        if abi.dispatches(kind) and not holds:
+            wrappers.refuse(tracer, kind, "does not say by `__tensor_flatten__` what its tensors are made of")
         if (
-            abi.dispatches(kind)
-            or abi.without_numbers(kind)
+            abi.without_numbers(kind)
             or any(added(kind, name) for name in lookups)
             or not issubclass(kind, torch.Tensor)
         ):
             tracer.graph_break("tensor-subclass", type=f"{kind.__module__}.{kind.__qualname__}")
-        self.present = True
+        self.wrappers |= holds
+        self.present |= not holds or abi.is_overriding(kind)
 
     def push(self, tracer: Tracer, mode: Value) -> None:
         """A mode is entered."""
@@ -246,6 +253,8 @@ def in_graph(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: K
         return None
     if isinstance(fn, str):
         return dispatched(tracer, fn, args, kwargs)
+    if wrappers.is_made_whole(fn, args):
+        return None
     if isinstance(fn, FunctionType) and not abi.asks(fn):
         if not str(fn.__module__).startswith("torch") or tracer.verdict(fn).decision is not Decision.IN_GRAPH:
             tracer.graph_break("overridden-call", function=getattr(fn, "__qualname__", str(fn)))

@@ -12,8 +12,9 @@ from torch import fx, nn
 from armature.frame.guards.kinds import Guard, Quantity, ShapeGuard
 from armature.frame.sources import AttrSource, CellSource, DictOfSource, GlobalSource, ItemSource, ObjectSource, Source
 from armature.torch_abi import symbols
-from armature.torch_abi.fake import DATA_DEPENDENT, FakeWorld
+from armature.torch_abi.fake import DATA_DEPENDENT, Axes, FakeWorld
 from armature.torch_abi.symbols import SYMBOLIC, Symbols, is_unbacked
+from armature.torch_abi.wrappers import is_wrapper, parts
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 
@@ -54,14 +55,26 @@ class Sizes:
 
     # Which inputs become symbols.
 
-    def axes_of(self, tensor: torch.Tensor, source: Source) -> frozenset[int]:
+    def axes_of(self, tensor: torch.Tensor, source: Source) -> frozenset[int] | Axes:
         """The axes of a tensor of the program whose sizes are taken as symbols."""
+        registered = self.tracer.is_registered(source)
+        own = self._axes(tensor, source, registered)
+        if not is_wrapper(type(tensor)):
+            return own
+        held = parts(tensor).tensors
+        if isinstance(tensor, nn.Parameter) or any(
+            is_wrapper(type(inner)) or id(inner) in self.tracer.by_id for inner in held.values()
+        ):
+            return Axes()
+        places = ((name, inner, AttrSource(source, name)) for name, inner in held.items())
+        return Axes(own, {name: self._axes(inner, place, registered) for name, inner, place in places})
+
+    def _axes(self, tensor: torch.Tensor, source: Source, registered: bool) -> frozenset[int]:
         request, marks = self.tracer.request, tensor.__dict__
         chosen = request.history.changed_axes(source.expr, tensor.shape)
-        static = isinstance(tensor, nn.Parameter)
-        if static or request.dynamic is False or type(source) is ObjectSource:
+        if isinstance(tensor, nn.Parameter) or request.dynamic is False or type(source) is ObjectSource:
             chosen = frozenset()
-        elif request.dynamic and not self.tracer.is_registered(source):
+        elif request.dynamic and not registered:
             chosen = frozenset(range(tensor.dim()))
         chosen = (chosen | frozenset(marks.get(DYNAMIC_MARK, ()))) - frozenset(marks.get(STATIC_MARK, ()))
         request.history.keep(source.expr, chosen)
@@ -112,6 +125,9 @@ class Sizes:
 
     def _bind(self, number: torch.SymInt, quantity: Quantity, owner: TensorValue | SymbolicValue) -> None:
         (symbol,) = symbols.symbols_of(number)
+        if symbol in self.places and self.places[symbol] != quantity:  # one symbol for sizes that agree
+            self.strides.append((quantity, symbols.expression(number)))
+            return
         self.places[symbol], self.owners[symbol] = quantity, owner
 
     def bind_result(self, result: Any, node: fx.Node) -> None:
@@ -211,6 +227,8 @@ class Sizes:
             if quantity.axis >= 0:
                 yield ShapeGuard(f"{symbol} >= {symbols.SMALLEST_SIZE}", ((str(symbol), quantity),))
         for condition, line in found.conditions():
+            if not self.tracer.fakes.given_up.isdisjoint(symbols.symbols_of(condition)):
+                continue
             yield ShapeGuard(symbols.text(condition), self._names(condition), line)
         for number, (quantity, expr) in enumerate(self.strides):
             stride = f"stride{number}"

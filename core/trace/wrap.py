@@ -28,6 +28,8 @@ from armature.frame.sources import AttrSource, DictOfSource, ItemSource, ObjectS
 from armature.torch_abi.fake import PLAIN_TENSORS, is_wrapped
 from armature.torch_abi.overrides import is_overriding
 from armature.torch_abi.symbols import SYMBOLIC
+from armature.torch_abi.wrappers import is_wrapper
+from armature.trace import wrappers
 from armature.trace.call import ValueType
 from armature.trace.errors import SkipFrame
 from armature.trace.passed import PASSED
@@ -152,6 +154,9 @@ def _tensor(tracer: Tracer, obj: torch.Tensor, source: Source) -> Value:
         raise SkipFrame("it runs inside another tracer or transform of torch")
     if type(obj) not in PLAIN_TENSORS:
         tracer.overrides.accept(tracer, type(obj))
+    holds = is_wrapper(type(obj))
+    if holds:
+        wrappers.accept(tracer, obj)
     if obj.layout is not torch.strided:
         tracer.graph_break("tensor-subclass", type=f"a tensor of layout {obj.layout}")
     if is_cut_off(obj):
@@ -160,6 +165,9 @@ def _tensor(tracer: Tracer, obj: torch.Tensor, source: Source) -> Value:
     tracer.guards.tensor(source, obj, fake)
     value = TensorValue(fake, None, obj, source=source)
     tracer.sizes.bind_tensor(value, source)
+    if holds:
+        wrappers.accept_fake(tracer, obj, fake)
+        wrappers.guard(tracer, obj, fake, source)
     tracer.by_fake[id(value.fake)] = value
     return tracer.remember(obj, value)
 

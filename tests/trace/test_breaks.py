@@ -23,6 +23,10 @@ from armature.trace.opcodes.untraced import reason_for
 X = torch.ones(2, 3)
 
 
+class Careless(TwoTensor):
+    """Is made again as one of its base class."""
+
+
 class Halving(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -165,7 +169,8 @@ def test_acts_on_the_world(fn: Callable[..., Any], capsys: pytest.CaptureFixture
 
 
 def test_tensor_subclass() -> None:
-    assert break_of(lambda t: t + 1, TwoTensor(X, X.clone())) == "tensor-subclass"
+    assert break_of(lambda t: t + 1, X.to_sparse()) == "tensor-subclass"
+    assert break_of(lambda t: t + 1, Careless(X, X.clone())) == "opaque-subclass"
 
 
 def test_code_of_the_program_in_the_graph_under_a_mode() -> None:

@@ -52,6 +52,15 @@ class TensorGuard:
 
 
 @attrs.frozen(eq=False)
+class PartsGuard:
+    """The tensor holds others by the names as while tracing, and what its class says besides is equal."""
+
+    source: Source
+    test: Callable[[object], bool]
+    user: str = ""
+
+
+@attrs.frozen(eq=False)
 class LengthGuard:
     """`len(source) == length` for list, tuple, dict, set."""
 
@@ -180,6 +189,7 @@ Guard: TypeAlias = (
     | IdGuard
     | ValueGuard
     | TensorGuard
+    | PartsGuard
     | LengthGuard
     | DictKeysGuard
     | AbsentGuard

@@ -25,6 +25,7 @@ from armature.frame.guards.kinds import (
     LengthGuard,
     NoAliasGuard,
     OffsetGuard,
+    PartsGuard,
     ShapeGuard,
     StorageGuard,
     TensorGuard,
@@ -151,6 +152,17 @@ class _Builder:
         example: Any = guard.example
         guard_tree.tensor_match(manager, example, guard.sizes, guard.strides, guard.source.expr, parts)
 
+    def add_parts(self, guard: PartsGuard, parts: list[str]) -> None:
+        same_parts = self.quiet(guard.test)
+
+        def as_before(found: Any) -> bool:
+            try:
+                return same_parts(found)
+            except Exception:  # what the class raises now, the program is to see
+                return False
+
+        self.reach.manager(guard.source).add_lambda_guard(as_before, parts, None)
+
     def add_length(self, guard: LengthGuard, parts: list[str]) -> None:
         manager, value = self.reach.manager(guard.source), self.reach.resolver.value(guard.source)
         if isinstance(value, MappingProxyType):  # no sequence to C++
@@ -247,6 +259,7 @@ _ADD: dict[type, Callable[[_Builder, Any, list[str]], None]] = {
     IdGuard: _Builder.add_id,
     ValueGuard: _Builder.add_value,
     TensorGuard: _Builder.add_tensor,
+    PartsGuard: _Builder.add_parts,
     LengthGuard: _Builder.add_length,
     DictKeysGuard: _Builder.add_keys,
     AbsentGuard: _Builder.add_absent,

@@ -12,6 +12,7 @@ import torch
 
 from armature.torch_abi.fake import alias
 from armature.torch_abi.overrides import OWN_CLASSES, as_subclass
+from armature.torch_abi.wrappers import is_wrapper
 from armature.trace import aliasing
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
 from armature.trace.values.classes import ClassValue, find_in_class, is_data_descriptor
@@ -95,7 +96,14 @@ class TensorValue(Value):
         return self.fake.device
 
     def python_type(self) -> type:
-        return (self.kind or torch.Tensor) if self.real is None else type(self.real)
+        if self.real is not None:
+            return type(self.real)
+        made = type(self.fake)
+        return made if is_wrapper(made) else self.kind or torch.Tensor
+
+    def holds(self, name: str) -> bool:
+        """Whether the tensor, which the graph computes, holds others and has an attribute of that name."""
+        return self.real is None and name in self.fake.__dict__ and is_wrapper(type(self.fake))
 
     def describe(self) -> str:
         return f"a tensor of shape {tuple(self.fake.shape)}"
@@ -116,11 +124,15 @@ class TensorValue(Value):
         return Identity(self)
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
-        if tracer.overrides.present:
+        if self._is_looked_at(tracer):
             found = self._overridden(tracer, name)
             if found is not None:
                 return found
         return self.torch_attribute(tracer, name)
+
+    def _is_looked_at(self, tracer: Tracer) -> bool:
+        """Whether the class may say more of the tensor than torch does."""
+        return tracer.overrides.present or is_wrapper(type(self.fake))
 
     def _overridden(self, tracer: Tracer, name: str) -> Value | None:
         """What the class of a subclass holds, or what a `__torch_function__` gives; None: what torch itself has."""
@@ -157,6 +169,8 @@ class TensorValue(Value):
         own = self._own_attribute(tracer, name)
         if own is not None:
             return own
+        if self.holds(name):
+            return tracer.graph_call(getattr, (self, tracer.constant(name)), {})
         if callable(getattr(torch.Tensor, name, None)):
             return BoundMethod(self, name)
         if not hasattr(torch.Tensor, name):
@@ -192,7 +206,7 @@ class TensorValue(Value):
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
         if name == "requires_grad" and value.is_constant and value.as_constant() is self.fake.requires_grad:
             return
-        own = not hasattr(torch.Tensor, name)
+        own = not hasattr(torch.Tensor, name) and not is_wrapper(type(self.fake))
         held = find_in_class(self.python_type(), name) if own else None
         own = own and (held is None or not is_data_descriptor(held.obj))
         if not own and (name != "grad" or tracer.overrides.present or not self._takes_gradient(tracer, value)):
@@ -218,7 +232,7 @@ class TensorValue(Value):
 
     def own_method(self, tracer: Tracer, name: str) -> Value | None:
         """A method that the class of a subclass adds to torch's."""
-        if not tracer.overrides.present:
+        if not self._is_looked_at(tracer):
             return None
         kind = self.python_type()
         found = find_in_class(kind, name)
@@ -307,6 +321,8 @@ class TensorValue(Value):
 
     def as_kind(self, tracer: Tracer, kind: type) -> Value:
         """`obj.as_subclass(kind)`: another object, which stands for the same numbers."""
+        if is_wrapper(kind) or is_wrapper(type(self.fake)):
+            tracer.graph_break("unsupported-tensor-method", method="as_subclass")
         if kind not in OWN_CLASSES:
             tracer.overrides.accept(tracer, kind)
         fake = alias(self.fake)
@@ -341,7 +357,7 @@ class TensorValue(Value):
         tracer.graph_break("data-dependent-branch", test=tracer.source_text())
 
     def length(self, tracer: Tracer) -> int:
-        if tracer.overrides.present:
+        if self._is_looked_at(tracer):
             found = self.own_method(tracer, "__len__")
             given = tracer.dispatched(len, (self,), {}) if found is None else tracer.call(found, (), {})
             if given is not None:
@@ -351,7 +367,7 @@ class TensorValue(Value):
         return int(self.fake.shape[0])
 
     def stream(self, tracer: Tracer) -> Iterator[Value]:
-        if tracer.overrides.present:
+        if self._is_looked_at(tracer):
             found = self.own_method(tracer, "__iter__")
             if found is not None:
                 return tracer.call(found, (), {}).stream(tracer)

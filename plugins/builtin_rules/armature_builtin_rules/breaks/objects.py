@@ -49,10 +49,19 @@ ROWS = (
     ),
     BreakType(
         "tensor-subclass",
-        "Tensor of a subclass",
-        "{type} is a subclass of torch.Tensor that takes over operators or the look-up of attributes; what it does "
-        "with them is not traced.",
+        "Tensor of a kind that is not traced",
+        "{type} is no tensor whose numbers stand in memory in the plain way, or takes over the look-up of attributes.",
         ("Convert it to a plain tensor before the compiled function is called.",),
+    ),
+    BreakType(
+        "opaque-subclass",
+        "Tensor subclass that takes over operators and can't be taken apart",
+        "{type} has a `__torch_dispatch__`, and {reason}: the compiler can't tell what its operators come to.",
+        (
+            "Give the class `__tensor_flatten__` and `__tensor_unflatten__`, which name the plain tensors that it "
+            "holds and all else that its operators depend on.",
+            "Convert it to a plain tensor before the compiled function is called.",
+        ),
     ),
     BreakType(
         "overridden-call",

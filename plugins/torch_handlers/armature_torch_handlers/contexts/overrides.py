@@ -84,6 +84,16 @@ def inherited(
     return as_overridden(call.tracer, cls, func, types, args or call.tracer.tuple_of([]), kwargs or nothing)
 
 
+@handles(*existing("torch._C._disabled_torch_function_impl"))
+def not_asked(
+    call: Call, func: Value, types: Value, args: Value | None = None, kwargs: Value | None = None
+) -> Value | None:
+    """What classes that take over operators inherit: the call as it is, with subclasses not asked."""
+    tracer = call.tracer
+    none = tracer.tuple_of([])
+    return as_overridden(tracer, tracer.as_value(torch.Tensor), func, none, args or none, kwargs or call.constant(None))
+
+
 @handles(torch.Tensor.__new__)
 def new_of_class(call: Call, cls: Value, *data: Value) -> Value | None:
     """`Subclass(tensor)`: the tensor as one of the class."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from armature.plugin_api import Call, TracedTensor, Value, handles
+from armature.plugin_api import Call, TracedTensor, Value, handles, holds_tensors
 
 METHODS = ("forward", "backward", "setup_context", "vjp", "jvp", "vmap")
 PURE = frozenset({
@@ -94,7 +94,7 @@ def inner_stands_alone(call: Call, function: FunctionType, code: CodeType) -> bo
 
 
 def known_global(call: Call, function: FunctionType, name: str) -> bool:
-    """Whether a global is a constant or one of torch's; guarded."""
+    """Whether a global is a constant, one of torch's, or a class whose calls go in the graph; guarded."""
     namespace = function.__globals__
     if name not in namespace:
         return name in PURE and hasattr(builtins, name)
@@ -103,7 +103,7 @@ def known_global(call: Call, function: FunctionType, name: str) -> bool:
         home = held.__name__ if isinstance(held, ModuleType) else str(held.__module__)
         if home.partition(".")[0] not in ("torch", "math"):
             return False
-    elif not isinstance(held, ATOMS):
+    elif not isinstance(held, ATOMS) and not (isinstance(held, type) and holds_tensors(held)):
         return False
     tracer = call.tracer
     table = tracer.wrap(namespace, tracer.object_source(namespace, f"globals of {function.__qualname__}"))

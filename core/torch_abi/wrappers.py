@@ -1,0 +1,111 @@
+"""Seam to traceable wrapper subclasses: tensors that hold other tensors and take over operators, below autograd.
+
+Such a class says what its tensors are made of (`__tensor_flatten__`) and makes one again (`__tensor_unflatten__`).
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import attrs
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
+
+from armature.torch_abi.overrides import DEFAULT, KINDS, NO_FUNCTION, dispatches
+
+PLAIN = frozenset({*KINDS, FakeTensor})
+
+
+@attrs.frozen(eq=False)
+class Parts:
+    """What a wrapper is made of: tensors by name, and what else there is to know."""
+
+    tensors: dict[str, Any]
+    context: object
+
+
+def is_wrapper(kind: type) -> bool:
+    """Whether tensors of the class hold others, and the class says which."""
+    return kind not in PLAIN and issubclass(kind, torch.Tensor) and dispatches(kind) and _says_parts(kind)
+
+
+def _says_parts(kind: type) -> bool:
+    return bool(is_traceable_wrapper_subclass_type(kind))
+
+
+def asks_as_tensors_do(kind: type) -> bool:
+    """Whether the class has no `__torch_function__` of its own: torch's, or none."""
+    method = getattr(kind, "__torch_function__", NO_FUNCTION)
+    return method is NO_FUNCTION or getattr(method, "__func__", None) is DEFAULT
+
+
+def parts(tensor: torch.Tensor) -> Parts:
+    """What a wrapper is made of. Errors: those of the class."""
+    names, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
+    return Parts({name: getattr(tensor, name) for name in names}, context)
+
+
+def innermost(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The tensors with numbers of their own in a wrapper, at any depth; any other tensor itself."""
+    if not is_wrapper(type(tensor)):
+        yield tensor
+        return
+    for inner in parts(tensor).tensors.values():
+        yield from innermost(inner)
+
+
+def fake_mode_of(fakes: Iterable[object]) -> Any:
+    """The mode of the first fake tensor, also of one in a wrapper; None where there is none."""
+    tensors = (inner for fake in fakes if isinstance(fake, torch.Tensor) for inner in innermost(fake))
+    return next((inner.fake_mode for inner in tensors if isinstance(inner, FakeTensor)), None)
+
+
+def held(tensor: torch.Tensor) -> tuple[object, ...]:
+    """All attributes of a wrapper and of those in it, to be compared by identity."""
+    found: list[object] = []
+    for name, value in tensor.__dict__.items():
+        found += [name, value]
+        if isinstance(value, torch.Tensor) and is_wrapper(type(value)):
+            found += held(value)
+    return tuple(found)
+
+
+def like(tensor: torch.Tensor) -> Callable[[Any], bool]:
+    """A test whether another tensor of the class has parts of the same names and an equal context.
+
+    Errors: TypeError where a copy of the context is not equal to it, so that nothing could be told later.
+    """
+    found = parts(tensor)
+    names, kind = tuple(found.tensors), type(tensor)
+    own: Callable[[Any, Any], Any] | None = getattr(kind, "__metadata_guard__", None)
+    with unset_fake_temporarily():
+        context = copy.deepcopy(found.context)
+
+    def test(other: Any) -> bool:
+        theirs, given = other.__tensor_flatten__()
+        if tuple(theirs) != names:
+            return False
+        return bool(own(context, given) if own is not None else given == context)
+
+    if own is not None and inspect.ismethod(own) and own.__self__ is not kind:
+        raise TypeError("__metadata_guard__ is no class method")
+    if not test(tensor):
+        raise TypeError("its metadata is not equal to a copy of it")
+    return test
+
+
+def comes_back(tensor: torch.Tensor) -> bool:
+    """Whether the class makes the like of a wrapper out of its parts, at any depth. Errors: those of the class."""
+    found, kind = parts(tensor), type(tensor)
+    again = kind.__tensor_unflatten__(found.tensors, found.context, tensor.size(), tensor.stride())  # type: ignore[attr-defined]
+    inner = (value for value in found.tensors.values() if is_wrapper(type(value)))
+    return type(again) is kind and all(map(comes_back, inner))
+
+
+def in_dispatch() -> bool:
+    """Whether a `__torch_dispatch__` is running: autograd is at work on the operator already, and keeps away."""
+    return bool(torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.PythonTLSSnapshot))
