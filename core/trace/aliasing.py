@@ -9,8 +9,8 @@ import torch
 
 from armature.frame.guards import memory
 from armature.frame.guards.kinds import Guard, NoAliasGuard, StorageGuard
-from armature.frame.sources import ArrayMemorySource, DictOfSource, ItemSource, ObjectSource, Source
-from armature.torch_abi.fake import version_of
+from armature.frame.sources import ArrayMemorySource, CallSource, DictOfSource, ItemSource, ObjectSource, Source
+from armature.torch_abi.fake import tensor_of_float, version_of
 from armature.torch_abi.overrides import dispatches
 from armature.trace.errors import NotConstant
 from armature.trace.values.base import Value
@@ -95,7 +95,7 @@ def _owner(value: Value, tracer: Tracer) -> Value:
 
 def _tensors(tracer: Tracer) -> list[Guard]:
     tensors = cast("list[TensorValue]", [value for value in tracer.inputs if value.is_tensor])
-    inputs = [value for value in tensors if value.source is not None and value.real is not None]
+    inputs = [value for value in tensors if value.real is not None and not _is_made_anew(value.source)]
     if len(inputs) < 2 or not (tracer.mutates or any(version_of(value.fake) for value in inputs)):
         return []
     found: list[Guard] = [NoAliasGuard(tuple(_lasting(value.source) for value in inputs if value.source is not None))]
@@ -119,6 +119,11 @@ def _has_memory(value: TensorValue, tracer: Tracer) -> bool:
     if tensor.device.type == "meta" or value.source is None:
         return False
     return tensor.numel() > 0 or not tracer.guards.sized(value.source)
+
+
+def _is_made_anew(source: Source | None) -> bool:
+    """Whether the tensor is made for each call: none is another, though one may get the address of one that is gone."""
+    return source is None or (isinstance(source, CallSource) and source.fn is tensor_of_float)
 
 
 def _lasting(source: Source) -> Source:
