@@ -51,6 +51,8 @@ from armature.user_rules import USER
 
 __all__ = ["Compiler", "compile_frame", "new_context", "session"]
 
+# In one graph or not at all: then numbers are kept in the graph, where a break would be an error.
+ONE_GRAPH = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True}
 NATIVE = ("auto", "armature")  # backends that are the stages of this package
 REPORT = (
     "Please report it with the output of `armature doctor` and of a run with ARMATURE_STRICT=1, "
@@ -190,8 +192,9 @@ class Compiler:
 
     @property
     def settings(self) -> Config:
-        """The settings here and now, with the changes of `options`."""
-        return config.current().changed(self.changes) if self.changes else config.current()
+        """The settings here and now, with what `fullgraph` changes, and then `options`."""
+        changes = {**ONE_GRAPH, **self.changes} if self.fullgraph else self.changes
+        return config.current().changed(changes) if changes else config.current()
 
     def reason_to_skip(self, code: CodeType, variables: Mapping[str, object]) -> str | None:
         """Why rules leave the frame alone."""

@@ -18,12 +18,13 @@ def assumed_constant(fn: object) -> bool:
 def unpatched(fn: Any) -> Callable[..., Any] | None:
     """The function of torch that torch.compile has put a wrapper of its own around; None for other functions.
 
-    It does so to `nn.Module.__init__`, and to the methods in which optimizers make their state.
+    It does so to `nn.Module.__init__`, and in optimizers to the methods that make their state and to fused steps.
     """
     if not isinstance(fn, FunctionType):
         return None
     module, held = fn.__module__ or "", fn.__dict__
-    if module.startswith("torch.optim.") and fn.__name__ == "_init_group" and "_torchdynamo_disable" in held:
+    of_optimizer = module.startswith("torch.optim.") and fn.__name__.startswith(("_init_group", "_fused_"))
+    if of_optimizer and "_torchdynamo_disable" in held:
         original: Callable[..., Any] = held["_torchdynamo_orig_callable"]
         return original
     if module != "torch._dynamo.mutation_guard" or "init" not in fn.__code__.co_freevars or not fn.__closure__:

@@ -29,6 +29,7 @@ __all__ = [
     "NAMESPACE",
     "SMALLEST_SIZE",
     "SYMBOLIC",
+    "TAKES_NUMBERS",
     "LateGuard",
     "Symbols",
     "as_node",
@@ -47,6 +48,7 @@ __all__ = [
 
 ASSERT: Callable[..., None] = torch.ops.aten._assert_scalar.default
 """`ASSERT(condition, message)` in a graph: a RuntimeError where the condition does not hold."""
+TAKES_NUMBERS = "takes_numbers"  # in the meta of a node whose operator takes a number out of a tensor for itself
 SMALLEST_SIZE = 2  # that a symbol stands for: operators take 0 and 1 for something of their own
 
 
@@ -212,6 +214,8 @@ def assume(condition: torch.SymBool, message: str) -> None:
 def depends_on_numbers(graph: fx.Graph) -> bool:
     """Whether a captured graph has sizes or numbers that only a run will tell."""
     for node in graph.nodes:
+        if TAKES_NUMBERS in node.meta:
+            return True
         value = node.meta.get("example_value")
         numbers = value.shape if isinstance(value, torch.Tensor) else (value,)
         if any(isinstance(number, SYMBOLIC) and is_unbacked(number) for number in numbers):

@@ -13,13 +13,14 @@ from armature.frame.guards.kinds import Guard, NoAliasGuard, StorageGuard
 from armature.frame.sources import (
     ArrayMemorySource,
     AttrSource,
+    CallSource,
     DictOfSource,
     ItemSource,
     ObjectSource,
     Source,
     is_early,
 )
-from armature.torch_abi.fake import version_of
+from armature.torch_abi.fake import tensor_of_number, version_of
 from armature.torch_abi.overrides import dispatches
 from armature.torch_abi.wrappers import is_wrapper, parts
 from armature.trace.errors import NotConstant
@@ -105,7 +106,7 @@ def _owner(value: Value, tracer: Tracer) -> Value:
 
 def _tensors(tracer: Tracer) -> list[Guard]:
     tensors = cast("list[TensorValue]", [value for value in tracer.inputs if value.is_tensor])
-    inputs = [v for v in tensors if v.source is not None and v.real is not None and not is_early(v.source)]
+    inputs = [value for value in tensors if value.real is not None and not _is_made_anew(value.source)]
     if not (tracer.mutates or any(version_of(value.fake) for value in inputs)):
         return []
     found: list[Guard] = []
@@ -139,6 +140,13 @@ def _has_memory(source: Source, tensor: torch.Tensor, tracer: Tracer) -> bool:
     if dispatches(type(tensor)) or tensor.layout is not torch.strided or tensor.device.type == "meta":
         return False
     return tensor.numel() > 0 or not tracer.guards.sized(source)
+
+
+def _is_made_anew(source: Source | None) -> bool:
+    """Whether the tensor is made for each call: none is another, though one may get the address of one that is gone."""
+    if source is None or is_early(source):
+        return True
+    return isinstance(source, CallSource) and source.fn is tensor_of_number
 
 
 def _lasting(source: Source) -> Source:

@@ -139,6 +139,8 @@ class Sizes:
         elif isinstance(result, SYMBOLIC) and is_unbacked(result):
             for symbol in symbols.symbols_of(result):
                 self._computed.setdefault(symbol, (node, -1))
+        if any(symbol not in self._computed for symbol in self.symbols.pending_fresh_unbacked_symbols):
+            node.meta[symbols.TAKES_NUMBERS] = True
         self.symbols.pending_fresh_unbacked_symbols.clear()
         self.assert_assumptions()
 

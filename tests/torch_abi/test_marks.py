@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import functools
 
+import pytest
 import torch
 
 import armature
@@ -42,11 +43,12 @@ def test_the_patch_of_torch_compile() -> None:
     assert makes_state.__code__.co_filename.endswith("adam.py")
 
 
-def test_optimizers_trace_though_torch_compile_wraps_them() -> None:
+@pytest.mark.parametrize("fused", [False, True])
+def test_optimizers_trace_though_torch_compile_wraps_them(fused: bool) -> None:
     torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))
     weight = torch.ones(2, requires_grad=True)
     weight.sum().backward()
-    optimizer = torch.optim.SGD([weight], lr=0.5)
+    optimizer = torch.optim.SGD([weight], lr=0.5, fused=fused)
     armature.compile(lambda: optimizer.step(), backend="eager", fullgraph=True)()
     torch.testing.assert_close(weight.detach(), torch.full((2,), 0.5))
 

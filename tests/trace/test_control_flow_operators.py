@@ -99,6 +99,15 @@ def test_gradients_and_backends(backend: str) -> None:
             assert torch.allclose(one, other if other.shape == one.shape else torch.zeros_like(one))
 
 
+def test_a_marked_region_is_the_function_itself() -> None:
+    region = torch.compiler.nested_compile_region(lambda x, w, *, scale: (x * w).sum() * scale)
+
+    def fn(x, w, flag):
+        return region(x, w, scale=2) + region(w, x, scale=3)
+
+    compare(fn, arguments, fullgraph=True)
+
+
 def other_shapes(x, w, flag):
     return torch.cond(x.sum() > 0, lambda a: a, lambda a: a[0], (x,))
 

@@ -127,3 +127,18 @@ def test_a_schedule_of_learning_rates(backend: str) -> None:
     for found, expected in zip(train(compiled=True), train(compiled=False)):
         assert torch.allclose(found, expected)
     assert len(session().compilations) <= 4
+
+
+def test_floats_are_not_told_apart_by_the_tensors_made_of_them() -> None:
+    """Which come and go at one address."""
+
+    def adds(t: torch.Tensor, one: float, two: float) -> torch.Tensor:
+        t += one
+        t += two
+        return t
+
+    compiled = armature.compile(adds, backend="eager", fullgraph=True)
+    for number in range(1, 5):
+        same(compiled(x(), number / 2, number / 4), adds(x(), number / 2, number / 4), "sum")
+    guards = session().compilations[-1].guards
+    assert guards and not any("as_tensor" in text and "one object" in text for text in guards)

@@ -50,7 +50,8 @@ WRITES = [
     "x*=x", "x[0]+=1", "x[:,1]*=x[:,2]", "x-=x.t()[:,:1].sum()", "x.data[0]=9", "x.detach()[0]=9", "x.zero_()",
     "x.copy_(torch.arange(4))", "x.squeeze_()", "x.t_()", "x.transpose_(0,1)", "x.unsqueeze_(0)",
     "x.swapaxes_(0,1)", "x.clamp_(min=0)", "x.normal_()", "x.random_(0,5)", "x.uniform_()", "x.bernoulli_(0.5)",
-    "x.exponential_()",
+    "x.exponential_()", "x[x.sum()>5]=7", "x[m[0]]=7", "x.t()[m[1]]=7", "x[0,1:][m[0]]=True",
+    "y=torch.arange(3); y[m[0]]=2.7; x+=y.sum()", "y=x>0; y[m[0]]=2.7; x+=y", "x[m[0]]=float('nan'); x.nan_to_num_()",
 ]  # fmt: skip
 WRITES_THAT_BREAK = [
     "x[m]=x[m]+1", "x[5]=0", "x[0]='a'", "x[m]+=1", "x.data=torch.zeros(2)", "x.copy_(torch.arange(5))",

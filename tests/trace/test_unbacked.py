@@ -30,10 +30,34 @@ def count() -> int:
     return len(session().compilations)
 
 
+TAKE_NUMBERS: tuple[Callable[[torch.Tensor], Any], ...] = (
+    lambda x: x.sum().item() + x,
+    lambda x: x.nonzero() + 1,
+    lambda x: x[x > 0] * 2,
+    lambda x: x.masked_select(x > 1).sum(),
+    lambda x: torch.ones(2).add(x.sum(), alpha=x[0]),
+)
+
+
 def test_without_the_settings_the_graph_breaks() -> None:
-    for fn in (lambda x: x.sum().item() + x, lambda x: x.nonzero() + 1, lambda x: x[x > 0] * 2):
-        with pytest.raises(errors.Unsupported, match="CAPTURE"):
-            armature.compile(fn, backend="eager", fullgraph=True)(torch.ones(3))
+    for fn in TAKE_NUMBERS:
+        armature.reset()
+        armature.compile(fn, backend="eager")(torch.ones(3))
+        assert any(compilation.breaks for compilation in session().compilations)
+
+
+def test_in_one_graph_numbers_stay_in_it() -> None:
+    for fn in TAKE_NUMBERS:
+        quick = armature.compile(fn, fullgraph=True)
+        for values in ([1.0, 2.0, 3.0], [0.0, 0.0, 5.0]):
+            x = torch.tensor(values)
+            torch.testing.assert_close(quick(x), fn(x), rtol=0, atol=0)
+
+
+def test_options_go_before_what_one_graph_sets() -> None:
+    options = {"capture_scalar_outputs": False}
+    with pytest.raises(errors.Unsupported, match="CAPTURE"):
+        armature.compile(TAKE_NUMBERS[0], backend="eager", fullgraph=True, options=options)(torch.ones(3))
 
 
 def test_item(compiled: Any) -> None:

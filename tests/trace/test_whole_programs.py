@@ -108,6 +108,25 @@ def test_optimizer_steps(name: str) -> None:
     torch.testing.assert_close(dict(model.state_dict()), dict(plain.state_dict()))
 
 
+@pytest.mark.parametrize("name", ["Adam", "Adamax", "NAdam", "Rprop", "fused"])
+def test_optimizer_steps_in_one_graph(name: str) -> None:
+    def stepped(compiled: bool) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        weights = [torch.randn(shape).requires_grad_() for shape in ((2, 3), (2,), ())]
+        optimizer = torch.optim.AdamW(weights, fused=True) if name == "fused" else OPTIMIZERS[name](weights)
+        step = lambda: optimizer.step()  # noqa: E731
+        step = armature.compile(step, backend="eager", fullgraph=True) if compiled else step
+        for _ in range(STEPS):
+            for weight in weights:
+                weight.grad = torch.randn_like(weight)
+            step()
+        return weights
+
+    armature.reset()
+    for expected, found in zip(stepped(compiled=False), stepped(compiled=True)):
+        torch.testing.assert_close(found, expected)
+
+
 SCHEDULERS: dict[str, Callable[[Any], Any]] = {
     "StepLR": lambda o: torch.optim.lr_scheduler.StepLR(o, 2),
     "Cosine": lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 4),

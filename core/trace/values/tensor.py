@@ -350,8 +350,8 @@ class TensorValue(Value):
         method = self.own_method(tracer, "__setitem__")
         if method is not None:
             tracer.call(method, (key, value), {})
-            return
-        tracer.graph_call(operator.setitem, (self, key, value), {})
+        elif tracer.overrides.present or tracer.handled(torch.Tensor.__setitem__, (self, key, value), {}) is None:
+            tracer.graph_call(operator.setitem, (self, key, value), {})
 
     def truth(self, tracer: Tracer) -> bool:
         tracer.graph_break("data-dependent-branch", test=tracer.source_text())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 import torch
@@ -98,9 +98,19 @@ def layer_norm_backward(
     return tuple(grads)
 
 
-def _over(b: Builder, grad: TensorValue, dims: list[int], spec: Spec, prepare: object) -> TensorValue:
-    """Sum of the gradient, changed by `prepare`, over the axes."""
-    return b.reduction("sum", grad, dims, dtype=compute_dtype(grad.dtype), prepare=prepare, spec=spec)  # type: ignore[arg-type]
+def _over(
+    b: Builder,
+    grad: TensorValue,
+    dims: list[int],
+    spec: Spec,
+    prepare: Callable[[Node, tuple[Index, ...]], Node] | None,
+) -> TensorValue:
+    """Sum of the gradient, changed by `prepare`, over the axes; with no axes there is nothing to sum."""
+    if not dims:
+        dtype = compute_dtype(grad.dtype)
+        own = prepare or (lambda g, _: g)
+        return b.loop(lambda p: own(b.read(grad, p, dtype), p), spec)
+    return b.reduction("sum", grad, dims, dtype=compute_dtype(grad.dtype), prepare=prepare, spec=spec)
 
 
 def _input_gradient(

@@ -93,7 +93,7 @@ def test_softmax_of_a_number(kit: Kit) -> None:
 
 
 @pytest.mark.parametrize("affine", [True, False])
-@pytest.mark.parametrize("axes", [1, 2])
+@pytest.mark.parametrize("axes", [1, 2, 3])
 def test_layer_norm(kit: Kit, axes: int, affine: bool) -> None:
     x, g = torch.randn(3, 4, 5) + 2, torch.randn(3, 4, 5)
     shape = list(x.shape[-axes:])

@@ -35,3 +35,10 @@ def cond(
 def other(call: Call, *args: Value, **kwargs: Value) -> Value:
     """Their functions would have to be graphs of their own."""
     call.graph_break("control-flow-operator", operation=call.fn.__name__)
+
+
+@handles(*existing("torch._higher_order_ops.invoke_subgraph.invoke_subgraph_placeholder"))
+def marked_region(call: Call, func: Value, *args: Value, **kwargs: Value) -> Value:
+    """What `torch.compiler.nested_compile_region` wraps: the function, as in eager mode. Asked while torch.compile is
+    at work, the call itself would raise."""
+    return call.inline(func, *args, **kwargs)
