@@ -40,6 +40,7 @@ class LocalClassValue(ClassValue):
     made_at: tuple[Place, ...] = ()
 
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+        check_descriptor(tracer, value)
         type.__setattr__(self.cls, name, stand_in(tracer, value))
 
     def rebuild(self, out: Rebuilder) -> None:
@@ -67,6 +68,7 @@ def build_class(tracer: Tracer, body: Value, name: Value, *bases: Value, **keywo
     cell = frame.variables.pop("__classcell__", None)
     namespace = kind.__prepare__(str(name.as_constant()), classes)
     for attribute, value in frame.variables.items():
+        check_descriptor(tracer, value)
         namespace[attribute] = stand_in(tracer, value)
     try:
         made = kind(str(name.as_constant()), classes, namespace)
@@ -76,6 +78,15 @@ def build_class(tracer: Tracer, body: Value, name: Value, *bases: Value, **keywo
     if isinstance(cell, CellValue):
         cell.content = result
     return result
+
+
+def check_descriptor(tracer: Tracer, value: Value) -> None:
+    """A stand-in is no descriptor, and of the program's objects none may hear of a class that only tracing makes."""
+    if not isinstance(value, UserObjectValue):
+        return
+    names = ("__set_name__",) if value.obj is not None else ("__set_name__", "__get__", "__set__", "__delete__")
+    if value.cls not in DESCRIPTORS and any(find_in_class(value.cls, name) is not None for name in names):
+        tracer.graph_break("unsupported-operation", operation="making a class with it", type=value.describe())
 
 
 def globals_source(tracer: Tracer, body: ClosureValue) -> Any:

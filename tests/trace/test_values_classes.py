@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import enum
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
+import armature
+from armature.testing.differential import difference
 from armature.testing.tracing import check, programs
 
 X = torch.linspace(-1.0, 1.0, 6).reshape(2, 3)
@@ -925,3 +928,80 @@ def test_class_attributes_are_written() -> None:
     assert torch.equal(traced.run(X), X)
     assert (Base.count, Base.items, Base.fresh) == (1, [1], "new")
     assert torch.equal(Base.table["last"], X)
+
+
+class Named:
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = f"_{name}"
+
+    def __get__(self, obj: Any, owner: type | None = None) -> Any:
+        return self if obj is None else getattr(obj, self.name, 0)
+
+    def __set__(self, obj: Any, value: Any) -> None:
+        setattr(obj, self.name, value + 1)
+
+
+NAMED = Named()
+
+
+def test_descriptors_in_classes_made_in_the_frame() -> None:
+    def fresh(t):
+        class Holder:
+            held = Named()
+
+        holder = Holder()
+        before, holder.held = holder.held, 2
+        return t * holder.held, before, Holder.held.name
+
+    def of_the_program(t):
+        class Holder:
+            other = NAMED
+
+        return t + 1, Holder.other.name, Holder().other
+
+    def set_later(t):
+        class Holder:
+            pass
+
+        made = Named()
+        made.name = "_x"
+        Holder.held = made
+        holder = Holder()
+        holder.held = 4
+        return t * holder.held
+
+    def method_set_later(t):
+        class Holder:
+            pass
+
+        Holder.count = lambda *args: len(args)
+        return t * Holder().count(1, 2)
+
+    for fn in (fresh, of_the_program, set_later, method_set_later):
+        compiled = armature.compile(fn, backend="eager")
+        NAMED.__dict__.pop("name", None)
+        expected = fn(X)
+        NAMED.__dict__.pop("name", None)
+        assert difference(expected, compiled(X)) == 0.0
+
+
+class Place(enum.Enum):
+    FIRST = (1, [2])
+
+    def __init__(self, number: int, items: list[int]) -> None:
+        self.number = number
+        self.items = items
+
+    @property
+    def total(self) -> int:
+        return self.number + len(self.items)
+
+
+def test_attributes_of_enum_members() -> None:
+    def fn(t):
+        place = Place.FIRST
+        return t * place.number, place.total, getattr(place, "number", 7), hasattr(place, "other"), place.items
+
+    compiled = armature.compile(fn, backend="eager", fullgraph=True)
+    assert difference(fn(X), compiled(X)) == 0.0
+    assert compiled(X)[4] is Place.FIRST.items

@@ -171,6 +171,12 @@ BINDERS: dict[type, Binder] = {
 }
 
 
+def binds(value: Value) -> bool:
+    """Whether a value in a class binds to instances, or takes what is set there: functions do, for one."""
+    kind = value.python_type()
+    return any(find_in_class(kind, name) is not None for name in ("__get__", "__set__", "__delete__"))
+
+
 def class_attribute(tracer: Tracer, owner: Value, cls: type, name: str, after: type | None = None) -> Value:
     """`owner.name` as far as the classes of `owner` know it. Raises AttributeError of the program."""
     written = tracer.class_attribute_written(cls, name)
@@ -257,7 +263,8 @@ class ClassValue(Value):
         setter = find_in_class(type(self.cls), "__setattr__")
         held = find_in_class(self.cls, name)
         plain = setter is not None and setter.holder is type
-        if not plain or is_trusted(self.cls) or name.startswith("__") or (held and is_data_descriptor(held.obj)):
+        described = (held and is_data_descriptor(held.obj)) or binds(value)
+        if not plain or is_trusted(self.cls) or name.startswith("__") or described:
             tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
         if not isinstance(self.cls.__dict__.get(name), (FunctionType, classmethod, staticmethod)):
             tracer.store_class_attribute(self.cls, name, value)

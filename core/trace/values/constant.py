@@ -143,6 +143,8 @@ def enum_attribute(tracer: Tracer, member: Value, value: enum.Enum, name: str) -
     found = find_in_class(type(value), name)
     if found is not None and isinstance(found.obj, (GetSetDescriptorType, MemberDescriptorType)):
         return tracer.as_value(getattr(value, name))
+    if name in value.__dict__ and (found is None or not hasattr(type(found.obj), "__set__")):
+        return tracer.wrap(value.__dict__[name], tracer.attr_source(tracer.object_source(value), name))
     return tracer.class_attribute(member, type(value), name)
 
 
