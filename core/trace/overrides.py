@@ -26,7 +26,7 @@ from armature.trace.values.base import Args, Kwargs, Value, Write
 from armature.trace.values.classes import ClassValue, find_in_class
 from armature.trace.values.context import ContextValue
 from armature.trace.values.mapping import DictValue
-from armature.trace.values.sequence import ListValue, SliceValue, TupleValue
+from armature.trace.values.sequence import ListValue, SliceValue, TupleValue, leaves
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
@@ -113,13 +113,6 @@ class Overrides:
 def overrides(value: Value) -> bool:
     """Whether the class of an object has a `__torch_function__` of its own."""
     return isinstance(value, (TensorValue, UserObjectValue)) and abi.is_overriding(value.python_type())
-
-
-def leaves(value: Value) -> list[Value]:
-    """The value, or what a list or tuple of values holds."""
-    if not isinstance(value, (ListValue, TupleValue)):
-        return [value]
-    return [leaf for item in value.items for leaf in leaves(item)]
 
 
 # Asking.

@@ -17,6 +17,7 @@ from armature.torch_abi.fake import is_wrapped, version_of
 from armature.torch_abi.pytree import tree_leaves
 from armature.trace.errors import SkipFrame
 from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.values.sequence import leaves
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -70,10 +71,11 @@ def guard(tracer: Tracer, tensor: torch.Tensor, fake: torch.Tensor, source: Sour
     """Rely on what a wrapper is made of, as far as its fake shows it."""
     try:
         test = abi.like(tensor)
-        if not test(fake):
-            refuse(tracer, type(tensor), "`__tensor_unflatten__` loses some of its metadata")
+        kept = test(fake)
     except Exception as error:
         refuse(tracer, type(tensor), f"its metadata can't be guarded: {type(error).__name__}: {error}")
+    if not kept:
+        refuse(tracer, type(tensor), "`__tensor_unflatten__` loses some of its metadata")
     tracer.guards.metadata(source, test)
     for name, inner in abi.parts(tensor).tensors.items():
         place = tracer.attr_source(source, name)
@@ -88,8 +90,8 @@ def guard(tracer: Tracer, tensor: torch.Tensor, fake: torch.Tensor, source: Sour
 def made(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     """A call of such a class: in the graph, whole."""
     tracer.overrides.accept(tracer, value.cls)
-    given = [leaf for leaf in tree_leaves([*args, *kwargs.values()]) if isinstance(leaf, TensorValue)]
-    kinds = {tensor.python_type() for tensor in given}
+    given = [leaf for argument in (*args, *kwargs.values()) for leaf in leaves(argument)]
+    kinds = {leaf.python_type() for leaf in given if isinstance(leaf, TensorValue)}
     if tracer.overrides.asks_modes or not all(kind in abi.PLAIN or _is_quiet(kind) for kind in kinds):
         tracer.graph_break("overridden-call", function=value.cls.__qualname__)
     found = tracer.graph_call(value.cls, args, kwargs)

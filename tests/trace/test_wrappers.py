@@ -552,6 +552,12 @@ class Incomparable(Mutable):
     pass
 
 
+class Forgetting(Scaled):
+    @classmethod
+    def __tensor_unflatten__(cls, inner, context, size, stride):
+        return cls(inner["numbers"], inner["scale"])
+
+
 X, SCALE = torch.ones(3), torch.tensor(2.0)
 
 
@@ -561,6 +567,7 @@ X, SCALE = torch.ones(3), torch.tensor(2.0)
         (Opaque(X), "does not say by `__tensor_flatten__`"),
         (Careless(X, X), "gives a tensor of another class"),
         (Caching(X, SCALE), "changes its attributes"),
+        (Forgetting(X, SCALE, 3), "loses some of its metadata"),
         (Holding(X, SCALE), "is no tensor"),
         (Raising(X, SCALE), "raises ValueError: not today"),
         (Incomparable(X, SCALE, object()), "can't be guarded"),
@@ -581,6 +588,34 @@ def test_what_is_left_to_eager_mode(value: Any, reason: str) -> None:
     event = session().compilations[0].breaks[0]
     assert event.type.id == "opaque-subclass"
     assert reason in str(event.facts["reason"])
+
+
+class Labelled(torch.Tensor):
+    pass
+
+
+class Listing(Scaled):
+    def __init__(self, numbers, scale, block=1):
+        super().__init__(numbers[0], scale, block)
+
+    @staticmethod
+    def __new__(cls, numbers, scale, block=1):
+        return torch.Tensor._make_wrapper_subclass(cls, numbers[0].shape, dtype=scale.dtype)
+
+    @classmethod
+    def __tensor_unflatten__(cls, inner, context, size, stride):
+        return cls([inner["numbers"]], inner["scale"], context["block"])
+
+
+def test_made_of_tensors_that_override_functions() -> None:
+    def program(x: Any, scale: Any) -> Any:
+        made = Listing([x], scale)
+        return type(made.numbers), made.block
+
+    compiled = armature.compile(program, backend="eager")
+    for x in (X, X.as_subclass(Labelled)):
+        assert compiled(x, SCALE) == program(x, SCALE)
+    assert session().compilations[-1].breaks[0].type.id == "overridden-call"
 
 
 def test_a_leaf_made_inside() -> None:

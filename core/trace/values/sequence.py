@@ -492,3 +492,10 @@ LIST_METHODS: dict[str, Callable[..., Value | None]] = {
     "__delitem__": lambda tracer, self, key: self.delete_item(tracer, key),
     "__iadd__": _iadd,
 }
+
+
+def leaves(value: Value) -> list[Value]:
+    """The value, or what a list or tuple of values holds."""
+    if not isinstance(value, (ListValue, TupleValue)):
+        return [value]
+    return [leaf for item in value.items for leaf in leaves(item)]
