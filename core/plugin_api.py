@@ -27,9 +27,10 @@ from armature.torch_abi.effects import CHECK
 from armature.trace.branches import choose
 from armature.trace.call import Call, Handler, Polyfill, ValueType, collect, handles
 from armature.trace.class_bodies import LocalClassValue
-from armature.trace.errors import NotConstant
+from armature.trace.errors import GraphBreak, NotConstant, UserRaised
 from armature.trace.overrides import OffValue as OverridesOff
 from armature.trace.overrides import default as as_overridden
+from armature.trace.parts import NotApart, Part, Watch, trace_part
 from armature.trace.values.address import AddressValue
 from armature.trace.values.base import BoundMethod, Value, Write
 from armature.trace.values.classes import ClassValue
@@ -83,6 +84,7 @@ __all__ = [
     "Features",
     "FrameSummary",
     "GradModeValue",
+    "GraphBreak",
     "GraphKind",
     "Handler",
     "Identity",
@@ -93,6 +95,7 @@ __all__ = [
     "LocalClassValue",
     "Lowering",
     "Node",
+    "NotApart",
     "NotConstant",
     "NotSupported",
     "NullContextValue",
@@ -100,6 +103,7 @@ __all__ = [
     "ObjectValue",
     "OverridesOff",
     "PairedContextValue",
+    "Part",
     "Pass",
     "Polyfill",
     "Position",
@@ -117,10 +121,12 @@ __all__ = [
     "TensorValue",
     "TracedTensor",
     "TupleValue",
+    "UserRaised",
     "Value",
     "ValueType",
     "Var",
     "Verdict",
+    "Watch",
     "Write",
     "as_overridden",
     "autocast_value",
@@ -142,4 +148,5 @@ __all__ = [
     "overload",
     "switch_grad",
     "torch_decompositions",
+    "trace_part",
 ]

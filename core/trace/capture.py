@@ -88,6 +88,8 @@ class Tracer:
     has_handlers: bool = False  # some function that was traced has `try` or `with`
     mutates: bool = False  # an operator in place is in the graph
     regions: int = 0  # calls being traced that go in the graph whole or not at all
+    parts: int = 0  # of these, calls whose nodes go in graphs of their own
+    buried: dict[TensorValue, tuple[Place, ...]] = attrs.field(factory=dict)  # made in such a call; where that was
     sizes: Sizes = attrs.field(default=attrs.Factory(lambda self: Sizes(self), takes_self=True))
     floats: dict[Source, FloatValue] = attrs.field(factory=dict)
     keeps_floats: bool = False
@@ -409,8 +411,8 @@ class Tracer:
         """Trace into a Python function that stands in for another."""
         return calls.inline_python(self, fn, args, kwargs)
 
-    def call_whole(self, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
-        """Trace into a Python function; what breaks in it breaks at the call of it."""
+    def call_whole(self, fn: Value | Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
+        """Trace into a function; what breaks in it breaks at the call of it."""
         return calls.call_whole(self, fn, args, kwargs)
 
     def resume(self, frame: Frame) -> Value:

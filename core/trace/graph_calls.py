@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch import fx
@@ -56,7 +56,13 @@ def graph_call(
         found = overrides.in_graph(tracer, fn, args, kwargs)
         if found is not None:
             return found
-    if tracer.floats and not tracer.keeps_floats and not tracer.overrides.asks_modes and takes_floats(fn, args, kwargs):
+    if (
+        tracer.floats
+        and not tracer.parts
+        and not tracer.keeps_floats
+        and not tracer.overrides.asks_modes
+        and takes_floats(fn, args, kwargs)
+    ):
         return _keeping_floats(tracer, fn, args, kwargs)
     told = folding.told(tracer, fn, args, kwargs)
     if told is not None:
@@ -236,6 +242,8 @@ def item_of(tracer: Tracer, item: Any, node: fx.Node, position: int) -> Value:
 def lift(tracer: Tracer, value: TensorValue | SymbolicValue) -> fx.Node:
     """Make a tensor or int of the program an input of the graph, when it is first used."""
     if value.node is None:
+        if value.source is None:
+            _out_of_reach(tracer, value)
         path = MODULE_TABLE.sub("", value.source.expr if value.source is not None else "input")
         label = NOT_A_NAME.sub("_", path).strip("_")
         label = (
@@ -252,6 +260,16 @@ def lift(tracer: Tracer, value: TensorValue | SymbolicValue) -> fx.Node:
         value.node.meta["example_value"] = value.fake
         tracer.inputs.append(value)
     return value.node
+
+
+def _out_of_reach(tracer: Tracer, value: TensorValue | SymbolicValue) -> NoReturn:
+    """A tensor made in a call that went in a graph of its own, and kept by the program in another way than as its
+    result: the graph breaks at that call."""
+    try:
+        tracer.graph_break("unsupported-result", type=f"{value.describe()} that a function with its own graph has made")
+    except GraphBreak as stop:
+        stop.places = tracer.buried.get(value, stop.places)  # type: ignore[arg-type]
+        raise
 
 
 def versions(tracer: Tracer) -> list[int]:

@@ -64,8 +64,7 @@ class CellValue(Value):
         """Change the contents; None empties the cell."""
         self.content = value
         self.changed = True
-        if self.real is not None:
-            tracer.mutate(self)
+        tracer.mutate(self)
 
     def rebuild(self, out: Rebuilder) -> None:
         out.null_function(CellType)

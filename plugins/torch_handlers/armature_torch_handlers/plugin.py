@@ -21,7 +21,14 @@ from armature_torch_handlers import (
     tracing_state,
 )
 from armature_torch_handlers.contexts import attention, autocast, grad, overrides, profiler
-from armature_torch_handlers.programs import autograd_function, checkpoint, control_flow, scans, transforms
+from armature_torch_handlers.programs import (
+    autograd_function,
+    checkpoint,
+    control_flow,
+    function_context,
+    scans,
+    transforms,
+)
 
 
 @hookimpl
@@ -35,6 +42,7 @@ def armature_handlers() -> Iterable[Handler]:
         profiler,
         overrides,
         autograd_function,
+        function_context,
         checkpoint,
         control_flow,
         scans,
