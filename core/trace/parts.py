@@ -25,6 +25,8 @@ from armature.trace.values.tensor import TensorValue
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
 
+OF_PROGRAM = ("real", "obj", "namespace")  # fields of values that hold the program's own objects
+
 
 class NotApart(Exception):
     """A call can't have a graph of its own. `reason`: what the function does."""
@@ -131,8 +133,10 @@ def trace_part(tracer: Tracer, function: Value | Callable[..., Any], args: Args,
         own = set(nodes)
         if tracer.sizes.computes(own):
             raise NotApart("computes numbers or sizes from what tensors hold")
-    except (GraphBreak, UserRaised, NotApart):
+    except (GraphBreak, UserRaised, NotApart) as stop:
         _remove(tracer, _after(tracer.graph, last), ())
+        if isinstance(stop, UserRaised) and [version_of(value.fake) for value in known] != versions:
+            raise NotApart("writes to a tensor, and raises") from None
         raise
     finally:
         tracer.parts -= 1
@@ -180,7 +184,7 @@ def _forget_item(number: FloatValue, own: set[fx.Node]) -> None:
 
 
 def _reachable(roots: Iterable[object]) -> Iterator[Value]:
-    """All values that can be reached."""
+    """All values that can be reached. Objects of the program are not asked."""
     seen: set[int] = set()
     todo = list(roots)
     while todo:
@@ -188,11 +192,12 @@ def _reachable(roots: Iterable[object]) -> Iterator[Value]:
         if id(held) in seen:
             continue
         seen.add(id(held))
-        if isinstance(held, (Value, Frame)):
-            if isinstance(held, Value):
-                yield held
-            todo += (getattr(held, field.name) for field in attrs.fields(type(held)))
-        elif isinstance(held, dict):
+        if isinstance(held, Frame):
+            todo += (held.variables, held.cells, held.own_cells, held.stack, held.handling)
+        elif isinstance(held, Value):
+            yield held
+            todo += (getattr(held, field.name) for field in attrs.fields(type(held)) if field.name not in OF_PROGRAM)
+        elif type(held) is dict:
             todo += (*held.keys(), *held.values())
-        elif isinstance(held, (list, tuple, set, frozenset)):
-            todo += held
+        elif type(held) in (list, tuple, set, frozenset):
+            todo += held  # type: ignore[arg-type]

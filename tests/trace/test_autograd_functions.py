@@ -351,6 +351,51 @@ class Stacked(Function):
         return grad @ y, grad.t() @ x
 
 
+class Same(Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x * 2
+        return y, y, x, x
+
+    @staticmethod
+    def backward(ctx, first, second, third, fourth):
+        return first * 2 + second * 3 + third * 4 + fourth * 5
+
+
+class Vjp(Function):
+    @staticmethod
+    def forward(x):
+        return x.sin(), x.cos()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*output)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def vjp(ctx, grad, other):
+        sin, cos = ctx.saved_tensors
+        return grad * cos - other * sin
+
+
+class Columns(Function):
+    @staticmethod
+    def forward(ctx, x, keys):
+        ctx.keys = keys
+        ctx.index = {key: k for k, key in enumerate(keys)}
+        return x.index_select(1, torch.tensor([ctx.index[key] for key in sorted(keys)]))
+
+    @staticmethod
+    def backward(ctx, grad):
+        result = torch.zeros(grad.shape[0], 3)
+        for key in ctx.keys:
+            result[:, ctx.index[key]] = grad[:, sorted(ctx.keys).index(key)]
+        return result, None
+
+
+call_cube = Cube.apply
+
+
 def closure_function(scale):
     class Scaled(Function):
         @staticmethod
@@ -484,6 +529,23 @@ def in_loop(x, y):
     return x
 
 
+def same_twice(x, y):
+    a, b, c, d = Same.apply(x * y)
+    return a, b, c, d, a is b, c is d
+
+
+def vjp(x, y):
+    return Vjp.apply(x)
+
+
+def columns(x, y):
+    return Columns.apply(x, ["b", "c", "a"]) + y
+
+
+def alias(x, y):
+    return call_cube(x) + call_cube(y)
+
+
 def sizes_and_math(x, y):
     return Sizes.apply(x, y)
 
@@ -505,7 +567,7 @@ class Sizes(Function):
 PROGRAMS = [
     helper, clamp, intermediate, several, marked, dirty, absent_both, absent_one, once, cube, set_up, derived, nested,
     asks_mode, no_grad_backward, identity, identity_of_intermediate, view, twice, captures, frees, reshapes, closures,
-    under_no_grad, amp, in_loop, sizes_and_math,
+    under_no_grad, amp, in_loop, sizes_and_math, same_twice, vjp, columns, alias,
 ]  # fmt: skip
 named = pytest.mark.parametrize("fn", PROGRAMS, ids=lambda fn: fn.__name__)
 
@@ -729,6 +791,25 @@ class RaisesBackward(Function):
         raise ValueError("backward")
 
 
+class WritesAndRaises(Function):
+    @staticmethod
+    def forward(ctx, x):
+        x.mul_(2)
+        raise ValueError("forward")
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+def writes_and_raises(x, y):
+    z = x * y
+    try:
+        return WritesAndRaises.apply(z)
+    except ValueError:
+        return z
+
+
 def fills(x, y):
     made = []
     out = Fills.apply(x, made)
@@ -765,7 +846,7 @@ WHOLE = [caller_of(f) for f in (Logs, LogsBackward, CountsOnContext, Reads, Read
                                 WrongShape, Lists, GivesGlobal, WritesSilently, RaisesBackward)]  # fmt: skip
 
 
-@pytest.mark.parametrize("fn", [*WHOLE, fills, with_keywords], ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize("fn", [*WHOLE, fills, with_keywords, writes_and_raises], ids=lambda fn: fn.__name__)
 def test_runs_eagerly_as_a_whole(fn: Callable[..., Any]) -> None:
     assert break_of(fn, *both()) == "autograd-function"
     LOG.clear()

@@ -31,9 +31,11 @@ def apply(call: Call, cls: Value, *args: Value, **kwargs: Value) -> Value:
         call.graph_break("overridden-call", function=f"{function.__qualname__}.apply")
     if any(leave in LEVELS for leave, _ in tracer.on_abort):
         refuse(call, function, "it is called in a transform of torch.func")
-    forward, setup = cls.get_attribute(tracer, "forward"), None
-    if function.setup_context is not BASE.setup_context:
-        setup = cls.get_attribute(tracer, "setup_context")
+    forward = cls.get_attribute(tracer, "forward")
+    setup: Value | None = cls.get_attribute(tracer, "setup_context")  # guards that it has one, or not
+    if function.setup_context is BASE.setup_context:
+        setup = None
+    if setup is not None:
         args = bound(call, function, args, kwargs)
     elif kwargs:
         refuse(call, function, "it is called with keywords")
@@ -46,8 +48,7 @@ def apply(call: Call, cls: Value, *args: Value, **kwargs: Value) -> Value:
     except NotApart as unfit:
         refuse(call, function, unfit.reason)
     except GraphBreak as stop:
-        facts = stop.event.facts
-        text = stop.event.type.explanation.format(**facts)
+        text = stop.event.type.explanation.format(**stop.event.facts)
         where = stop.event.stack[-1]
         refuse(call, function, f"at {where.file.rpartition('/')[2]}:{where.line} in {where.function}: {text}")
 

@@ -11,8 +11,8 @@ import torch
 
 from armature.plugin_api import Call, NotApart, ObjectValue, TracedTensor, TupleValue, Value, handles
 
-METHODS = ("save_for_backward", "mark_dirty", "mark_non_differentiable", "set_materialize_grads")
-KEPT = ("to_save", "dirty_tensors", "non_differentiable", "materialize_grads")  # where these methods put it
+METHODS = ("save_for_backward", "save_for_forward", "mark_dirty", "mark_non_differentiable", "set_materialize_grads")
+KEPT = ("to_save", "saved_for_forward", "dirty_tensors", "non_differentiable", "materialize_grads")  # where they do
 NOTHING = TupleValue([])
 
 

@@ -100,7 +100,7 @@ def forward_by(graphs: Graphs) -> Callable[..., Any]:
 
 def strides_of_gradient(output: torch.Tensor) -> tuple[int, ...]:
     """The strides with which backward was traced."""
-    return torch.empty_like(output, device="meta").stride()
+    return (output if output.is_contiguous() else torch.empty_like(output, device="meta")).stride()
 
 
 def backward_by(graphs: Graphs) -> Callable[..., Any]:
@@ -256,10 +256,11 @@ class _Tracing:
     def method(self) -> Value:
         """`backward`, without torch's wrapper for functions to be differentiated once."""
         tracer, function = self.call.tracer, self.cls.as_object()
-        names = [name for name in ("backward", "vjp") if getattr(function, name) is not getattr(BASE, name)]
+        both = {name: self.cls.get_attribute(tracer, name) for name in ("backward", "vjp")}  # guards either
+        names = [name for name in both if getattr(function, name) is not getattr(BASE, name)]
         if len(names) != 1:
             raise NotApart("it has no backward, or two")
-        found = self.cls.get_attribute(tracer, names[0])
+        found = both[names[0]]
         if getattr(getattr(function, names[0]), "__code__", None) is ONCE:
             self.once = True
             return found.get_attribute(tracer, "__wrapped__")
