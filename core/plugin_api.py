@@ -24,13 +24,13 @@ from armature.torch_abi import numpy as numpy_layer
 from armature.torch_abi.aot import Compilers, compile_functional, min_cut
 from armature.torch_abi.decomps import overload, torch_decompositions
 from armature.torch_abi.effects import CHECK
-from armature.torch_abi.wrappers import is_wrapper as holds_tensors
 from armature.trace.branches import choose
 from armature.trace.call import Call, Handler, Polyfill, ValueType, collect, handles
 from armature.trace.class_bodies import LocalClassValue
-from armature.trace.errors import NotConstant
+from armature.trace.errors import GraphBreak, NotConstant, UserRaised
 from armature.trace.overrides import OffValue as OverridesOff
 from armature.trace.overrides import default as as_overridden
+from armature.trace.parts import NotApart, Part, Watch, trace_part
 from armature.trace.values.address import AddressValue
 from armature.trace.values.base import BoundMethod, Value, Write
 from armature.trace.values.classes import ClassValue
@@ -89,6 +89,7 @@ __all__ = [
     "Features",
     "FrameSummary",
     "GradModeValue",
+    "GraphBreak",
     "GraphKind",
     "Handler",
     "Identity",
@@ -99,6 +100,7 @@ __all__ = [
     "LocalClassValue",
     "Lowering",
     "Node",
+    "NotApart",
     "NotConstant",
     "NotSupported",
     "NullContextValue",
@@ -106,6 +108,7 @@ __all__ = [
     "ObjectValue",
     "OverridesOff",
     "PairedContextValue",
+    "Part",
     "Pass",
     "Polyfill",
     "Position",
@@ -123,10 +126,12 @@ __all__ = [
     "TensorValue",
     "TracedTensor",
     "TupleValue",
+    "UserRaised",
     "Value",
     "ValueType",
     "Var",
     "Verdict",
+    "Watch",
     "Write",
     "as_overridden",
     "autocast_value",
@@ -140,7 +145,6 @@ __all__ = [
     "compute_early",
     "existing",
     "handles",
-    "holds_tensors",
     "hookimpl",
     "index",
     "invariant",
@@ -153,4 +157,5 @@ __all__ = [
     "overload",
     "switch_grad",
     "torch_decompositions",
+    "trace_part",
 ]

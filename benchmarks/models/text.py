@@ -85,6 +85,12 @@ def opt() -> Any:
     )  # fmt: skip
 
 
+def bloom() -> Any:
+    return hf.BloomConfig(
+        vocab_size=VOCABULARY, hidden_size=32, n_layer=2, n_head=4, pad_token_id=0, bos_token_id=1, eos_token_id=2
+    )
+
+
 def electra() -> Any:
     return hf.ElectraConfig(**SMALL, embedding_size=32)
 
@@ -108,6 +114,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "electra": masked(hf.ElectraForMaskedLM, electra),
     "gpt2": causal(hf.GPT2LMHeadModel, gpt2),
     "opt": causal(hf.OPTForCausalLM, opt),
+    "bloom": causal(hf.BloomForCausalLM, bloom),
     "llama": causal(hf.LlamaForCausalLM, lambda: hf.LlamaConfig(**GROUPED)),
     "qwen2": causal(hf.Qwen2ForCausalLM, lambda: hf.Qwen2Config(**GROUPED)),
     "mistral": causal(hf.MistralForCausalLM, lambda: hf.MistralConfig(**GROUPED, sliding_window=8)),

@@ -95,7 +95,7 @@ class Call:
         """Trace `fn`, a Python stand-in, in place of the function called."""
         return self.tracer.inline_python(fn, args, kwargs)
 
-    def whole(self, fn: Callable[..., object], *args: Value, **kwargs: Value) -> Value:
+    def whole(self, fn: Value | Callable[..., object], *args: Value, **kwargs: Value) -> Value:
         """The same for a function that must not be cut: what breaks in it breaks at the call being handled."""
         return self.tracer.call_whole(fn, args, kwargs)
 

@@ -224,10 +224,12 @@ def inline_python(tracer: Tracer, fn: Callable[..., Any], args: Args, kwargs: Kw
     return tracer.call(value, args, kwargs)
 
 
-def call_whole(tracer: Tracer, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
-    """Trace into a Python function that leaves things half done in between, so that no break may cut it."""
+def call_whole(tracer: Tracer, fn: Value | Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
+    """Trace a call that no break may cut: it leaves things half done in between. A Python function is traced into."""
     tracer.regions += 1
     try:
+        if isinstance(fn, Value):
+            return tracer.call(fn, args, kwargs)
         return inline_python(tracer, fn, args, kwargs)
     except GraphBreak as stop:
         stop.places, stop.blame = places_of(tracer.frames), None

@@ -89,6 +89,8 @@ class Tracer:
     has_handlers: bool = False  # some function that was traced has `try` or `with`
     mutates: bool = False  # an operator in place is in the graph
     regions: int = 0  # calls being traced that go in the graph whole or not at all
+    parts: int = 0  # of these, calls whose nodes go in graphs of their own
+    buried: dict[TensorValue, tuple[Place, ...]] = attrs.field(factory=dict)  # made in such a call; where that was
     sizes: Sizes = attrs.field(default=attrs.Factory(lambda self: Sizes(self), takes_self=True))
     floats: dict[Source, FloatValue] = attrs.field(factory=dict)
     keeps_floats: bool = False
@@ -323,10 +325,9 @@ class Tracer:
             stored = self.effects.global_of(frame.namespace, name)
             if stored is not None:
                 return stored[1] or self._builtin(frame, name)
-        known = self._globals.get(key)
-        if known is None:
-            known = self._globals[key] = self._wrap_global(frame, name)
-        return known
+        if key not in self._globals:
+            self._globals[key] = self._wrap_global(frame, name)
+        return self._globals[key]
 
     def _wrap_global(self, frame: Frame, name: str) -> Value:
         namespace = frame.namespace
@@ -411,8 +412,8 @@ class Tracer:
         """Trace into a Python function that stands in for another."""
         return calls.inline_python(self, fn, args, kwargs)
 
-    def call_whole(self, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
-        """Trace into a Python function; what breaks in it breaks at the call of it."""
+    def call_whole(self, fn: Value | Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
+        """Trace into a function; what breaks in it breaks at the call of it."""
         return calls.call_whole(self, fn, args, kwargs)
 
     def resume(self, frame: Frame) -> Value:

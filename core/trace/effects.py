@@ -23,11 +23,14 @@ class Effects:
 
     changed: dict[Value, None] = attrs.field(factory=dict)
     count: int = 0  # of changes to what outlives the frame
+    watched: dict[Value, None] | None = None  # where someone watches: all that was changed, made in the frame or not
     class_attributes: dict[tuple[type, str], Value] = attrs.field(factory=dict)
     globals_: dict[tuple[int, str], tuple[dict[str, object], Value | None]] = attrs.field(factory=dict)
 
     def record(self, value: Value) -> None:
         """The object of a value is changed. One made in the frame needs no replay."""
+        if self.watched is not None:
+            self.watched[value] = None
         if value.source is not None or (isinstance(value, CellValue) and value.real is not None):
             self.changed[value] = None
             self.count += 1

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch import fx
@@ -62,7 +62,8 @@ def graph_call(
         given = as_tensors(tracer, fn, args)
         if given is not None:
             return graph_call(tracer, fn, given, {})
-    if tracer.floats and not tracer.keeps_floats and not state.asks_modes and takes_floats(fn, args, kwargs):
+    keeps = tracer.keeps_floats or tracer.parts or state.asks_modes
+    if tracer.floats and not keeps and takes_floats(fn, args, kwargs):
         return _keeping_floats(tracer, fn, args, kwargs)
     told = folding.told(tracer, fn, args, kwargs)
     if told is not None:
@@ -244,6 +245,8 @@ def item_of(tracer: Tracer, item: Any, node: fx.Node, position: int) -> Value:
 def lift(tracer: Tracer, value: TensorValue | SymbolicValue) -> fx.Node:
     """Make a tensor or int of the program an input of the graph, when it is first used."""
     if value.node is None:
+        if value.source is None:
+            _out_of_reach(tracer, value)
         path = MODULE_TABLE.sub("", value.source.expr if value.source is not None else "input")
         label = NOT_A_NAME.sub("_", path).strip("_")
         label = (
@@ -260,6 +263,16 @@ def lift(tracer: Tracer, value: TensorValue | SymbolicValue) -> fx.Node:
         value.node.meta["example_value"] = value.fake
         tracer.inputs.append(value)
     return value.node
+
+
+def _out_of_reach(tracer: Tracer, value: TensorValue | SymbolicValue) -> NoReturn:
+    """A tensor made in a call that went in a graph of its own, and kept by the program in another way than as its
+    result: the graph breaks at that call."""
+    try:
+        tracer.graph_break("unsupported-result", type=f"{value.describe()} that a function with its own graph has made")
+    except GraphBreak as stop:
+        stop.places = tracer.buried.get(value, stop.places)  # type: ignore[arg-type]
+        raise
 
 
 def versions(tracer: Tracer) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -174,6 +174,15 @@ class Sizes:
             whose = self._computed[symbol][0].meta  # the frame is at its end
             made.meta.update(origin=whose["origin"], stack_trace=whose["stack_trace"])
         return found
+
+    def computes(self, nodes: Collection[fx.Node]) -> bool:
+        """Whether one of the nodes gives a symbol that only a run will tell."""
+        return any(node in nodes for node, _ in self._computed.values())
+
+    def forget(self, nodes: Collection[fx.Node]) -> None:
+        """The nodes leave the graph."""
+        self._nodes = {key: node for key, node in self._nodes.items() if node not in nodes}
+        self._computed = {symbol: place for symbol, place in self._computed.items() if place[0] not in nodes}
 
     def decide(self, condition: Any) -> bool:
         """Whether a condition over symbolic numbers holds; guarded. Breaks the graph where only a run will tell."""

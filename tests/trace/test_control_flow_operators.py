@@ -139,7 +139,17 @@ def effects(x, w, flag):
     return torch.cond(x.sum() > 0, up, lambda a: a - 1, (x,))
 
 
-@pytest.mark.parametrize("fn", [other_shapes, gives_operand, writes, number, effects])
+def effects_on_its_own(x, w, flag):
+    seen = []
+
+    def up(a):
+        seen.append(1)
+        return a + 1
+
+    return torch.cond(x.sum() > 0, up, lambda a: a - 1, (x,)), len(seen)
+
+
+@pytest.mark.parametrize("fn", [other_shapes, gives_operand, writes, number, effects, effects_on_its_own])
 def test_no_graphs_of_their_own(fn: Callable[..., Any]) -> None:
     assert break_of(fn, *arguments()) == "control-flow-operator"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import operator
@@ -177,3 +178,28 @@ def program(x, y, n, m, items, table, box):
     return (x, y, z, m, text, seen, nest, tensors, later, {'n': n, 'box': box})
 """
     assert like_eager(program)
+
+
+def test_a_function_that_the_library_makes_is_guarded_by_what_it_holds() -> None:
+    said: list[int] = []
+
+    def program(x: torch.Tensor, count: int) -> torch.Tensor:
+        with contextlib.ExitStack() as exits:
+            exits.callback(said.append, count)
+            print("a break")
+        return x + 1
+
+    run = compiled(program)
+    for count in (1, 2, 3):
+        run(*tensor(), count)
+    assert said == [1, 2, 3]
+
+
+def test_a_key_stays_as_it_is_where_an_equal_one_was_looked_up() -> None:
+    def program(x: torch.Tensor, held: dict[Any, int]) -> torch.Tensor:
+        held[False] = held.get(False, 0) + 1
+        return x + 1
+
+    held = {0: 1, 1: 2}
+    compiled(program)(*tensor(), held)
+    assert [(type(key), value) for key, value in held.items()] == [(int, 2), (int, 2)]

@@ -12,7 +12,6 @@ from torch.utils.checkpoint import checkpoint
 
 import armature
 from armature.testing.tensor_programs import compare
-from armature.testing.tracing import break_of
 
 
 def one_needs_grad() -> tuple[torch.Tensor, torch.Tensor]:
@@ -332,48 +331,6 @@ def test_where_gradients_are_there_already(function: Callable[..., Any]) -> None
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
 def test_inside_a_mode(function: Callable[..., Any], mode: Callable[[], Any]) -> None:
     compare(function, one_needs_grad, fullgraph=False, around=mode)
-
-
-FACTOR = 2.0
-LOG: list[int] = []
-
-
-class UsesGlobal(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x * FACTOR
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad * FACTOR
-
-
-class ActsOnTheWorld(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        LOG.append(1)
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad * 2
-
-
-def test_a_global_that_a_custom_function_reads_is_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled = armature.compile(lambda x: UsesGlobal.apply(x) + 1, backend="eager", fullgraph=True)
-    x = torch.ones(2)
-    torch.testing.assert_close(compiled(x), x * 2 + 1)
-    monkeypatch.setitem(globals(), "FACTOR", 3.0)
-    torch.testing.assert_close(compiled(x), x * 3 + 1)
-
-
-def test_a_custom_function_with_side_effects_breaks() -> None:
-    assert break_of(lambda x: ActsOnTheWorld.apply(x), torch.ones(2)) == "skipped-function"
-    compiled = armature.compile(lambda x: ActsOnTheWorld.apply(x) + 1, backend="eager")
-    LOG.clear()
-    for _ in range(3):
-        compiled(torch.ones(2))
-    assert len(LOG) == 3
 
 
 def test_a_custom_function_under_the_default_compiler() -> None:

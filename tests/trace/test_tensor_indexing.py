@@ -83,10 +83,10 @@ VIEWS = {
     "transpose": lambda x: x.transpose(0, -1),
     "reverse": lambda x: x.permute(*reversed(range(x.dim()))),
     "squeeze": lambda x: x.squeeze(0),
-    "unsqueeze": lambda x: x.unsqueeze(1),
+    "unsqueeze": lambda x: x.unsqueeze(min(x.dim(), 1)),
     "expand": lambda x: x.unsqueeze(0).expand(3, *x.shape),
-    "slice": lambda x: x[:1],
-    "narrow": lambda x: x.narrow(-1, 0, 1),
+    "slice": lambda x: x[:1] if x.dim() else x,
+    "narrow": lambda x: x.narrow(-1, 0, 1) if x.dim() else x,
 }
 SHAPES = [(1, 6), (6, 1), (1, 1), (2, 1, 3), (1, 2, 3), (1, 6, 1)]
 

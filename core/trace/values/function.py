@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 import torch
 
-from armature.frame.sources import AttrSource, CellSource, ItemSource
+from armature.frame.sources import AttrSource, CellSource, ItemSource, ObjectSource
 from armature.trace.errors import NotConstant
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
@@ -64,8 +64,7 @@ class CellValue(Value):
         """Change the contents; None empties the cell."""
         self.content = value
         self.changed = True
-        if self.real is not None:
-            tracer.mutate(self)
+        tracer.mutate(self)
 
     def rebuild(self, out: Rebuilder) -> None:
         out.null_function(CellType)
@@ -138,7 +137,7 @@ class FunctionValue(CallableValue):
     def default(self, tracer: Tracer, position: int) -> Value:
         """The value of the default at a position of `__defaults__`."""
         obj = self.fn.__defaults__[position]
-        if self.source is not None and not is_trusted(self.fn):
+        if self.source is not None and not self.is_fixed:
             tracer.guards.length(AttrSource(self.source, "__defaults__"), len(self.fn.__defaults__))
         return self._held(tracer, obj, "__defaults__", position)
 
@@ -150,9 +149,15 @@ class FunctionValue(CallableValue):
         return self._held(tracer, held[name], "__kwdefaults__", name)
 
     def _held(self, tracer: Tracer, obj: object, attribute: str, key: object) -> Value:
-        if self.source is None or is_trusted(self.fn):
+        if self.source is None or self.is_fixed:
             return tracer.as_value(obj)
         return tracer.wrap(obj, ItemSource(AttrSource(self.source, attribute), key))
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether cells and defaults are always these: a trusted function, but not one that a call of another makes."""
+        made = "<locals>" in self.fn.__qualname__ and not isinstance(self.source, ObjectSource)
+        return is_trusted(self.fn) and not made
 
     def direct_code(self, tracer: Tracer) -> CodeType | None:
         plan = tracer.plan(self.fn)
@@ -164,9 +169,9 @@ class FunctionValue(CallableValue):
             base = self.source if self.source is not None else tracer.object_source(self.fn)
             held = AttrSource(base, "__closure__")
             real = self.fn.__closure__ or ()
-            trusted = is_trusted(self.fn)
+            fixed = self.is_fixed
             self.cells = tuple(
-                tracer.cell(cell, None if trusted else ItemSource(held, position)) for position, cell in enumerate(real)
+                tracer.cell(cell, None if fixed else ItemSource(held, position)) for position, cell in enumerate(real)
             )
         return self.cells
 

@@ -59,7 +59,8 @@ class DictValue(Value):
             for obj in list(self.kind.__iter__(real)):
                 key = tracer.wrap_key(obj)
                 hashed = key.key(tracer)
-                self.entries[hashed] = read[hashed] if hashed in read else (key, tracer.wrap_item(self, real, obj))
+                held = read[hashed][1] if hashed in read else tracer.wrap_item(self, real, obj)
+                self.entries[hashed] = (key, held)  # it may have been read under an equal key
         return self.entries
 
     def find(self, tracer: Tracer, key: Value) -> Value | None:

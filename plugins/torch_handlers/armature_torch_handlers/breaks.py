@@ -34,6 +34,15 @@ ROWS = (
         ("torch.where(condition, a, b) computes both sides and stays in the graph.",),
     ),
     BreakType(
+        "autograd-function",
+        "Autograd function that can't be traced",
+        "{function}.apply goes in the graph with all that its forward and backward do, or not at all: {met}",
+        (
+            "Have forward and backward compute with tensors only, and keep what backward needs on the context.",
+            "Call it where no gradient is wanted: then only forward is traced.",
+        ),
+    ),
+    BreakType(
         "transform-level",
         "Level of function transforms",
         "{operation} enters or leaves a level of torch.func's transforms, outside of a transform that is traced.",

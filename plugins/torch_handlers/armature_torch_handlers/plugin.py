@@ -22,7 +22,14 @@ from armature_torch_handlers import (
     tracing_state,
 )
 from armature_torch_handlers.contexts import attention, autocast, grad, overrides, profiler
-from armature_torch_handlers.programs import autograd_function, checkpoint, control_flow, scans, transforms
+from armature_torch_handlers.programs import (
+    autograd_function,
+    checkpoint,
+    control_flow,
+    function_context,
+    scans,
+    transforms,
+)
 
 
 @hookimpl
@@ -36,6 +43,7 @@ def armature_handlers() -> Iterable[Handler]:
         profiler,
         overrides,
         autograd_function,
+        function_context,
         checkpoint,
         control_flow,
         scans,

@@ -1,111 +1,122 @@
-"""`torch.autograd.Function`: a call of `apply` in the graph, where forward and backward are functions of their
-arguments alone. They run as they are when the graph runs or is compiled, so nothing else may have a say in them."""
+"""`torch.autograd.Function`: where no gradient can be wanted, a call of `forward`; else a node of the graph, which
+calls a function made of the graphs of forward and backward."""
 
 from __future__ import annotations
 
-import builtins
-import dis
-from collections.abc import Callable, Iterator
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+import inspect
+from collections.abc import Sequence
+from types import FunctionType
 from typing import Any
 
 import torch
 
-from armature.plugin_api import Call, TracedTensor, Value, handles, holds_tensors
+from armature.plugin_api import Call, GraphBreak, NotApart, TracedTensor, TupleValue, Value, handles, switch_grad
+from armature_torch_handlers.programs.function_context import Context
+from armature_torch_handlers.programs.function_graphs import with_gradients
+from armature_torch_handlers.programs.transforms import leave_aborted
 
-METHODS = ("forward", "backward", "setup_context", "vjp", "jvp", "vmap")
-PURE = frozenset({
-    "abs", "all", "any", "bool", "dict", "divmod", "enumerate", "float", "getattr", "hasattr", "int", "isinstance",
-    "len", "list", "max", "min", "pow", "range", "reversed", "round", "slice", "sorted", "str", "sum", "tuple", "type",
-    "zip", "AssertionError", "RuntimeError", "TypeError", "ValueError", "NotImplementedError", "NotImplemented",
-})  # fmt: skip
-ELSEWHERE = frozenset({
-    "STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_NAME", "LOAD_DEREF", "STORE_DEREF", "LOAD_CLASSDEREF", "LOAD_NAME",
-    "STORE_SUBSCR", "DELETE_SUBSCR", "DELETE_ATTR", "STORE_SLICE", "LOAD_FROM_DICT_OR_DEREF",
-})  # fmt: skip
-_HELD: Any = vars(torch.autograd.Function)["apply"]
+BASE = torch.autograd.Function
+_HELD: Any = vars(BASE)["apply"]
 APPLY = getattr(_HELD, "__func__", _HELD)  # a class method in Python, or one in C in newer torch
-ATOMS = (int, float, bool, str, bytes, type(None), torch.dtype, torch.device)
+LEVELS = (leave_aborted, torch._C._exit_dual_level)
+ID = "autograd-function"
 
 
 @handles(APPLY)
-def apply(call: Call, cls: Value, *args: Value, **kwargs: Value) -> Value | None:
-    """Put the call in the graph, if all arguments are tensors and constants."""
-    function: Any = cls.as_object()
-    if kwargs or not all(isinstance(arg, TracedTensor) or arg.is_constant for arg in args):
-        return None
-    if not any(isinstance(arg, TracedTensor) for arg in args) or "apply" in vars(function):
-        return None
-    held = {
-        name: vars(base)[name] for base in reversed(function.__mro__[:-1]) for name in METHODS if name in vars(base)
-    }
-    for name, raw in held.items():
-        method = getattr(raw, "__func__", raw)
-        if not isinstance(method, FunctionType):
-            return None
-        if not str(method.__module__).startswith("torch.") and not stands_alone(call, method):
-            return None
-        tracer = call.tracer
-        tracer.guard_is(tracer.attr_source(tracer.object_source(function), name), method)
-    return call.graph_call(applied(function), *args)
-
-
-def applied(function: Any) -> Callable[..., Any]:
-    """`function.apply` as a function that a printed graph can name."""
-
-    def apply(*args: Any) -> Any:
-        return function.apply(*args)
-
-    apply.__name__ = f"apply_{function.__name__}"
-    return apply
-
-
-def stands_alone(call: Call, function: FunctionType) -> bool:
-    """Whether a function depends on its arguments only, and on globals that are guarded, and changes but `ctx`."""
-    if function.__closure__ or function.__kwdefaults__:
-        return False
-    if not all(isinstance(default, ATOMS) for default in function.__defaults__ or ()):
-        return False
-    return all(inner_stands_alone(call, function, code) for code in codes(function.__code__))
-
-
-def codes(code: CodeType) -> Iterator[CodeType]:
-    """A code object, and those of the functions made in it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from codes(constant)
-
-
-def inner_stands_alone(call: Call, function: FunctionType, code: CodeType) -> bool:
-    """The same for one code object."""
-    context = function.__code__.co_varnames[:1]
-    before: tuple[object, ...] = ()
-    for inst in dis.get_instructions(code):
-        if inst.opname in ELSEWHERE:
-            return False
-        if inst.opname == "STORE_ATTR" and before[-1:] != context:
-            return False
-        if inst.opname == "LOAD_GLOBAL" and not known_global(call, function, str(inst.argval)):
-            return False
-        if inst.opname not in ("CACHE", "EXTENDED_ARG", "NOP"):
-            before = inst.argval if isinstance(inst.argval, tuple) else (inst.argval,)  # 3.13 loads two at once
-    return True
-
-
-def known_global(call: Call, function: FunctionType, name: str) -> bool:
-    """Whether a global is a constant, one of torch's, or a class whose calls go in the graph; guarded."""
-    namespace = function.__globals__
-    if name not in namespace:
-        return name in PURE and hasattr(builtins, name)
-    held = namespace[name]
-    if isinstance(held, (FunctionType, BuiltinFunctionType, ModuleType)):
-        home = held.__name__ if isinstance(held, ModuleType) else str(held.__module__)
-        if home.partition(".")[0] not in ("torch", "math"):
-            return False
-    elif not isinstance(held, ATOMS) and not (isinstance(held, type) and holds_tensors(held)):
-        return False
+def apply(call: Call, cls: Value, *args: Value, **kwargs: Value) -> Value:
+    """Trace `forward`, and `backward` where gradients are wanted. What can't be traced there breaks the graph here."""
     tracer = call.tracer
-    table = tracer.wrap(namespace, tracer.object_source(namespace, f"globals of {function.__qualname__}"))
-    table.get_item(tracer, call.constant(name))  # guards it
-    return True
+    function: Any = cls.as_object()
+    if tracer.overrides.may_ask([*args, *kwargs.values()]):
+        call.graph_break("overridden-call", function=f"{function.__qualname__}.apply")
+    if any(leave in LEVELS for leave, _ in tracer.on_abort):
+        refuse(call, function, "it is called in a transform of torch.func")
+    forward = cls.get_attribute(tracer, "forward")
+    setup: Value | None = cls.get_attribute(tracer, "setup_context")  # guards that it has one, or not
+    if function.setup_context is BASE.setup_context:
+        setup = None
+    if setup is not None:
+        args = bound(call, function, args, kwargs)
+    elif kwargs:
+        refuse(call, function, "it is called with keywords")
+    context = Context.of(tracer, function, args)
+    steps = forward_of(forward, setup, context, args)
+    try:
+        if torch.is_grad_enabled() and any(isinstance(arg, TracedTensor) and arg.fake.requires_grad for arg in args):
+            return with_gradients(call, cls, context, args, steps, setup is not None)
+        return without_gradients(call, context, args, steps, setup is not None)
+    except NotApart as unfit:
+        refuse(call, function, unfit.reason)
+    except GraphBreak as stop:
+        text = stop.event.type.explanation.format(**stop.event.facts)
+        where = stop.event.stack[-1]
+        refuse(call, function, f"at {where.file.rpartition('/')[2]}:{where.line} in {where.function}: {text}")
+
+
+def refuse(call: Call, function: type, what: str) -> Any:
+    """The whole call runs eagerly."""
+    call.graph_break(ID, function=function.__qualname__, met=what)
+
+
+def bound(call: Call, function: Any, args: tuple[Value, ...], kwargs: Any) -> tuple[Value, ...]:
+    """All arguments by position, as `apply` gives them to a `forward` that has no context."""
+    forward = function.forward
+    if not kwargs and isinstance(forward, FunctionType) and not forward.__defaults__ and not forward.__kwdefaults__:
+        return args
+    tracer = call.tracer
+    try:
+        given = inspect.signature(forward).bind(*args, **kwargs)
+    except TypeError as error:
+        tracer.raise_real(error)
+    given.apply_defaults()
+    if given.kwargs:
+        refuse(call, function, "it has parameters that are keywords only")
+    defaults = tracer.attr_source(tracer.object_source(forward), "__defaults__")
+    tracer.guard_is(defaults, forward.__defaults__)
+    return tuple(tracer.as_value(item) for item in given.args)
+
+
+def forward_of(forward: Value, setup: Value | None, context: Value, args: tuple[Value, ...]) -> tuple[Any, list[Value]]:
+    """What to call to run it, and with which arguments."""
+    if setup is None:
+        return forward, [context, *args]
+    return forward_and_setup, [forward, setup, context, *args]
+
+
+def forward_and_setup(forward: Any, setup_context: Any, context: Any, *args: Any) -> Any:
+    """The two steps of a function whose `forward` has no context. Traced."""
+    output = forward(*args)
+    setup_context(context, args, output)
+    return output
+
+
+def without_gradients(
+    call: Call, context: Context, args: Sequence[Value], steps: tuple[Any, list[Value]], apart: bool
+) -> Value:
+    """The call traced where it stands. apart: `forward` has no context."""
+    tracer = call.tracer
+    before = torch.is_grad_enabled()
+    switch_grad(tracer, False)
+    try:
+        result = call.whole(steps[0], *steps[1])
+    finally:
+        switch_grad(tracer, before)
+    nest = issubclass(result.python_type(), tuple)
+    items = tracer.unpack(result) if nest else [result]
+    context.check(tracer, items, args, apart)
+    made = [as_output(call, item, args, context) for item in items]
+    return TupleValue(made) if nest else made[0]
+
+
+def as_output(call: Call, value: Value, args: Sequence[Value], context: Context) -> Value:
+    """What the program gets of a result where there is no gradient."""
+    if not isinstance(value, TracedTensor):
+        return value
+    given = value in args
+    if value.fake.requires_grad and not given and not value.fake._is_view():
+        raise NotApart("forward gives a tensor that requires a gradient")
+    if value.fake.requires_grad and given:
+        return call.graph_call("detach", value)
+    if given and value not in context.dirty(call.tracer):
+        return call.graph_call("view_as", value, value)
+    return value

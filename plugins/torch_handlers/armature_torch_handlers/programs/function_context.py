@@ -1,0 +1,102 @@
+"""The context that an autograd function's forward and backward are given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import FunctionType
+from typing import Any
+
+import attrs
+import torch
+
+from armature.plugin_api import Call, NotApart, ObjectValue, TracedTensor, TupleValue, Value, handles
+
+METHODS = ("save_for_backward", "save_for_forward", "mark_dirty", "mark_non_differentiable", "set_materialize_grads")
+KEPT = ("to_save", "saved_for_forward", "dirty_tensors", "non_differentiable", "materialize_grads")  # where they do
+NOTHING = TupleValue([])
+
+
+@handles(*(getattr(torch.autograd.function.FunctionCtx, name) for name in METHODS))
+def keep(call: Call, *args: Value, **kwargs: Value) -> Value:
+    """Methods that set an attribute of the context."""
+    return call.polyfill(call.fn, *args, **kwargs)
+
+
+@attrs.define(eq=False)
+class Context(ObjectValue):
+    """`ctx`. reads_saved: whether backward has read what forward saved."""
+
+    reads_saved: bool = False
+
+    @classmethod
+    def of(cls, tracer: Any, function: Any, args: Sequence[Value]) -> Context:
+        """That of a call."""
+        made = cls(function._backward_cls)
+        needs = [isinstance(arg, TracedTensor) and arg.fake.requires_grad for arg in args]
+        made.attributes["needs_input_grad"] = TupleValue([tracer.constant(needed) for needed in needs])
+        return made
+
+    def get_attribute(self, tracer: Any, name: str) -> Value:
+        if name == "saved_tensors":
+            self.reads_saved = True
+        if name not in self.attributes and is_of_torch(self.cls, name):
+            tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
+        return super().get_attribute(tracer, name)
+
+    def set_attribute(self, tracer: Any, name: str, value: Value) -> None:
+        if name not in KEPT and is_of_torch(self.cls, name):
+            tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
+        super().set_attribute(tracer, name, value)
+
+    def rebuild(self, out: Any) -> None:
+        out.cannot(self)
+
+    def told(self, name: str, default: Value) -> Value:
+        """What forward has set by a method."""
+        return self.attributes.get(name) or default
+
+    def saved(self, tracer: Any) -> list[Value]:
+        """What `save_for_backward` was given."""
+        found: list[Value] = tracer.unpack(self.told("to_save", NOTHING))
+        if not all(isinstance(item, TracedTensor) or is_none(item) for item in found):
+            raise NotApart("save_for_backward is called with something that is no tensor")
+        return found
+
+    def dirty(self, tracer: Any) -> list[Value]:
+        """What `mark_dirty` was given."""
+        found: list[Value] = tracer.unpack(self.told("dirty_tensors", NOTHING))
+        return found
+
+    def constant_outputs(self, tracer: Any) -> list[Value]:
+        """What `mark_non_differentiable` was given."""
+        found: list[Value] = tracer.unpack(self.told("non_differentiable", NOTHING))
+        return found
+
+    def materializes(self, tracer: Any) -> bool:
+        """Whether backward gets zeros where there is no gradient, and not None."""
+        return self.told("materialize_grads", tracer.constant(True)).truth(tracer)
+
+    def check(self, tracer: Any, outputs: Sequence[Value], args: Sequence[Value], apart: bool) -> None:
+        """Raise NotApart where torch raises or warns, and for what it does to tensors of the program.
+
+        apart: `forward` has no context.
+        """
+        dirty = self.dirty(tracer)
+        if not all(value in args and value in outputs for value in dirty):
+            raise NotApart("mark_dirty is called with something else than arguments that forward returns")
+        if apart and any(value in args and value in outputs and value not in dirty for value in self.saved(tracer)):
+            raise NotApart("an argument is saved, and given as it is")
+        foreign = [value for value in outputs if isinstance(value, TracedTensor) and value.real is not None]
+        if not all(value in args for value in foreign):
+            raise NotApart("forward gives a tensor of the program that is no argument")
+
+
+def is_none(value: Value) -> bool:
+    """Whether it is None."""
+    return value.is_constant and value.as_constant() is None
+
+
+def is_of_torch(cls: type, name: str) -> bool:
+    """Whether an attribute of the context is torch's own, and not written in Python."""
+    holder = next((base for base in cls.__mro__ if name in vars(base)), object)
+    return holder is not object and name[:2] != "__" and not isinstance(vars(holder)[name], FunctionType)
