@@ -172,6 +172,24 @@ def chosen(x: Tensor) -> Tensor:
     return found
 
 
+class Counted(torch.autograd.Function):
+    calls = 0
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        Counted.calls += 1
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient * 2
+
+
+def counted(x: Tensor) -> Tensor:
+    found: Tensor = Counted.apply(x)
+    return found + 1
+
+
 def level(x: Tensor) -> Tensor:
     torch._C._functorch._grad_increment_nesting()
     torch._C._functorch._grad_decrement_nesting()
@@ -217,6 +235,7 @@ class TestHandlers(HandlerConformance):
             ones,
             breaks="control-flow-operator",
         ),
+        Case("function with a side effect", counted, leaf, breaks="autograd-function"),
         Case("level", level, ones, breaks="transform-level"),
         Case("array", lambda x: x + torch.from_numpy(np.flip(x.numpy()).copy()), ones, breaks="array-differs"),
         Case("asked for", broken, ones, breaks="explicit-break"),
