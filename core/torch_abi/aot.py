@@ -189,7 +189,7 @@ class _Unprinted(TorchFunctionMode):
 
 @contextlib.contextmanager
 def untold() -> Iterator[None]:
-    """No numbers of wrappers are read for texts: torch's structured log is off, and 2.11 makes some that nobody reads."""
+    """No numbers of wrappers are read for texts: of torch's structured log, and those that 2.11 makes for nobody."""
     log = logging.getLogger("torch.__trace")
     handlers, log.handlers = log.handlers, []
     try:

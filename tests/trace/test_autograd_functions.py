@@ -161,19 +161,6 @@ class Absent(Function):
         return gx, gy
 
 
-class Once(Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x**3
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, grad):
-        (x,) = ctx.saved_tensors
-        return grad * 3 * x**2
-
-
 class Cube(Function):
     @staticmethod
     def forward(ctx, x):
@@ -181,6 +168,14 @@ class Cube(Function):
         return x**3
 
     @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * 3 * x**2
+
+
+class Once(Cube):
+    @staticmethod
+    @once_differentiable
     def backward(ctx, grad):
         (x,) = ctx.saved_tensors
         return grad * 3 * x**2
