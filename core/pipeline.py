@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import torch
+from torch import fx
 
 from armature import config
 from armature.api_errors import ArmatureWarning, DeviceBackendUnready, NoDeviceBackend, NoPlugins
@@ -32,6 +33,7 @@ from armature.frame import verify as frame_spec
 from armature.frame.data import FrameRequest, resume_point
 from armature.frame.guards.kinds import StorageGuard
 from armature.frame.hook import CompiledFrame, RunEagerly
+from armature.graph import inference
 from armature.graph.functional import compile_graph
 from armature.plugins import manager
 from armature.rules import Decision
@@ -84,16 +86,37 @@ def _workers(threads: int) -> Workers:
     return Workers(threads)
 
 
+def runs_as_captured(traced: TracedFrame, module: fx.GraphModule) -> bool:
+    """Whether a graph runs operator by operator."""
+    return (
+        traced.as_it_is
+        # Inputs that overlap, one written to: eager refuses some such calls, which a functional graph can't see.
+        or any(isinstance(guard, StorageGuard) and guard.together for guard in traced.guards)
+        # Lowering has no branches, and has no sizes that are known only half-way.
+        or symbols.depends_on_numbers(module.graph)
+        or any(True for _ in module.children())
+        or inference.gives_others(module)
+    )
+
+
 def native_backend(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
     """The captured graph through the stages of this package."""
     check_devices(traced, ctx, record)
-    if traced.graph is not None and (
-        traced.as_it_is or any(isinstance(g, StorageGuard) and g.together for g in traced.guards)
-    ):
-        # Inputs that overlap, one written to: eager refuses some such calls, which a functional graph can't see.
+    module = traced.graph
+    if module is None or not inference.enters(module):
+        return as_kernels(traced, ctx, record)
+    inner = inference.without(module)
+    if inner is None:
+        return module.forward
+    with torch.inference_mode():
+        run = as_kernels(attrs.evolve(traced, graph=inner), ctx, record)
+    return module.forward if run == inner.forward else inference.inside(run)
+
+
+def as_kernels(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
+    """The graph compiled, in the mode of now; as it is where it has to run operator by operator."""
+    if traced.graph is not None and runs_as_captured(traced, traced.graph):
         return traced.graph.forward
-    if traced.graph is not None and (symbols.depends_on_numbers(traced.graph.graph) or any(traced.graph.children())):
-        return traced.graph.forward  # lowering has no branches, and has no sizes that are known only half-way
     # The backward graph is compiled later and keeps what it is made from; guards hold the example tensors.
     run = compile_graph(attrs.evolve(traced, guards=(), size_guards=tuple), ctx, AtenCompiler(record))
     for graph in record.graphs:  # a kernel that can't be built is found here, where eager can still take over
@@ -134,7 +157,15 @@ def compile_frame(
     if traced.graph is None:
         return traced, traced.code
     run = timed(record, "graph", ctx, lambda: backend(traced, ctx, record))
-    return traced, fill_slot(traced, run)
+    return traced, fill_slot(traced, undoing(traced, run, backend))
+
+
+def undoing(traced: TracedFrame, run: GraphCallable, backend: GraphBackend) -> GraphCallable:
+    """The graph's callable, which leaves nothing behind when it raises."""
+    forward = cast(MethodType, traced.graph and traced.graph.forward)
+    as_captured = run == forward or backend is not native_backend  # back ends of others may run it as it is
+    _keep_hook_off(run)
+    return traced.undo.around(run, forward.__func__.__code__ if as_captured else None)
 
 
 def fill_slot(traced: TracedFrame, run: GraphCallable) -> CodeType:

@@ -41,6 +41,7 @@ from armature.trace.values.context import (
     NullContextValue,
     PairedContextValue,
     autocast_value,
+    inference_mode_value,
     switch_grad,
 )
 from armature.trace.values.early import EarlyNumber, EarlyValue, before_the_graph, call_early
@@ -147,6 +148,7 @@ __all__ = [
     "handles",
     "hookimpl",
     "index",
+    "inference_mode_value",
     "invariant",
     "invoke",
     "layout",

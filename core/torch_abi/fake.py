@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -115,6 +115,13 @@ class FakeWorld:
 
     def of(self, tensor: torch.Tensor, axes: Collection[int] | Axes = (), label: str = "") -> FakeTensor:
         """The fake of a tensor of the program. Sizes along `axes` are symbols, unless they are 0 or 1."""
+        kind = tensor.is_inference()
+        if kind == torch.is_inference_mode_enabled():
+            return self._of(tensor, axes, label)
+        with torch.inference_mode(kind):
+            return self._of(tensor, axes, label)
+
+    def _of(self, tensor: torch.Tensor, axes: Collection[int] | Axes, label: str) -> FakeTensor:
         key = id(tensor)
         if isinstance(axes, Axes) or is_wrapper(type(tensor)):
             return self._wrapper(tensor, axes if isinstance(axes, Axes) else Axes(), label)  # type: ignore[no-any-return]
@@ -342,3 +349,9 @@ def of_transform(tensor: torch.Tensor) -> bool:
 def version_of(tensor: Any) -> int:
     """How often the tensor was changed in place; 0 for inference tensors, which do not count."""
     return 0 if tensor.is_inference() else int(tensor._version)
+
+
+def set_versions(tensors: Iterable[torch.Tensor], versions: Iterable[int]) -> None:
+    """Count changes of tensors, as `version_of` gives them, from here on."""
+    pairs = [(tensor, version) for tensor, version in zip(tensors, versions) if not tensor.is_inference()]
+    torch._C._autograd._unsafe_set_version_counter(tuple(t for t, _ in pairs), tuple(v for _, v in pairs))

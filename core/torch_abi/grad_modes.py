@@ -1,18 +1,65 @@
-"""Switches of torch's own state that appear in captured graphs."""
+"""Switches of torch's own state that appear in captured graphs, and how each is found and set back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import attrs
 import torch
 import torch.amp.autocast_mode
 
 set_grad_enabled: Callable[[bool], None] = torch._C._set_grad_enabled
 enter_autocast: Callable[..., Any] = torch.amp.autocast_mode._enter_autocast
 exit_autocast: Callable[[Any], Any] = torch.amp.autocast_mode._exit_autocast
+enter_inference: Callable[[bool], Any] = torch.autograd.grad_mode._enter_inference_mode
+exit_inference: Callable[[Any], Any] = torch.autograd.grad_mode._exit_inference_mode
+
+LEVELS = torch._C._functorch
 
 
 def jit_tracing() -> bool:
     """Whether torch.jit.trace is at work on this thread."""
     return torch._C._get_tracing_state() is not None
+
+
+@attrs.frozen
+class Switch:
+    """A piece of torch's state: `read` gives what `restore` takes."""
+
+    read: Callable[[], Any]
+    restore: Callable[[Any], Any]
+
+
+def in_dual_level() -> bool:
+    """Whether forward mode has a level: torch allows no second one."""
+    try:
+        level = torch._C._enter_dual_level()
+    except RuntimeError:
+        return True
+    torch._C._exit_dual_level(level)
+    return False
+
+
+def leave_dual_level(inside: bool) -> None:
+    """Go back to no level, if that is what there was."""
+    if not inside and in_dual_level():
+        torch._C._exit_dual_level(0)
+
+
+GRAD_MODE = Switch(torch.is_grad_enabled, set_grad_enabled)
+FORWARD_MODE = Switch(torch._C._is_fwd_grad_enabled, torch._C._set_fwd_grad_enabled)
+IN_PLACE = Switch(LEVELS.get_inplace_requires_grad_allowed, LEVELS.set_inplace_requires_grad_allowed)
+TRANSFORMS = Switch(LEVELS.get_dynamic_layer_stack_depth, LEVELS.pop_dynamic_layer_stack_and_undo_to_depth)
+DUAL_LEVEL = Switch(in_dual_level, leave_dual_level)
+
+# What a function in a graph changes, without an object that could be asked to change it back.
+CHANGED_BY: Mapping[Callable[..., Any], Switch] = {
+    set_grad_enabled: GRAD_MODE,
+    torch._C._set_fwd_grad_enabled: FORWARD_MODE,
+    LEVELS.set_inplace_requires_grad_allowed: IN_PLACE,
+    **{getattr(LEVELS, f"_{kind}_increment_nesting"): TRANSFORMS for kind in ("grad", "jvp", "vmap")},
+    **{getattr(LEVELS, f"_{kind}_decrement_nesting"): TRANSFORMS for kind in ("grad", "jvp", "vmap")},
+    torch._C._enter_dual_level: DUAL_LEVEL,
+    torch._C._exit_dual_level: DUAL_LEVEL,
+}

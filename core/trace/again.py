@@ -1,8 +1,9 @@
 """When a compiled graph raises, the frame runs again in eager mode: the program then sees the error as if nothing had
 been compiled, at its line, with the changes made before it, in its own handlers.
 
-That is sound since changes are made after the graph has run. A graph that changes its inputs, draws random numbers or
-calls code of the program has done something by then: what it raises goes straight to the caller.
+That is sound since changes are made after the graph has run. What a graph changes itself, its inputs and the state of
+random number generators, is set back first (`undo.py`). Where that can't be, or the graph calls code of the program,
+what it raises goes straight to the caller.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from armature.api_errors import ArmatureWarning
 from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.trace import graph_calls
+from armature.trace.undo import Undo
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -35,13 +37,14 @@ class Again:
     grad: bool
     certain: bool
     strict: bool
+    undo: Undo
     said: bool = False
     problem: str = ""
     error: Exception | None = None
 
     def failed(self, error: BaseException) -> bool:
         """Told what the graph has raised; whether the frame is to run again."""
-        if not isinstance(error, Exception):  # KeyboardInterrupt
+        if not isinstance(error, Exception) or not self.undo.is_undone(error):  # KeyboardInterrupt is none
             return False
         set_grad_enabled(self.grad)
         if self.certain and not self.said:
@@ -70,15 +73,14 @@ skip_code(Again.failed.__code__, below=True)
 skip_code(Again.finished.__code__, below=True)
 
 
-def can_run_again(tracer: Tracer) -> bool:
+def can_run_again(tracer: Tracer, undo: Undo) -> bool:
     """Whether a frame may run again when its graph raises: nothing has happened by then that could be seen."""
-    changes = tracer.fakes.random or any(graph_calls.versions(tracer))
-    return not changes and graph_calls.only_computes(tracer)
+    return (undo.kept or not undo.happens) and graph_calls.only_computes(tracer)
 
 
-def run_again(tracer: Tracer, code: CodeType) -> Again:
+def run_again(tracer: Tracer, code: CodeType, undo: Undo) -> Again:
     """What runs a frame again."""
     copy = code.replace()  # with no compiled code of its own
     skip_code(copy)
     certain = not tracer.has_handlers and not tracer.early.calls
-    return Again(copy, torch.is_grad_enabled(), certain, tracer.strict)
+    return Again(copy, torch.is_grad_enabled(), certain, tracer.strict, undo)

@@ -430,9 +430,9 @@ class Tracer:
         """What `__torch_function__` of modes or of arguments makes of a call; None: nobody takes it over."""
         return dispatched(self, fn, args, kwargs)
 
-    def state_call(self, fn: Callable[..., Any], arguments: tuple[Any, ...]) -> fx.Node:
-        """Put a call that changes torch's state in the graph; arguments are constants and nodes."""
-        return graph_calls.state_call(self, fn, arguments)
+    def state_call(self, fn: Callable[..., Any], arguments: tuple[Any, ...], leave: Any = None) -> fx.Node:
+        """Put a call that changes torch's state in the graph; arguments are constants, nodes. leave: takes it back."""
+        return graph_calls.state_call(self, fn, arguments, leave)
 
     def lift(self, value: TensorValue | SymbolicValue) -> fx.Node:
         """The graph input of a tensor or int of the program."""

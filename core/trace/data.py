@@ -11,6 +11,7 @@ from torch import fx
 from armature.breaks.types import BreakEvent
 from armature.frame.guards.kinds import Guard
 from armature.frame.sources import Source
+from armature.trace.undo import Undo
 
 
 class CompiledGraphSlot:
@@ -38,6 +39,7 @@ class TracedFrame:
     each node with `meta["example_value"]` (fake) and `meta["origin"]` (FrameSummary). None when the frame computes
     nothing with tensors.
     `as_it_is`: the graph can't be made functional and has to run operator by operator.
+    `undo`: what the graph has done when it raises, and what sets it back.
     `size_guards` gives the guards on symbolic sizes, once the graph is compiled: compiling it may add to them.
     `code` runs instead of the frame's code: loads the inputs, calls the graph (a constant, `CompiledGraphSlot`) as
     `slot(*inputs)`, replays side effects, rebuilds and returns the frame's value.
@@ -51,4 +53,5 @@ class TracedFrame:
     slot: CompiledGraphSlot
     breaks: tuple[BreakEvent, ...] = ()
     as_it_is: bool = False
+    undo: Undo = attrs.field(factory=Undo)
     size_guards: Callable[[], tuple[Guard, ...]] = tuple

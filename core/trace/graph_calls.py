@@ -13,11 +13,12 @@ import torch
 from torch import fx
 
 from armature.torch_abi.fake import DATA_DEPENDENT, UNSUPPORTED_OPERATOR, enable_python_dispatcher, version_of
-from armature.torch_abi.grad_modes import set_grad_enabled
+from armature.torch_abi.grad_modes import CHANGED_BY
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
 from armature.trace import folding, overrides, wrappers
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
+from armature.trace.undo import LEAVE
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.constant import ConstantValue, is_atom
 from armature.trace.values.early import as_tensors
@@ -185,10 +186,14 @@ def record(tracer: Tracer, kind: str, target: Any, args: tuple[Any, ...], kwargs
     return node
 
 
-def state_call(tracer: Tracer, fn: Callable[..., Any], arguments: tuple[Any, ...]) -> fx.Node:
-    """A node for a call that only changes torch's state."""
+def state_call(
+    tracer: Tracer, fn: Callable[..., Any], arguments: tuple[Any, ...], leave: Callable[[Any], Any] | None
+) -> fx.Node:
+    """A node for a call that only changes torch's state. leave: takes what it gives, and sets the state back."""
     node = record(tracer, "call_function", fn, arguments, {})
     node.meta["changes_state"] = True
+    if leave is not None:
+        node.meta[LEAVE] = leave
     return node
 
 
@@ -198,12 +203,17 @@ def computes(tracer: Tracer) -> bool:
 
 
 def only_computes(tracer: Tracer) -> bool:
-    """Whether the graph calls nothing but torch, and changes no state of torch besides the grad mode."""
+    """Whether the graph calls nothing but torch, and changes no state of torch but what `undo.py` knows to set back."""
     return all(
-        node.target is set_grad_enabled if "changes_state" in node.meta else is_torchs(node.target)
+        LEAVE in node.meta or is_left(node) if "changes_state" in node.meta else is_torchs(node.target)
         for node in tracer.graph.nodes
         if node.op.startswith("call_")
     )
+
+
+def is_left(node: fx.Node) -> bool:
+    """Whether a node changes state that can be set back without it, or leaves a context that another node enters."""
+    return node.target in CHANGED_BY or any(LEAVE in given.meta for given in node.all_input_nodes)
 
 
 def is_torchs(target: Any) -> bool:
@@ -212,7 +222,7 @@ def is_torchs(target: Any) -> bool:
         return target != "backward"
     if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return str(target).startswith("aten.")
-    return target is not torch.autograd.backward and (of_torch(target) or target in OPERATORS)
+    return target is not torch.autograd.backward and (of_torch(target) or target in OPERATORS | IN_PLACE_OPERATORS)
 
 
 def from_fake(tracer: Tracer, result: Any, node: fx.Node) -> Value:

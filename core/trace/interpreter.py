@@ -68,14 +68,16 @@ def tracing(tracer: Tracer) -> Iterator[None]:
     sys.setrecursionlimit(max(depth, PYTHON_DEPTH))
     try:
         with tracer.fakes.mode:
-            tracer.overrides.begin(tracer)
-            yield
+            try:
+                tracer.overrides.begin(tracer)
+                yield
+            finally:  # before the mode is left: inference mode sets back what it has found
+                for leave, state in reversed(tracer.on_abort):
+                    leave(state)
     except GraphBreak as stop:
         stop.guards = (*tracer.guards.records.values(), *aliasing.guards(tracer), *tracer.sizes.conditions())
         raise
     finally:
-        for leave, state in reversed(tracer.on_abort):
-            leave(state)
         set_grad_enabled(grad)
         sys.setrecursionlimit(depth)
 
@@ -172,7 +174,7 @@ def traced_frame(
     guards = (*tracer.guards.records.values(), *aliasing.guards(tracer))
     inputs = graph_inputs(tracer) if computes else ()
     as_it_is = computes and tracer.overrides.wrappers and wrappers.has_to_run_as_it_is(tracer, out.outputs)
-    return TracedFrame(name, graph, inputs, guards, code, slot, breaks, as_it_is, tracer.sizes.guards)
+    return TracedFrame(name, graph, inputs, guards, code, slot, breaks, as_it_is, out.undo, tracer.sizes.guards)
 
 
 def touches_tensors(tracer: Tracer) -> bool:

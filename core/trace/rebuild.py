@@ -40,6 +40,7 @@ from armature.trace.early import EarlyWriter
 from armature.trace.emitter import Emitter
 from armature.trace.errors import GraphBreak
 from armature.trace.trampoline import forget_caller
+from armature.trace.undo import Undo, plan
 from armature.trace.values.base import Value, Write
 from armature.trace.values.constant import NONE, ConstantValue
 from armature.trace.values.mapping import DictValue
@@ -70,6 +71,7 @@ class Rebuilder(Emitter):
     _cells: dict[int, str] = attrs.field(factory=dict)
     _symbols: dict[Any, str] = attrs.field(factory=dict)
     _early: list[Instr] = attrs.field(factory=list)
+    undo: Undo = attrs.field(factory=Undo)
     _temporaries: int = 0
     _into: list[Any] | None = None
     _again: Again | None = None  # runs the frame in eager mode when the graph raises
@@ -466,8 +468,9 @@ class Rebuilder(Emitter):
         for name in self.code.co_cellvars:
             self.emit("MAKE_CELL", CellVar(name))
         self.emit("RESUME", 0)
-        repeats, early = slot is not None and can_run_again(self.tracer), bool(self.tracer.early.calls)
-        self._again = run_again(self.tracer, self.code) if repeats or early else None
+        self.undo = Undo() if slot is None else plan(self.tracer)
+        repeats, early = slot is not None and can_run_again(self.tracer, self.undo), bool(self.tracer.early.calls)
+        self._again = run_again(self.tracer, self.code, self.undo) if repeats or early else None
         begin = TryBegin(self._failed, False, 0)
         if early:
             self._before.save()

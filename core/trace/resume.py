@@ -23,7 +23,6 @@ from armature.trace.places import Moment, Place, Stopped
 from armature.trace.splice import CannotResume
 from armature.trace.state import Frame
 from armature.trace.values.base import Value
-from armature.trace.values.context import GradModeValue
 
 if TYPE_CHECKING:
     from armature.breaks.types import BreakEvent
@@ -117,7 +116,7 @@ def run_until(tracer: Tracer, request: FrameRequest) -> tuple[Frame, ...]:
 def leave_contexts(tracer: Tracer, cuts: list[CutFrame], grad: bool) -> None:
     """End the graph in the state of torch in which it began: the code after it enters the context managers itself."""
     contexts = [context for each in cuts for context in each.contexts]
-    modes = [context.enabled for context in contexts if isinstance(context, GradModeValue)]
+    modes = [mode for context in contexts if (mode := context.grad_mode) is not None]
     if torch.is_grad_enabled() != (modes[-1] if modes else grad):
         raise CannotResume("the grad mode is not that of the innermost context manager")
     for context in reversed(contexts):

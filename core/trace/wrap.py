@@ -36,7 +36,7 @@ from armature.trace.passed import PASSED
 from armature.trace.values.base import BoundMethod, Value
 from armature.trace.values.classes import ClassValue
 from armature.trace.values.constant import ATOMS, ConstantValue, is_atom
-from armature.trace.values.context import ContextValue, GradModeValue
+from armature.trace.values.context import ContextValue, GradModeValue, inference_mode_value
 from armature.trace.values.derived import base_of, base_value
 from armature.trace.values.exception import CaughtValue
 from armature.trace.values.floats import float_of_program
@@ -301,6 +301,12 @@ def _grad_mode(tracer: Tracer, obj: Any, source: Source) -> Value:
     return GradModeValue(type(obj), enabled, source=source)
 
 
+def _inference_mode(tracer: Tracer, obj: Any, source: Source) -> Value:
+    tracer.guards.type_is(source, type(obj))
+    enabled = wrap(tracer, obj.mode, AttrSource(source, "mode"))
+    return inference_mode_value(bool(enabled.as_constant()), source)
+
+
 def _nn_module(tracer: Tracer, obj: nn.Module, source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
     if ORIGINAL in obj.__dict__:
@@ -364,6 +370,7 @@ EXACT: dict[type, Build] = {
     torch.no_grad: _grad_mode,
     torch.enable_grad: _grad_mode,
     torch.set_grad_enabled: _grad_mode,
+    torch.inference_mode: _inference_mode,
     MappingProxyType: _dict,
     **{kind: _passed(build) for kind, build in PASSED.items()},
 }

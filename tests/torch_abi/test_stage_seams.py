@@ -113,6 +113,38 @@ def test_switches_of_torchs_state() -> None:
     assert torch.is_autocast_enabled("cpu")
     grad_modes.exit_autocast(context)
     assert not torch.is_autocast_enabled("cpu")
+    context = grad_modes.enter_inference(True)
+    assert torch.is_inference_mode_enabled()
+    grad_modes.exit_inference(context)
+    assert not torch.is_inference_mode_enabled()
+
+
+CHANGES = {
+    grad_modes.GRAD_MODE: lambda: torch._C._set_grad_enabled(False),
+    grad_modes.FORWARD_MODE: lambda: torch._C._set_fwd_grad_enabled(False),
+    grad_modes.IN_PLACE: lambda: grad_modes.LEVELS.set_inplace_requires_grad_allowed(True),
+    grad_modes.TRANSFORMS: lambda: [grad_modes.LEVELS._grad_increment_nesting() for _ in range(2)],
+    grad_modes.DUAL_LEVEL: torch._C._enter_dual_level,
+}
+
+
+@pytest.mark.parametrize("switch", dict.fromkeys(grad_modes.CHANGED_BY.values()))
+def test_switches_are_set_back(switch: grad_modes.Switch) -> None:
+    before = switch.read()
+    CHANGES[switch]()
+    assert switch.read() != before
+    switch.restore(before)
+    assert switch.read() == before
+    switch.restore(before)
+    assert switch.read() == before
+
+
+def test_versions_are_set() -> None:
+    tensors = [torch.ones(2).add_(1), torch.ones(2)]
+    with torch.inference_mode():
+        tensors.append(torch.ones(2))
+    fake.set_versions(tensors, [5, 0, 3])
+    assert [fake.version_of(tensor) for tensor in tensors] == [5, 0, 0]
 
 
 def test_streams_need_cuda() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,8 @@ import torch
 from armature import config
 from armature.api_errors import ArmatureWarning
 from armature.testing.resuming import compiled, resumes
+from armature.torch_abi.grad_modes import CHANGED_BY
+from armature.trace.undo import MOST_BYTES
 
 
 def one() -> tuple[Any, ...]:
@@ -137,31 +140,139 @@ def test_like_eager(program: Callable[..., Any]) -> None:
     assert found.graphs and not found.eager
 
 
-def draws(t, a):
-    t = torch.rand(2) + t[torch.tensor([8])]
-    a.append(t)
-    return t
-
-
 def writes(t, a):
     t.add_(1)
+    a.append("written")
     return t[torch.tensor([8])]
 
 
-@pytest.mark.parametrize("program", [draws, writes])
-def test_a_graph_that_has_done_something_does_not_run_twice(program: Callable[..., Any]) -> None:
+def writes_in_try(t, a):
+    view = t[0]
+    try:
+        view.mul_(2)
+        t = t.index_select(0, torch.tensor([1, 7]))
+        a.append("not reached")
+    except IndexError:
+        view.add_(1)
+    return t * 3, view
+
+
+def draws_in_try(t, a):
+    try:
+        t = t + torch.rand(3)
+        t = t[torch.tensor([8])]
+    except IndexError:
+        t = t + torch.rand(3)
+    return t
+
+
+def writes_to_what_it_made(t, a):
+    made = t * 2
+    made[made > 9] = 1
+    a.append("before")
+    made[torch.tensor([3])] = 1
+    return made
+
+
+def divides_by_zero(t, a):
+    t.add_(1)
+    number = torch.tensor([3, 4])
+    try:
+        number //= torch.tensor([1, 0])
+    except RuntimeError as error:
+        a.append(str(error))
+    return number, t
+
+
+def in_autocast(t, a):
+    try:
+        with torch.autocast("cpu"):
+            t = t @ t.t()
+            t = t[torch.tensor([5])]
+    except IndexError:
+        a.append(torch.is_autocast_enabled("cpu"))
+    return t @ t.t()
+
+
+def in_inference_mode(t, a):
+    try:
+        with torch.inference_mode():
+            t = (t + 1)[torch.tensor([5])]
+    except IndexError:
+        a.append(torch.is_inference_mode_enabled())
+    return t + 1
+
+
+def in_vmap(t, a):
+    return torch.vmap(lambda row: row[torch.tensor([8])])(t)
+
+
+def in_grad(t, a):
+    return torch.func.grad(lambda row: row[torch.tensor([8])].sum())(t)
+
+
+def in_jvp(t, a):
+    return torch.func.jvp(lambda row: row[torch.tensor([8])], (t,), (t,))
+
+
+DOING = [
+    writes, writes_in_try, draws_in_try, writes_to_what_it_made, divides_by_zero, in_autocast, in_inference_mode, in_vmap,
+    in_grad, in_jvp,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", [None, "auto"])
+@pytest.mark.parametrize("program", DOING)
+def test_what_the_graph_has_done_is_undone(program: Callable[..., Any], backend: str | None) -> None:
+    states = [switch.read() for switch in dict.fromkeys(CHANGED_BY.values())]
+    found = resumes(program, seeded, backend=backend)
+    assert found.graphs and not found.eager
+    assert [switch.read() for switch in dict.fromkeys(CHANGED_BY.values())] == states
+    assert not torch.is_autocast_enabled("cpu") and not torch.is_inference_mode_enabled()
+
+
+def seeded() -> tuple[Any, ...]:
+    torch.manual_seed(0)
+    return one()
+
+
+def test_versions_are_those_of_eager_mode() -> None:
+    def program(t, index):
+        try:
+            t.add_(1)
+            return t[index]
+        except IndexError:
+            return t * 0
+
     mine, _ = compiled(program)
-    args = one()
-    torch.manual_seed(0)
+    x = torch.ones(3)
+    for index, changes in ((1, 1), (7, 2), (7, 3)):
+        mine(x, torch.tensor([index]))
+        assert x._version == changes
+        assert x[0] == 1 + changes
+
+
+def test_much_memory_is_not_copied_before_each_call() -> None:
+    def program(t, a):
+        t.add_(1)
+        return t[torch.tensor([1 << 20])]
+
+    mine, _ = compiled(program)
+    x = torch.zeros(MOST_BYTES)
     with pytest.raises(IndexError):
-        mine(*args)
-    ours = torch.get_rng_state()
-    torch.manual_seed(0)
-    theirs = one()
-    with pytest.raises(IndexError):
-        program(*theirs)
-    assert torch.equal(torch.get_rng_state(), ours)
-    assert torch.equal(args[0], theirs[0])
+        mine(x, [])
+    assert x[0] == 1  # written once
+
+
+def test_nothing_is_kept_for_operators_that_can_not_raise() -> None:
+    def program(t, a):
+        t.add_(1)
+        return t.relu().sum(-1)[0] / 2
+
+    kept = []
+    mine, _ = compiled(program, lambda module, inputs: lambda *args: kept.append(sys._getframe(1)) or module(*args))
+    mine(*one())
+    assert kept[0].f_code.co_name == "program"  # no frame of ours around the graph
 
 
 def broken(module: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:

@@ -306,7 +306,7 @@ ONE_GRAPH = [
     device_context, loss_functions, grad_in_place, clears_grad, sets_grad,
 ]  # fmt: skip
 ANY = [
-    leaves_grad_off, inference, inference_result, grad_fn_of, backward_inside, grad_inside, double_grad_inside,
+    leaves_grad_off, grad_fn_of, backward_inside, grad_inside, double_grad_inside,
     requires_grad_on_new, requires_grad_on_input, sets_requires_grad, retain, hook_on_result, sets_default_dtype,
     device_meta, cond, functional_grad, vmapped,
 ]  # fmt: skip

@@ -11,11 +11,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 import torch
 
-from armature.torch_abi.grad_modes import enter_autocast, exit_autocast, set_grad_enabled
+from armature.torch_abi.grad_modes import (
+    enter_autocast,
+    enter_inference,
+    exit_autocast,
+    exit_inference,
+    set_grad_enabled,
+)
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
 from armature.trace.values.constant import ConstantValue
 
 if TYPE_CHECKING:
+    from armature.frame.sources import Source
     from armature.trace.capture import Tracer
     from armature.trace.rebuild import Rebuilder
 
@@ -31,6 +38,11 @@ class ContextValue(Value):
 
     def python_type(self) -> type:
         return self.kind
+
+    @property
+    def grad_mode(self) -> bool | None:
+        """The grad mode inside; None: that of outside."""
+        return None
 
     def enter(self, tracer: Tracer) -> Value:
         """`__enter__`: the value that `as` binds."""
@@ -108,6 +120,10 @@ class GradModeValue(ContextValue):
     before: list[bool] = attrs.field(factory=list)
     outer: bool = True  # the mode that it went back to when it was left last
 
+    @property
+    def grad_mode(self) -> bool | None:
+        return self.enabled
+
     def enter(self, tracer: Tracer) -> Value:
         if self.kind is not torch.set_grad_enabled or not self.before:  # that one is in force since it was made
             self.before.append(torch.is_grad_enabled())
@@ -154,7 +170,7 @@ class PairedContextValue(ContextValue):
     open: list[tuple[Any, Any]] = attrs.field(factory=list)
 
     def enter(self, tracer: Tracer) -> Value:
-        node = tracer.state_call(self.enter_by, self.arguments)
+        node = tracer.state_call(self.enter_by, self.arguments, self.leave_by)
         real = self.enter_by(*self.arguments)
         self.open.append((node, real))
         tracer.on_abort.append((self.leave_by, real))
@@ -176,6 +192,33 @@ class PairedContextValue(ContextValue):
         for argument in self.arguments:
             out.constant(argument)
         out.call(len(self.arguments))
+
+
+@attrs.define(eq=False)
+class InferenceModeValue(PairedContextValue):
+    """torch.inference_mode(mode)."""
+
+    @property
+    def grad_mode(self) -> bool | None:
+        return not self.arguments[0]
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if name == "mode":
+            return tracer.constant(self.arguments[0])
+        return super().get_attribute(tracer, name)
+
+    def enter(self, tracer: Tracer) -> Value:
+        super().enter(tracer)
+        return tracer.constant(None)
+
+    def again(self) -> Value:
+        return inference_mode_value(bool(self.arguments[0]))
+
+
+def inference_mode_value(enabled: bool, source: Source | None = None) -> Value:
+    """The value of `torch.inference_mode(enabled)`."""
+    kind = torch.inference_mode
+    return InferenceModeValue(kind, enter_inference, (enabled,), exit_inference, kind, source=source)
 
 
 def autocast_value(kind: type, device: str, dtype: object, enabled: bool, cache: object) -> Value:

@@ -13,12 +13,9 @@ ROWS = (
     ),
     BreakType(
         "inference-mode",
-        "Inference mode inside the function",
-        "{operation} is entered inside the compiled function; its tensors are of a kind that a graph cannot give back.",
-        (
-            "Enter torch.inference_mode() around the call of the compiled function.",
-            "torch.no_grad() inside the function stays in the graph.",
-        ),
+        "Inference mode by a private function",
+        "{operation} is called, after which nothing leaves inference mode where an error goes past.",
+        ("Write `with torch.inference_mode():`, which stays in the graph.",),
     ),
     BreakType(
         "array-differs",

@@ -115,8 +115,18 @@ def nested_grad(x: Tensor) -> tuple[Tensor, ...]:
     return a, b, c, d
 
 
-def inference(x: Tensor) -> Tensor:
-    with torch.inference_mode():
+def inference(x: Tensor) -> tuple[Tensor, ...]:
+    @torch.inference_mode
+    def twice(x: Tensor) -> Tensor:
+        return x * 2
+
+    with torch.inference_mode(False):
+        y = x + 1
+    return twice(x), y
+
+
+def inference_guard(x: Tensor) -> Tensor:
+    with torch._C._InferenceMode(True):
         return x * 2
 
 
@@ -229,7 +239,8 @@ class TestHandlers(HandlerConformance):
             ones,
             breaks="foreign-memory",
         ),
-        Case("inference", inference, ones, breaks="inference-mode"),
+        Case("inference", inference, ones),
+        Case("guard of inference mode", inference_guard, ones, breaks="inference-mode"),
         Case("cond", chosen, ones, present=(torch.ops.higher_order.cond,)),
         Case(
             "cond that gives its input",

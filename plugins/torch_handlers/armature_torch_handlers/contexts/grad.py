@@ -7,7 +7,16 @@ from typing import Any
 import attrs
 import torch
 
-from armature.plugin_api import Call, ContextValue, GradModeValue, Value, existing, handles, switch_grad
+from armature.plugin_api import (
+    Call,
+    ContextValue,
+    GradModeValue,
+    Value,
+    existing,
+    handles,
+    inference_mode_value,
+    switch_grad,
+)
 
 
 @handles(torch.no_grad, torch.enable_grad)
@@ -63,20 +72,29 @@ def switch(call: Call, mode: Value) -> bool | None:
     return bool(mode.as_constant()) if mode.is_constant else None
 
 
-@handles(*existing("torch.utils._contextlib._DecoratorContextManager.clone"))
+@handles(*existing("torch.utils._contextlib._DecoratorContextManager.clone", "torch.inference_mode.clone"))
 def clone(call: Call, self: Value) -> Value | None:
     """A decorator makes a fresh context for each call."""
     return self.again() if isinstance(self, ContextValue) else None
 
 
+@handles(torch.inference_mode)
+def inference_mode(call: Call, mode: Value | None = None) -> Value | None:
+    """The context manager; as a decorator without parentheses it decorates."""
+    if mode is None:
+        return inference_mode_value(True)
+    if mode.python_type() is bool:
+        return inference_mode_value(bool(mode.as_constant())) if mode.is_constant else None
+    return inference_mode_value(True).call(call.tracer, (mode,), {})
+
+
 @handles(
     *existing(
-        "torch.inference_mode",
         "torch._C._InferenceMode",
         "torch.autograd.grad_mode._enter_inference_mode",
         "torch.autograd.grad_mode._exit_inference_mode",
     )
 )
-def inference_mode(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """Tensors made in inference mode are of another kind, which a graph cannot give back."""
-    call.graph_break("inference-mode", operation="torch.inference_mode")
+def inference_primitive(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """What nothing in a graph would leave again where an error goes past."""
+    call.graph_break("inference-mode", operation=call.fn.__name__)

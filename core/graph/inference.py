@@ -1,0 +1,52 @@
+"""Graphs that enter inference mode: what a functional graph computes inside, it may compute if all of it is inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from armature.torch_abi import pytree
+from armature.torch_abi.grad_modes import enter_inference, exit_inference
+
+
+def enters(module: fx.GraphModule) -> bool:
+    """Whether the graph enters inference mode, or leaves one around it."""
+    return any(node.target is enter_inference for node in module.graph.nodes)
+
+
+def without(module: fx.GraphModule) -> fx.GraphModule | None:
+    """The graph to be run in inference mode, if all that it calls is between entering and leaving it; else None.
+
+    Tensors made outside would be of another kind.
+    """
+    called = [node for node in module.graph.nodes if node.op.startswith("call_")]
+    switches = [node for node in called if node.target in (enter_inference, exit_inference)]
+    if len(switches) != 2 or [called[0], called[-1]] != switches or switches[0].args != (True,):
+        return None
+    copy = fx.Graph()
+    kept: dict[fx.Node, Any] = {}
+    for node in module.graph.nodes:
+        if node not in switches:
+            kept[node] = copy.node_copy(node, kept.__getitem__)
+    return fx.GraphModule(module, copy, type(module).__name__)
+
+
+def gives_others(module: fx.GraphModule) -> bool:
+    """Whether the graph gives tensors that are not made in the mode of now: views of those made in another are of that
+    kind too."""
+    values = pytree.tree_leaves(module.graph.output_node().meta["example_value"])
+    mode = torch.is_inference_mode_enabled()
+    return any(isinstance(value, torch.Tensor) and value.is_inference() != mode for value in values)
+
+
+def inside(run: Callable[..., Any]) -> Callable[..., Any]:
+    """A callable that runs another one in inference mode."""
+
+    def in_inference_mode(*args: Any) -> Any:
+        with torch.inference_mode():
+            return run(*args)
+
+    return in_inference_mode
