@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from armature.plugin_api import BreakType, Handler, Polyfill, RuleTable, Subject, ValueType, Verdict, collect, hookimpl
-from armature_builtin_rules import buffers, deques, derived, handlers, load, randomness, reflection, value_types, weak
+from armature_builtin_rules import (
+    buffers,
+    deques,
+    derived,
+    handlers,
+    load,
+    randomness,
+    reflection,
+    regex,
+    value_types,
+    weak,
+)
 from armature_builtin_rules.breaks import calls, control_flow, data_dependent, mutation, objects
 from armature_builtin_rules.polyfills import collections, copy, functools, itertools, operator, system
 
@@ -32,7 +43,7 @@ def armature_polyfills() -> Iterable[Polyfill]:
 @hookimpl
 def armature_handlers() -> Iterable[Handler]:
     """Functions of the standard library that act on the world."""
-    return collect(buffers, handlers, reflection, deques, weak, randomness)
+    return collect(buffers, handlers, reflection, regex, deques, weak, randomness)
 
 
 @hookimpl

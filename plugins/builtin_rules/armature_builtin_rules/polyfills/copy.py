@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import copy as original
 import enum
+import re
 import types
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 ATOMS = (
     int, float, bool, complex, str, bytes, type(None), type(...), type(NotImplemented), range, slice, type, property,
     types.CodeType, types.FunctionType, types.BuiltinFunctionType, torch.dtype, torch.device, torch.layout,
-    torch.memory_format,
+    torch.memory_format, re.Pattern, re.Match,
 )  # fmt: skip
 OWN_WAY = ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
 CONTAINERS = (list, dict, set, collections.OrderedDict, collections.defaultdict, collections.deque)
