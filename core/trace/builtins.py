@@ -412,7 +412,7 @@ def _format(tracer: Tracer, value: Value, spec: Value | None = None) -> Value:
 
 
 def _id(tracer: Tracer, value: Value) -> Value:
-    if value.is_constant or value.is_tensor:
+    if value.is_constant:
         tracer.graph_break("unsupported-operation", operation="id()", type=value.describe())
     return AddressValue(value)
 

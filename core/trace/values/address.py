@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from armature.trace.values.base import Value
-from armature.trace.values.keys import Identity
+from armature.trace.values.keys import Address, Identity
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -30,7 +30,8 @@ class AddressValue(Value):
         return f"the address of {self.of.describe()}"
 
     def key(self, tracer: Tracer) -> Hashable:
-        return ("address", Identity(self.of))
+        tracer.keys[self.of] = None
+        return Address(Identity(self.of))
 
     def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
         if name in ("__eq__", "__ne__") and isinstance(other, AddressValue):
