@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
+from armature.trace.errors import NotConstant
 from armature.trace.values.base import Value
 from armature.trace.values.keys import Address, Identity
 
@@ -30,6 +31,13 @@ class AddressValue(Value):
         return f"the address of {self.of.describe()}"
 
     def key(self, tracer: Tracer) -> Hashable:
+        try:
+            held = None if self.of.mutable else self.of.as_object()
+        except NotConstant:
+            held = None
+        if held is not None:  # a function or class, of which there may be several values
+            tracer.guard_identity(self.of)
+            return Address(id(held))
         tracer.keys[self.of] = None
         return Address(Identity(self.of))
 

@@ -43,9 +43,9 @@ class TracedKey:
 
 @attrs.frozen
 class Address:
-    """The key of the address of an object."""
+    """The key of the address of an object; of one that tracing holds, the address."""
 
-    of: Identity
+    of: Identity | int
 
 
 NO_ADDRESS = 1 << 16  # an int below it is none
@@ -65,7 +65,7 @@ def is_new(key: Hashable) -> bool:
 
 def looked_up(tracer: Tracer, key: Hashable, among: Iterable[Hashable]) -> None:
     """Break where an address is looked for among numbers, or the other way round: a number may be the address."""
-    if not tracer.keys or not (isinstance(key, Address) or _may_be_address(key)):
+    if not (isinstance(key, Address) or _may_be_address(key)):
         return
     wanted = _may_be_address if isinstance(key, Address) else _is_address
     if any(map(wanted, among)):

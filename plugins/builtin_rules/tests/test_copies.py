@@ -49,11 +49,20 @@ def by_address(x: torch.Tensor) -> Any:
     return len(seen), id(x) in seen, id(x) == id(y), len(places), places[id(y)] is y, id(x * 2) in seen
 
 
+def by_address_of_functions(x: torch.Tensor) -> Any:
+    seen = {id(of_a_dict): 1, id(Holder): 2, id(copy): 3, id(len): 4}
+    seen[id(of_a_dict)] = 5
+    return x + len(seen), id(Holder) in seen, id(len) in seen, seen[id(of_a_dict)], id(print) in seen
+
+
 def shown(result: Any) -> str:
     return str(result)
 
 
-@pytest.mark.parametrize("function", [of_a_dict, of_an_object, of_a_tensor, by_address], ids=lambda fn: fn.__name__)
+FUNCTIONS = [of_a_dict, of_an_object, of_a_tensor, by_address, by_address_of_functions]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda fn: fn.__name__)
 @pytest.mark.parametrize("x", [torch.arange(4.0), torch.ones(2, 3).t(), torch.ones(2, 2, 2, 2)], ids=["1d", "t", "4d"])
 def test_as_in_eager_mode(function: Function, x: torch.Tensor) -> None:
     compiled = armature.compile(function, backend="eager", fullgraph=True)
