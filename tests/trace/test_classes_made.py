@@ -280,6 +280,37 @@ def test_metaclasses_that_cannot_be_followed(metaclass: Any) -> None:
             assert shown(run(x)) == shown(function(x))
 
 
+class Described(type):
+    @property
+    def label(cls) -> str:
+        return cls.given
+
+    @label.setter
+    def label(cls, value: str) -> None:
+        cls.given = value * 2
+
+
+class Labelled(metaclass=Described):
+    given = ""
+
+
+def test_a_property_of_a_metaclass_is_set_by_its_setter() -> None:
+    def outer(x: torch.Tensor) -> Any:
+        Labelled.label = "ab"
+        return x + 1, Labelled.label
+
+    def inner(x: torch.Tensor) -> Any:
+        class Made(metaclass=Described):
+            given = ""
+
+        Made.label = "ab"
+        return x + 1, Made.label
+
+    for function in (outer, inner):
+        assert break_id(function, (torch.ones(1),)) == "unsupported-mutation"
+        assert armature.compile(function, backend="eager")(torch.ones(1))[1] == "abab"
+
+
 def test_a_subclass_hook_is_not_run_while_tracing() -> None:
     def function(x: torch.Tensor) -> Any:
         class Sized(metaclass=abc.ABCMeta):  # noqa: B024
