@@ -48,6 +48,7 @@ from armature.trace.values.early import EarlyNumber, EarlyValue, before_the_grap
 from armature.trace.values.early import compute as compute_early
 from armature.trace.values.early import now as number_now
 from armature.trace.values.function import BuiltinValue, ClosureValue
+from armature.trace.values.iterator import IteratorValue
 from armature.trace.values.keys import Identity, Referring
 from armature.trace.values.methods import invoke
 from armature.trace.values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
@@ -96,6 +97,7 @@ __all__ = [
     "Identity",
     "Index",
     "ItemSource",
+    "IteratorValue",
     "KernelSource",
     "ListValue",
     "LocalClassValue",

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 Make = Callable[..., Value]
 
 
-def _type(tracer: Tracer, obj: Value, *rest: Value) -> Value:
-    if rest:
-        tracer.graph_break("unsupported-call", callable="type() with three arguments")
+def _type(tracer: Tracer, obj: Value, *rest: Value, **named: Value) -> Value:
+    if rest or named:
+        return tracer.call(tracer.as_value(type.__new__), (tracer.as_value(type), obj, *rest), named)
     return tracer.as_value(obj.python_type())
 
 

@@ -17,7 +17,7 @@ from torch import nn
 from armature.callables import is_written_in_c
 from armature.torch_abi.fake import PLAIN_TENSORS
 from armature.trace.builtin_types import TYPES
-from armature.trace.class_bodies import DESCRIPTORS, build_class
+from armature.trace.class_bodies import DESCRIPTORS, MAKERS, build_class
 from armature.trace.errors import NotConstant, UserRaised
 from armature.trace.trust import is_trusted
 from armature.trace.values import symbolic
@@ -412,7 +412,7 @@ def _format(tracer: Tracer, value: Value, spec: Value | None = None) -> Value:
 
 
 def _id(tracer: Tracer, value: Value) -> Value:
-    if value.is_constant or value.is_tensor:
+    if value.is_constant:
         tracer.graph_break("unsupported-operation", operation="id()", type=value.describe())
     return AddressValue(value)
 
@@ -506,6 +506,7 @@ BUILTINS: dict[Any, Builtin] = {
     **_math_functions(),
     **TYPES,
     **DESCRIPTORS,
+    **MAKERS,
     builtins.__build_class__: build_class,
     isinstance: _isinstance,
     issubclass: _issubclass,
@@ -544,7 +545,9 @@ BUILTINS: dict[Any, Builtin] = {
     locals: _locals,
     object.__eq__: _object_eq,
     object.__ne__: _object_ne,
-    object.__init_subclass__: lambda tracer, *args: tracer.constant(None),
+    **dict.fromkeys(
+        (object.__init_subclass__, object.__dict__["__init_subclass__"]), lambda tracer, *args: tracer.constant(None)
+    ),
     type.__instancecheck__: _type_instancecheck,
     type.__subclasscheck__: _type_subclasscheck,
     object.__setattr__: _object_setattr,
@@ -554,6 +557,7 @@ BUILTINS: dict[Any, Builtin] = {
     **{kind.__new__: _new(kind) for kind in BASES},
     dict.fromkeys: _from_keys,
     type.__call__: _type_call,
+    type.__init__: lambda tracer, *args, **kwargs: tracer.constant(None),
     object.__delattr__: _object_delattr,
     GETTER: _module_getattr,
     SETTER: _module_setattr,

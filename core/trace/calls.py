@@ -323,7 +323,10 @@ def instantiate(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -
     """`type.__call__`: `__new__`, then `__init__`."""
     cls = value.cls
     if getattr(cls, "__abstractmethods__", None):
-        tracer.raise_error(TypeError, f"Can't instantiate abstract class {cls.__name__}")
+        try:
+            object.__new__(cls)
+        except TypeError as error:
+            tracer.raise_real(error)
     if inherits(cls, "__new__", object):
         made: Value = (ModuleValue if issubclass(cls, nn.Module) else UserObjectValue)(cls)
         tracer.overrides.present |= is_overriding(cls)
@@ -338,6 +341,8 @@ def instantiate(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -
             made = tracer.call(held_value(tracer, cls, found, "__new__"), (value, *args), kwargs)
     if isinstance(made, TensorValue) and overrides_in_python(cls, "__init__"):
         tracer.call(made.get_attribute(tracer, "__init__"), args, kwargs)
+    if isinstance(made, ClassValue) and issubclass(type(made.cls), cls) and overrides_in_python(cls, "__init__"):
+        tracer.call(made.meta(tracer, "__init__") or made, args, kwargs)
     if isinstance(made, UserObjectValue) and issubclass(made.cls, cls):
         _initialise(tracer, made, args, kwargs)
     return made

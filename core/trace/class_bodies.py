@@ -10,6 +10,7 @@ from __future__ import annotations
 import abc
 import enum
 import functools
+from collections.abc import Callable, Mapping
 from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,8 @@ from armature.trace import inline
 from armature.trace.errors import NotConstant
 from armature.trace.places import places_of
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Value
-from armature.trace.values.classes import ClassValue, find_in_class
+from armature.trace.values.base import Kwargs, Value
+from armature.trace.values.classes import ClassValue, SuperValue, find_in_class
 from armature.trace.values.function import CellValue, ClosureValue
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.user_object import UserObjectValue
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
     from armature.trace.rebuild import Rebuilder
 
 METACLASSES: frozenset[type] = frozenset({type, abc.ABCMeta, enum.EnumMeta})
+# Methods of a metaclass that making and handling a class for real would run.
+RUN_BY_PYTHON = (
+    "__prepare__", "__getattribute__", "__getattr__", "__setattr__", "__delattr__", "__eq__", "__hash__", "mro",
+    "__instancecheck__", "__subclasscheck__", "__dir__", "__set_name__", "__init_subclass__",
+)  # fmt: skip
 
 
 @attrs.define(eq=False)
@@ -41,6 +47,9 @@ class LocalClassValue(ClassValue):
 
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
         check_descriptor(tracer, value)
+        held = find_in_class(type(self.cls), name)
+        if held is not None and not is_trusted(held.holder):
+            tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
         type.__setattr__(self.cls, name, stand_in(tracer, value))
 
     def rebuild(self, out: Rebuilder) -> None:
@@ -53,31 +62,110 @@ class StandIn:
 
 def build_class(tracer: Tracer, body: Value, name: Value, *bases: Value, **keywords: Value) -> Value:
     """`builtins.__build_class__`."""
-    made_at = places_of(tracer.frames)
     metaclass = keywords.pop("metaclass", None)
     classes = tuple(base.cls for base in bases if isinstance(base, ClassValue))
-    kind = metaclass.cls if isinstance(metaclass, ClassValue) else type(classes[0]) if classes else type
-    if not isinstance(body, ClosureValue) or len(classes) < len(bases) or keywords or kind not in METACLASSES:
+    kind = winner(tracer, metaclass, classes)
+    if not isinstance(body, ClosureValue) or len(classes) < len(bases) or not can_make(kind):
         tracer.graph_break("unsupported-call", callable=f"the metaclass of class {name.as_constant()}")
-    for base in classes:
-        hook = find_in_class(base, "__init_subclass__")
-        if hook is not None and not is_trusted(hook.holder):
-            tracer.graph_break("unsupported-call", callable=f"{base.__qualname__}.__init_subclass__")
     frame = inline.new_frame(tracer, body.code, body.namespace, globals_source(tracer, body), {}, body.cells)
     inline.run_frame(tracer, frame)
-    cell = frame.variables.pop("__classcell__", None)
-    namespace = kind.__prepare__(str(name.as_constant()), classes)
-    for attribute, value in frame.variables.items():
-        check_descriptor(tracer, value)
-        namespace[attribute] = stand_in(tracer, value)
+    if kind in METACLASSES:
+        return make_class(tracer, kind, kind, str(name.as_constant()), classes, frame.variables, keywords)
+    cell = frame.variables.get("__classcell__")
+    given = (name, tracer.tuple_of(list(bases)), tracer.namespace_of(frame.variables))
+    made = tracer.call(tracer.as_value(kind), given, keywords)
+    if isinstance(cell, CellValue) and cell.content is not made:
+        tracer.graph_break("unsupported-call", callable=f"a metaclass that drops the cell of {name.as_constant()}")
+    return made
+
+
+def winner(tracer: Tracer, metaclass: Value | None, classes: tuple[type, ...]) -> type:
+    """The most derived metaclass; where there is none, the first: what makes the class says so."""
+    if metaclass is not None and not isinstance(metaclass, ClassValue):
+        tracer.graph_break("unsupported-call", callable=f"{metaclass.describe()} as a metaclass")
+    kind = type(classes[0]) if metaclass is None and classes else type
+    kind = metaclass.cls if metaclass is not None else kind
+    for base in classes:
+        kind = type(base) if issubclass(type(base), kind) else kind
+    return kind
+
+
+def can_make(kind: type) -> bool:
+    """Whether a class can be made by the methods of the metaclass that are traced, while nothing of it runs."""
+    if kind in METACLASSES:
+        return True
+    own = [base for base in kind.__mro__ if base not in (object, *METACLASSES)]
+    plain = type(kind) is type and enum.EnumMeta not in kind.__mro__ and not any(map(is_trusted, own))
+    return plain and not any(name in base.__dict__ for base in own for name in RUN_BY_PYTHON)
+
+
+def has_hook(base: type) -> bool:
+    """Whether making a class with this base runs code of the program."""
+    found = find_in_class(base, "__init_subclass__")
+    return found is not None and not is_trusted(found.holder)
+
+
+class Quiet:
+    """Goes before the bases of a class while it is made: their `__init_subclass__` is traced instead."""
+
+    def __init_subclass__(cls, **keywords: object) -> None:
+        pass
+
+
+def make_class(
+    tracer: Tracer,
+    maker: Callable[..., Any],
+    kind: type,
+    name: str,
+    classes: tuple[type, ...],
+    variables: Mapping[str, Value],
+    keywords: Kwargs,
+) -> Value:
+    """A class of these attributes, made by `maker`: the metaclass itself, or its `__new__` with the metaclass bound."""
+    made_at = places_of(tracer.frames)
+    traced = any(map(has_hook, classes))
+    if "__subclasshook__" in variables and kind is not type:
+        tracer.graph_break("unsupported-call", callable=f"__subclasshook__ of class {name}")
+    if (traced and issubclass(kind, enum.EnumMeta)) or (keywords and not traced):
+        tracer.graph_break("unsupported-call", callable=f"__init_subclass__ of class {name}")
+    namespace: Any = kind.__prepare__(name, classes) if kind in METACLASSES else {}
+    for attribute, value in variables.items():
+        if attribute != "__classcell__":
+            check_descriptor(tracer, value)
+            namespace[attribute] = stand_in(tracer, value)
     try:
-        made = kind(str(name.as_constant()), classes, namespace)
+        made = maker(name, (Quiet, *classes) if traced else classes, namespace)
+        if traced:
+            made.__bases__ = classes
     except (TypeError, ValueError) as error:
+        if traced:
+            tracer.graph_break("unsupported-call", callable=f"__init_subclass__ of class {name}")
         tracer.raise_real(error)
     result = tracer.remember(made, LocalClassValue(made, made_at=made_at))
+    cell = variables.get("__classcell__")
     if isinstance(cell, CellValue):
         cell.content = result
+    if traced:
+        tracer.call(SuperValue(made, result).get_attribute(tracer, "__init_subclass__"), (), keywords)
     return result
+
+
+def type_new(maker: Any) -> Any:
+    """`type.__new__`, or that of `ABCMeta`."""
+
+    def make(tracer: Tracer, kind: Value, name: Value, bases: Value, namespace: Value, **keywords: Value) -> Value:
+        classes = [base.cls for base in tracer.unpack(bases) if isinstance(base, ClassValue)]
+        known = isinstance(kind, ClassValue) and can_make(kind.cls) and isinstance(namespace, DictValue)
+        if not known or len(classes) < bases.length(tracer) or winner(tracer, kind, tuple(classes)) is not kind.cls:
+            tracer.graph_break("unsupported-call", callable=f"{kind.describe()}, to make a class,")
+        entries = namespace.realise(tracer).values()
+        variables = {str(key.as_constant()): value for key, value in entries}
+        module = tracer.frames[-1].namespace.get("__name__")
+        variables.setdefault("__module__", tracer.as_value(module))
+        bound = functools.partial(maker, kind.cls)
+        return make_class(tracer, bound, kind.cls, str(name.as_constant()), tuple(classes), variables, keywords)
+
+    return make
 
 
 def check_descriptor(tracer: Tracer, value: Value) -> None:
@@ -118,6 +206,8 @@ def function_like(tracer: Tracer, value: ClosureValue) -> FunctionType:
     cells = tuple(CellType() for _ in value.code.co_freevars)
     defaults = tuple(stand_in(tracer, default) for default in value.defaults)
     made = FunctionType(value.code, value.namespace, value.code.co_name, defaults or None, cells)
+    if "__isabstractmethod__" in value.attributes:
+        made.__isabstractmethod__ = stand_in(tracer, value.attributes["__isabstractmethod__"])  # type: ignore[attr-defined]
     made.__kwdefaults__ = {name: stand_in(tracer, item) for name, item in value.keyword_defaults.items()} or None
     return made
 
@@ -149,3 +239,4 @@ DESCRIPTORS: dict[Any, Any] = {
     property.getter: property_part("getter"),
     property.deleter: property_part("deleter"),
 }
+MAKERS: dict[Any, Any] = {maker: type_new(maker) for maker in (type.__new__, abc.ABCMeta.__new__)}

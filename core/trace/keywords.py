@@ -26,7 +26,7 @@ BY_NAME: dict[Any, tuple[str, ...]] = {
     collections.OrderedDict.pop: ("key", "default"),
 }  # fmt: skip
 HOMES = frozenset({
-    "builtins", "itertools", "_heapq",
+    "builtins", "itertools", "_heapq", "_bisect",
     "_functools", "functools", "_operator", "operator", "math", "_collections", "collections",
 })  # fmt: skip
 

@@ -145,7 +145,11 @@ def two_items(t):
 
 
 class Meta(type):
-    """A metaclass of the program: its classes are made in Python."""
+    """A metaclass of the program, whose classes cannot be made while tracing."""
+
+    @classmethod
+    def __prepare__(cls, name, bases):
+        return {}
 
 
 def makes_a_class(t):

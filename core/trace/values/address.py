@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
+from armature.trace.errors import NotConstant
 from armature.trace.values.base import Value
-from armature.trace.values.keys import Identity
+from armature.trace.values.keys import Address, Identity
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -30,7 +31,15 @@ class AddressValue(Value):
         return f"the address of {self.of.describe()}"
 
     def key(self, tracer: Tracer) -> Hashable:
-        return ("address", Identity(self.of))
+        try:
+            held = None if self.of.mutable else self.of.as_object()
+        except NotConstant:
+            held = None
+        if held is not None:  # a function or class, of which there may be several values
+            tracer.guard_identity(self.of)
+            return Address(id(held))
+        tracer.keys[self.of] = None
+        return Address(Identity(self.of))
 
     def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
         if name in ("__eq__", "__ne__") and isinstance(other, AddressValue):

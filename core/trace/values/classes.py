@@ -261,9 +261,9 @@ class ClassValue(Value):
 
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
         setter = find_in_class(type(self.cls), "__setattr__")
-        held = find_in_class(self.cls, name)
+        held, meta = find_in_class(self.cls, name), find_in_class(type(self.cls), name)
         plain = setter is not None and setter.holder is type
-        described = (held and is_data_descriptor(held.obj)) or binds(value)
+        described = any(found and is_data_descriptor(found.obj) for found in (held, meta)) or binds(value)
         if not plain or is_trusted(self.cls) or name.startswith("__") or described:
             tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
         if not isinstance(self.cls.__dict__.get(name), (FunctionType, classmethod, staticmethod)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING
 
 import attrs
@@ -42,6 +42,16 @@ class TracedKey:
 
 
 @attrs.frozen
+class Address:
+    """The key of the address of an object; of one that tracing holds, the address."""
+
+    of: Identity | int
+
+
+NO_ADDRESS = 1 << 16  # an int below it is none
+
+
+@attrs.frozen
 class Referring:
     """The key of a weak reference that lives: such references are as equal as what they refer to."""
 
@@ -53,8 +63,25 @@ def is_new(key: Hashable) -> bool:
     return isinstance(key.key if isinstance(key, Referring) else key, Identity)
 
 
+def looked_up(tracer: Tracer, key: Hashable, among: Iterable[Hashable]) -> None:
+    """Break where an address is looked for among numbers, or the other way round: a number may be the address."""
+    if not (isinstance(key, Address) or _may_be_address(key)):
+        return
+    wanted = _may_be_address if isinstance(key, Address) else _is_address
+    if any(map(wanted, among)):
+        tracer.graph_break("unsupported-key", type="an address, where other keys are numbers,")
+
+
+def _may_be_address(key: Hashable) -> bool:
+    return isinstance(key, int) and key >= NO_ADDRESS
+
+
+def _is_address(key: Hashable) -> bool:
+    return isinstance(key, Address)
+
+
 def is_by_address(key: Hashable) -> bool:
     """Whether the object's hash, and so its place among others, is an address."""
     if isinstance(key, (tuple, frozenset)):
         return any(is_by_address(item) for item in key)
-    return isinstance(key, Identity) or (isinstance(key, Referring) and is_by_address(key.key))
+    return isinstance(key, (Identity, Address)) or (isinstance(key, Referring) and is_by_address(key.key))

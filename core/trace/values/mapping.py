@@ -11,7 +11,7 @@ import attrs
 
 from armature.trace.errors import NotConstant
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
-from armature.trace.values.keys import is_new
+from armature.trace.values.keys import is_new, looked_up
 from armature.trace.values.methods import invoke
 from armature.trace.values.sequence import TupleValue
 from armature.trace.values.sets import SetLike, SetValue, members
@@ -70,6 +70,7 @@ class DictValue(Value):
         if entry is not None:
             return entry[1]
         if self.pending is None:
+            looked_up(tracer, hashed, self.entries)
             return None
         try:
             obj = key.as_key()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
-from armature.trace.values.keys import is_by_address
+from armature.trace.values.keys import is_by_address, looked_up
 from armature.trace.values.methods import invoke
 from armature.trace.values.streams import Steps, Walk
 
@@ -79,7 +79,9 @@ class SetValue(Value):
         return len(self.entries)
 
     def contains(self, tracer: Tracer, item: Value) -> bool:
-        return item.key(tracer) in self.entries
+        key = item.key(tracer)
+        looked_up(tracer, key, self.entries)
+        return key in self.entries
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
         if name == "__class__":

@@ -15,14 +15,16 @@ from typing import Any
 from armature.plugin_api import (
     AddressValue,
     Call,
+    CallSource,
     LocalClassValue,
     NotConstant,
     ObjectValue,
+    TracedTensor,
     Value,
     existing,
     handles,
 )
-from armature_builtin_rules.polyfills.copy import not_copied
+from armature_builtin_rules.polyfills.copy import has_no_attributes, is_copied_by_cloning, memory_of, not_copied
 
 EACH_TIME = frozenset({"error", "always", "all"})
 
@@ -48,6 +50,22 @@ def warn(call: Call, message: Value, category: Value | None = None, *args: Value
 def ends_here(call: Call, why: Value) -> Value | None:
     """The stand-in of copy has met an object that it does not know how to copy."""
     call.graph_break("unsupported-operation", operation="copy", type=f"an object: {why.as_constant()}")
+
+
+@handles(memory_of)
+def memory(call: Call, tensor: Value) -> Value | None:
+    """A name for the memory of a tensor that is deep-copied; which tensors share memory is guarded."""
+    tracer, why = call.tracer, "a view, or a tensor with a gradient, attributes or the like, is deep-copied"
+    if not isinstance(tensor, TracedTensor) or tensor.written or tracer.overrides.present:
+        call.graph_break("unsupported-operation", operation="copy", type=f"an object: {why}")
+    plain = is_copied_by_cloning(tensor.fake)
+    if tensor.source is not None and tensor.real is not None:
+        source = CallSource(tensor.source, has_no_attributes, "has_no_attributes")
+        plain &= bool(tracer.wrap(has_no_attributes(tensor.real), source).as_constant())
+        tracer.mutates = True
+    if not plain:
+        call.graph_break("unsupported-operation", operation="copy", type=f"an object: {why}")
+    return call.constant(f"the memory at {tensor.fake.untyped_storage()._cdata}")
 
 
 @handles(types.SimpleNamespace)

@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from armature.plugin_api import BreakType, Handler, Polyfill, RuleTable, Subject, ValueType, Verdict, collect, hookimpl
-from armature_builtin_rules import buffers, deques, derived, handlers, load, randomness, reflection, value_types, weak
+from armature_builtin_rules import (
+    buffers,
+    deques,
+    derived,
+    handlers,
+    load,
+    randomness,
+    reflection,
+    regex,
+    value_types,
+    weak,
+)
 from armature_builtin_rules.breaks import calls, control_flow, data_dependent, mutation, objects
-from armature_builtin_rules.polyfills import collections, copy, functools, itertools, operator, system
+from armature_builtin_rules.polyfills import bisect, collections, copy, functools, itertools, operator, system
 
 
 @hookimpl
@@ -25,14 +36,14 @@ def armature_decide(subject: Subject) -> Verdict | None:
 @hookimpl
 def armature_polyfills() -> Iterable[Polyfill]:
     """Python stand-ins for C functions of the standard library."""
-    for module in (collections, copy, functools, itertools, operator, system):
+    for module in (bisect, collections, copy, functools, itertools, operator, system):
         yield from (Polyfill(original, stand_in) for original, stand_in in module.STAND_INS)
 
 
 @hookimpl
 def armature_handlers() -> Iterable[Handler]:
     """Functions of the standard library that act on the world."""
-    return collect(buffers, handlers, reflection, deques, weak, randomness)
+    return collect(buffers, handlers, reflection, regex, deques, weak, randomness)
 
 
 @hookimpl

@@ -22,12 +22,14 @@ def heappush(heap: list[Any], item: Any, /) -> None:
 
 def heappop(heap: list[Any], /) -> Any:
     """Take the smallest item."""
+    _not_empty(heap)
     last = heap.pop()
     return heapreplace(heap, last) if heap else last
 
 
 def heapreplace(heap: list[Any], item: Any, /) -> Any:
     """Take the smallest item, then add one."""
+    _not_empty(heap)
     smallest = heap[0]
     heap[0] = item
     _sink(heap, 0)
@@ -37,6 +39,11 @@ def heapreplace(heap: list[Any], item: Any, /) -> Any:
 def heappushpop(heap: list[Any], item: Any, /) -> Any:
     """Add an item, then take the smallest."""
     return heapreplace(heap, item) if heap and heap[0] < item else item
+
+
+def _not_empty(heap: list[Any]) -> None:
+    if not heap:
+        raise IndexError("index out of range")
 
 
 def heapify(heap: list[Any], /) -> None:
@@ -72,6 +79,48 @@ def _sink(heap: list[Any], position: int) -> None:
     _rise(heap, start, position)
 
 
+def heapify_max(heap: list[Any], /) -> None:
+    """Make a heap with the largest item first."""
+    for position in reversed(range(len(heap) // 2)):
+        _sink_max(heap, position)
+
+
+def heappop_max(heap: list[Any], /) -> Any:
+    """Take the largest item."""
+    _not_empty(heap)
+    last = heap.pop()
+    return heapreplace_max(heap, last) if heap else last
+
+
+def heapreplace_max(heap: list[Any], item: Any, /) -> Any:
+    """Take the largest item, then add one."""
+    _not_empty(heap)
+    largest = heap[0]
+    heap[0] = item
+    _sink_max(heap, 0)
+    return largest
+
+
+def _sink_max(heap: list[Any], position: int) -> None:
+    start, end = position, len(heap)
+    item = heap[position]
+    child = 2 * position + 1
+    while child < end:
+        right = child + 1
+        if right < end and not heap[right] < heap[child]:
+            child = right
+        heap[position] = heap[child]
+        position = child
+        child = 2 * position + 1
+    while position > start:
+        parent = (position - 1) >> 1
+        if not heap[parent] < item:
+            break
+        heap[position] = heap[parent]
+        position = parent
+    heap[position] = item
+
+
 STAND_INS: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
     (collections._count_elements, count_elements),  # type: ignore[attr-defined]
     (heapq.heappush, heappush),
@@ -79,4 +128,7 @@ STAND_INS: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
     (heapq.heapreplace, heapreplace),
     (heapq.heappushpop, heappushpop),
     (heapq.heapify, heapify),
+    (heapq._heapify_max, heapify_max),  # type: ignore[attr-defined]
+    (heapq._heappop_max, heappop_max),  # type: ignore[attr-defined]
+    (heapq._heapreplace_max, heapreplace_max),  # type: ignore[attr-defined]
 )

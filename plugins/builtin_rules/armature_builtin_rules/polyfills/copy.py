@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import copy as original
 import enum
+import re
 import types
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 ATOMS = (
     int, float, bool, complex, str, bytes, type(None), type(...), type(NotImplemented), range, slice, type, property,
     types.CodeType, types.FunctionType, types.BuiltinFunctionType, torch.dtype, torch.device, torch.layout,
-    torch.memory_format,
+    torch.memory_format, re.Pattern, re.Match,
 )  # fmt: skip
 OWN_WAY = ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
 CONTAINERS = (list, dict, set, collections.OrderedDict, collections.defaultdict, collections.deque)
@@ -23,6 +24,35 @@ CONTAINERS = (list, dict, set, collections.OrderedDict, collections.defaultdict,
 def not_copied(why: str) -> None:
     """Ends the graph while tracing: see `handlers`."""
     raise NotImplementedError(why)
+
+
+def memory_of(tensor: torch.Tensor) -> str:
+    """A name for the memory of a tensor of which a clone is a deep copy: see `handlers`."""
+    raise NotImplementedError
+
+
+def is_copied_by_cloning(tensor: torch.Tensor) -> bool:
+    """Whether a clone is all that `Tensor.__deepcopy__` gives, which keeps the layout of memory, gradients and more."""
+    plain = tensor.layout is torch.strided and not (tensor.requires_grad or tensor.is_quantized)
+    if not plain or tensor.grad is not None or tensor.is_conj() or tensor.is_neg():
+        return False
+    whole = tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+    return bool(whole and tensor.storage_offset() == 0 and _has_no_gaps(tensor))
+
+
+def _has_no_gaps(tensor: torch.Tensor) -> bool:
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size != 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return True
+
+
+def has_no_attributes(tensor: torch.Tensor) -> bool:
+    """Whether a tensor of the program holds nothing beside its numbers, and is copied by cloning."""
+    return not tensor.__dict__ and is_copied_by_cloning(tensor)
 
 
 def copy(x: Any) -> Any:
@@ -51,10 +81,11 @@ def deepcopy(x: Any, memo: Any = None) -> Any:
     if kind is frozenset:
         return frozenset([deepcopy(item, memo) for item in x])
     if kind is torch.Tensor:
-        made = x.detach().clone()
-        if x.requires_grad:
-            not_copied("a tensor that needs a gradient is deep-copied")
-        memo[id(x)] = made
+        memory = memory_of(x)
+        if memory in memo:
+            not_copied("tensors that share memory are deep-copied")
+        memo[memory] = memory
+        memo[id(x)] = made = x.clone()
         return made
     copier = getattr(kind, "__deepcopy__", None)
     if copier is not None:

@@ -207,8 +207,12 @@ def xor(a: Any, b: Any, /) -> Any:
     return a ^ b
 
 
+def call(obj: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    return obj(*args, **kwargs)
+
+
 _BY_NAME: tuple[Callable[..., Any], ...] = (
-    add, and_, contains, countOf, delitem, eq, floordiv, ge, getitem, gt, iadd, iand, ifloordiv, ilshift, imatmul,
+    add, and_, call, contains, countOf, delitem, eq, floordiv, ge, getitem, gt, iadd, iand, ifloordiv, ilshift, imatmul,
     imod, imul, indexOf, inv, ior, ipow, irshift, is_, is_not, isub, itruediv, ixor, le, lshift, lt, matmul, mod,
     mul, ne, neg, not_, or_, pos, rshift, setitem, sub, truediv, truth, xor,
 )  # fmt: skip

@@ -1,0 +1,55 @@
+"""Stand-ins for bisect: the same comparisons in the same order."""
+
+from __future__ import annotations
+
+import bisect as original
+from collections.abc import Callable
+from typing import Any
+
+
+def bisect_right(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None) -> int:
+    """Where to put an item, after those equal to it."""
+    if lo < 0:
+        raise ValueError("lo must be non-negative")
+    end = len(a) if hi is None or hi == -1 else hi  # -1 is how the C code spells None
+    while lo < end:
+        middle = (lo + end) // 2
+        if x < (a[middle] if key is None else key(a[middle])):
+            end = middle
+        else:
+            lo = middle + 1
+    return lo
+
+
+def bisect_left(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None) -> int:
+    """Where to put an item, before those equal to it."""
+    if lo < 0:
+        raise ValueError("lo must be non-negative")
+    end = len(a) if hi is None or hi == -1 else hi
+    while lo < end:
+        middle = (lo + end) // 2
+        if (a[middle] if key is None else key(a[middle])) < x:
+            lo = middle + 1
+        else:
+            end = middle
+    return lo
+
+
+def insort_right(
+    a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None
+) -> None:
+    """Put an item in, after those equal to it."""
+    a.insert(bisect_right(a, x if key is None else key(x), lo, hi, key=key), x)
+
+
+def insort_left(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None) -> None:
+    """Put an item in, before those equal to it."""
+    a.insert(bisect_left(a, x if key is None else key(x), lo, hi, key=key), x)
+
+
+STAND_INS = (
+    (original.bisect_right, bisect_right),
+    (original.bisect_left, bisect_left),
+    (original.insort_right, insort_right),
+    (original.insort_left, insort_left),
+)

@@ -1,0 +1,271 @@
+"""Regular expressions while tracing: patterns and matches can't change, so what they say of known text is known."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+import sys
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+import attrs
+
+from armature.plugin_api import (
+    AttrSource,
+    BoundMethod,
+    Call,
+    Identity,
+    IteratorValue,
+    NotConstant,
+    ObjectSource,
+    Value,
+    ValueType,
+    handles,
+)
+
+TEXT = (str, bytes)
+PLAIN = (*TEXT, int, bool, type(None), re.RegexFlag)
+MATCHING = frozenset({"match", "fullmatch", "search"})
+OF_PATTERNS = MATCHING | {"sub", "subn", "split", "findall", "finditer"}
+OF_MATCHES = frozenset({"group", "groups", "groupdict", "start", "end", "span", "expand", "__getitem__"})
+# What the functions of the module take after the pattern.
+ONCE = ("string", "flags")
+REPLACING = ("repl", "string", "count", "flags")
+PARAMETERS: dict[Any, tuple[str, ...]] = {
+    **dict.fromkeys((re.match, re.fullmatch, re.search, re.findall, re.finditer), ONCE),
+    **dict.fromkeys((re.sub, re.subn), REPLACING),
+    re.split: ("string", "maxsplit", "flags"),
+}
+DOUBLED = ("[[", "--", "&&", "~~", "||")  # in a set of characters, what `re` warns of
+
+
+def plain(value: Value) -> Any:
+    """The object itself, of the builtin types that have no code of the program. Raises NotConstant."""
+    if value.python_type() not in PLAIN:
+        raise NotConstant(value)
+    return value.as_constant()
+
+
+def run(tracer: Any, what: str, fn: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, Callable[[], Any]]:
+    """What a method gives for known arguments, and what would give it again."""
+    try:
+        call = functools.partial(fn, *map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
+    except NotConstant:
+        tracer.graph_break("unsupported-argument", type=f"an argument of {what}")
+    try:
+        return call(), call
+    except Exception as error:
+        tracer.raise_real(error)
+
+
+@attrs.define(eq=False)
+class PatternValue(Value):
+    """A compiled pattern."""
+
+    pattern: re.Pattern[Any]
+
+    def python_type(self) -> type:
+        return re.Pattern
+
+    def as_object(self) -> object:
+        return self.pattern
+
+    def key(self, tracer: Any) -> Hashable:
+        return self.pattern
+
+    def get_attribute(self, tracer: Any, name: str) -> Value:
+        return attribute(tracer, self, self.pattern, name)
+
+    def call_method(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value:
+        if name not in OF_PATTERNS:
+            return super().call_method(tracer, name, args, kwargs)
+        if self.pattern.flags & re.LOCALE:
+            tracer.graph_break("unsupported-operation", operation=name, type="a pattern that depends on the locale")
+        by = replacement(name, args, kwargs)
+        if by is not None:
+            stand_in = replaced if name == "sub" else replaced_and_counted
+            return tracer.inline_python(stand_in, (self, *args), kwargs)  # type: ignore[no-any-return]
+        found, again = run(tracer, f"Pattern.{name}", getattr(self.pattern, name), args, kwargs)
+        if name == "finditer":
+            return iterator(found, again)
+        if name in MATCHING and found is not None:
+            return MatchValue(found, again)
+        return tracer.as_value(found)  # type: ignore[no-any-return]
+
+
+@attrs.define(eq=False)
+class MatchValue(Value):
+    """A match. again: gives another one like it."""
+
+    found: re.Match[Any]
+    again: Callable[[], Any]
+
+    mutable = True
+
+    def python_type(self) -> type:
+        return re.Match
+
+    def key(self, tracer: Any) -> Hashable:
+        if self.source is not None:
+            return super().key(tracer)
+        return Identity(self)
+
+    def get_attribute(self, tracer: Any, name: str) -> Value:
+        return attribute(tracer, self, self.found, name)
+
+    def call_method(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value:
+        if name not in OF_MATCHES:
+            return super().call_method(tracer, name, args, kwargs)
+        return tracer.as_value(run(tracer, f"Match.{name}", getattr(self.found, name), args, kwargs)[0])  # type: ignore[no-any-return]
+
+    def rebuild(self, out: Any) -> None:
+        out.null_function(self.again)
+        out.call(0)
+
+
+def attribute(tracer: Any, owner: Value, real: Any, name: str) -> Value:
+    """An attribute of a pattern or match, whose class is in C."""
+    try:
+        held = getattr(real, name)
+    except AttributeError as error:
+        tracer.raise_real(error)
+    if name.startswith("__"):
+        tracer.graph_break("unsupported-attribute", name=name, type=owner.describe())
+    return BoundMethod(owner, name) if callable(held) else tracer.as_value(held)
+
+
+def replacement(name: str, args: Any, kwargs: Any) -> Value | None:
+    """What is called for each match. None: it is text, or the other arguments are not what `sub` takes."""
+    given = dict(zip(REPLACING, args)) | dict(kwargs)
+    by: Value | None = given.pop("repl", None)
+    if name not in ("sub", "subn") or by is None or len(given) + 1 < len(args) + len(kwargs):
+        return None
+    known = given.keys() <= {"string", "count"} and "string" in given
+    usual = known and all(value.python_type() in (*TEXT, int, bool) for value in given.values())
+    return by if usual and callable_in_class(by.python_type()) else None
+
+
+def callable_in_class(kind: type) -> bool:
+    """Whether objects of the class can be called."""
+    return any("__call__" in vars(base) for base in kind.__mro__)
+
+
+def replaced(pattern: Any, /, repl: Any, string: Any, count: Any = 0) -> Any:
+    """`pattern.sub` by a function."""
+    return replaced_and_counted(pattern, repl, string, count)[0]
+
+
+def replaced_and_counted(pattern: Any, /, repl: Any, string: Any, count: Any = 0) -> Any:
+    """`pattern.subn` by a function."""
+    parts, end, number = [], 0, 0
+    for match in pattern.finditer(string):
+        if count and number >= count:
+            break
+        if end < match.start():
+            parts.append(string[end : match.start()])
+        made = repl(match)
+        if made is not None:
+            parts.append(made)
+        end = match.end()
+        number += 1
+    if end < len(string):
+        parts.append(string[end:])
+    return string[:0].join(parts), number
+
+
+def nth(again: Callable[[], Iterator[Any]], number: int) -> Any:
+    """One of the matches that an iterator would give."""
+    return next(itertools.islice(again(), number, None))
+
+
+def beyond(again: Callable[[], Iterator[Any]], number: int) -> Any:
+    """An iterator that has given so many."""
+    made = again()
+    for _ in range(number):
+        next(made)
+    return made
+
+
+def iterator(found: Iterator[Any], again: Callable[[], Iterator[Any]]) -> Value:
+    """What finditer gives."""
+    matches = (MatchValue(match, functools.partial(nth, again, number)) for number, match in enumerate(found))
+
+    def remake(out: Any, taken: int) -> None:
+        out.null_function(functools.partial(beyond, again, taken))
+        out.call(0)
+
+    return IteratorValue(matches, type(found), remake)
+
+
+def compiled(call: Call, pattern: Value, flags: Value | None) -> Value | None:
+    """The pattern that `re.compile` would give; None for one that it talks about, and for what is no text."""
+    if isinstance(pattern, PatternValue) and flags is None:
+        return pattern
+    try:
+        chosen = 0 if flags is None else plain(flags)
+        text = pattern.pattern if isinstance(pattern, PatternValue) else plain(pattern)
+    except NotConstant:
+        return None
+    if type(text) not in TEXT or not isinstance(chosen, int) or chosen & re.DEBUG or talked_about(text):
+        return None
+    try:
+        return call.new_value(re.compile(text, chosen))
+    except Exception as error:
+        call.tracer.raise_real(error)
+
+
+def talked_about(text: str | bytes) -> bool:
+    """Whether `re` may warn of the pattern when it compiles it."""
+    shown = text if isinstance(text, str) else text.decode("latin-1")
+    return "[" in shown and any(pair in shown for pair in DOUBLED)
+
+
+@handles(re.compile)
+def compile_pattern(call: Call, pattern: Value, flags: Value | None = None) -> Value | None:
+    """A pattern of known text."""
+    if isinstance(pattern, PatternValue) and flags is not None:
+        return None
+    return compiled(call, pattern, flags)
+
+
+@handles(*PARAMETERS)
+def at_once(call: Call, pattern: Value, *args: Value, **kwargs: Value) -> Value | None:
+    """A method of a pattern that is compiled for this call."""
+    names = PARAMETERS[call.fn]
+    given = dict(zip(names, args)) | dict(kwargs)
+    if len(given) < len(args) + len(kwargs) or not set(given) <= set(names) or "string" not in given:
+        return None
+    if sys.version_info >= (3, 13) and len(names) > len(ONCE) and len(args) > names.index("string") + 1:
+        return None  # it is deprecated to give the rest by position, and Python says so
+    flags = given.pop("flags", None)
+    if isinstance(pattern, PatternValue) and flags is not None:
+        return None
+    made = compiled(call, pattern, flags)
+    return None if made is None else made.call_method(call.tracer, call.fn.__name__, (), given)
+
+
+@handles(re.escape)
+def escape(call: Call, pattern: Value) -> Value | None:
+    """Text that stands for itself in a pattern."""
+    return call.new_value(run(call.tracer, "re.escape", re.escape, (pattern,), {})[0])
+
+
+def pattern_of_program(obj: Any, source: Any, tracer: Any) -> Value:
+    """A pattern of the program."""
+    if type(source) is not ObjectSource:
+        tracer.guard_is(source, obj)
+    return PatternValue(obj, source=source)
+
+
+def match_of_program(obj: Any, source: Any, tracer: Any) -> Value:
+    """A match of the program. What it holds tells all that it can be asked."""
+    if type(obj.string) not in TEXT:  # it may change
+        tracer.graph_break("unsupported-operation", operation="a match in it", type=f"a {type(obj.string).__name__}")
+    tracer.wrap(obj.re, AttrSource(source, "re"))
+    for name in ("string", "regs", "pos", "endpos", "lastindex"):
+        tracer.guards.equal(AttrSource(source, name), getattr(obj, name))
+    return MatchValue(obj, lambda: obj, source=source)
+
+
+VALUE_TYPES = (ValueType(re.Pattern, pattern_of_program), ValueType(re.Match, match_of_program))

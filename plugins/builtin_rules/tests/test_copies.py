@@ -1,0 +1,158 @@
+"""copy.deepcopy of what holds tensors, and addresses as keys."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import armature
+from armature.testing.handler_kit import break_id
+
+Function = Callable[..., Any]
+
+
+class Holder:
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+        self.items = [tensor, {"one": tensor + 1}]
+
+
+def of_a_dict(x: torch.Tensor) -> Any:
+    given = {"a": x, "b": [x, 1], "c": (x * 2,)}
+    made = copy.deepcopy(given)
+    made["a"].add_(1)
+    return given, made, made["a"] is made["b"][0], made["a"] is x, made["c"] is given["c"]
+
+
+def of_an_object(x: torch.Tensor) -> Any:
+    given = Holder(x)
+    made, other = copy.deepcopy(given), copy.copy(given)
+    made.tensor.mul_(2)
+    return made.items, other.tensor is x, made.items[0] is made.tensor, type(made) is Holder, given.items
+
+
+def of_a_tensor(x: torch.Tensor) -> Any:
+    made = copy.deepcopy(x)
+    x.add_(1)
+    return made, made.stride(), made.storage_offset(), copy.copy({"x": x})["x"] is x
+
+
+def by_address(x: torch.Tensor) -> Any:
+    y, seen, places = x + 1, set(), {}
+    for tensor in (x, y, x):
+        seen.add(id(tensor))
+        places[id(tensor)] = tensor
+    return len(seen), id(x) in seen, id(x) == id(y), len(places), places[id(y)] is y, id(x * 2) in seen
+
+
+def by_address_of_functions(x: torch.Tensor) -> Any:
+    seen = {id(of_a_dict): 1, id(Holder): 2, id(copy): 3, id(len): 4}
+    seen[id(of_a_dict)] = 5
+    return x + len(seen), id(Holder) in seen, id(len) in seen, seen[id(of_a_dict)], id(print) in seen
+
+
+def shown(result: Any) -> str:
+    return str(result)
+
+
+FUNCTIONS = [of_a_dict, of_an_object, of_a_tensor, by_address, by_address_of_functions]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize("x", [torch.arange(4.0), torch.ones(2, 3).t(), torch.ones(2, 2, 2, 2)], ids=["1d", "t", "4d"])
+def test_as_in_eager_mode(function: Function, x: torch.Tensor) -> None:
+    compiled = armature.compile(function, backend="eager", fullgraph=True)
+    for _ in range(2):
+        assert shown(compiled(x.clone())) == shown(function(x.clone()))
+
+
+def deep(x: torch.Tensor) -> Any:
+    return copy.deepcopy([x])[0]
+
+
+def facts(made: torch.Tensor) -> tuple[Any, ...]:
+    memory = made.stride(), made.storage_offset(), made.untyped_storage().nbytes()
+    return memory, made.requires_grad, str(made.grad), vars(made), made.is_leaf, made.tolist()
+
+
+def with_attribute() -> torch.Tensor:
+    x = torch.ones(2)
+    x.kept = [1]  # type: ignore[attr-defined]
+    return x
+
+
+def with_gradient() -> torch.Tensor:
+    x = torch.ones(2)
+    x.grad = torch.ones(2) * 3
+    return x
+
+
+UNUSUAL: dict[str, Callable[[], torch.Tensor]] = {
+    "strided": lambda: torch.arange(6.0)[::2],
+    "offset": lambda: torch.arange(6.0)[3:],
+    "front": lambda: torch.arange(6.0)[:3],
+    "expanded": lambda: torch.ones(1).expand(3),
+    "trains": lambda: torch.ones(2, requires_grad=True),
+    "attribute": with_attribute,
+    "gradient": with_gradient,
+    "conjugate": lambda: torch.ones(2, dtype=torch.complex64).conj(),
+}
+
+
+@pytest.mark.parametrize("make", UNUSUAL.values(), ids=UNUSUAL)
+def test_what_a_clone_would_change_is_copied_by_torch(make: Callable[[], torch.Tensor]) -> None:
+    assert break_id(deep, (make(),)) == "unsupported-operation"
+    compiled = armature.compile(deep, backend="eager")
+    usual = torch.ones(make().shape, dtype=make().dtype)
+    for x in (usual, make(), usual):  # guarded, too
+        assert facts(compiled(x)) == facts(deep(x))
+
+
+def test_a_result_with_a_gradient_is_refused_as_in_eager_mode() -> None:
+    def function(x: torch.Tensor) -> Any:
+        return copy.deepcopy(x * 2)
+
+    x = torch.ones(2, requires_grad=True)
+    for run in (function, armature.compile(function, backend="eager")):
+        with pytest.raises(RuntimeError, match="created explicitly by the user"):
+            run(x)
+
+
+def both(x: torch.Tensor, y: torch.Tensor) -> Any:
+    a, b = copy.deepcopy((x, y))
+    return a, b
+
+
+def test_copies_share_memory_as_their_originals() -> None:
+    compiled = armature.compile(both, backend="eager")
+    x = torch.ones(4)
+    for other in (torch.ones(4), x, x.view(2, 2), x.detach(), torch.ones(4)):
+        for run in (both, compiled):
+            a, b = run(x, other)
+            assert (a is b) is (other is x)
+            a.add_(1)
+            assert torch.equal(b.view(-1), a if other.data_ptr() == x.data_ptr() else torch.ones(4)), run
+
+
+def test_which_objects_are_one_is_guarded() -> None:
+    def function(x: torch.Tensor, first: list[int], second: list[int]) -> Any:
+        a, b = copy.deepcopy([first, second])
+        return x + 1, a is b, len({id(first), id(second)})
+
+    compiled, one = armature.compile(function, backend="eager", fullgraph=True), [1]
+    for pair in (([1], [1]), (one, one), ([1], [1])):
+        assert shown(compiled(torch.ones(1), *pair)) == shown(function(torch.ones(1), *pair))
+
+
+LIST = [1]
+PLACES = {id(LIST)}
+
+
+def test_an_address_is_not_looked_for_among_numbers() -> None:
+    for function in (lambda x: x + (id(LIST) in PLACES), lambda x: x + ({id(LIST): 1}.get(next(iter(PLACES)), 0))):
+        assert break_id(function, (torch.ones(1),))
+        assert torch.equal(armature.compile(function, backend="eager")(torch.ones(1)), function(torch.ones(1)))
