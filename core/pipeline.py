@@ -259,7 +259,7 @@ class Compiler:
         except SkipFrame as nothing:
             record.reason = nothing.reason
             ctx.emit(event_of(record, EventKind.SKIP, nothing.reason))
-            raise RunEagerly(nothing.reason, for_all=True) from None
+            raise RunEagerly(nothing.reason, for_all=True, once=nothing.once) from None
         except GraphBreak as stop:
             raise self._broken(stop, record, ctx) from None
         except Exception as error:

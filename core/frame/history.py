@@ -13,6 +13,7 @@ class _Changed:
 
 
 CHANGED: Final = _Changed()
+MANY_WAITS = 8  # calls that run in eager mode since a parameter has no shape yet; usually one is enough
 MANY_FLOATS = 3  # values of a float for which code is compiled; then it is compiled for any
 
 
@@ -23,6 +24,12 @@ class History:
     _sizes: dict[str, list[int | _Changed]] = attrs.field(factory=dict)
     _numbers: dict[str, object] = attrs.field(factory=dict)
     _floats: dict[str, list[float]] = attrs.field(factory=dict)
+    _waits: int = 0
+
+    def may_wait(self) -> bool:
+        """Whether this call may run in eager mode to give parameters a shape; it is counted."""
+        self._waits += 1
+        return self._waits <= MANY_WAITS
 
     def changed_axes(self, name: str, sizes: Sequence[int]) -> frozenset[int]:
         """The axes of a tensor whose size is another one than it was once; the sizes are remembered."""

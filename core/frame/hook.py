@@ -46,14 +46,18 @@ class RunEagerly(Exception):
     """The frame is not compiled: it runs as it is, and so do later frames of its code for which nothing is cached.
 
     for_all: whatever the options (there is nothing to compile), not only for those of this hook. guards: what the
-    reason rests on; later frames for which they do not hold are looked at anew.
+    reason rests on; later frames for which they do not hold are looked at anew. once: only this frame, and all below
+    it.
     """
 
-    def __init__(self, reason: str, *, for_all: bool = False, guards: tuple[Guard, ...] = ()) -> None:
+    def __init__(
+        self, reason: str, *, for_all: bool = False, guards: tuple[Guard, ...] = (), once: bool = False
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.for_all = for_all
         self.guards = guards
+        self.once = once
 
 
 @attrs.frozen(eq=False)
@@ -155,6 +159,8 @@ class FrameHook:
         try:
             compiled = self.compiler.compile(request)
         except RunEagerly as left:
+            if left.once:
+                return HOOK_OFF
             if left.guards and sum(entry.eager for entry in entries) < EAGER_ENTRIES:
                 return self._install_eager(request, left, state)
             return self._leave(frame.f_code, state, left)

@@ -26,6 +26,7 @@ NAMESPACE: Mapping[str, Any] = {"math": math, "torch": torch, "max": max, "min":
 
 __all__ = [
     "ASSERT",
+    "MATH_FUNCTIONS",
     "NAMESPACE",
     "SMALLEST_SIZE",
     "SYMBOLIC",
@@ -49,6 +50,12 @@ __all__ = [
 ASSERT: Callable[..., None] = torch.ops.aten._assert_scalar.default
 """`ASSERT(condition, message)` in a graph: a RuntimeError where the condition does not hold."""
 TAKES_NUMBERS = "takes_numbers"  # in the meta of a node whose operator takes a number out of a tensor for itself
+# The functions of `math` of one number that torch has for symbolic numbers too.
+MATH_FUNCTIONS: Mapping[Callable[[float], float], Callable[[Any], Any]] = {
+    getattr(math, name): found
+    for name in ("sqrt", "exp", "log", "log2", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan")
+    if (found := getattr(torch, f"_sym_{name}", None)) is not None
+}
 SMALLEST_SIZE = 2  # that a symbol stands for: operators take 0 and 1 for something of their own
 
 
@@ -138,6 +145,10 @@ class Symbols(ShapeEnv):
     def assumptions(self) -> list[tuple[Any, str]]:
         """What must hold of numbers that only a run will tell: (sympy condition, message), in the order found."""
         return [(found.expr, found.msg) for held in self.deferred_runtime_asserts.values() for found in held]
+
+    def unknown_float(self) -> torch.SymFloat:
+        """A symbol for a float that only a run will tell."""
+        return self.create_unbacked_symfloat()
 
     def condition(self, expr: Any) -> torch.SymBool:
         """A condition over symbols as a symbolic truth value."""

@@ -14,6 +14,7 @@ import torch
 from armature.trace.errors import NotConstant, UserRaised
 from armature.trace.iterating import advanced, can_be_remade, iterate, keeps_position, set_state, state_of
 from armature.trace.places import places_of
+from armature.trace.values import computed
 from armature.trace.values.base import Value
 from armature.trace.values.classes import ClassValue, SuperValue
 from armature.trace.values.context import GradModeValue, NullContextValue, autocast_value, switch_grad
@@ -61,6 +62,9 @@ def _number(kind: type) -> Make:
                         returned = made.python_type().__name__
                         tracer.raise_error(TypeError, f"__bytes__ returned non-bytes (type {returned})")
                     return made
+        found = None if kwargs else computed.call(tracer, kind, args)
+        if found is not None:
+            return found
         named = {name: value.as_constant() for name, value in kwargs.items()}
         if kind is bytes and args and not args[0].is_constant:
             args = (tracer.as_value([item.as_constant() for item in tracer.unpack(args[0])]), *args[1:])

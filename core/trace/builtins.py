@@ -20,7 +20,7 @@ from armature.trace.builtin_types import TYPES
 from armature.trace.class_bodies import DESCRIPTORS, MAKERS, build_class
 from armature.trace.errors import NotConstant, UserRaised
 from armature.trace.trust import is_trusted
-from armature.trace.values import symbolic
+from armature.trace.values import computed, symbolic
 from armature.trace.values.address import AddressValue
 from armature.trace.values.base import BoundMethod, Value
 from armature.trace.values.classes import ClassValue, find_in_class, inherits, overrides
@@ -319,7 +319,7 @@ def _extreme(name: str, op: str) -> Builtin:
                 tracer.raise_error(ValueError, f"{name}{text}")
             return default
         keyed = key is not None and not key.is_constant
-        found = None if keyed else symbolic.extreme(tracer, op, items)
+        found = None if keyed else computed.extreme(tracer, op, items) or symbolic.extreme(tracer, op, items)
         if found is not None:
             return found
         best = items[0]
@@ -360,7 +360,7 @@ def _abs(tracer: Tracer, value: Value) -> Value:
         return value.special(tracer, "__abs__")
     if not value.is_constant and not value.is_symbolic:
         return value.call_method(tracer, "__abs__", (), {})
-    found = symbolic.absolute(tracer, value)
+    found = computed.absolute(tracer, value) or symbolic.absolute(tracer, value)
     return _folded(tracer, abs, value.as_constant()) if found is None else found
 
 
@@ -392,6 +392,9 @@ def _fold(fn: Callable[..., Any]) -> Builtin:
     def folded(tracer: Tracer, *args: Value, **kwargs: Value) -> Value:
         if any(isinstance(arg, TensorValue) for arg in args):
             tracer.graph_break("data-dependent-value", operation=f"{fn.__name__} of a tensor")
+        found = None if kwargs else computed.call(tracer, fn, args)
+        if found is not None:
+            return found
         named = {name: value.as_constant() for name, value in kwargs.items()}
         return _folded(tracer, functools.partial(fn, **named), *(arg.as_constant() for arg in args))
 

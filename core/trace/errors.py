@@ -32,11 +32,12 @@ class GraphBreak(Exception):
 
 
 class SkipFrame(Exception):
-    """There is nothing to compile in the frame."""
+    """There is nothing to compile in the frame. once: this time, and in no frame below it either."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, once: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.once = once
 
 
 class UserRaised(Exception):

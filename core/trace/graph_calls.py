@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from armature.trace import folding, overrides, wrappers
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.undo import LEAVE
 from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.values.computed import real_power
 from armature.trace.values.constant import ConstantValue, is_atom
 from armature.trace.values.early import as_tensors
 from armature.trace.values.floats import KEEPS, FloatValue
@@ -34,7 +36,8 @@ IN_PLACE_OPERATORS: frozenset[object] = frozenset({
     operator.setitem, operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
     operator.ipow, operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift,
 })  # fmt: skip
-OPERATORS = frozenset(vars(operator)[name] for name in operator.__all__) - IN_PLACE_OPERATORS | {min, max, abs, round}
+NUMERIC = frozenset({min, max, abs, round, math.fabs, real_power})
+OPERATORS = frozenset(vars(operator)[name] for name in operator.__all__) - IN_PLACE_OPERATORS | NUMERIC
 NULL_CONTEXT: AbstractContextManager[object] = nullcontext()
 NOT_A_NAME = re.compile(r"\W+")
 # A module keeps its members in tables: self.__dict__['_modules']['fc'] is read by people as self.fc.

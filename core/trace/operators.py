@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, List, TypeVar, Union  # noqa: UP035
 
 from armature.trace import aliasing, text
 from armature.trace.errors import NotConstant
-from armature.trace.values import symbolic
+from armature.trace.values import computed, symbolic
 from armature.trace.values.base import BoundMethod, Value
 from armature.trace.values.classes import ClassValue, inherits
 from armature.trace.values.constant import SCALARS
@@ -64,7 +64,7 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value) -> Value:
         found = _with_tensor(tracer, f"__{name.removesuffix('_')}__", f"__r{name.removesuffix('_')}__", left, right)
         return tracer.graph_call(FUNCTIONS[name], (left, right), {}) if found is None else found
     if left.is_symbolic or right.is_symbolic:
-        found = symbolic.operate(tracer, name, left, right)
+        found = computed.operate(tracer, name, left, right) or symbolic.operate(tracer, name, left, right)
         if found is not None:
             return found
     found = _containers(tracer, name, left, right)
@@ -187,7 +187,7 @@ def operate_unary(tracer: Tracer, name: str, value: Value) -> Value:
             return tracer.call(method, (), {})
         return tracer.graph_call(UNARY[name], (value,), {})
     if isinstance(value, SymbolicValue):
-        found = symbolic.negated(tracer, name, value)
+        found = computed.unary(tracer, name, value) or symbolic.negated(tracer, name, value)
         return fold(tracer, UNARY[name], value.as_constant()) if found is None else found
     if value.is_constant:
         return fold(tracer, UNARY[name], value.as_constant())

@@ -26,7 +26,7 @@ from armature.callables import class_member
 from armature.frame.data import resume_point
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource, ObjectSource, Source
 from armature.torch_abi.fake import PLAIN_TENSORS, is_wrapped
-from armature.torch_abi.overrides import is_overriding
+from armature.torch_abi.overrides import is_overriding, without_numbers
 from armature.torch_abi.symbols import SYMBOLIC
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace import wrappers
@@ -153,6 +153,8 @@ def _tensor(tracer: Tracer, obj: torch.Tensor, source: Source) -> Value:
     if is_wrapped(obj):
         raise SkipFrame("it runs inside another tracer or transform of torch")
     if type(obj) not in PLAIN_TENSORS:
+        if without_numbers(type(obj)) and tracer.is_registered(source) and tracer.request.history.may_wait():
+            raise SkipFrame("it calls a module that waits for its first input to make its parameters", once=True)
         tracer.overrides.accept(tracer, type(obj))
     holds = is_wrapper(type(obj))
     if holds:

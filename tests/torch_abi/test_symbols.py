@@ -94,3 +94,13 @@ def test_fakes_that_share_memory_with_symbolic_sizes() -> None:
     base = torch.randn(8, 4)
     one, other = world.of(base, (0,), "x"), world.of(base[1:], (0,), "y")
     assert one.untyped_storage()._cdata == other.untyped_storage()._cdata
+
+
+def test_functions_of_math_on_symbols() -> None:
+    env = Symbols(scalar_outputs=True)
+    number = env.unknown_float()
+    assert symbols.is_unbacked(number) and set(map(str, symbols.symbols_of(number)))
+    assert len(symbols.MATH_FUNCTIONS) >= 8
+    for function, found in symbols.MATH_FUNCTIONS.items():
+        assert found(0.5) == function(0.5), function
+        assert isinstance(found(number), torch.SymFloat), function

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 import torch
 
 import armature
-from armature import errors
+from armature import config, errors
+from armature.api_errors import ArmatureWarning
 from armature.session import session
 
 
@@ -160,3 +162,88 @@ def test_values_and_gradients(compiled: Any, name: str, needs_grad: bool) -> Non
             if sums:
                 torch.stack(sums).sum().backward()
         torch.testing.assert_close(mine.grad, theirs.grad)
+
+
+FLOATS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "quotient": lambda x: (x.sum().item() / 2 + 1, x * (1 / x.sum().item())),
+    "of ints": lambda x: ((x > 0.5).sum().item() / 3, (x > 0.5).sum().item() * 0.5, 2.0 ** (x > 0.5).sum().item()),
+    "in order": lambda x: (x[0].item() + 1e16) - 1e16 - x[1].item() * 3.3 // 0.1 % 0.7,
+    "signs": lambda x: (-x.sum().item(), abs(-x.sum().item()), +x[0].item()),
+    "largest": lambda x: (max(0.7, x[0].item()), min(x[0].item(), x[1].item(), 0.7), max(x.tolist())),
+    "powers": lambda x: (x.sum().item() ** 0.5, 2 ** x[0].item(), x.sum().item() ** 2, (-x[0].item()) ** 3),
+    "math": lambda x: (math.sqrt(x[0].item()), math.sin(x[1].item()), math.fabs(-x[1].item()), math.sqrt(2.0)),
+    "mean": lambda x: sum(x.tolist()) / len(x),
+    "float": lambda x: (float(x[0].item()), float((x > 0.5).sum().item())),
+    "arguments": lambda x: (
+        x.lerp(x + 1, x[0].item() / 2),
+        x.add(x, alpha=max(0.1, x[1].item())),
+        x.clamp(x[2].item() * 2),
+    ),
+    "written": lambda x: x.clone().mul_(1 - 0.1 * x[0].item()),
+}
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_arithmetic_on_floats(compiled: Any, name: str) -> None:
+    """The very numbers, also where their sum depends on the order."""
+    quick = compiled(FLOATS[name])
+    for seed in range(4):
+        torch.manual_seed(seed)
+        x = torch.rand(4, dtype=torch.float64) + 0.1
+        torch.testing.assert_close(quick(x), FLOATS[name](x), rtol=0, atol=0)
+    assert count() == 1
+
+
+def test_a_float_of_the_program_stays_one_that_changes(compiled: Any) -> None:
+    quick = compiled(lambda x, rate: x * min(rate, 1 / x.sum().item()))
+    x = torch.ones(3)
+    for rate in (0.1, 0.2, 0.5, 0.3, 0.4):
+        torch.testing.assert_close(quick(x, rate), x * min(rate, 1 / 3))
+    assert count() <= 3
+
+
+def caught(x: torch.Tensor) -> Any:
+    try:
+        return 1 / (x[0].item() - 1)
+    except ZeroDivisionError:
+        return x + 1
+
+
+def test_errors_are_pythons(compiled: Any) -> None:
+    quick = compiled(lambda x: x + 1 / (x[0].item() - 1))
+    torch.testing.assert_close(quick(torch.full((2,), 3.0)), torch.full((2,), 3.5))
+    with pytest.raises(ZeroDivisionError):
+        quick(torch.ones(2))
+    quick = compiled(caught)
+    torch.testing.assert_close(quick(torch.full((2,), 3.0)), 0.5)
+    torch.testing.assert_close(quick(torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_a_complex_power_runs_in_eager_mode(compiled: Any) -> None:
+    quick = compiled(lambda x: (x[0].item() - 1) ** 0.5)
+    assert quick(torch.full((2,), 5.0)) == 2.0
+    with pytest.raises(ValueError, match="complex"):  # strict mode
+        quick(torch.zeros(2))
+    with config.patch(strict=False):
+        quick = compiled(lambda x: (x[0].item() - 1) ** 0.5)
+        assert quick(torch.full((2,), 5.0)) == 2.0
+        with pytest.warns(ArmatureWarning, match="complex"):
+            assert quick(torch.zeros(2)) == (-1) ** 0.5
+
+
+NEED_THE_NUMBER: tuple[Callable[[torch.Tensor], Any], ...] = (
+    lambda x: max(1, x[0].item()),  # an int or a float
+    lambda x: x if (k := x[0].item()) == k else x + 1,  # not so of a nan
+    lambda x: int(x[0].item()),
+    lambda x: round(x[0].item(), 2),
+)
+
+
+def test_what_needs_the_number_breaks(compiled: Any) -> None:
+    for fn in NEED_THE_NUMBER:
+        with pytest.raises(errors.Unsupported):
+            compiled(fn)(torch.ones(2))
+        for x in (torch.full((2,), 2.5), torch.full((2,), torch.nan)):
+            if torch.equal(x, x) or fn is NEED_THE_NUMBER[1]:
+                loose = armature.compile(fn, backend="eager", options={"capture_scalar_outputs": True})
+                torch.testing.assert_close(loose(x), fn(x), equal_nan=True)

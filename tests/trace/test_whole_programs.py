@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import armature
+from armature.session import session
 from armature.testing import resuming
 
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
@@ -304,6 +305,76 @@ def test_optimizer_step_lowered(name: str) -> None:
     armature.reset()
     expected = optimized(OPTIMIZERS[name], lambda fn: fn)
     found = optimized(OPTIMIZERS[name], lambda fn: armature.compile(fn, fullgraph=True))
+    torch.testing.assert_close(found, expected)
+
+
+DECIDING: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "RAdam": lambda p: torch.optim.RAdam(p, lr=0.1, foreach=False),
+    "RAdam foreach": lambda p: torch.optim.RAdam(p, lr=0.1, foreach=True),
+    "RAdam decay": lambda p: torch.optim.RAdam(p, lr=0.1, weight_decay=0.1, decoupled_weight_decay=True, maximize=True),
+    "RAdam short": lambda p: torch.optim.RAdam(p, lr=0.1, betas=(0.5, 0.7)),
+    "RAdam tensor": lambda p: torch.optim.RAdam(p, lr=torch.tensor(0.1), foreach=False, weight_decay=0.1),
+    "ASGD": lambda p: torch.optim.ASGD(p, lr=0.1, t0=3, foreach=False),
+    "ASGD foreach": lambda p: torch.optim.ASGD(p, lr=0.1, t0=3, foreach=True, lambd=0.1),
+    "ASGD decay": lambda p: torch.optim.ASGD(p, lr=0.1, t0=1, weight_decay=0.1, maximize=True, foreach=False),
+    "ASGD later": lambda p: torch.optim.ASGD(p, lr=0.1, foreach=False),
+    "Adafactor": lambda p: torch.optim.Adafactor(p, lr=0.1, weight_decay=0.1),
+    "Adafactor foreach": lambda p: torch.optim.Adafactor(p, lr=0.1, foreach=True),
+    "Adamax foreach": lambda p: torch.optim.Adamax(p, lr=0.1, foreach=True),
+}
+
+
+@pytest.mark.parametrize("name", DECIDING)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=["real", "complex"])
+def test_steps_that_decide_by_their_number(name: str, dtype: torch.dtype) -> None:
+    """Steps before and after the one from which on they compute something else; the state is that of eager mode."""
+    if dtype.is_complex and name.startswith("Adafactor"):
+        pytest.skip("takes no complex parameters")
+    counts = []
+
+    def stepped(around: Callable[[Any], Any]) -> Any:
+        torch.manual_seed(0)
+        weights = [torch.randn(shape, dtype=dtype).requires_grad_() for shape in ((2, 3), (2,), ())]
+        optimizer, states = DECIDING[name](weights), []
+        step = around(lambda: optimizer.step())
+        for _ in range(9):
+            for weight in weights:
+                weight.grad = torch.randn_like(weight)
+            step()
+            counts.append(len(session().compilations))
+            states.append(copy.deepcopy(optimizer.state_dict()["state"]))
+        return weights, states
+
+    armature.reset()
+    expected = stepped(lambda fn: fn)
+    torch.testing.assert_close(stepped(lambda fn: armature.compile(fn, backend="eager", fullgraph=True)), expected)
+    assert counts[-1] == 2
+    torch.testing.assert_close(stepped(lambda fn: armature.compile(fn, backend="eager")), expected)
+
+
+def test_an_average_that_is_no_number_is_left_behind() -> None:
+    def averaged(around: Callable[[Any], Any]) -> Any:
+        weight = torch.ones(3, requires_grad=True)
+        optimizer = torch.optim.ASGD([weight], t0=3, foreach=False)
+        step = around(lambda: optimizer.step())
+        for turn in range(5):
+            weight.grad = torch.full((3,), float(turn))
+            step()
+            if turn == 0:
+                optimizer.state[weight]["ax"].fill_(torch.nan)
+        return weight, optimizer.state[weight]["ax"]
+
+    armature.reset()
+    expected = averaged(lambda fn: fn)
+    assert not expected[1].isnan().any()
+    torch.testing.assert_close(averaged(lambda fn: armature.compile(fn, backend="eager", fullgraph=True)), expected)
+
+
+@pytest.mark.parametrize("name", ["RAdam", "RAdam foreach", "ASGD"])
+def test_deciding_steps_lowered(name: str) -> None:
+    armature.reset()
+    expected = optimized(DECIDING[name], lambda fn: fn)
+    found = optimized(DECIDING[name], lambda fn: armature.compile(fn, fullgraph=True))
     torch.testing.assert_close(found, expected)
 
 

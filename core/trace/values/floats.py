@@ -55,12 +55,13 @@ class FloatValue(Value):
         return self.number
 
     def as_argument(self, tracer: Tracer) -> object:
-        return self._item(tracer).as_argument(tracer) if tracer.keeps_floats else self.as_constant()
+        return self.taken(tracer).as_argument(tracer) if tracer.keeps_floats else self.as_constant()
 
     def as_fake(self, tracer: Tracer) -> object:
-        return self._item(tracer).as_fake(tracer) if tracer.keeps_floats else self.as_constant()
+        return self.taken(tracer).as_fake(tracer) if tracer.keeps_floats else self.as_constant()
 
-    def _item(self, tracer: Tracer) -> Value:
+    def taken(self, tracer: Tracer) -> Value:
+        """The number itself, as the graph takes it."""
         if self.item is None:
             with tracer.fakes.symbols.taking_numbers():
                 self.item = tracer.graph_call("item", (self.tensor,), {})

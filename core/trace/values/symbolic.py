@@ -11,7 +11,7 @@ import attrs
 import torch
 
 from armature.torch_abi.fake import DATA_DEPENDENT
-from armature.torch_abi.symbols import SYMBOLIC, is_unbacked, plain
+from armature.torch_abi.symbols import SYMBOLIC, expression, is_unbacked, plain
 from armature.trace.errors import NotConstant
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
 from armature.trace.values.constant import ConstantValue
@@ -133,6 +133,8 @@ def compare(tracer: Tracer, relation: Callable[[Any, Any], Any], left: Value, ri
         other = right if b is None else left
         unlike = isinstance(other, ConstantValue) and not isinstance(other.value, (int, float, complex))
         return ConstantValue(relation is operator.ne) if unlike and relation in EQUALITY else None
+    if type(a) is type(b) is torch.SymFloat and expression(a) == expression(b):
+        raise NotConstant(left)  # a nan is not equal to itself
     if torch.SymBool in (type(a), type(b)):
         return symbolic(tracer, relation(left.as_constant(), right.as_constant()))
     for number in (a, b):

@@ -34,6 +34,7 @@ from armature.plugin_api import (
     handles,
 )
 from armature.plugin_api import numpy_layer as layer
+from armature_torch_handlers.lists import of_tensors
 
 np = layer.numpy
 ATTRIBUTES = ("shape", "ndim", "size", "dtype", "itemsize", "nbytes", "strides")  # known from dtype, sizes and strides
@@ -394,12 +395,12 @@ def from_numpy(call: Call, array: Value) -> Value | None:
 
 @handles(torch.as_tensor, torch.asarray)
 def as_tensor(call: Call, data: Value, **options: Value) -> Value | None:
-    """`torch.as_tensor(array)`: over the same memory, where dtype and device stay."""
+    """`torch.as_tensor(array)`: over the same memory, where dtype and device stay; of a list it is `torch.tensor`."""
     if isinstance(data, ArrayValue) and data.is_scalar:
         return tensor_of(call, data, options)
     if not isinstance(data, ArrayValue):
         scalar = scalar_of(call, data, options)
-        return None if scalar is None else call.tracer.graph_call(call.fn, *scalar)
+        return of_tensors(call, data, options) if scalar is None else call.tracer.graph_call(call.fn, *scalar)
     shared = from_numpy(call, data)
     if set(options) - {"dtype", "device"}:
         return None

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 
 from armature.plugin_api import Call, Value, existing, handles
 from armature_torch_handlers.arrays import scalar_of, tensor_of
+from armature_torch_handlers.lists import of_tensors
 
 
 @handles(torch.tensor)
 def tensor(call: Call, data: Value, **options: Value) -> Value | None:
-    """`torch.tensor(data)`. Constants stay as they are, a tensor is copied, a list of tensors needs numbers."""
+    """`torch.tensor(data)`. Constants stay as they are, a tensor is copied, tensors in lists are stacked."""
     if data.is_tensor:
         return copy(call, data, options)
     of_array = tensor_of(call, data, options)
@@ -21,9 +20,7 @@ def tensor(call: Call, data: Value, **options: Value) -> Value | None:
     scalar = scalar_of(call, data, options)
     if scalar is not None:
         return call.tracer.graph_call(call.fn, *scalar)
-    if any(leaf.is_tensor for leaf in leaves(call, data)):
-        call.graph_break("data-dependent-value", operation="torch.tensor on a list of tensors")
-    return None
+    return of_tensors(call, data, options)
 
 
 def copy(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
@@ -36,15 +33,6 @@ def copy(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
         return None
     result = call.graph_call("clone", call.graph_call("detach", data))
     return call.graph_call("to", result, **options) if options else result
-
-
-def leaves(call: Call, data: Value) -> Iterator[Value]:
-    """The values in nested lists and tuples."""
-    if not issubclass(data.python_type(), (list, tuple)):
-        yield data
-        return
-    for item in call.tracer.unpack(data):
-        yield from leaves(call, item)
 
 
 @handles(torch.nn.Parameter, *existing("torch.nn.Buffer"))

@@ -6,6 +6,7 @@ double precision, which is that of Python's floats, the results are the same.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -42,19 +43,80 @@ def add_product(self: torch.Tensor, tensor1: torch.Tensor, tensor2: torch.Tensor
 
 @handles(torch._foreach_addcdiv_, torch._foreach_addcmul_)
 def scaled_additions(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """The same on lists of tensors, with a tensor that holds one factor for each."""
-    if len(args) != 4 or kwargs or not isinstance(args[3], TracedTensor):
+    """The same on lists of tensors, with a tensor that holds one factor for each, or a list of such tensors."""
+    if len(args) != 4 or kwargs or not (isinstance(args[3], TracedTensor) or holds_tensors(call, args[3])):
         return None
     return call.polyfill(add_quotients if call.fn is torch._foreach_addcdiv_ else add_products, *args)
 
 
-def add_quotients(self: Any, tensors1: Any, tensors2: Any, scalars: torch.Tensor) -> None:
+def holds_tensors(call: Call, value: Value) -> bool:
+    """Whether it is a list or tuple with a tensor in it."""
+    if not issubclass(value.python_type(), (list, tuple)):
+        return False
+    return any(isinstance(item, TracedTensor) for item in call.tracer.unpack(value))
+
+
+def add_quotients(self: Any, tensors1: Any, tensors2: Any, scalars: Any) -> None:
     """`torch._foreach_addcdiv_(self, tensors1, tensors2, scalars)`."""
-    for own, tensor1, tensor2, value in zip(self, tensors1, tensors2, scalars.unbind()):
+    for own, tensor1, tensor2, value in zip(self, tensors1, tensors2, scalars):
         add_quotient(own, tensor1, tensor2, value)
 
 
-def add_products(self: Any, tensors1: Any, tensors2: Any, scalars: torch.Tensor) -> None:
+def add_products(self: Any, tensors1: Any, tensors2: Any, scalars: Any) -> None:
     """`torch._foreach_addcmul_(self, tensors1, tensors2, scalars)`."""
-    for own, tensor1, tensor2, value in zip(self, tensors1, tensors2, scalars.unbind()):
+    for own, tensor1, tensor2, value in zip(self, tensors1, tensors2, scalars):
         add_product(own, tensor1, tensor2, value)
+
+
+@handles(*existing("torch.optim.radam._single_tensor_radam", "torch.optim.radam._multi_tensor_radam"))
+def radam(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """Steps of RAdam that are counted outside the graph decide in it, by torch's own arithmetic for that."""
+    return without_reading(call, radam_by_tensors, 5, args, kwargs)
+
+
+@handles(*existing("torch.optim.asgd._single_tensor_asgd", "torch.optim.asgd._multi_tensor_asgd"))
+def asgd(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """The same for ASGD."""
+    return without_reading(call, asgd_by_tensors, 6, args, kwargs)
+
+
+def without_reading(
+    call: Call, replacement: Callable[..., None], lists: int, args: Sequence[Value], kwargs: Mapping[str, Value]
+) -> Value | None:
+    """The step of an optimizer that would branch on its numbers. None: torch's function does not, or gradients through
+    the side that is not chosen would count."""
+    flags = {name: kwargs.get(name) for name in ("capturable", "differentiable")}
+    known = all(flag is not None and flag.is_constant and not flag.as_constant() for flag in flags.values())
+    if len(args) != lists or not known or torch.get_default_dtype() not in (torch.float32, torch.float64):
+        return None
+    return call.polyfill(replacement, call.constant(call.fn), *args, **kwargs)
+
+
+ASGD_ONE_BY_ONE = existing("torch.optim.asgd._single_tensor_asgd")
+
+
+def radam_by_tensors(
+    function: Any, params: Any, grads: Any, exp_avgs: Any, exp_avg_sqs: Any, state_steps: Any, **options: Any
+) -> None:
+    """RAdam with steps in double precision, which is that of the Python floats that it computes with otherwise."""
+    options["capturable"] = True
+    steps = [step.to(param.device, torch.float64) for step, param in zip(state_steps, params)]
+    function(params, grads, exp_avgs, exp_avg_sqs, steps, **options)
+    for step in state_steps:
+        step.add_(1)
+
+
+def asgd_by_tensors(
+    function: Any, params: Any, grads: Any, axs: Any, mus: Any, etas: Any, state_steps: Any, **options: Any
+) -> None:
+    """ASGD in the same way."""
+    options["capturable"] = True
+    # One by one, where nothing is averaged yet the parameter itself is taken, whatever the average was.
+    taken = [(*pair, mu == 1) for *pair, mu in zip(axs, params, mus)] if function in ASGD_ONE_BY_ONE else []
+    numbers = [[number.double() for number in held] for held in (mus, etas, state_steps)]
+    function(params, grads, axs, *numbers, **options)
+    for ax, param, first in taken:
+        ax.copy_(torch.where(first, param, ax))
+    for held, computed in zip((mus, etas, state_steps), numbers):
+        for own, number in zip(held, computed):
+            own.copy_(number)

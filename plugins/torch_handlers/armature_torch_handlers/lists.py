@@ -1,0 +1,109 @@
+"""`torch.tensor` of lists that hold tensors: eager mode takes the number out of each, the graph stacks them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from armature.plugin_api import Call, TracedTensor, Value
+
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+REALS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+COMPLEX = (torch.complex64, torch.complex128)
+# What eager mode takes the numbers out as, before it writes them as the dtype of the result.
+TAKEN_AS: dict[torch.dtype, torch.dtype] = {
+    torch.bool: torch.bool,
+    **dict.fromkeys(INTEGERS, torch.int64),
+    **dict.fromkeys(REALS, torch.float64),
+    **dict.fromkeys(COMPLEX, torch.complex128),
+}
+
+
+def leaves(call: Call, data: Value) -> Iterator[Value]:
+    """The values in nested lists and tuples."""
+    if not is_list(data):
+        yield data
+        return
+    for item in call.tracer.unpack(data):
+        yield from leaves(call, item)
+
+
+def is_list(data: Value) -> bool:
+    """Whether it is a list or tuple."""
+    return issubclass(data.python_type(), (list, tuple))
+
+
+def of_tensors(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
+    """The tensor of nested lists in which there are tensors; None: there are none. Breaks the graph where eager mode
+    raises, or makes something that a graph cannot."""
+    if not is_list(data) or not any(leaf.is_tensor for leaf in leaves(call, data)):
+        return None
+    made = stacked(call, data, options)
+    if made is None:
+        call.graph_break("data-dependent-value", operation=f"torch.{call.fn.__name__} on a list of tensors")
+    return made
+
+
+def stacked(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
+    """The same, None for what is not to be traced."""
+    items, sizes = list(leaves(call, data)), sizes_of(call, data)
+    kinds = [dtype_of(item) for item in items]
+    known = all(value.is_constant for value in options.values())
+    if sizes is None or not known or call.tracer.on_abort or call.tracer.overrides.present:
+        return None
+    given = {name: value.as_constant() for name, value in options.items() if value.as_constant()}
+    dtype = given.get("dtype") or promoted(kinds)
+    if (
+        given.keys() - {"dtype", "device"}
+        or not isinstance(dtype, torch.dtype)
+        or not all(fits(k, dtype) for k in kinds)
+    ):
+        return None
+    device = call.constant(given.get("device", torch.get_default_device()))
+    taken, to = call.constant(TAKEN_AS[dtype]), {"dtype": call.constant(dtype)}
+    parts = [
+        call.graph_call("to", call.graph_call("detach", item), device=device, dtype=taken)
+        if item.is_tensor
+        else call.tracer.graph_call(torch.tensor, (item,), {"device": device, "dtype": taken})
+        for item in items
+    ]
+    whole = call.graph_call(torch.stack, call.tracer.tuple_of(parts))
+    return call.graph_call("to", call.graph_call("reshape", whole, call.constant(sizes)), **to)
+
+
+def fits(kind: torch.dtype | None, dtype: torch.dtype) -> bool:
+    """Whether eager mode writes numbers of a kind as a dtype, all of them, and as the graph does."""
+    if kind is None or dtype not in TAKEN_AS:
+        return False
+    return torch.promote_types(kind, dtype) is dtype or (dtype in REALS and kind in REALS)
+
+
+def sizes_of(call: Call, data: Value) -> tuple[int, ...] | None:
+    """The lengths of nested lists, None where they differ."""
+    if not is_list(data):
+        return ()
+    inner = {sizes_of(call, item) for item in call.tracer.unpack(data)}
+    first = inner.pop() if len(inner) == 1 else None
+    return None if first is None else (len(call.tracer.unpack(data)), *first)
+
+
+def dtype_of(item: Value) -> torch.dtype | None:
+    """The dtype that a number counts as; None: it is none of those traced."""
+    if isinstance(item, TracedTensor):
+        plain = item.fake.dim() == 0 and item.dtype in TAKEN_AS and item.device.type != "meta"
+        return item.dtype if plain else None
+    number = item.as_constant() if item.is_constant else None
+    if type(number) is bool:
+        return torch.bool
+    if type(number) is int and -(2**63) <= number < 2**63:
+        return torch.int64
+    return torch.get_default_dtype() if type(number) is float else None
+
+
+def promoted(kinds: list[torch.dtype | None]) -> torch.dtype | None:
+    """The dtype of the result, where none is given."""
+    found = kinds[0]
+    for kind in kinds[1:]:
+        found = torch.promote_types(found, kind) if found is not None and kind is not None else None
+    return found
