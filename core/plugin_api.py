@@ -24,6 +24,7 @@ from armature.torch_abi import numpy as numpy_layer
 from armature.torch_abi.aot import Compilers, compile_functional, min_cut
 from armature.torch_abi.decomps import overload, torch_decompositions
 from armature.torch_abi.effects import CHECK
+from armature.trace.bodies import ANY_INT, Body, Like, call_bodies, in_tree, needs_gradient, trace_body
 from armature.trace.branches import choose
 from armature.trace.call import Call, Handler, Polyfill, ValueType, collect, handles
 from armature.trace.class_bodies import LocalClassValue
@@ -58,6 +59,7 @@ from armature.trace.values.tensor import TensorValue as TracedTensor
 from armature.trace.values.user_object import UserObjectValue as ObjectValue
 
 __all__ = [
+    "ANY_INT",
     "API_VERSION",
     "CHECK",
     "AddressValue",
@@ -67,6 +69,7 @@ __all__ = [
     "AtenGraph",
     "AttrSource",
     "BackendError",
+    "Body",
     "BoundMethod",
     "BreakEvent",
     "BreakType",
@@ -99,6 +102,7 @@ __all__ = [
     "ItemSource",
     "IteratorValue",
     "KernelSource",
+    "Like",
     "ListValue",
     "LocalClassValue",
     "Lowering",
@@ -139,6 +143,7 @@ __all__ = [
     "as_overridden",
     "autocast_value",
     "before_the_graph",
+    "call_bodies",
     "call_early",
     "choose",
     "collect",
@@ -149,6 +154,7 @@ __all__ = [
     "existing",
     "handles",
     "hookimpl",
+    "in_tree",
     "index",
     "inference_mode_value",
     "invariant",
@@ -156,10 +162,12 @@ __all__ = [
     "layout",
     "lowers",
     "min_cut",
+    "needs_gradient",
     "number_now",
     "numpy_layer",
     "overload",
     "switch_grad",
     "torch_decompositions",
+    "trace_body",
     "trace_part",
 ]

@@ -110,7 +110,18 @@ class Part:
     def remove(self) -> None:
         """Take the nodes out of the graph. Where the program still holds a tensor that they made, and uses it, the
         graph breaks at the call."""
-        _remove(self.tracer, self.nodes, self.places)
+        remove(self.tracer, self.nodes, self.places)
+
+    def with_numbers(self, values: Sequence[Value]) -> Part:
+        """The part with the nodes that compute symbolic numbers among some values. It is still the graph's end."""
+        last = next(iter(reversed(self.tracer.graph.nodes)), None)
+        found = [value.as_argument(self.tracer) for value in values if value.is_symbolic]
+        made = _after(self.tracer.graph, last)
+        nodes = (*self.nodes, *made)
+        own = set(nodes)
+        given = [*(node for one in made for node in one.all_input_nodes), *found]
+        used = (node for node in given if isinstance(node, fx.Node) and node not in own)
+        return attrs.evolve(self, nodes=nodes, outside=tuple(dict.fromkeys((*self.outside, *used))))
 
 
 def trace_part(tracer: Tracer, function: Value | Callable[..., Any], args: Args, kwargs: Kwargs) -> Part:
@@ -134,7 +145,7 @@ def trace_part(tracer: Tracer, function: Value | Callable[..., Any], args: Args,
         if tracer.sizes.computes(own):
             raise NotApart("computes numbers or sizes from what tensors hold")
     except (GraphBreak, UserRaised, NotApart) as stop:
-        _remove(tracer, _after(tracer.graph, last), ())
+        remove(tracer, _after(tracer.graph, last), ())
         if isinstance(stop, UserRaised) and [version_of(value.fake) for value in known] != versions:
             raise NotApart("writes to a tensor, and raises") from None
         raise
@@ -164,7 +175,9 @@ def _after(graph: fx.Graph, last: fx.Node | None) -> tuple[fx.Node, ...]:
     return tuple(reversed(found))
 
 
-def _remove(tracer: Tracer, nodes: tuple[fx.Node, ...], places: tuple[Place, ...]) -> None:
+def remove(tracer: Tracer, nodes: tuple[fx.Node, ...], places: tuple[Place, ...]) -> None:
+    """Take nodes out of the graph, all that use them included. Where the program uses a tensor that they made, the
+    graph breaks at some places."""
     own = set(nodes)
     for value in tracer.by_fake.values():
         if value.node in own:

@@ -1,4 +1,4 @@
-"""`torch.cond` by a tensor is a node with two graphs; `while_loop`, `scan` and `map` break the graph."""
+"""`torch.cond` by a tensor is a node with two graphs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch._higher_order_ops.map import map as torch_map
 
 import armature
 from armature.testing.tensor_programs import compare, same
@@ -156,19 +155,3 @@ def test_no_graphs_of_their_own(fn: Callable[..., Any]) -> None:
 
 def test_what_breaks_in_a_branch_breaks_at_the_call() -> None:
     assert break_of(breaks, *arguments()) == "data-dependent-value"
-
-
-def loops(x, w, flag):
-    y = x * 2
-    return torch.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a * 2), (torch.zeros((), dtype=torch.int64), y))
-
-
-def maps(x, w, flag):
-    return torch_map(lambda row, b: row * b, x * 2, w)
-
-
-@pytest.mark.parametrize("fn", [loops, maps])
-def test_relatives_break_and_are_as_eager(fn: Callable[..., Any]) -> None:
-    assert break_of(fn, *arguments()) == "control-flow-operator"
-    found, expected = armature.compile(fn, backend="eager")(*arguments()), fn(*arguments())
-    same(found, expected, "result")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import functools
 import sys
@@ -90,6 +91,23 @@ def same_attributes(self: Any, other: Any) -> Any:
 def namespaces_equal(call: Call, left: Value, right: Value) -> Value | None:
     """The operator compares the attributes."""
     return call.inline(same_attributes, left, right)
+
+
+def made_by_alias(alias: Any, origin: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """`dict[str, int]()`: what the class makes, which is told of the alias where it can be told."""
+    made = origin(*args, **kwargs)
+    kind = type(made)
+    if kind.__dictoffset__ or kind.__setattr__ is not object.__setattr__:
+        with contextlib.suppress(AttributeError, TypeError):
+            made.__orig_class__ = alias
+    return made
+
+
+@handles(types.GenericAlias.__call__)
+def generic_alias(call: Call, alias: Value, *args: Value, **kwargs: Value) -> Value:
+    """A class with parameters is called."""
+    call.guard(alias)
+    return call.polyfill(made_by_alias, alias, call.new_value(alias.as_object().__origin__), *args, **kwargs)  # type: ignore[attr-defined]
 
 
 @handles(typing.get_origin, typing.get_args, typing.get_type_hints)

@@ -26,9 +26,11 @@ ROWS = (
     BreakType(
         "control-flow-operator",
         "Operator that takes programs as branches",
-        "{operation} decides by the value of a tensor which of its functions runs; they would have to be graphs of "
-        "their own.",
-        ("torch.where(condition, a, b) computes both sides and stays in the graph.",),
+        "{operation} calls functions that would have to be graphs of their own.",
+        (
+            "Have the functions compute with tensors only, give tensors that are their own, and change nothing.",
+            "torch.where(condition, a, b) computes both sides and stays in the graph.",
+        ),
     ),
     BreakType(
         "autograd-function",

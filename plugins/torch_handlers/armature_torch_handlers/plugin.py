@@ -27,6 +27,7 @@ from armature_torch_handlers.programs import (
     checkpoint,
     control_flow,
     function_context,
+    loops,
     scans,
     transforms,
 )
@@ -46,6 +47,7 @@ def armature_handlers() -> Iterable[Handler]:
         function_context,
         checkpoint,
         control_flow,
+        loops,
         scans,
         transforms,
         tracing_state,

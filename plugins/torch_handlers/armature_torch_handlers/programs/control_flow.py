@@ -1,7 +1,6 @@
-"""`torch.cond` and its relatives: a branch that is known is traced; by a tensor, both are, as graphs of their own.
-For the others the graph breaks at the call.
+"""`torch.cond`: a branch that is known is traced; by a tensor, both are, as graphs of their own.
 
-In eager mode these operators compile themselves, so they must run outside of any frame that is being compiled.
+In eager mode the operator compiles itself, so it must run outside of any frame that is being compiled.
 """
 
 from __future__ import annotations
@@ -23,18 +22,6 @@ def cond(
     if not isinstance(known, bool) or kwargs:
         call.graph_break("control-flow-operator", operation="torch.cond")
     return call.inline(true_fn if known else false_fn, *given)
-
-
-@handles(
-    *existing(
-        "torch._higher_order_ops.while_loop.while_loop",
-        "torch._higher_order_ops.scan.scan",
-        "torch._higher_order_ops.map.map",
-    )
-)
-def other(call: Call, *args: Value, **kwargs: Value) -> Value:
-    """Their functions would have to be graphs of their own."""
-    call.graph_break("control-flow-operator", operation=call.fn.__name__)
 
 
 @handles(*existing("torch._higher_order_ops.invoke_subgraph.invoke_subgraph_placeholder"))
