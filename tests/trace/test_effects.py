@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from armature.testing.resuming import resumes
 from armature.testing.tracing import break_of, check, trace
 
 COUNTER = 0
@@ -257,3 +259,42 @@ def test_autocast_is_in_the_graph() -> None:
     out = traced.run(torch.ones(4, 4), torch.ones(4, 4))
     assert [t.dtype for t in out] == [torch.bfloat16, torch.float32]
     assert not torch.is_autocast_enabled("cpu")
+
+
+class Local(threading.local):
+    def __init__(self, value=1):
+        self.value = value
+
+
+LOCAL = threading.local()
+FILLED = Local(3)
+
+
+def sets_local(t):
+    try:
+        LOCAL.value = t.shape[0]
+        return t + LOCAL.value
+    except (AttributeError, TypeError):
+        return t * 0
+
+
+def adds_to_local(t):
+    FILLED.value += 1
+    return t + FILLED.value
+
+
+def deletes_local(t):
+    FILLED.other = t.sum()
+    there = hasattr(FILLED, "other")
+    del FILLED.other
+    return there, hasattr(FILLED, "other"), t * 2
+
+
+@pytest.mark.parametrize("program", [sets_local, adds_to_local, deletes_local])
+def test_attributes_that_a_type_keeps_in_a_way_of_its_own(program: Any) -> None:
+    def make() -> tuple[Any, ...]:
+        LOCAL.__dict__.clear()
+        FILLED.value = 3
+        return (x(),)
+
+    assert resumes(program, make).graphs

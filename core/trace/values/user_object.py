@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import operator
 import sys
 from collections.abc import Callable, Hashable, Iterator
@@ -195,6 +196,7 @@ class UserObjectValue(Value):
         if setter is not None and isinstance(setter.obj, FunctionType):
             tracer.call(bind(tracer, self, self.cls, setter, "__setattr__"), (tracer.constant(name), value), {})
             return
+        self._is_kept_plainly(tracer, setter, name)
         self.store(tracer, name, value)
 
     def delete_attribute(self, tracer: Tracer, name: str) -> None:
@@ -202,7 +204,14 @@ class UserObjectValue(Value):
         if deleter is not None and isinstance(deleter.obj, FunctionType):
             tracer.call(bind(tracer, self, self.cls, deleter, "__delattr__"), (tracer.constant(name),), {})
             return
+        self._is_kept_plainly(tracer, deleter, name)
         self.remove(tracer, name)
+
+    def _is_kept_plainly(self, tracer: Tracer, changer: Found | None, name: str) -> None:
+        """Break the graph where a type written in C keeps attributes in a way of its own, as `threading.local` does."""
+        if changer is not None and changer.holder not in PLAIN_CHANGE:
+            operation = f"changing attribute {name}"
+            tracer.graph_break("unsupported-mutation", operation=operation, type=self.describe())
 
     def remove(self, tracer: Tracer, name: str) -> None:
         """`object.__delattr__(obj, name)`."""
@@ -476,3 +485,5 @@ def has_own_lookup(cls: type) -> bool:
 
 # Types whose `__getattribute__` is the one of `object`, though each has its own wrapper of it.
 PLAIN_LOOKUP: frozenset[type] = frozenset({object, *BASES, SimpleNamespace, collections.deque, property})
+# The same of `__setattr__` and `__delattr__`.
+PLAIN_CHANGE: frozenset[type] = frozenset({object, BaseException, SimpleNamespace, functools.partial})
