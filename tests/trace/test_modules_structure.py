@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.nn.utils import parametrizations, parametrize, weight_norm
 
 from armature.testing.tracing import check, trace
@@ -458,3 +458,20 @@ def test_weight_norm_by_a_hook() -> None:
     assert torch.allclose(out, module(X))
     out.sum().backward()
     assert module.layers[0].weight_g.grad is not None
+
+
+class Branches(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(2, 2)
+        self.shift = 2
+
+    def forward(self, x):
+        return self.inner(x).relu() + self.shift
+
+
+def test_graph_modules_of_fx() -> None:
+    inner = fx.symbolic_trace(Branches())
+    outer = fx.symbolic_trace(lambda x: x * 2)
+    check(lambda x: inner(outer(x)), torch.ones(3, 2))
+    check(inner, torch.ones(3, 2))
