@@ -474,4 +474,4 @@ def test_graph_modules_of_fx() -> None:
     inner = fx.symbolic_trace(Branches())
     outer = fx.symbolic_trace(lambda x: x * 2)
     check(lambda x: inner(outer(x)), torch.ones(3, 2))
-    check(inner, torch.ones(3, 2))
+    check(lambda x: inner(x) + inner.inner.weight, torch.ones(2, 2))

@@ -97,6 +97,24 @@ def test_iterators_of_itertools_leave_the_frame_as_themselves() -> None:
     assert next(found[3]) == 3
 
 
+@pytest.mark.parametrize("start, step", [((1, 2), 1), ("a", 1), (1, None), (2.5, 1), (1j, True)])
+def test_what_itertools_counts_from_is_a_number(start: Any, step: Any) -> None:
+    def program(x: torch.Tensor, start: Any, step: Any) -> Any:
+        try:
+            return x + 1, list(itertools.islice(itertools.count(start, step), 3))
+        except TypeError as error:
+            return x, str(error)
+
+    resumes(program, lambda: (*tensor(), start, step))
+
+
+def test_counting_from_a_tensor_leaves_it_alone() -> None:
+    def program(x: torch.Tensor) -> Any:
+        return list(itertools.islice(itertools.count(x), 3)), x
+
+    resumes(program, tensor)
+
+
 def test_iterators_of_itertools_survive_a_break() -> None:
     def program(x: torch.Tensor) -> tuple[Any, ...]:
         chained, copies = itertools.chain([1], (2, 3)), itertools.tee([4, 5])

@@ -72,9 +72,19 @@ def compress(data: Iterable[Any], selectors: Iterable[Any]) -> Iterator[Any]:
 
 def count(start: Any = 0, step: Any = 1) -> Iterator[Any]:
     """start, start + step, ..."""
+    for number in (start, step):
+        if not isinstance(number, complex) and not any(hasattr(type(number), name) for name in NUMBERS_HAVE):
+            raise TypeError("a number is required")
+    return _counted(start, step)
+
+
+NUMBERS_HAVE = ("__index__", "__int__", "__float__")
+
+
+def _counted(number: Any, step: Any) -> Iterator[Any]:
     while True:
-        yield start
-        start += step
+        yield number
+        number = number + step
 
 
 def cycle(iterable: Iterable[Any], /) -> Iterator[Any]:
