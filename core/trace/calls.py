@@ -263,10 +263,9 @@ def _exception(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) ->
     init, new = find_in_class(value.cls, "__init__"), find_in_class(value.cls, "__new__")
     if new is not None and isinstance(new.obj, staticmethod):
         tracer.graph_break("unsupported-call", callable=f"__new__ of {value.describe()}")
-    if issubclass(value.cls, BaseExceptionGroup):
-        made = exception_groups.make_group(tracer, value.cls, args)
-    else:
-        made = ExceptionValue(value.cls, list(args))
+    cls: type[Any] = value.cls
+    is_group = issubclass(cls, BaseExceptionGroup)
+    made = exception_groups.make_group(tracer, cls, args) if is_group else ExceptionValue(cls, list(args))
     if init is not None and isinstance(init.obj, FunctionType):
         tracer.call(bind(tracer, made, value.cls, init, "__init__"), args, kwargs)
     elif kwargs:

@@ -71,11 +71,9 @@ def _derived(tracer: Tracer, group: ExceptionValue, kept: list[ExceptionValue | 
 
 def test_of(tracer: Tracer, condition: Value) -> Test:
     """The test that `split` and `subgroup` were given: classes, or a function."""
-    classes = (condition,) if isinstance(condition, ClassValue) else ()
-    if isinstance(condition, TupleValue):
-        classes = tuple(item for item in condition.items if isinstance(item, ClassValue))
-    kinds = tuple(item.cls for item in classes if issubclass(item.cls, BaseException))
-    if kinds and len(kinds) == (len(condition.items) if isinstance(condition, TupleValue) else 1):
+    given = condition.items if isinstance(condition, TupleValue) else [condition]
+    kinds = tuple(item.cls for item in given if isinstance(item, ClassValue) and issubclass(item.cls, BaseException))
+    if kinds and len(kinds) == len(given):
         return lambda error: issubclass(error.kind, kinds)
     if condition.python_type() is not FunctionType:
         tracer.graph_break("unsupported-call", callable=f"split with {condition.describe()}")
