@@ -16,6 +16,7 @@ from torch import nn
 
 from armature.callables import is_written_in_c
 from armature.torch_abi.fake import PLAIN_TENSORS
+from armature.trace import exception_groups
 from armature.trace.builtin_types import TYPES
 from armature.trace.class_bodies import DESCRIPTORS, MAKERS, build_class
 from armature.trace.errors import NotConstant, UserRaised
@@ -510,6 +511,7 @@ BUILTINS: dict[Any, Builtin] = {
     **TYPES,
     **DESCRIPTORS,
     **MAKERS,
+    **exception_groups.METHODS,
     builtins.__build_class__: build_class,
     isinstance: _isinstance,
     issubclass: _issubclass,

@@ -25,7 +25,7 @@ from armature.rules import Decision, Verdict
 from armature.torch_abi.marks import assumed_constant, call_for_real, unpatched
 from armature.torch_abi.overrides import OWN_CLASSES, is_overriding
 from armature.torch_abi.wrappers import is_wrapper
-from armature.trace import inline, overrides, wrappers
+from armature.trace import exception_groups, inline, overrides, wrappers
 from armature.trace.builtins import BUILTINS
 from armature.trace.call import Call, Handler, Polyfill
 from armature.trace.errors import GraphBreak
@@ -41,7 +41,7 @@ from armature.trace.values.function import ClosureValue, FunctionValue, MethodVa
 from armature.trace.values.iterator import Original
 from armature.trace.values.methods import fits, invoke
 from armature.trace.values.module import ModuleValue
-from armature.trace.values.sequence import ListValue, TupleValue, field_names, is_named_tuple
+from armature.trace.values.sequence import TupleValue, field_names, is_named_tuple
 from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
 
@@ -260,12 +260,12 @@ def call_class(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) ->
 
 
 def _exception(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
-    init = find_in_class(value.cls, "__init__")
-    made = ExceptionValue(value.cls, list(args))
-    if issubclass(value.cls, BaseExceptionGroup):
-        if len(args) != 2 or not all(isinstance(item, ExceptionValue) for item in tracer.unpack(args[1])):
-            tracer.graph_break("unsupported-call", callable=value.describe())
-        made.args = [args[0], ListValue(tracer.unpack(args[1]))]
+    init, new = find_in_class(value.cls, "__init__"), find_in_class(value.cls, "__new__")
+    if new is not None and isinstance(new.obj, staticmethod):
+        tracer.graph_break("unsupported-call", callable=f"__new__ of {value.describe()}")
+    cls: type[Any] = value.cls
+    is_group = issubclass(cls, BaseExceptionGroup)
+    made = exception_groups.make_group(tracer, cls, args) if is_group else ExceptionValue(cls, list(args))
     if init is not None and isinstance(init.obj, FunctionType):
         tracer.call(bind(tracer, made, value.cls, init, "__init__"), args, kwargs)
     elif kwargs:

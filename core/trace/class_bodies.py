@@ -155,9 +155,10 @@ def type_new(maker: Any) -> Any:
 
     def make(tracer: Tracer, kind: Value, name: Value, bases: Value, namespace: Value, **keywords: Value) -> Value:
         classes = [base.cls for base in tracer.unpack(bases) if isinstance(base, ClassValue)]
-        known = isinstance(kind, ClassValue) and can_make(kind.cls) and isinstance(namespace, DictValue)
-        if not known or len(classes) < bases.length(tracer) or winner(tracer, kind, tuple(classes)) is not kind.cls:
+        if not isinstance(kind, ClassValue) or not isinstance(namespace, DictValue) or not can_make(kind.cls):
             tracer.graph_break("unsupported-call", callable=f"{kind.describe()}, to make a class,")
+        if len(classes) < bases.length(tracer) or winner(tracer, kind, tuple(classes)) is not kind.cls:
+            tracer.graph_break("unsupported-call", callable=f"the metaclass of class {name.as_constant()}")
         entries = namespace.realise(tracer).values()
         variables = {str(key.as_constant()): value for key, value in entries}
         module = tracer.frames[-1].namespace.get("__name__")

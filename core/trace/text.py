@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import operator
 import re
 import string
@@ -236,23 +235,67 @@ def string_parts(field: str) -> tuple[int | str, list[tuple[bool, int | str]]]:
 
 def format_method(tracer: Tracer, template: str, args: Args, kwargs: Kwargs) -> Value:
     """`template.format(*args, **kwargs)`, where some argument is no constant."""
+    return _fields(tracer, template, Arguments(args, kwargs), 2)
+
+
+@attrs.define(eq=False)
+class Arguments:
+    """What `str.format` was given. taken: how many nameless fields there were; numbered: whether one had a number."""
+
+    args: Args
+    kwargs: Kwargs
+    taken: int = 0
+    numbered: bool = False
+
+    def get(self, tracer: Tracer, first: int | str) -> Value:
+        """The argument for a field; an empty name takes the next one."""
+        if first == "":
+            first, self.taken = self.taken, self.taken + 1
+        elif isinstance(first, int):
+            self.numbered = True
+        known = first < len(self.args) if isinstance(first, int) else first in self.kwargs
+        if not known or (self.numbered and self.taken):  # an error, in words that differ between versions
+            tracer.graph_break("unsupported-operation", operation="str.format()", type=f"these arguments, for {first},")
+        return self.args[first] if isinstance(first, int) else self.kwargs[first]
+
+
+def _parsed(tracer: Tracer, template: str) -> list[tuple[str, str | None, str | None, str | None]]:
+    try:
+        found = list(string.Formatter().parse(template))
+    except ValueError:
+        found = None
+    if found is None or any(conversion and conversion not in CONVERTERS for *_, conversion in found):
+        tracer.graph_break("unsupported-operation", operation="str.format()", type=f"the format {template!r}")
+    return found
+
+
+def _fields(tracer: Tracer, template: str, given: Arguments, depth: int) -> Value:
+    if depth == 0:
+        tracer.graph_break("unsupported-operation", operation="str.format()", type="a nested format")
     parts: list[Value] = []
-    numbers = itertools.count()
-    for literal, field, spec, conversion in string.Formatter().parse(template):
+    for literal, field, spec, conversion in _parsed(tracer, template):
         parts.append(tracer.constant(literal))
         if field is None:
             continue
-        if spec and "{" in spec:
-            tracer.graph_break("unsupported-operation", operation="str.format()", type="a nested format")
-        first, rest = string_parts(field or str(next(numbers)))
-        value = args[first] if isinstance(first, int) else kwargs[first]
+        first, rest = string_parts(field)
+        value = given.get(tracer, first)
         for is_attribute, name in rest:
             key = tracer.constant(name)
             value = value.get_attribute(tracer, str(name)) if is_attribute else value.get_item(tracer, key)
         if conversion:
             value = text_of(tracer, value, CONVERTERS[conversion])
-        parts.append(formatted(tracer, value, spec or ""))
+        nested = _fields(tracer, spec, given, depth - 1) if spec and "{" in spec else tracer.constant(spec or "")
+        parts.append(formatted(tracer, value, known_text(tracer, nested)))
     return join(parts)
+
+
+def known_text(tracer: Tracer, value: Value) -> str:
+    """The text of a format, its numbers guarded."""
+    try:
+        return str(value.as_constant())
+    except NotConstant:
+        unknown = f"a format that is {value.describe()}"
+        tracer.graph_break("unsupported-operation", operation="str.format()", type=unknown)
 
 
 def formatted(tracer: Tracer, value: Value, spec: str) -> Value:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from armature.trace import exception_groups
 from armature.trace.errors import UserRaised
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
 from armature.trace.state import Frame
 from armature.trace.values.base import Value
-from armature.trace.values.classes import ClassValue
-from armature.trace.values.constant import ConstantValue
+from armature.trace.values.classes import ClassValue, overrides
 from armature.trace.values.exception import CaughtValue, ExceptionValue
 from armature.trace.values.sequence import ListValue
 
@@ -69,45 +69,17 @@ def check_eg_match(frame: Frame, inst: Instruction) -> None:
     """Split the exception into what an `except*` clause takes and the rest; None where nothing is taken."""
     classes = exception_classes(frame, frame.pop())
     error = frame.tracer.as_exception(frame.pop())
-    if isinstance(error, CaughtValue):
+    if isinstance(error, CaughtValue) or overrides(error.kind, "split"):
         frame.tracer.graph_break("unsupported-operation", operation="except*", type=error.describe())
-    taken, rest = split(error, classes)
+    taken, rest = exception_groups.split(frame.tracer, error, lambda member: issubclass(member.kind, classes))
     none = frame.tracer.constant(None)
     if taken is not None and not issubclass(error.kind, BaseExceptionGroup):
-        taken = grouped(error, ExceptionGroup if issubclass(error.kind, Exception) else BaseExceptionGroup, "", [error])
+        given = (frame.tracer.constant(""), ListValue([error]))
+        taken = exception_groups.make_group(frame.tracer, BaseExceptionGroup, given)
     frame.push(none if rest is None else rest)
     frame.push(none if taken is None else taken)
     if taken is not None:
         frame.handling[-1] = taken
-
-
-def split(error: ExceptionValue, classes: tuple[type, ...]) -> tuple[ExceptionValue | None, ExceptionValue | None]:
-    """What of an exception, or of the group that it is, belongs to the classes, and what does not."""
-    if issubclass(error.kind, classes):
-        return error, None
-    if not issubclass(error.kind, BaseExceptionGroup):
-        return None, error
-    parts = [split(member, classes) for member in members(error)]
-    return regroup(error, [taken for taken, _ in parts]), regroup(error, [rest for _, rest in parts])
-
-
-def members(group: ExceptionValue) -> list[ExceptionValue]:
-    """The exceptions in a group."""
-    return [item for item in group.args[1].items if isinstance(item, ExceptionValue)]  # type: ignore[attr-defined]
-
-
-def regroup(group: ExceptionValue, kept: list[ExceptionValue | None]) -> ExceptionValue | None:
-    """`group.derive` of the exceptions that are kept; None of none."""
-    found = [member for member in kept if member is not None]
-    return grouped(group, group.kind, None, found) if found else None
-
-
-def grouped(
-    of: ExceptionValue, kind: type[BaseException], message: str | None, found: list[ExceptionValue]
-) -> ExceptionValue:
-    """A group made of an exception or of another group."""
-    text = of.args[0] if message is None else ConstantValue(message)
-    return ExceptionValue(kind, [text, ListValue(list(found))])
 
 
 @opcode("PREP_RERAISE_STAR")

@@ -93,7 +93,7 @@ def _members() -> Iterator[Known]:
     lookups = [vars(owner).get("__getattribute__") for owner in _OWN_LOOKUP]  # some inherit it, by version of Python
     for obj in (*_OWN_TYPES, *filter(None, lookups)):
         yield Known(obj, Decision.SKIP, OWN_WAY)
-    for owner in (object, type, property):
+    for owner in (object, type, property, BaseExceptionGroup):
         for obj in vars(owner).values():
             if type(obj) in (*_C_METHODS, types.BuiltinFunctionType):
                 yield Known(obj, Decision.SKIP, OWN_WAY)

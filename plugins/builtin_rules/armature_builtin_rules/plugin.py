@@ -10,6 +10,7 @@ from armature_builtin_rules import (
     deques,
     derived,
     handlers,
+    json_text,
     load,
     randomness,
     reflection,
@@ -43,7 +44,7 @@ def armature_polyfills() -> Iterable[Polyfill]:
 @hookimpl
 def armature_handlers() -> Iterable[Handler]:
     """Functions of the standard library that act on the world."""
-    return collect(buffers, handlers, reflection, regex, deques, weak, randomness)
+    return collect(buffers, handlers, json_text, reflection, regex, deques, weak, randomness)
 
 
 @hookimpl

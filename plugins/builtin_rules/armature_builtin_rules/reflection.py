@@ -9,7 +9,7 @@ import logging
 from types import FunctionType, MethodType
 from typing import Any
 
-from armature.plugin_api import Call, ClosureValue, NotConstant, Value, handles
+from armature.plugin_api import AttrSource, Call, ClosureValue, ItemSource, NotConstant, Value, handles
 
 LEVELS = {
     logging.Logger.debug: logging.DEBUG,
@@ -18,6 +18,8 @@ LEVELS = {
     logging.Logger.error: logging.ERROR,
     logging.Logger.critical: logging.CRITICAL,
 }
+
+ASKED = ("isEnabledFor", "getEffectiveLevel")
 
 
 def stub(function: ClosureValue) -> FunctionType:
@@ -65,17 +67,52 @@ def log(call: Call, logger: Value, *args: Value, **kwargs: Value) -> Value | Non
     real = getattr(logger, "obj", None)
     if not isinstance(real, logging.Logger) or logger.source is None:
         return None
-    level = LEVELS[call.fn]  # type: ignore[index]
-    if real.isEnabledFor(level):
+    enabled = is_enabled(call.tracer, real, logger.source, LEVELS[call.fn])  # type: ignore[index]
+    return call.constant(None) if enabled is False else None
+
+
+@handles(logging.Logger.isEnabledFor)
+def asks_level(call: Call, logger: Value, level: Value) -> Value | None:
+    """Whether a logger drops messages of a level; guarded."""
+    real = getattr(logger, "obj", None)
+    known = level.python_type() is int and (level.is_constant or level.is_symbolic)
+    if not isinstance(real, logging.Logger) or logger.source is None or not known:
         return None
-    tracer, owner, source = call.tracer, real, logger.source
-    manager = tracer.attr_source(source, "manager")
-    tracer.wrap(real.manager.disable, tracer.attr_source(manager, "disable"))
+    enabled = is_enabled(call.tracer, real, logger.source, level.as_constant())
+    return None if enabled is None else call.constant(enabled)
+
+
+@handles(logging.getLogger)
+def get_logger(call: Call, name: Value) -> Value | None:
+    """The logger of a name. It is made where there is none yet, as it would be now; that it is the same is guarded."""
+    text = name.as_constant() if name.is_constant else None
+    if type(text) is not str or text in ("", "root"):
+        return None
+    held, tracer = logging.Logger.manager, call.tracer
+    plain = held.loggerClass is None and logging.getLoggerClass() is logging.Logger
+    if type(held) is not logging.Manager or not (plain or isinstance(held.loggerDict.get(text), logging.Logger)):
+        return None
+    loggers = AttrSource(AttrSource(tracer.object_source(logging.Logger), "manager"), "loggerDict")
+    return tracer.wrap(logging.getLogger(text), ItemSource(loggers, text))
+
+
+def is_enabled(tracer: Any, real: logging.Logger, source: Any, level: Any) -> bool | None:
+    """What the logger says of a level, and guards on all that this depends on. None: the program has a part in it."""
+    if any(getattr(type(real), name) is not getattr(logging.Logger, name) for name in ASKED) or changes_logging(tracer):
+        return None
+    tracer.guards.equal(AttrSource(source, "disabled"), real.disabled)
+    tracer.guards.equal(AttrSource(AttrSource(source, "manager"), "disable"), real.manager.disable)
+    owner: Any = real
     while owner is not None:
-        tracer.wrap(owner.level, tracer.attr_source(source, "level"))
+        tracer.guards.equal(AttrSource(source, "level"), owner.level)
         if owner.level:
             break
-        source = tracer.attr_source(source, "parent")
-        owner = owner.parent  # type: ignore[assignment]
+        source, owner = AttrSource(source, "parent"), owner.parent
         tracer.guard_is(source, owner)
-    return call.constant(None)
+    return real.isEnabledFor(level)
+
+
+def changes_logging(tracer: Any) -> bool:
+    """Whether the frame has changed a logger, or the attributes of some object read as a dict."""
+    kinds = (logging.Filterer, logging.Manager, dict)
+    return any(issubclass(value.python_type(), kinds) and value.source is not None for value in tracer.effects.changed)

@@ -61,12 +61,25 @@ def logs(x: torch.Tensor) -> Any:
     return x + 1
 
 
+def asks_for_a_logger(x: torch.Tensor) -> Any:
+    logger = logging.getLogger("armature.tests.reflection.asked")
+    logger.debug("of shape %s", x.shape)
+    facts = (
+        logger.isEnabledFor(logging.DEBUG),
+        logger.isEnabledFor(logging.ERROR),
+        logging.getLogger(logger.name) is logger,
+    )
+    return x + 1, facts
+
+
 def cached_method(x: torch.Tensor) -> Any:
     return x + UNIT.twice(3)
 
 
 @pytest.mark.parametrize(
-    "function", [parameters, of_method, is_installed, version, logs, cached_method], ids=lambda fn: fn.__name__
+    "function",
+    [parameters, of_method, is_installed, version, logs, asks_for_a_logger, cached_method],
+    ids=lambda fn: fn.__name__,
 )
 def test_as_in_eager_mode(function: Callable[[torch.Tensor], Any]) -> None:
     x = torch.ones(2)
@@ -94,3 +107,61 @@ def test_a_logger_that_starts_to_listen_is_heard(monkeypatch: pytest.MonkeyPatch
     finally:
         LOGGER.setLevel(logging.NOTSET)
     assert kept.said == ["of shape torch.Size([2])"]
+
+
+def test_what_a_logger_says_of_a_level_is_guarded() -> None:
+    def function(x: torch.Tensor, level: int) -> Any:
+        asked = logging.getLogger("armature.tests.reflection.asked").isEnabledFor(level)
+        return (x + 1, asked) if asked else (x - 1, asked)
+
+    x, asked = torch.ones(2), logging.getLogger("armature.tests.reflection.asked")
+
+    def change(name: str, value: object) -> Callable[[], None]:
+        return lambda: setattr(asked, name, value)
+
+    changes: list[Callable[[], object]] = [
+        lambda: None, lambda: LOGGER.setLevel(15), lambda: asked.setLevel(5), lambda: asked.setLevel(25),
+        lambda: asked.setLevel(35), change("disabled", True), change("disabled", False),
+        lambda: asked.setLevel(0), lambda: LOGGER.setLevel(0), lambda: logging.disable(40), lambda: logging.disable(0),
+    ]  # fmt: skip
+    for act in changes:
+        compiled = armature.compile(function, backend="eager", fullgraph=True)
+        compiled(x, 20), compiled(x, 30)
+        act()
+        for level in (20, 30):
+            assert str(compiled(x, level)) == str(function(x, level)), level
+
+
+def test_a_logger_that_the_frame_changes_is_asked_by_python() -> None:
+    def function(x: torch.Tensor) -> Any:
+        before = QUIET.isEnabledFor(logging.INFO)
+        QUIET.setLevel(logging.INFO)
+        after = QUIET.isEnabledFor(logging.INFO)
+        QUIET.setLevel(logging.NOTSET)
+        return x + 1, before, after
+
+    def plainly(x: torch.Tensor) -> Any:
+        QUIET.disabled = True
+        try:
+            return x + 1, QUIET.isEnabledFor(logging.CRITICAL)
+        finally:
+            QUIET.disabled = False
+
+    x = torch.ones(2)
+    for each in (function, plainly):
+        assert str(armature.compile(each, backend="eager")(x)) == str(each(x))
+
+
+class Own(logging.Logger):
+    def isEnabledFor(self, level: int) -> bool:
+        return level == 3
+
+
+def test_a_logger_of_the_program_is_traced() -> None:
+    own = Own("own")
+
+    def function(x: torch.Tensor) -> Any:
+        return x + 1, own.isEnabledFor(3), own.isEnabledFor(50), own.debug("said nowhere")
+
+    x = torch.ones(2)
+    assert str(armature.compile(function, backend="eager")(x)) == str(function(x))

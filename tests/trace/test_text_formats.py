@@ -1,0 +1,64 @@
+"""`str.format` on what is no constant: nested formats, numbering, and what Python itself refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import armature
+from armature.testing.handler_kit import break_id
+
+
+class Shown:
+    wide = 9
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __format__(self, form: str) -> str:
+        return f"<{self.name}|{form}>"
+
+    def __repr__(self) -> str:
+        return f"Shown({self.name})"
+
+
+SHOWN, OTHER = Shown("one"), Shown("two")
+
+
+def nested(x: torch.Tensor) -> Any:
+    return (
+        x + 1,
+        "{:>{}}|{!r:^{w}}|{:{}{}}".format(SHOWN, 4, OTHER, SHOWN, "a", "b", w=14),
+        "{0:{1}{1}} {0:{2.wide}} {{{a:x{a}}}}".format(SHOWN, 3, SHOWN, a=OTHER),
+        "{.name} {[k]} {.wide:>{}}".format(SHOWN, {"k": OTHER}, SHOWN, 3),
+        "{:{w}} {:{w}}".format(SHOWN, x.shape[0], w=x.shape[0]),
+    )
+
+
+def test_nested_formats() -> None:
+    compiled = armature.compile(nested, backend="eager", fullgraph=True)
+    for size in (2, 3, 4, 5):
+        x = torch.ones(size)
+        assert str(compiled(x)) == str(nested(x))
+
+
+@pytest.mark.parametrize("form", ["{} {0}", "{0} {}", "{} {} {} {}", "{name}", "{:{:{}}}", "{!x}", "{", "{0!}"])
+def test_what_python_refuses_is_refused_by_python(form: str) -> None:
+    def program(x: torch.Tensor) -> Any:
+        try:
+            return x + 1, form.format(SHOWN, OTHER, 3)
+        except (ValueError, IndexError, KeyError) as error:
+            return x + 2, type(error), str(error)
+
+    x = torch.ones(1)
+    assert break_id(program, (x,)) == "unsupported-operation"
+    assert str(armature.compile(program, backend="eager")(x)) == str(program(x))
+
+
+def test_a_format_that_only_a_run_tells_breaks() -> None:
+    def function(x: torch.Tensor) -> str:
+        return "{:{}}".format(SHOWN, x)
+
+    assert break_id(function, (torch.ones(1),)) == "unsupported-operation"
