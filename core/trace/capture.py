@@ -64,7 +64,6 @@ class Tracer:
     """One trace of one frame. Everything that tracing knows and has changed is here, and dies with it.
 
     by_id: values of the program's objects that have an identity, with the objects themselves so that ids stay theirs.
-    keeps_floats: arguments that are floats of the program stay nodes.
     """
 
     ctx: CompileContext
@@ -90,10 +89,11 @@ class Tracer:
     mutates: bool = False  # an operator in place is in the graph
     regions: int = 0  # calls being traced that go in the graph whole or not at all
     parts: int = 0  # of these, calls whose nodes go in graphs of their own
+    assumed: list[GraphBreak] = attrs.field(factory=list)  # branches on tensors, checked in the graph
     buried: dict[TensorValue, tuple[Place, ...]] = attrs.field(factory=dict)  # made in such a call; where that was
     sizes: Sizes = attrs.field(default=attrs.Factory(lambda self: Sizes(self), takes_self=True))
     floats: dict[Source, FloatValue] = attrs.field(factory=dict)
-    keeps_floats: bool = False
+    keeps_floats: bool = False  # arguments that are floats of the program stay nodes
     early: EarlyCalls = attrs.field(factory=EarlyCalls)
     modules: dict[str, fx.GraphModule] = attrs.field(factory=dict)
     overrides: Overrides = attrs.field(factory=Overrides)

@@ -15,7 +15,8 @@ class GraphBreak(Exception):
     """The frame cannot go in one graph. `event` says why and where, `guards` what tracing relied on until then.
 
     places: where each frame stood, for resuming. blame: the value that cannot be rebuilt, where that is the reason.
-    not_resumed: why the frame could not be cut there.
+    not_resumed: why the frame could not be cut there. assumed: tracing went on after it, and nothing can check that
+    it may.
     """
 
     def __init__(self, event: BreakEvent, places: tuple[Place, ...] = ()) -> None:
@@ -24,6 +25,7 @@ class GraphBreak(Exception):
         self.places = places
         self.blame: Value | None = None
         self.not_resumed = ""
+        self.assumed = False
         self.guards: tuple[Guard, ...] = ()
 
     def __str__(self) -> str:

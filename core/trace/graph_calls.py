@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 from torch import fx
 
+from armature.torch_abi.effects import CHECK
 from armature.torch_abi.fake import DATA_DEPENDENT, UNSUPPORTED_OPERATOR, enable_python_dispatcher, version_of
 from armature.torch_abi.grad_modes import CHANGED_BY
 from armature.torch_abi.pytree import tree_leaves
@@ -38,6 +39,7 @@ IN_PLACE_OPERATORS: frozenset[object] = frozenset({
 })  # fmt: skip
 NUMERIC = frozenset({min, max, abs, round, math.fabs, real_power})
 OPERATORS = frozenset(vars(operator)[name] for name in operator.__all__) - IN_PLACE_OPERATORS | NUMERIC
+PURE = OPERATORS | IN_PLACE_OPERATORS | {getattr}  # but for their arguments
 NULL_CONTEXT: AbstractContextManager[object] = nullcontext()
 NOT_A_NAME = re.compile(r"\W+")
 # A module keeps its members in tables: self.__dict__['_modules']['fc'] is read by people as self.fc.
@@ -224,8 +226,8 @@ def is_torchs(target: Any) -> bool:
     if isinstance(target, str):
         return target != "backward"
     if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
-        return str(target).startswith("aten.")
-    return target is not torch.autograd.backward and (of_torch(target) or target in OPERATORS | IN_PLACE_OPERATORS)
+        return target is CHECK or str(target).startswith("aten.")
+    return target is not torch.autograd.backward and (of_torch(target) or target in PURE)
 
 
 def from_fake(tracer: Tracer, result: Any, node: fx.Node) -> Value:

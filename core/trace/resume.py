@@ -58,7 +58,7 @@ def resumed(request: FrameRequest, ctx: CompileContext, stop: GraphBreak) -> Tra
             stop.not_resumed = str(reason)
         except GraphBreak as other:
             stop.not_resumed = str(other)
-            earlier = origin_of(other.blame)
+            earlier = other.places if other.assumed else origin_of(other.blame)
             if earlier:  # the object can't be made again: let it be made in Python
                 places = earlier
     raise stop

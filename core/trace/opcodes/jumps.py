@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from armature.trace.assuming import truth
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
 from armature.trace.state import Frame
@@ -16,13 +17,13 @@ def jump(frame: Frame, inst: Instruction) -> None:
 
 @opcode("POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_TRUE", "POP_JUMP_IF_TRUE")
 def pop_jump_if_true(frame: Frame, inst: Instruction) -> None:
-    if frame.stack.pop().truth(frame.tracer):
+    if truth(frame, frame.stack.pop(), inst, frame.position):
         frame.jump(inst.target)
 
 
 @opcode("POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_FALSE", "POP_JUMP_IF_FALSE")
 def pop_jump_if_false(frame: Frame, inst: Instruction) -> None:
-    if not frame.stack.pop().truth(frame.tracer):
+    if not truth(frame, frame.stack.pop(), inst, frame.position):
         frame.jump(inst.target)
 
 

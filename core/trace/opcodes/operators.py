@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from armature.trace.assuming import truth
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
 from armature.trace.state import Frame
@@ -48,7 +49,12 @@ def unary_not(frame: Frame, inst: Instruction) -> None:
 
 @opcode("TO_BOOL")
 def to_bool(frame: Frame, inst: Instruction) -> None:
-    frame.stack.append(frame.tracer.constant(frame.stack.pop().truth(frame.tracer)))
+    value, asks = frame.stack.pop(), frame.instructions[frame.position]
+    if asks.opname.startswith("POP_JUMP_IF"):
+        found = truth(frame, value, asks, frame.position + 1)
+    else:
+        found = value.truth(frame.tracer)
+    frame.stack.append(frame.tracer.constant(found))
 
 
 @opcode("COMPARE_OP")

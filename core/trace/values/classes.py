@@ -115,6 +115,8 @@ def bind(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Va
     if isinstance(getter.obj, FunctionType):
         descriptor = held_value(tracer, cls, found, name)
         return tracer.call(tracer.as_value(getter.obj), (descriptor, owner, tracer.as_value(cls)), {})
+    if getter.holder is property:
+        return _bind_property(tracer, owner, cls, found, name)
     tracer.graph_break("unsupported-attribute", name=name, type=owner.describe())
 
 

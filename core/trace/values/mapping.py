@@ -75,9 +75,9 @@ class DictValue(Value):
         try:
             obj = key.as_key()
         except NotConstant:
-            if is_new(hashed):
-                return None
-            raise
+            # A tuple with classes or objects in it can be told from the keys that there are, once all are known.
+            entry = None if is_new(hashed) else self.realise(tracer).get(hashed)
+            return None if entry is None else entry[1]
         if not key.is_constant and key.source is not None:
             tracer.guard_is(key.source, obj)
         elif key.is_tensor:
