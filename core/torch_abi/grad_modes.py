@@ -7,8 +7,10 @@ from typing import Any
 
 import torch
 import torch.amp.autocast_mode
+from torch import fx
 
 set_grad_enabled: Callable[[bool], None] = torch._C._set_grad_enabled
+set_default_dtype: Callable[[torch.dtype], None] = torch._C._set_default_dtype
 enter_autocast: Callable[..., Any] = torch.amp.autocast_mode._enter_autocast
 exit_autocast: Callable[[Any], Any] = torch.amp.autocast_mode._exit_autocast
 
@@ -16,3 +18,24 @@ exit_autocast: Callable[[Any], Any] = torch.amp.autocast_mode._exit_autocast
 def jit_tracing() -> bool:
     """Whether torch.jit.trace is at work on this thread."""
     return torch._C._get_tracing_state() is not None
+
+
+def with_default_dtype(dtype: torch.dtype, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as it is while `dtype` is torch's default dtype, whichever it is when it runs."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        before = torch.get_default_dtype()
+        set_default_dtype(dtype)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            set_default_dtype(before)
+
+    call.in_default_dtype = function  # type: ignore[attr-defined]
+    call.__name__ = f"{getattr(function, '__name__', 'call')}_in_{str(dtype).removeprefix('torch.')}"
+    return call
+
+
+def sets_default_dtype(graph: fx.Graph) -> bool:
+    """Whether some of the graph's functions run with a default dtype of their own."""
+    return any(hasattr(node.target, "in_default_dtype") for node in graph.nodes)

@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from armature.torch_abi.fake import DATA_DEPENDENT, UNSUPPORTED_OPERATOR, enable_python_dispatcher, version_of
-from armature.torch_abi.grad_modes import set_grad_enabled
+from armature.torch_abi.grad_modes import set_grad_enabled, with_default_dtype
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
 from armature.trace import folding, overrides, wrappers
@@ -90,6 +90,11 @@ def graph_call(
         tracer.mutates = True
     elif isinstance(result, torch.Tensor) and id(result) in tracer.by_fake:
         return tracer.by_fake[id(result)]  # `x.contiguous()` of a contiguous tensor is `x`
+    chosen = tracer.effects.chosen_dtype
+    if chosen is not None:
+        if tracer.parts:  # such a graph may run when the default is another one
+            tracer.graph_break("unsupported-mutation", operation="a change of the default dtype", type="torch")
+        fn = with_default_dtype(chosen, getattr(torch.Tensor, fn) if isinstance(fn, str) else fn)
     kind = "call_method" if isinstance(fn, str) else "call_function"
     node = record(tracer, kind, fn, arguments, named)
     return from_fake(tracer, result, node)
@@ -211,6 +216,7 @@ def only_computes(tracer: Tracer) -> bool:
 
 def is_torchs(target: Any) -> bool:
     """Whether what a node calls is torch's own, and leaves gradients alone."""
+    target = getattr(target, "in_default_dtype", target)
     if isinstance(target, str):
         return target != "backward"
     if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):

@@ -113,6 +113,12 @@ def test_switches_of_torchs_state() -> None:
     assert torch.is_autocast_enabled("cpu")
     grad_modes.exit_autocast(context)
     assert not torch.is_autocast_enabled("cpu")
+    with pytest.raises(TypeError):
+        grad_modes.set_default_dtype(torch.int32)
+    assert grad_modes.with_default_dtype(torch.float64, torch.ones)(2).dtype is torch.float64
+    with pytest.raises(RuntimeError):
+        grad_modes.with_default_dtype(torch.float64, torch.ones)(-1)
+    assert torch.get_default_dtype() is torch.float32
 
 
 def test_streams_need_cuda() -> None:
