@@ -173,6 +173,8 @@ FLOATS: dict[str, Callable[[torch.Tensor], Any]] = {
     "powers": lambda x: (x.sum().item() ** 0.5, 2 ** x[0].item(), x.sum().item() ** 2, (-x[0].item()) ** 3),
     "math": lambda x: (math.sqrt(x[0].item()), math.sin(x[1].item()), math.fabs(-x[1].item()), math.sqrt(2.0)),
     "mean": lambda x: sum(x.tolist()) / len(x),
+    "sum": lambda x: (sum([x[0].item(), 1e16, 0.1, -1e16, 3]), sum([0.1] * 9 + [x[1].item(), True], 0.2)),
+    "sum and tensors": lambda x: sum([0.1, 1e16, x[0].item(), -1e16, x, 0.3]),
     "float": lambda x: (float(x[0].item()), float((x > 0.5).sum().item())),
     "arguments": lambda x: (
         x.lerp(x + 1, x[0].item() / 2),
