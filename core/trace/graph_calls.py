@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 import re
 from collections.abc import Callable
@@ -35,7 +34,7 @@ IN_PLACE_OPERATORS: frozenset[object] = frozenset({
     operator.setitem, operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
     operator.ipow, operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift,
 })  # fmt: skip
-NUMERIC = frozenset({min, max, abs, round, sum, math.fabs, real_power})
+NUMERIC = frozenset({min, max, abs, round, sum, real_power})
 OPERATORS = frozenset(vars(operator)[name] for name in operator.__all__) - IN_PLACE_OPERATORS | NUMERIC
 NULL_CONTEXT: AbstractContextManager[object] = nullcontext()
 NOT_A_NAME = re.compile(r"\W+")

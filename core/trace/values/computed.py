@@ -39,7 +39,7 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "truediv": operator.truediv,
     "floordiv": operator.floordiv, "mod": operator.mod, "pow": real_power,
 }  # fmt: skip
-FUNCTIONS = {**MATH_FUNCTIONS, float: torch.sym_float, math.fabs: math.fabs}
+FUNCTIONS = {**MATH_FUNCTIONS, float: torch.sym_float}
 UNARY: dict[str, Callable[[Any], Any]] = {"neg": operator.neg, "pos": operator.pos}
 
 
@@ -130,6 +130,9 @@ def call(tracer: Tracer, function: Callable[..., Any], operands: Args) -> Value 
     or another argument."""
     if len(operands) != 1 or not is_taken(operands[0]) or _kind(operands[0]) is None:
         return None
+    if function is math.fabs:
+        number = call(tracer, float, operands)
+        return None if number is None else absolute(tracer, number)
     if function is float and is_computed(operands[0]):
         return operands[0]
     known = FUNCTIONS.get(function)
