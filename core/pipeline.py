@@ -39,9 +39,10 @@ from armature.run.cache import Cache
 from armature.run.workers import Workers
 from armature.session import Compilation, Outcome, Session, session
 from armature.tables import Tables
-from armature.torch_abi import grad_modes, symbols
+from armature.torch_abi import symbols
 from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.overrides import suspended
+from armature.trace import graph_calls
 from armature.trace import verify as trace_spec
 from armature.trace.data import TracedFrame
 from armature.trace.errors import GraphBreak, SkipFrame
@@ -94,7 +95,7 @@ def native_backend(traced: TracedFrame, ctx: CompileContext, record: Compilation
         return traced.graph.forward
     if traced.graph is not None and (symbols.depends_on_numbers(traced.graph.graph) or any(traced.graph.children())):
         return traced.graph.forward  # lowering has no branches, and has no sizes that are known only half-way
-    if traced.graph is not None and grad_modes.sets_default_dtype(traced.graph.graph):
+    if traced.graph is not None and graph_calls.only_as_captured(traced.graph.graph):
         return traced.graph.forward
     # The backward graph is compiled later and keeps what it is made from; guards hold the example tensors.
     run = compile_graph(attrs.evolve(traced, guards=(), size_guards=tuple), ctx, AtenCompiler(record))
@@ -107,8 +108,8 @@ def foreign_backend(fn: Callable[..., Any]) -> GraphBackend:
     """A backend in torch.compile's form, `fn(graph_module, example_inputs) -> callable`."""
 
     def run(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
-        if traced.graph is not None and grad_modes.sets_default_dtype(traced.graph.graph):
-            return traced.graph.forward  # what a backend makes of the calls would ask for the default once more
+        if traced.graph is not None and graph_calls.only_as_captured(traced.graph.graph):
+            return traced.graph.forward
         result = fn(traced.graph, [given.fake for given in traced.inputs])
         invariant(callable(result), "a backend returns a callable", backend=fn, returned=result)
         return result  # type: ignore[no-any-return]

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 import torch.amp.autocast_mode
-from torch import fx
 
 set_grad_enabled: Callable[[bool], None] = torch._C._set_grad_enabled
 set_default_dtype: Callable[[torch.dtype], None] = torch._C._set_default_dtype
@@ -34,8 +33,3 @@ def with_default_dtype(dtype: torch.dtype, function: Callable[..., Any]) -> Call
     call.in_default_dtype = function  # type: ignore[attr-defined]
     call.__name__ = f"{getattr(function, '__name__', 'call')}_in_{str(dtype).removeprefix('torch.')}"
     return call
-
-
-def sets_default_dtype(graph: fx.Graph) -> bool:
-    """Whether some of the graph's functions run with a default dtype of their own."""
-    return any(hasattr(node.target, "in_default_dtype") for node in graph.nodes)

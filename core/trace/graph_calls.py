@@ -213,6 +213,12 @@ def only_computes(tracer: Tracer) -> bool:
     )
 
 
+def only_as_captured(graph: fx.Graph) -> bool:
+    """Whether a back end would make something else of the graph: of `sum`, additions that lose what Python's keeps; of
+    calls under a default dtype, operators that ask for the default once more."""
+    return any(node.target is sum or hasattr(node.target, "in_default_dtype") for node in graph.nodes)
+
+
 def is_torchs(target: Any) -> bool:
     """Whether what a node calls is torch's own, and leaves gradients alone."""
     target = getattr(target, "in_default_dtype", target)
