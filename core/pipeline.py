@@ -44,6 +44,7 @@ from armature.tables import Tables
 from armature.torch_abi import symbols
 from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.overrides import suspended
+from armature.trace import graph_calls
 from armature.trace import verify as trace_spec
 from armature.trace.data import TracedFrame
 from armature.trace.errors import GraphBreak, SkipFrame
@@ -96,6 +97,7 @@ def runs_as_captured(traced: TracedFrame, module: fx.GraphModule) -> bool:
         or symbols.depends_on_numbers(module.graph)
         or any(True for _ in module.children())
         or inference.gives_others(module)
+        or graph_calls.only_as_captured(module.graph)
     )
 
 
@@ -128,6 +130,8 @@ def foreign_backend(fn: Callable[..., Any]) -> GraphBackend:
     """A backend in torch.compile's form, `fn(graph_module, example_inputs) -> callable`."""
 
     def run(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
+        if traced.graph is not None and graph_calls.only_as_captured(traced.graph.graph):
+            return traced.graph.forward
         result = fn(traced.graph, [given.fake for given in traced.inputs])
         invariant(callable(result), "a backend returns a callable", backend=fn, returned=result)
         return result  # type: ignore[no-any-return]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import itertools
 import math
 import operator
 import sys
@@ -304,10 +305,27 @@ def _any(tracer: Tracer, items: Value) -> Value:
     return tracer.constant(any(item.truth(tracer) for item in items.stream(tracer)))
 
 
+NOT_SUMMED: dict[type, str] = {
+    str: "strings [use ''.join(seq) instead]",
+    bytes: "bytes [use b''.join(seq) instead]",
+    bytearray: "bytearray [use b''.join(seq) instead]",
+}
+
+
 def _sum(tracer: Tracer, items: Value, start: Value | None = None) -> Value:
     total = tracer.constant(0) if start is None else start
-    for item in items.stream(tracer):
-        total = tracer.operate("add", total, item)
+    refused = next((text for kind, text in NOT_SUMMED.items() if issubclass(total.python_type(), kind)), None)
+    if refused is not None:
+        tracer.raise_error(TypeError, f"sum() can't sum {refused}")
+    numbers, stream = [total], items.stream(tracer)
+    for term in stream:
+        if not computed.is_number(term) or not computed.is_number(total):
+            stream = itertools.chain((term,), stream)
+            break
+        numbers.append(term)
+    total = computed.total(tracer, numbers)
+    for term in stream:  # each is added before the next one is asked for
+        total = tracer.operate("add", total, term)
     return total
 
 

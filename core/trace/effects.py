@@ -9,12 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import attrs
+import torch
 
+from armature.torch_abi.grad_modes import set_default_dtype
 from armature.trace.values.base import Value, Write
 from armature.trace.values.function import CellValue
 
 if TYPE_CHECKING:
     from armature.trace.rebuild import Rebuilder
+
+
+@attrs.frozen
+class DefaultDtype:
+    """torch's default dtype when the frame began, and now."""
+
+    first: torch.dtype
+    now: torch.dtype
 
 
 @attrs.define(eq=False)
@@ -26,6 +36,21 @@ class Effects:
     watched: dict[Value, None] | None = None  # where someone watches: all that was changed, made in the frame or not
     class_attributes: dict[tuple[type, str], Value] = attrs.field(factory=dict)
     globals_: dict[tuple[int, str], tuple[dict[str, object], Value | None]] = attrs.field(factory=dict)
+    default_dtype: DefaultDtype | None = None
+
+    def switch_default_dtype(self, dtype: torch.dtype) -> None:
+        """torch's default dtype is another one from now on; until tracing ends, for torch itself too."""
+        before = torch.get_default_dtype()
+        set_default_dtype(dtype)
+        if dtype is not before:
+            self.count += 1
+            self.default_dtype = DefaultDtype(before if self.default_dtype is None else self.default_dtype.first, dtype)
+
+    @property
+    def chosen_dtype(self) -> torch.dtype | None:
+        """The default dtype that the frame has chosen; None: it is the one with which it began."""
+        held = self.default_dtype
+        return None if held is None or held.now is held.first else held.now
 
     def record(self, value: Value) -> None:
         """The object of a value is changed. One made in the frame needs no replay."""
@@ -50,7 +75,7 @@ class Effects:
     @property
     def empty(self) -> bool:
         """Whether nothing that outlives the frame was changed."""
-        return not self.changed and not self.globals_ and not self.class_attributes
+        return not self.changed and not self.globals_ and not self.class_attributes and self.chosen_dtype is None
 
     def writes(self, out: Rebuilder) -> list[Write]:
         """The calls that bring all objects to their last state."""
@@ -65,4 +90,6 @@ class Effects:
                 found.append(Write(dict.__delitem__, (where, out.value(name))))
             else:
                 found.append(Write(dict.__setitem__, (where, out.value(name), value)))
+        if self.chosen_dtype is not None:
+            found.append(Write(set_default_dtype, (out.value(self.chosen_dtype),)))
         return [*found, *out.tracer.overrides.writes(out)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 import re
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from torch import fx
 
 from armature.torch_abi.effects import CHECK
 from armature.torch_abi.fake import DATA_DEPENDENT, UNSUPPORTED_OPERATOR, enable_python_dispatcher, version_of
-from armature.torch_abi.grad_modes import CHANGED_BY
+from armature.torch_abi.grad_modes import CHANGED_BY, with_default_dtype
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
 from armature.trace import folding, overrides, wrappers
@@ -37,7 +36,7 @@ IN_PLACE_OPERATORS: frozenset[object] = frozenset({
     operator.setitem, operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
     operator.ipow, operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift,
 })  # fmt: skip
-NUMERIC = frozenset({min, max, abs, round, math.fabs, real_power})
+NUMERIC = frozenset({min, max, abs, round, sum, real_power})
 OPERATORS = frozenset(vars(operator)[name] for name in operator.__all__) - IN_PLACE_OPERATORS | NUMERIC
 PURE = OPERATORS | IN_PLACE_OPERATORS | {getattr}  # but for their arguments
 NULL_CONTEXT: AbstractContextManager[object] = nullcontext()
@@ -93,6 +92,11 @@ def graph_call(
         tracer.mutates = True
     elif isinstance(result, torch.Tensor) and id(result) in tracer.by_fake:
         return tracer.by_fake[id(result)]  # `x.contiguous()` of a contiguous tensor is `x`
+    chosen = tracer.effects.chosen_dtype
+    if chosen is not None:
+        if tracer.parts:  # such a graph may run when the default is another one
+            tracer.graph_break("unsupported-mutation", operation="a change of the default dtype", type="torch")
+        fn = with_default_dtype(chosen, getattr(torch.Tensor, fn) if isinstance(fn, str) else fn)
     kind = "call_method" if isinstance(fn, str) else "call_function"
     node = record(tracer, kind, fn, arguments, named)
     return from_fake(tracer, result, node)
@@ -221,8 +225,15 @@ def is_left(node: fx.Node) -> bool:
     return node.target in CHANGED_BY or any(LEAVE in given.meta for given in node.all_input_nodes)
 
 
+def only_as_captured(graph: fx.Graph) -> bool:
+    """Whether a back end would make something else of the graph: of `sum`, additions that lose what Python's keeps; of
+    calls under a default dtype, operators that ask for the default once more."""
+    return any(node.target is sum or hasattr(node.target, "in_default_dtype") for node in graph.nodes)
+
+
 def is_torchs(target: Any) -> bool:
     """Whether what a node calls is torch's own, and leaves gradients alone."""
+    target = getattr(target, "in_default_dtype", target)
     if isinstance(target, str):
         return target != "backward"
     if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):

@@ -17,7 +17,7 @@ from armature.breaks.types import BreakEvent
 from armature.frame.data import FrameRequest
 from armature.frame.sources import LocalSource, Source
 from armature.torch_abi.fake import in_transform, version_of
-from armature.torch_abi.grad_modes import set_grad_enabled
+from armature.torch_abi.grad_modes import set_default_dtype, set_grad_enabled
 from armature.torch_abi.overrides import quietly
 from armature.trace import aliasing, graph_calls, inline, machine, wrappers
 from armature.trace.capture import Tracer
@@ -79,6 +79,8 @@ def tracing(tracer: Tracer) -> Iterator[None]:
         raise
     finally:
         set_grad_enabled(grad)
+        if tracer.effects.default_dtype is not None:
+            set_default_dtype(tracer.effects.default_dtype.first)
         sys.setrecursionlimit(depth)
 
 

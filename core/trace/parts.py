@@ -68,7 +68,13 @@ class Watch:
 
     def _state(self) -> object:
         tracer = self.tracer
-        return tracer.effects.count, torch.is_grad_enabled(), [*tracer.overrides.modes], [*tracer.on_abort]
+        return (
+            tracer.effects.count,
+            tracer.effects.chosen_dtype,
+            torch.is_grad_enabled(),
+            [*tracer.overrides.modes],
+            [*tracer.on_abort],
+        )
 
 
 @attrs.frozen(eq=False)

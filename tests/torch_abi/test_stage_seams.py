@@ -117,6 +117,12 @@ def test_switches_of_torchs_state() -> None:
     assert torch.is_inference_mode_enabled()
     grad_modes.exit_inference(context)
     assert not torch.is_inference_mode_enabled()
+    with pytest.raises(TypeError):
+        grad_modes.set_default_dtype(torch.int32)
+    assert grad_modes.with_default_dtype(torch.float64, torch.ones)(2).dtype is torch.float64
+    with pytest.raises(RuntimeError):
+        grad_modes.with_default_dtype(torch.float64, torch.ones)(-1)
+    assert torch.get_default_dtype() is torch.float32
 
 
 CHANGES = {

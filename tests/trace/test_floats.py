@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -142,3 +143,44 @@ def test_floats_are_not_told_apart_by_the_tensors_made_of_them() -> None:
         same(compiled(x(), number / 2, number / 4), adds(x(), number / 2, number / 4), "sum")
     guards = session().compilations[-1].guards
     assert guards and not any("as_tensor" in text and "one object" in text for text in guards)
+
+
+SUMMED: dict[str, Callable[[torch.Tensor, float], Any]] = {
+    "changing": lambda x, rate: x * sum([rate, 1e16, 0.1, -1e16, rate * 2]),
+    "constants": lambda x, rate: sum([0.1] * 10 + [x, 0.2] + [rate]),
+    "product": lambda x, rate: x + sum(value * rate for value in (0.1, 0.2, 1e16, -1e16)),
+    "drawn": lambda x, rate: x + sum([rate, 1e16, random.Random(3).random(), -1e16]),
+}
+
+
+@pytest.mark.parametrize("name", SUMMED)
+def test_sums_are_pythons(name: str) -> None:
+    """From 3.12 on they keep what plain additions lose."""
+    armature.reset()
+    quick = armature.compile(SUMMED[name], backend="eager", fullgraph=True)
+    x = torch.ones(2, dtype=torch.float64)
+    for rate in (0.1, 0.2, 0.3, 0.7, 1 / 3):
+        torch.testing.assert_close(quick(x, rate), SUMMED[name](x, rate), rtol=0, atol=0)
+
+
+def test_texts_are_not_summed() -> None:
+    for start in ("", b"", bytearray()):
+        quick = armature.compile(lambda x, start=start: x + len(sum([start], start)), backend="eager")
+        with pytest.raises(TypeError, match="can't sum"):
+            quick(torch.ones(2))
+
+
+def test_a_sum_adds_before_it_asks_for_the_next() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+
+        def terms() -> Any:
+            yield 0.5
+            yield y
+            y.add_(1)
+            yield y
+
+        return sum(terms())
+
+    x = torch.ones(2)
+    torch.testing.assert_close(armature.compile(fn, backend="eager", fullgraph=True)(x), fn(x))

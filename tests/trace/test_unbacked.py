@@ -171,8 +171,15 @@ FLOATS: dict[str, Callable[[torch.Tensor], Any]] = {
     "signs": lambda x: (-x.sum().item(), abs(-x.sum().item()), +x[0].item()),
     "largest": lambda x: (max(0.7, x[0].item()), min(x[0].item(), x[1].item(), 0.7), max(x.tolist())),
     "powers": lambda x: (x.sum().item() ** 0.5, 2 ** x[0].item(), x.sum().item() ** 2, (-x[0].item()) ** 3),
-    "math": lambda x: (math.sqrt(x[0].item()), math.sin(x[1].item()), math.fabs(-x[1].item()), math.sqrt(2.0)),
+    "math": lambda x: (
+        math.sqrt(x[0].item()),
+        math.sin(x[1].item()),
+        math.fabs(-x[1].item()),
+        math.fabs(-(x > 0).sum().item()),
+    ),
     "mean": lambda x: sum(x.tolist()) / len(x),
+    "sum": lambda x: (sum([x[0].item(), 1e16, 0.1, -1e16, 3]), sum([0.1] * 9 + [x[1].item(), True], 0.2)),
+    "sum and tensors": lambda x: sum([0.1, 1e16, x[0].item(), -1e16, x, 0.3]),
     "float": lambda x: (float(x[0].item()), float((x > 0.5).sum().item())),
     "arguments": lambda x: (
         x.lerp(x + 1, x[0].item() / 2),
@@ -184,9 +191,10 @@ FLOATS: dict[str, Callable[[torch.Tensor], Any]] = {
 
 
 @pytest.mark.parametrize("name", FLOATS)
-def test_arithmetic_on_floats(compiled: Any, name: str) -> None:
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "auto"])
+def test_arithmetic_on_floats(backend: str, name: str) -> None:
     """The very numbers, also where their sum depends on the order."""
-    quick = compiled(FLOATS[name])
+    quick = armature.compile(FLOATS[name], backend=backend, fullgraph=True)
     for seed in range(4):
         torch.manual_seed(seed)
         x = torch.rand(4, dtype=torch.float64) + 0.1

@@ -6,8 +6,10 @@ depend on the order, which torch's symbolic expressions do not keep. So each res
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,7 @@ import torch
 from armature.torch_abi.symbols import MATH_FUNCTIONS, is_unbacked
 from armature.trace.values.base import Args, Value
 from armature.trace.values.constant import ConstantValue
-from armature.trace.values.early import EarlyNumber
+from armature.trace.values.early import EarlyNumber, compute
 from armature.trace.values.floats import FloatValue
 from armature.trace.values.symbolic import SymbolicValue
 
@@ -37,7 +39,7 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "truediv": operator.truediv,
     "floordiv": operator.floordiv, "mod": operator.mod, "pow": real_power,
 }  # fmt: skip
-FUNCTIONS = {**MATH_FUNCTIONS, float: torch.sym_float, math.fabs: math.fabs}
+FUNCTIONS = {**MATH_FUNCTIONS, float: torch.sym_float}
 UNARY: dict[str, Callable[[Any], Any]] = {"neg": operator.neg, "pos": operator.pos}
 
 
@@ -60,9 +62,18 @@ def _kind(value: Value) -> type | None:
     return type(known) if type(known) in (int, float, bool) else None
 
 
+def is_number(value: Value) -> bool:
+    """Whether it is an int, float or truth value that a graph can take."""
+    return _kind(value) is not None
+
+
+def _taken(tracer: Tracer, value: Value) -> Value:
+    return value.taken(tracer) if isinstance(value, FloatValue) else value
+
+
 def _float(tracer: Tracer, function: Callable[..., Any], operands: Args) -> Value:
     """The float that a function of numbers gives when the graph runs."""
-    given = [value.taken(tracer) if isinstance(value, FloatValue) else value for value in operands]
+    given = [_taken(tracer, value) for value in operands]
     return tracer.graph_call(function, given, {}, lambda *fakes: tracer.fakes.symbols.unknown_float())
 
 
@@ -95,11 +106,33 @@ def extreme(tracer: Tracer, op: str, items: list[Value]) -> Value | None:
     return found
 
 
+def total(tracer: Tracer, numbers: list[Value]) -> Value:
+    """`sum(numbers[1:], numbers[0])`."""
+    if sys.version_info < (3, 12) or float not in map(_kind, numbers):
+        return functools.reduce(functools.partial(tracer.operate, "add"), numbers)
+    # Of floats, later Pythons keep what the additions lose.
+    if all(isinstance(number, ConstantValue) for number in numbers):
+        return ConstantValue(sum_of(*(number.as_constant() for number in numbers)))
+    found = None if any(map(is_taken, numbers)) else compute(tracer, sum_of, tuple(numbers))
+    if found is None:
+        terms = tracer.tuple_of([_taken(tracer, number) for number in numbers[1:]])
+        found = _float(tracer, sum, (terms, numbers[0]))
+    return found
+
+
+def sum_of(first: Any, *others: Any) -> Any:
+    """`sum(others, first)`."""
+    return sum(others, first)
+
+
 def call(tracer: Tracer, function: Callable[..., Any], operands: Args) -> Value | None:
     """What `float` or a function of `math` gives for a number that only a run will tell; None: it is another function,
     or another argument."""
     if len(operands) != 1 or not is_taken(operands[0]) or _kind(operands[0]) is None:
         return None
+    if function is math.fabs:
+        number = call(tracer, float, operands)
+        return None if number is None else absolute(tracer, number)
     if function is float and is_computed(operands[0]):
         return operands[0]
     known = FUNCTIONS.get(function)

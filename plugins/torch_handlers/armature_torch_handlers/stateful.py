@@ -12,7 +12,6 @@ SETTERS = (
     "torch._C._get_dispatch_mode",
     "torch._C._set_dispatch_mode",
     "torch._C._unset_dispatch_mode",
-    "torch.set_default_dtype",
     "torch.set_default_tensor_type",
     "torch.set_default_device",
     "torch.set_num_threads",
@@ -25,7 +24,6 @@ SETTERS = (
     "torch.set_anomaly_enabled",
     "torch.autograd.set_detect_anomaly",
     "torch._C._set_deterministic_algorithms",
-    "torch._C._set_default_dtype",
     "torch._C._set_default_tensor_type",
     "torch._C._set_warnAlways",
     "torch._C._set_float32_matmul_precision",
@@ -82,6 +80,18 @@ def logged_once(call: Call, event: Value) -> Value | None:
     if not event.is_constant:
         return None
     call.fn(event.as_constant())
+    return call.constant(None)
+
+
+@handles(*existing("torch.set_default_dtype", "torch._C._set_default_dtype"))
+def set_default_dtype(call: Call, d: Value) -> Value | None:
+    """The default holds for what is traced from here on, and is set when the frame ends."""
+    if not d.is_constant:
+        return None
+    try:
+        call.tracer.effects.switch_default_dtype(d.as_constant())
+    except TypeError as error:
+        call.tracer.raise_real(error)
     return call.constant(None)
 
 
