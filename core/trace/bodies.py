@@ -14,6 +14,7 @@ import torch
 from torch import fx
 
 from armature.torch_abi import pytree
+from armature.torch_abi.fake import in_transform
 from armature.trace import graph_calls
 from armature.trace.errors import UserRaised
 from armature.trace.parts import NotApart, Part, Watch, add_module, remove, trace_part
@@ -123,6 +124,8 @@ def trace_body(
 
     Errors: NotApart, where it can't be a graph, and GraphBreak.
     """
+    if in_transform():  # whose levels its inputs would not have
+        raise NotApart("is called in a transform of torch.func")
     values = [_fresh(tracer, like) for like in inputs]
     nodes = [value.node for value in values if value.node is not None]
     places = places_of(tracer.frames)

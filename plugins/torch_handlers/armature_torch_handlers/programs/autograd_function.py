@@ -10,10 +10,20 @@ from typing import Any
 
 import torch
 
-from armature.plugin_api import Call, GraphBreak, NotApart, TracedTensor, TupleValue, Value, handles, switch_grad
+from armature.plugin_api import (
+    Call,
+    GraphBreak,
+    ListValue,
+    NotApart,
+    TracedTensor,
+    TupleValue,
+    Value,
+    handles,
+    switch_grad,
+)
 from armature_torch_handlers.programs.function_context import Context
 from armature_torch_handlers.programs.function_graphs import with_gradients
-from armature_torch_handlers.programs.transforms import LEAVES, leave_aborted
+from armature_torch_handlers.programs.transforms import LEAVES, innermost, leave_aborted
 
 BASE = torch.autograd.Function
 _HELD: Any = vars(BASE)["apply"]
@@ -60,8 +70,15 @@ def is_forward_only(call: Call, cls: Value, args: tuple[Value, ...]) -> bool:
     function: Any = cls.as_object()
     made = cls.get_attribute(call.tracer, "generate_vmap_rule")  # guarded
     own = function.vmap is not BASE.vmap or function.setup_context is BASE.setup_context
-    learns = any(isinstance(arg, TracedTensor) and arg.fake.requires_grad for arg in args)
+    learns = torch.is_grad_enabled() and any(map(needs_gradient, args))
     return made.is_constant and made.as_constant() is True and not own and not learns
+
+
+def needs_gradient(value: Value) -> bool:
+    """Whether a value is or holds a tensor that needs a gradient, on whichever level of vmap."""
+    if isinstance(value, (TupleValue, ListValue)):
+        return any(map(needs_gradient, value.items))
+    return isinstance(value, TracedTensor) and innermost(value.fake).requires_grad
 
 
 def refuse(call: Call, function: type, what: str) -> Any:
