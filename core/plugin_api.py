@@ -22,9 +22,19 @@ from armature.lower.values import Spec, TensorValue
 from armature.rules import Answer, Decision, Rule, RuleOrigin, RuleTable, Subject, Verdict
 from armature.torch_abi import numpy as numpy_layer
 from armature.torch_abi.aot import Compilers, compile_functional, min_cut
+from armature.torch_abi.attention import attention_results, item_by_tensors
 from armature.torch_abi.decomps import overload, torch_decompositions
 from armature.torch_abi.effects import CHECK
-from armature.trace.bodies import ANY_INT, Body, Like, call_bodies, in_tree, needs_gradient, trace_body
+from armature.trace.bodies import (
+    ANY_INT,
+    Body,
+    Like,
+    call_bodies,
+    in_tree,
+    needs_gradient,
+    together,
+    trace_body,
+)
 from armature.trace.branches import choose
 from armature.trace.call import Call, Handler, Polyfill, ValueType, collect, handles
 from armature.trace.class_bodies import LocalClassValue
@@ -141,6 +151,7 @@ __all__ = [
     "Watch",
     "Write",
     "as_overridden",
+    "attention_results",
     "autocast_value",
     "before_the_graph",
     "call_bodies",
@@ -159,6 +170,7 @@ __all__ = [
     "inference_mode_value",
     "invariant",
     "invoke",
+    "item_by_tensors",
     "layout",
     "lowers",
     "min_cut",
@@ -167,6 +179,7 @@ __all__ = [
     "numpy_layer",
     "overload",
     "switch_grad",
+    "together",
     "torch_decompositions",
     "trace_body",
     "trace_part",

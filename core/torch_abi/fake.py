@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import operator
 import warnings
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -102,7 +104,17 @@ class FakeWorld:
     mode: WatchingMode = attrs.field(default=attrs.Factory(_mode_of, takes_self=True))
     layouts: dict[int, Layout] = attrs.field(factory=dict)  # by id, of the tensors with symbolic sizes
     given_up: set[Any] = attrs.field(factory=set)  # symbols that no fake has
+    getitem: Callable[[Any, Any], Any] = operator.getitem  # how an item of a fake is read
     _storages: dict[int, torch.Tensor | None] = attrs.field(factory=dict)
+
+    @contextlib.contextmanager
+    def reading_items(self, getitem: Callable[[Any, Any], Any]) -> Iterator[None]:
+        """While items are read in another way."""
+        before, self.getitem = self.getitem, getitem
+        try:
+            yield
+        finally:
+            self.getitem = before
 
     @property
     def random(self) -> bool:
@@ -231,7 +243,8 @@ class FakeWorld:
                 memory = torch.empty((tensor.storage_offset() + last + 1,), dtype=tensor.dtype, device="meta")
                 meta = torch.empty(0, dtype=tensor.dtype, device="meta")
                 meta.set_(memory.untyped_storage(), tensor.storage_offset(), layout.sizes, layout.strides)
-            meta.requires_grad_(tensor.requires_grad)
+            if tensor.requires_grad:  # inside of a transform torch refuses to be asked
+                meta.requires_grad_()
         self._storages[key] = meta
         fake = self._wrap(tensor, meta)
         if tensor.requires_grad and not tensor.is_leaf:
@@ -255,7 +268,8 @@ class FakeWorld:
         with torch._C._DisableTorchDispatch(), torch.no_grad():
             meta = torch.empty(0, dtype=tensor.dtype, device="meta")
             meta.set_(held.untyped_storage(), tensor.storage_offset(), layout.sizes, layout.strides)
-            meta.requires_grad_(tensor.requires_grad)
+            if tensor.requires_grad:  # inside of a transform torch refuses to be asked
+                meta.requires_grad_()
         return self._wrap(tensor, meta)
 
     def _wrap(self, tensor: torch.Tensor, meta: torch.Tensor) -> FakeTensor:

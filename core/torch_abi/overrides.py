@@ -33,6 +33,7 @@ DEFAULT: FunctionType = cast(Any, torch.Tensor.__dict__["__torch_function__"])._
 """`torch.Tensor.__torch_function__`, which subclasses call by `super()`."""
 KINDS = frozenset({torch.Tensor, nn.Parameter, nn.Buffer})
 OWN_CLASSES = frozenset({*torch.Tensor.__mro__, *KINDS})
+EXPORTING = "_maybe_find_pre_dispatch_tf_mode_for_export"
 ASKING = frozenset({
     "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic", "handle_torch_function",
 })  # fmt: skip
@@ -128,7 +129,12 @@ def dispatches(kind: type) -> bool:
 
 def asks(fn: FunctionType) -> bool:
     """Whether a Python function of torch asks, before all else, whether it is overridden."""
-    return not ASKING.isdisjoint(fn.__code__.co_names)
+    return not ASKING.isdisjoint(fn.__code__.co_names) and not is_of_levels(fn)
+
+
+def is_of_levels(fn: FunctionType) -> bool:
+    """Whether a function works on levels of torch.func, and asks nobody but a mode of torch.export's own."""
+    return EXPORTING in fn.__code__.co_names
 
 
 # Asking torch.

@@ -14,6 +14,7 @@ import torch
 from torch import fx
 
 from armature.torch_abi import pytree
+from armature.torch_abi.fake import in_transform
 from armature.trace import graph_calls
 from armature.trace.errors import UserRaised
 from armature.trace.parts import NotApart, Part, Watch, add_module, remove, trace_part
@@ -57,7 +58,7 @@ class Like:
     def fake(self) -> torch.Tensor:
         """A leaf of that kind. Called in the fake mode."""
         made = torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=self.device)
-        return made.requires_grad_(self.requires_grad)
+        return made.requires_grad_() if self.requires_grad else made
 
     def made(self, requires_grad: bool) -> torch.Tensor:
         """What an operator gives that is dense, and of that kind but for its gradient."""
@@ -83,6 +84,11 @@ class Body:
     results: tuple[Value, ...]
     tree: Value
 
+    @property
+    def free_fakes(self) -> tuple[Any, ...]:
+        """Fakes of what it uses, and symbolic ints."""
+        return tuple(node.meta["example_value"] for node in self.free)
+
     def over(self, free: Sequence[fx.Node]) -> fx.GraphModule:
         """The graph with other parameters after its inputs: what it uses is among them."""
         graph = fx.Graph()
@@ -103,13 +109,23 @@ class Body:
 
 
 def trace_body(
-    tracer: Tracer, function: Value, inputs: Sequence[Like], args: Args = (), *, name: str, single: bool = False
+    tracer: Tracer,
+    function: Value,
+    inputs: Sequence[Like],
+    args: Args = (),
+    *,
+    name: str,
+    single: bool = False,
+    fresh: bool = True,
 ) -> Body:
-    """Trace `function(*inputs, *args)`. It may give tensors that are its own, and ints, in any nest. single: it must
-    give one, which the graph gives as it is, and else gives a tuple.
+    """Trace `function(*inputs, *args)`. It may give tensors and ints, in any nest.
+
+    single: it must give one, which the graph gives as it is, and else gives a tuple. fresh: tensors must be its own.
 
     Errors: NotApart, where it can't be a graph, and GraphBreak.
     """
+    if in_transform():  # whose levels its inputs would not have
+        raise NotApart("is called in a transform of torch.func")
     values = [_fresh(tracer, like) for like in inputs]
     nodes = [value.node for value in values if value.node is not None]
     places = places_of(tracer.frames)
@@ -121,8 +137,8 @@ def trace_body(
             raise NotApart("changes something outside of it")
         leaves, tree = tracer.unpack(part.result)
         results = tracer.unpack(leaves)
-        part = part.with_numbers(results)
-        _check(part, results, nodes)
+        part = part.giving(results)
+        _check(part, results, nodes, fresh)
         free = [node for node in part.outside if node not in nodes]
         if not all(isinstance(node.meta.get("example_value"), (torch.Tensor, torch.SymInt)) for node in free):
             raise NotApart("uses a number that is not known while tracing")
@@ -157,14 +173,16 @@ def _fresh(tracer: Tracer, like: Like) -> TensorValue | SymbolicValue:
     return value
 
 
-def _check(part: Part, results: Sequence[Value], inputs: Sequence[fx.Node]) -> None:
-    """Whether the results are tensors and numbers of the part, and no two share memory with each other or inputs."""
+def _check(part: Part, results: Sequence[Value], inputs: Sequence[fx.Node], fresh: bool) -> None:
+    """Whether the results are tensors and numbers, and, if they must be, of the part: no two share memory with each
+    other or inputs."""
     own = set(part.nodes)
     seen = {_memory(node.meta["example_value"]) for node in (*inputs, *part.outside)} - {None}
     for value in results:
         if isinstance(value, TensorValue):
             memory = _memory(value.fake)
-            if value.node not in own or value.kind is not None or memory is None or memory in seen:
+            known = value.node not in own or memory in seen
+            if value.kind is not None or memory is None or (fresh and known):
                 raise NotApart(f"gives {value.describe()} that is not its own")
             seen.add(memory)
         elif not issubclass(value.python_type(), int) or not (value.is_constant or value.is_symbolic):
@@ -179,23 +197,27 @@ def _memory(value: Any) -> int | None:
     return memory
 
 
+def together(bodies: Sequence[Body]) -> tuple[list[fx.GraphModule], list[fx.Node]]:
+    """The graphs, each with parameters for all that any of them uses besides inputs; and that."""
+    free = list(dict.fromkeys(node for body in bodies for node in body.free))
+    return [body.over(free) for body in bodies], free
+
+
 def call_bodies(
     tracer: Tracer,
     operator: Callable[..., Any],
-    bodies: Sequence[Body],
-    arguments: Callable[[list[fx.Node], list[fx.Node]], tuple[Any, ...]],
+    modules: Sequence[fx.GraphModule],
+    arguments: Callable[..., tuple[Any, ...]],
     results: Sequence[torch.Tensor | None],
 ) -> list[Value]:
     """A node of the graph, that calls an operator.
 
-    arguments: what it is called with, made of the functions and of what they use besides their inputs. results: fakes
-    of what it gives; None for an int that only a run will tell.
+    arguments: what it is called with, made of a node for each module. results: fakes of what it gives; None for an int
+    that only a run will tell.
     """
-    free = list(dict.fromkeys(node for body in bodies for node in body.free))
-    names = [add_module(tracer, body.over(free)) for body in bodies]
-    getters = [graph_calls.record(tracer, "get_attr", name, (), {}) for name in names]
+    getters = [graph_calls.record(tracer, "get_attr", add_module(tracer, module), (), {}) for module in modules]
     given = [tracer.sizes.symbols.create_unbacked_symint() if fake is None else fake for fake in results]
-    node = graph_calls.record(tracer, "call_function", operator, arguments(getters, free), {})
+    node = graph_calls.record(tracer, "call_function", operator, arguments(*getters), {})
     node.meta["example_value"] = tuple(given)
     return [_item(tracer, fake, node, position) for position, fake in enumerate(given)]
 
@@ -208,7 +230,7 @@ def _item(tracer: Tracer, fake: Any, node: fx.Node, position: int) -> Value:
 def needs_gradient(values: Sequence[Value], bodies: Sequence[Body]) -> bool:
     """Whether a call of functions with some values is to have gradients."""
     fakes = [value.fake for value in values if isinstance(value, TensorValue)]
-    fakes += [node.meta["example_value"] for body in bodies for node in body.free]
+    fakes += [fake for body in bodies for fake in body.free_fakes]
     return torch.is_grad_enabled() and any(getattr(fake, "requires_grad", False) for fake in fakes)
 
 

@@ -135,7 +135,8 @@ def run_on_fakes(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwarg
         with dispatcher:
             if isinstance(fn, str):
                 return getattr(fakes[0], fn)(*fakes[1:], **named)
-            return fn(*fakes, **named)
+            run = tracer.fakes.getitem if fn is operator.getitem else fn
+            return run(*fakes, **named)
     except (GraphBreak, SkipFrame, UserRaised, RecursionError):
         raise
     except DATA_DEPENDENT:
@@ -168,6 +169,8 @@ def in_place(fn: Callable[..., Any] | str, kwargs: Kwargs) -> bool:
     """Whether the call changes one of its arguments."""
     if fn in IN_PLACE_OPERATORS or "out" in kwargs:
         return True
+    if fn in OPERATORS:
+        return False  # and_ and or_ are named like methods in place
     if isinstance(fn, torch._ops.OpOverload):
         return bool(fn._schema.is_mutable)
     name = fn if isinstance(fn, str) else str(getattr(fn, "__name__", ""))

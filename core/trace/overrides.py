@@ -246,7 +246,7 @@ def in_graph(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: K
         return None
     if isinstance(fn, str):
         return dispatched(tracer, fn, args, kwargs)
-    if wrappers.is_made_whole(fn, args):
+    if wrappers.is_made_whole(fn, args) or (isinstance(fn, FunctionType) and abi.is_of_levels(fn)):
         return None
     if isinstance(fn, FunctionType) and not abi.asks(fn):
         if not str(fn.__module__).startswith("torch") or tracer.verdict(fn).decision is not Decision.IN_GRAPH:

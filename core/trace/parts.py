@@ -118,10 +118,10 @@ class Part:
         graph breaks at the call."""
         remove(self.tracer, self.nodes, self.places)
 
-    def with_numbers(self, values: Sequence[Value]) -> Part:
-        """The part with the nodes that compute symbolic numbers among some values. It is still the graph's end."""
+    def giving(self, values: Sequence[Value]) -> Part:
+        """The part with what some values are in the graph, numbers too. It is still the graph's end."""
         last = next(iter(reversed(self.tracer.graph.nodes)), None)
-        found = [value.as_argument(self.tracer) for value in values if value.is_symbolic]
+        found = [value.as_argument(self.tracer) for value in values if not value.is_constant]
         made = _after(self.tracer.graph, last)
         nodes = (*self.nodes, *made)
         own = set(nodes)

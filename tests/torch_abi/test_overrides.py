@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._functorch import predispatch
 from torch.overrides import TorchFunctionMode
 
 from armature.torch_abi import overrides
@@ -104,6 +105,10 @@ def test_a_function_that_has_another_one_asked() -> None:
     assert overrides.asked(calls_another, (overrides.stand_in(Base),), {}, modes=False) is None
     assert overrides.asks(torch.nn.functional.relu)  # type: ignore[arg-type]
     assert not overrides.asks(calls_another)  # type: ignore[arg-type]
+    for name in ("_vmap_increment_nesting", "_vmap_decrement_nesting", "_add_batch_dim", "_remove_batch_dim"):
+        works_on_levels = getattr(predispatch, name)
+        assert overrides.is_of_levels(works_on_levels) and not overrides.asks(works_on_levels)
+    assert not overrides.is_of_levels(calls_another)  # type: ignore[arg-type]
 
 
 def test_plain_runs() -> None:

@@ -938,3 +938,52 @@ def test_gradients_of_other_strides() -> None:
         x = both()[0]
         (found,) = torch.autograd.grad(fn(x), x, torch.arange(6.0).reshape(2, 3).t())
         torch.testing.assert_close(found, torch.arange(6.0).reshape(2, 3).t().reshape(3, 2).t())
+
+
+class Doubled(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, scale):
+        return (x * scale).sum()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.scale = inputs[1]
+
+    @staticmethod
+    def backward(ctx, grad):
+        return (grad * ctx.scale).expand(4), None
+
+
+class NoRule(Doubled):
+    generate_vmap_rule = False
+
+    @staticmethod
+    def vmap(info, dims, x, scale):
+        return (x * scale).sum(), None
+
+
+def rows(function):
+    def fn(x):
+        return torch.vmap(lambda row: function.apply(row + 1, 2.0))(x)
+
+    return fn
+
+
+def test_forward_in_vmap() -> None:
+    x, fn = torch.randn(3, 4), rows(Doubled)
+    assert torch.equal(armature.compile(fn, backend="eager", fullgraph=True)(x), fn(x))
+    assert torch.allclose(armature.compile(fn, backend="auto", fullgraph=True)(x), fn(x))
+
+
+def test_vmap_with_gradients_or_a_rule_of_its_own_breaks() -> None:
+    x = torch.randn(3, 4)
+    assert break_of(rows(Doubled), x.clone().requires_grad_()) == "autograd-function"
+    assert break_of(rows(NoRule), x) == "autograd-function"
+    found = []
+    for call in (rows(Doubled), armature.compile(rows(Doubled), backend="eager")):
+        given = x.clone().requires_grad_()
+        call(given).sum().backward()
+        found.append(given.grad)
+    assert torch.equal(*found)

@@ -56,6 +56,10 @@ def without_operands(x, w, flag):
     return torch.cond(x.sum() > 0, lambda: x + 1, lambda: x * w)
 
 
+def with_masks(x, w, flag):
+    return torch.cond(x.sum() > 0, lambda a: (a > 0) & (a < w) | (a == 0), lambda a: (a < 0) ^ (a < w), (x,))
+
+
 class Gate(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +70,7 @@ class Gate(nn.Module):
 
 
 @pytest.mark.parametrize("make", [arguments, negative])
-@pytest.mark.parametrize("fn", [closures, several, nested, known, without_operands])
+@pytest.mark.parametrize("fn", [closures, several, nested, known, without_operands, with_masks])
 def test_one_graph(fn: Callable[..., Any], make: Callable[[], Any]) -> None:
     compare(fn, make, fullgraph=True)
 

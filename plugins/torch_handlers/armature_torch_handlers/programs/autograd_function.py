@@ -10,15 +10,26 @@ from typing import Any
 
 import torch
 
-from armature.plugin_api import Call, GraphBreak, NotApart, TracedTensor, TupleValue, Value, handles, switch_grad
+from armature.plugin_api import (
+    Call,
+    GraphBreak,
+    ListValue,
+    NotApart,
+    TracedTensor,
+    TupleValue,
+    Value,
+    handles,
+    switch_grad,
+)
 from armature_torch_handlers.programs.function_context import Context
 from armature_torch_handlers.programs.function_graphs import with_gradients
-from armature_torch_handlers.programs.transforms import leave_aborted
+from armature_torch_handlers.programs.transforms import LEAVES, innermost, leave_aborted
 
 BASE = torch.autograd.Function
 _HELD: Any = vars(BASE)["apply"]
 APPLY = getattr(_HELD, "__func__", _HELD)  # a class method in Python, or one in C in newer torch
 LEVELS = (leave_aborted, torch._C._exit_dual_level)
+VMAP = (leave_aborted, LEAVES["_vmap_increment_nesting"])
 ID = "autograd-function"
 
 
@@ -29,7 +40,8 @@ def apply(call: Call, cls: Value, *args: Value, **kwargs: Value) -> Value:
     function: Any = cls.as_object()
     if tracer.overrides.may_ask([*args, *kwargs.values()]):
         call.graph_break("overridden-call", function=f"{function.__qualname__}.apply")
-    if any(leave in LEVELS for leave, _ in tracer.on_abort):
+    levels = [(leave, state) for leave, state in tracer.on_abort if leave in LEVELS]
+    if levels and not (all(level == VMAP for level in levels) and is_forward_only(call, cls, args)):
         refuse(call, function, "it is called in a transform of torch.func")
     forward = cls.get_attribute(tracer, "forward")
     setup: Value | None = cls.get_attribute(tracer, "setup_context")  # guards that it has one, or not
@@ -51,6 +63,22 @@ def apply(call: Call, cls: Value, *args: Value, **kwargs: Value) -> Value:
         text = stop.event.type.explanation.format(**stop.event.facts)
         where = stop.event.stack[-1]
         refuse(call, function, f"at {where.file.rpartition('/')[2]}:{where.line} in {where.function}: {text}")
+
+
+def is_forward_only(call: Call, cls: Value, args: tuple[Value, ...]) -> bool:
+    """Whether inside of vmap the call is one of `forward`, with vmap's own rules."""
+    function: Any = cls.as_object()
+    made = cls.get_attribute(call.tracer, "generate_vmap_rule")  # guarded
+    own = function.vmap is not BASE.vmap or function.setup_context is BASE.setup_context
+    learns = torch.is_grad_enabled() and any(map(needs_gradient, args))
+    return made.is_constant and made.as_constant() is True and not own and not learns
+
+
+def needs_gradient(value: Value) -> bool:
+    """Whether a value is or holds a tensor that needs a gradient, on whichever level of vmap."""
+    if isinstance(value, (TupleValue, ListValue)):
+        return any(map(needs_gradient, value.items))
+    return isinstance(value, TracedTensor) and innermost(value.fake).requires_grad
 
 
 def refuse(call: Call, function: type, what: str) -> Any:

@@ -27,6 +27,7 @@ from armature.plugin_api import (
     handles,
     in_tree,
     needs_gradient,
+    together,
     trace_body,
 )
 
@@ -62,7 +63,8 @@ def while_loop(call: Call, cond_fn: Value, body_fn: Value, carried_inputs: Value
         refuse(call, "ints, or tensors that are not contiguous, carried with gradients")
     made = [None if one is ANY_INT else one.made(learning) for one in likes]
     given = tuple(value.as_argument(tracer) for value in carried)
-    found = call_bodies(tracer, call.fn, [test, body], lambda graphs, free: (*graphs, given, tuple(free)), made)
+    modules, free = together([test, body])
+    found = call_bodies(tracer, call.fn, modules, lambda *graphs: (*graphs, given, tuple(free)), made)
     return in_tree(tracer, found, body.tree)
 
 
@@ -84,7 +86,7 @@ def scan(call: Call, combine_fn: Value, init: Value, xs: Value, additional_input
     made = [one.made(learning) for one in likes]
     made += [stacked(call, value, length, learning) for value in body.results[count:]]
     given = [[value.as_argument(tracer) for value in values] for values in (carried, columns)]
-    found = call_bodies(tracer, call.fn, [body], lambda graphs, free: (*graphs, *given, tuple(free)), made)
+    found = call_bodies(tracer, call.fn, [body.module], lambda graph: (graph, *given, body.free), made)
     return in_tree(tracer, found, body.tree)
 
 
@@ -98,7 +100,7 @@ def map_impl(call: Call, f: Value, xs: Value, pos_args: Value) -> Value:
     learning = needs_gradient([*columns, *more], [body])
     made = [stacked(call, value, length, learning) for value in body.results]
     given = [value.as_argument(tracer) for value in columns]
-    found = call_bodies(tracer, call.fn, [body], lambda graphs, free: (*graphs, given, list(free)), made)
+    found = call_bodies(tracer, call.fn, [body.module], lambda graph: (graph, given, list(body.free)), made)
     return in_tree(tracer, found, body.tree)
 
 

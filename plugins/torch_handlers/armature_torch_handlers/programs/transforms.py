@@ -64,6 +64,13 @@ def enter_level(call: Call, *args: Value, **kwargs: Value) -> Value:
     return call.constant(level)
 
 
+def innermost(tensor: torch.Tensor) -> torch.Tensor:
+    """What is left of a tensor without vmap's levels, which alone tells whether it needs a gradient."""
+    while LEVELS.is_batchedtensor(tensor):
+        tensor = LEVELS.get_unwrapped(tensor)
+    return tensor
+
+
 def leave_aborted(leave: Callable[[], Any]) -> None:
     """Leave a level whose program was not traced to its end."""
     leave()

@@ -1,0 +1,81 @@
+"""`flex_attention`: a node of the graph, with graphs of the functions that change scores and that mask them.
+
+torch's Python around the operator is traced into. Block masks are made by programs' own calls, and traced like any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from armature.plugin_api import (
+    Body,
+    Call,
+    Like,
+    NotApart,
+    TracedTensor,
+    TupleValue,
+    Value,
+    attention_results,
+    call_bodies,
+    existing,
+    handles,
+    item_by_tensors,
+    needs_gradient,
+    trace_body,
+)
+
+Q_INDICES = 7  # the place in the tuple that a block mask comes to of what gradients need
+
+
+@handles(*existing("torch._higher_order_ops.flex_attention.flex_attention"))
+def flex_attention(
+    call: Call,
+    query: Value,
+    key: Value,
+    value: Value,
+    score_mod: Value,
+    block_mask: Value,
+    scale: Value,
+    options: Value,
+) -> Value | None:
+    """Attention, the logarithm of sums, and the largest scores."""
+    tracer, tensors = call.tracer, (query, key, value)
+    if not isinstance(query, TracedTensor) or not isinstance(key, TracedTensor) or not isinstance(value, TracedTensor):
+        return None
+    *blocks, mask_mod = tracer.unpack(block_mask)
+    place = Like(dtype=torch.int32, device=query.device)
+    number = Like(dtype=query.dtype, device=query.device, requires_grad=query.fake.requires_grad)
+    score = body_of(call, score_mod, [number, place, place, place, place], "score")
+    mask = body_of(call, mask_mod, [place, place, place, place], "mask")
+    learning = needs_gradient(tensors, [score])
+    if learning and (needs_gradient((), [mask]) or blocks[Q_INDICES].is_constant):
+        call.graph_break("control-flow-operator", operation="flex_attention, with gradients that torch does not have,")
+    try:
+        found = attention_results(
+            [one.fake for one in (query, key, value)],
+            score.module,
+            (*(block.as_fake(tracer) for block in blocks), mask.module),
+            scale.as_fake(tracer),
+            (score.free_fakes, mask.free_fakes),
+        )
+    except Exception as error:
+        call.graph_break("operator-failed", operation="flex_attention", message=f"{type(error).__name__}: {error}")
+    made = [Like.of(one).made(learning and position < 2) for position, one in enumerate(found)]
+    given = [one.as_argument(tracer) for one in tensors]
+    sparse = [one.as_argument(tracer) for one in blocks]
+    rest = (scale.as_argument(tracer), options.as_argument(tracer), score.free, mask.free)
+    modules = [score.module, mask.module]
+    return TupleValue(
+        call_bodies(tracer, call.fn, modules, lambda by, sieve: (*given, by, (*sparse, sieve), *rest), made)
+    )
+
+
+def body_of(call: Call, function: Value, inputs: Sequence[Like], name: str) -> Body:
+    """A function of a score and its place, or of a place, as a graph of its own."""
+    try:
+        with call.tracer.fakes.reading_items(item_by_tensors):
+            return trace_body(call.tracer, function, inputs, name=name, single=True, fresh=False)
+    except NotApart as unfit:
+        call.graph_break("control-flow-operator", operation=f"flex_attention, of a function that {unfit.reason},")

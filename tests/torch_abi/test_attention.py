@@ -1,0 +1,37 @@
+"""The seam to flexible attention: results without numbers are like those with."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.attention.flex_attention import _create_empty_block_mask, noop_mask
+
+from armature.torch_abi.attention import attention_results, item_by_tensors
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_results_as_of_real_tensors(dtype: torch.dtype) -> None:
+    q = torch.randn(2, 4, 3, 8, dtype=dtype).transpose(1, 2)
+    k = torch.randn(2, 3, 5, 8, dtype=dtype)
+    mask = (*_create_empty_block_mask(q, k).as_tuple()[:-1], noop_mask)
+
+    def score(s, b, h, i, j):
+        return s + i - j
+
+    real = torch.ops.higher_order.flex_attention(q, k, k, score, mask, 0.5, {})
+    with FakeTensorMode() as mode:
+        fakes = [mode.from_tensor(x) for x in (q, k, k)]
+        found = attention_results(fakes, score, mask, 0.5, ((), ()))
+    for one, other in zip(found, real, strict=True):
+        assert (one.dtype, one.shape, one.stride()) == (other.dtype, other.shape, other.stride())
+
+
+def test_items() -> None:
+    x = torch.arange(12).reshape(3, 4)
+    one = torch.tensor(1)
+    assert torch.equal(item_by_tensors(x, (one, 2)), x[1, 2])
+    assert torch.equal(item_by_tensors(x, one), x[1])
+    assert torch.equal(item_by_tensors(x, (slice(1), 2)), x[:1, 2])
+    with FakeTensorMode() as mode:
+        assert item_by_tensors(mode.from_tensor(x), mode.from_tensor(one)).shape == (4,)
