@@ -67,12 +67,18 @@ def remake_over(value: Value, state: tuple[int, int], out: Rebuilder, taken: int
         out.null_function(iter)
         out.load(value)
         out.call(1)
-        set_state(out, taken)
+        if value in out.tracer.effects.changed:  # it may have fewer items until the changes are made
+            out.later(LIST_POSITION, taken)
+        else:
+            set_state(out, taken)
         return
     out.null_function(advanced)
     out.load(value)
     out.constant(taken)
     out.call(2)
+
+
+LIST_POSITION = type(iter([])).__setstate__
 
 
 def set_state(out: Rebuilder, state: int) -> None:

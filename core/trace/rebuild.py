@@ -72,6 +72,7 @@ class Rebuilder(Emitter):
     _symbols: dict[Any, str] = attrs.field(factory=dict)
     _early: list[Instr] = attrs.field(factory=list)
     undo: Undo = attrs.field(factory=Undo)
+    _late: list[tuple[Callable[..., object], str, object]] = attrs.field(factory=list)
     _temporaries: int = 0
     _into: list[Any] | None = None
     _again: Again | None = None  # runs the frame in eager mode when the graph raises
@@ -126,6 +127,13 @@ class Rebuilder(Emitter):
         self._held[value] = name
         self.emit("STORE_FAST", name)
         self.emit("LOAD_FAST", name)
+
+    def later(self, function: Callable[..., object], argument: object) -> None:
+        """Call a function with the object on top of the stack and an argument, when the changes have been made."""
+        name = self.temporary()
+        self.emit("COPY", 1)
+        self.emit("STORE_FAST", name)
+        self._late.append((function, name, argument))
 
     def temporary(self) -> str:
         """The name of a fresh local variable."""
@@ -531,6 +539,12 @@ class Rebuilder(Emitter):
             for name in names:
                 self.emit("LOAD_FAST", name)
             self.call(len(names))
+            self.emit("POP_TOP")
+        for function, name, argument in self._late:
+            self.null_function(function)
+            self.emit("LOAD_FAST", name)
+            self.constant(argument)
+            self.call(2)
             self.emit("POP_TOP")
 
     def _outputs(self, slot: CompiledGraphSlot | None) -> None:

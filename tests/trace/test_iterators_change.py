@@ -349,3 +349,30 @@ def test_an_iterator_over_what_has_changed_before(make: Callable[[], Any]) -> No
     assert torch.equal(expected, found)
     assert [list(each) for each in iterators] == [list(each) for each in others]
     assert theirs == ours
+
+
+def grown_then_looped_over(x, items):
+    items.append(2)
+    for item in items:
+        print(item)
+    return x + 1
+
+
+def grown_in_each_round(x, items):
+    for part in [items, [5]]:
+        part.append(2)
+        {print(item) for item in items}
+    return x + 1
+
+
+def grown_and_enumerated(x, items):
+    items += [1, 2]
+    for place, item in zip(items, enumerate(items)):
+        print(place, item)
+    return x + 1
+
+
+@pytest.mark.parametrize("items", [[], [7], [7, 8, 9]])
+@pytest.mark.parametrize("program", [grown_then_looped_over, grown_in_each_round, grown_and_enumerated])
+def test_a_list_of_the_caller_that_has_grown(program: Callable[..., Any], items: list[Any]) -> None:
+    resumes(program, lambda: (torch.ones(2), list(items)))
