@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from armature.torch_abi.eval_frame import skip_code
 from armature.trace.places import places_of
@@ -68,7 +68,7 @@ def remake_over(value: Value, state: tuple[int, int], out: Rebuilder, taken: int
         out.load(value)
         out.call(1)
         if value in out.tracer.effects.changed:  # it may have fewer items until the changes are made
-            out.later(LIST_POSITION, taken)
+            out.later(LIST_ITERATOR.__setstate__, taken)
         else:
             set_state(out, taken)
         return
@@ -78,7 +78,7 @@ def remake_over(value: Value, state: tuple[int, int], out: Rebuilder, taken: int
     out.call(2)
 
 
-LIST_POSITION = type(iter([])).__setstate__
+LIST_ITERATOR: Any = type(iter([]))
 
 
 def set_state(out: Rebuilder, state: int) -> None:
