@@ -37,7 +37,8 @@ def without(module: fx.GraphModule) -> fx.GraphModule | None:
 def gives_others(module: fx.GraphModule) -> bool:
     """Whether the graph gives tensors that are not made in the mode of now: views of those made in another are of that
     kind too."""
-    values = pytree.tree_leaves(module.graph.output_node().meta["example_value"])
+    made = [node.meta.get("example_value") for node in module.graph.output_node().all_input_nodes]
+    values = pytree.tree_leaves(made)
     mode = torch.is_inference_mode_enabled()
     return any(isinstance(value, torch.Tensor) and value.is_inference() != mode for value in values)
 

@@ -197,6 +197,10 @@ SIMPLE = (
     "cached.area; cached.side = <num>", "point.a = <num>", "import math; n = math.floor(<num>)",
     "from operator import add as plus; n = plus(<num>, <num>)", "class Local: value = <num>\nn = Local.value",
     "OTHER = <num>", "OTHER = items", "n = type('Made', (Box,), {'size': <num>})(2).scaled(1)",
+    "assert (<ten> < 40).all(), <num>", "if <ten>.max() > 30: raise CustomError(<num>)",
+    "z = <ten>[torch.tensor(<num> % 7)]",
+    "x += <num>; items.append(x.index_select(0, torch.tensor([<num> % 7])).sum())",
+    "y = <ten> + torch.rand(4)[torch.tensor(<num> % 9)]",
 )  # fmt: skip
 
 # Statements at which a graph has to end.
@@ -255,6 +259,8 @@ BLOCKS = (
     "        <raiser>\n    except <error>:\n        break\n    finally:\n        <body>",
     "for i in range(3):\n    try:\n        <body>\n        break\n    finally:\n        <body>\n"
     "        if <test>:\n            continue",
+    "with torch.inference_mode():\n    <body>", "with torch.inference_mode(<test>):\n    <body>\n    <raiser>",
+    "with torch.autocast('cpu', enabled=<test>):\n    <body>\n    <raiser>",
     "with torch.no_grad():\n    <body>", "with torch.set_grad_enabled(<test>):\n    <body>\n    <raiser>",
     "with Scope(box, <num>) as k:\n    <body>\n    <raiser>",
     "with Scope(box, <num>) as n, Managed(items):\n    <body>\n    <raiser>",

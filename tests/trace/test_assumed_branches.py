@@ -153,7 +153,7 @@ def test_where_nothing_can_be_assumed(program: Callable[..., Any]) -> None:
 
 
 DISTRIBUTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
-    "normal": lambda x: distributions.Normal(x, x).log_prob(x),
+    "normal": lambda x: distributions.Normal(x, x, validate_args=True).log_prob(x),
     "categorical": lambda x: distributions.Categorical(probs=x).entropy(),
     "drawn": lambda x: distributions.Categorical(logits=x).sample(),
     "gamma": lambda x: distributions.Gamma(x, x).log_prob(x),

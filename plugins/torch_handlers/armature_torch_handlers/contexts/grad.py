@@ -84,7 +84,7 @@ def inference_mode(call: Call, mode: Value | None = None) -> Value | None:
     if mode is None:
         return inference_mode_value(True)
     if mode.python_type() is bool:
-        return inference_mode_value(bool(mode.as_constant())) if mode.is_constant else None
+        return inference_mode_value(mode.truth(call.tracer))
     return inference_mode_value(True).call(call.tracer, (mode,), {})
 
 
