@@ -215,9 +215,18 @@ def in_jvp(t, a):
     return torch.func.jvp(lambda row: row[torch.tensor([8])], (t,), (t,))
 
 
+def refused_by_autocast(t, a):
+    try:
+        with torch.autocast("cpu", enabled=1):  # no bool
+            t = t + 1
+    except TypeError as error:
+        a.append(str(error))
+    return t * 2
+
+
 DOING = [
     writes, writes_in_try, draws_in_try, writes_to_what_it_made, divides_by_zero, in_autocast, in_inference_mode, in_vmap,
-    in_grad, in_jvp,
+    in_grad, in_jvp, refused_by_autocast,
 ]  # fmt: skip
 
 

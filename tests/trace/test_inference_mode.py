@@ -37,6 +37,12 @@ def part(x):
     return y, z, z.is_inference(), y.is_inference(), torch.is_inference_mode_enabled(), torch.is_grad_enabled()
 
 
+def decided(x):
+    with torch.inference_mode(x.shape[0] > 2):
+        y = x + 1
+    return y, y.is_inference()
+
+
 def nested(x):
     with torch.inference_mode():
         y = x + 1
@@ -106,7 +112,7 @@ class Generates(nn.Module):
 
 MODULE = Generates()
 ONE_GRAPH = [
-    whole, decorated, decorated_without_parentheses, part, nested, views, writes, makes_a_decorator, binds_none,
+    whole, decorated, decorated_without_parentheses, part, decided, nested, views, writes, makes_a_decorator, binds_none,
     leaves_by_an_exception, from_outside, not_used, MODULE,
 ]  # fmt: skip
 
@@ -134,6 +140,13 @@ def test_in_one_graph(function: Callable[..., Any], backend: str, requires_grad:
         assert not torch.is_inference_mode_enabled()
         torch.testing.assert_close(found, expected)
         assert torch.equal(x, y)
+
+
+def test_a_mode_that_is_compared_with_a_changing_size() -> None:
+    mine = armature.compile(decided, backend="eager", fullgraph=True)
+    for rows in (3, 4, 5, 2):
+        x = torch.ones(rows, 2)
+        assert pictured(mine(x)) == pictured(decided(x))
 
 
 def test_what_is_not_used_is_left_alone() -> None:

@@ -170,8 +170,11 @@ class PairedContextValue(ContextValue):
     open: list[tuple[Any, Any]] = attrs.field(factory=list)
 
     def enter(self, tracer: Tracer) -> Value:
+        try:
+            real = self.enter_by(*self.arguments)
+        except (TypeError, ValueError, RuntimeError) as error:  # torch refuses the arguments
+            tracer.raise_real(error)
         node = tracer.state_call(self.enter_by, self.arguments, self.leave_by)
-        real = self.enter_by(*self.arguments)
         self.open.append((node, real))
         tracer.on_abort.append((self.leave_by, real))
         return self
