@@ -370,6 +370,8 @@ def _autocast(
     enabled: Value | None = None,
     cache_enabled: Value | None = None,
 ) -> Value:
+    if enabled is not None and enabled.python_type() is not bool:
+        tracer.graph_break("unsupported-call", callable="torch.autocast with `enabled` that is no bool")
     on = True if enabled is None else enabled.truth(tracer)
     kind = None if dtype is None else dtype.as_constant()
     cache = None if cache_enabled is None else cache_enabled.as_constant()

@@ -224,9 +224,18 @@ def refused_by_autocast(t, a):
     return t * 2
 
 
+def refused_by_autocast_later(t, a):
+    try:
+        with torch.autocast("cpu", enabled=a):
+            a.append("not reached")
+    except TypeError as error:
+        a.append(str(error))
+    return t * 2
+
+
 DOING = [
     writes, writes_in_try, draws_in_try, writes_to_what_it_made, divides_by_zero, in_autocast, in_inference_mode, in_vmap,
-    in_grad, in_jvp, refused_by_autocast,
+    in_grad, in_jvp, refused_by_autocast, refused_by_autocast_later,
 ]  # fmt: skip
 
 
