@@ -121,7 +121,7 @@ class Undo:
         """Set back what was kept."""
         for switch, known in zip(states, before.states):
             switch.restore(known)
-        if not self.happens:
+        if not self.kept:
             return
         if before.memory is None or tuple(map(_layout, before.tensors)) != before.layouts:
             self._left.add(id(error))

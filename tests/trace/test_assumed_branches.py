@@ -135,6 +135,24 @@ def test_a_graph_that_cannot_run_again_ends_before_the_branch() -> None:
     assert len(records.compilations) > 1
 
 
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+def test_gradients(backend: str) -> None:
+    def loss(x, scale):
+        assert x.min() > 0, "negative"
+        return -distributions.Normal(x, scale.exp(), validate_args=True).log_prob(x * 2).sum()
+
+    mine = armature.compile(loss, backend=backend, fullgraph=True)
+    for least in (1.0, 2.0):
+        found = []
+        for fn in (loss, mine):
+            given = [torch.linspace(least, 3.0, 5).requires_grad_(), torch.zeros(5, requires_grad=True)]
+            fn(*given).backward()
+            found.append([tensor.grad for tensor in given])
+        torch.testing.assert_close(*found)
+    with pytest.raises(AssertionError, match="negative"):
+        mine(-torch.ones(5, requires_grad=True), torch.zeros(5, requires_grad=True))
+
+
 def on_both_sides(x):
     if x.sum() > 0:
         raise ValueError("much")
