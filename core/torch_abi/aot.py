@@ -158,8 +158,10 @@ def compile_functional(
         fake_mode.shape_env.decomposed = True
     context = guards.TracingContext(fake_mode)
     watch = _Watch(compilers, context, len(fakes), meets_wrappers(module, fakes))
+    # Where there are no such classes, torch's own passes over graphs ask proxies (up to torch 2.12).
+    asks = QuietSubclasses() if watch.merged else contextlib.nullcontext()
     quiet = untold() if watch.merged else contextlib.nullcontext()
-    with guards.tracing(context), QuietSubclasses(), quiet, _module("config").patch(unlift_effect_tokens=True):
+    with guards.tracing(context), asks, quiet, _module("config").patch(unlift_effect_tokens=True):
         whole: Callable[..., Any] = _module("aot_autograd").aot_module_simplified(
             module,
             list(fakes),

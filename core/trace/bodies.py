@@ -222,6 +222,13 @@ def call_bodies(
     return [_item(tracer, fake, node, position) for position, fake in enumerate(given)]
 
 
+def attach_body(tracer: Tracer, function: Callable[..., None], body: Body, value: TensorValue) -> None:
+    """A node of the graph, for what it does: `function(tensor, module, free)`."""
+    getter = graph_calls.record(tracer, "get_attr", add_module(tracer, body.module), (), {})
+    node = graph_calls.record(tracer, "call_function", function, (value.as_argument(tracer), getter, body.free), {})
+    node.meta["example_value"] = None
+
+
 def _item(tracer: Tracer, fake: Any, node: fx.Node, position: int) -> Value:
     getter = graph_calls.record(tracer, "call_function", getitem, (node, position), {})
     return graph_calls.from_fake(tracer, fake, getter)

@@ -37,6 +37,12 @@ class Effects:
     class_attributes: dict[tuple[type, str], Value] = attrs.field(factory=dict)
     globals_: dict[tuple[int, str], tuple[dict[str, object], Value | None]] = attrs.field(factory=dict)
     default_dtype: DefaultDtype | None = None
+    calls: list[Write] = attrs.field(factory=list)  # to be made when all else has been changed
+
+    def call(self, write: Write) -> None:
+        """Something to be done when the frame ends."""
+        self.count += 1
+        self.calls.append(write)
 
     def switch_default_dtype(self, dtype: torch.dtype) -> None:
         """torch's default dtype is another one from now on; until tracing ends, for torch itself too."""
@@ -75,7 +81,8 @@ class Effects:
     @property
     def empty(self) -> bool:
         """Whether nothing that outlives the frame was changed."""
-        return not self.changed and not self.globals_ and not self.class_attributes and self.chosen_dtype is None
+        objects = self.changed or self.globals_ or self.class_attributes or self.calls
+        return not objects and self.chosen_dtype is None
 
     def writes(self, out: Rebuilder) -> list[Write]:
         """The calls that bring all objects to their last state."""
@@ -92,4 +99,4 @@ class Effects:
                 found.append(Write(dict.__setitem__, (where, out.value(name), value)))
         if self.chosen_dtype is not None:
             found.append(Write(set_default_dtype, (out.value(self.chosen_dtype),)))
-        return [*found, *out.tracer.overrides.writes(out)]
+        return [*found, *out.tracer.overrides.writes(out), *self.calls]

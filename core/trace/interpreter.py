@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import random
 import sys
 import weakref
 from collections.abc import Iterator
@@ -64,7 +65,7 @@ def tracing(tracer: Tracer) -> Iterator[None]:
     tracer.fakes.symbols.where = lambda: here() if (here := line()) is not None else ""
     tracer.guards.global_state()
     grad = torch.is_grad_enabled()
-    depth = sys.getrecursionlimit()
+    depth, numbers = sys.getrecursionlimit(), random.getstate()
     sys.setrecursionlimit(max(depth, PYTHON_DEPTH))
     try:
         with tracer.fakes.mode:
@@ -82,6 +83,7 @@ def tracing(tracer: Tracer) -> Iterator[None]:
         if tracer.effects.default_dtype is not None:
             set_default_dtype(tracer.effects.default_dtype.first)
         sys.setrecursionlimit(depth)
+        random.setstate(numbers)  # code of the program that a rule puts in the graph may have drawn some
 
 
 def _run(tracer: Tracer, request: FrameRequest) -> Value:

@@ -119,7 +119,7 @@ class Undo:
 
     def restore(self, states: tuple[Switch, ...], before: Before, error: BaseException) -> None:
         """Set back what was kept."""
-        for switch, known in zip(states, before.states):
+        for switch, known in reversed([*zip(states, before.states)]):  # what was changed last goes first
             switch.restore(known)
         if not self.kept:
             return

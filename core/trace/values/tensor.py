@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 import torch
 
-from armature.torch_abi.fake import alias
+from armature.torch_abi.fake import alias, version_of
 from armature.torch_abi.overrides import OWN_CLASSES, as_subclass
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace import aliasing
@@ -94,6 +94,11 @@ class TensorValue(Value):
     def device(self) -> torch.device:
         """Where the tensor is in the program, not where the fake is."""
         return self.fake.device
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the frame has changed it in place."""
+        return bool(version_of(self.fake))
 
     def python_type(self) -> type:
         if self.real is not None:
