@@ -12,6 +12,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 import armature
+from armature.testing.resuming import resumes
 from armature.testing.tensor_programs import compare, same
 from armature.testing.tracing import break_of, trace
 from armature.trace.errors import GraphBreak
@@ -451,7 +452,14 @@ def cube(x, y):
 
 
 def set_up(x, y):
-    return SetUp.apply(x), SetUp.apply(x, 3), SetUp.apply(y, scale=2.0)
+    return SetUp.apply(x), SetUp.apply(x, 3), SetUp.apply(y, 2, 2.0)
+
+
+def set_up_by_keyword(x, y):
+    try:
+        return SetUp.apply(y, scale=2.0), x * 2
+    except TypeError as error:  # torch 2.11
+        return str(error), x * 3
 
 
 def derived(x, y):
@@ -987,3 +995,7 @@ def test_vmap_with_gradients_or_a_rule_of_its_own_breaks() -> None:
         call(given).sum().backward()
         found.append(given.grad)
     assert torch.equal(*found)
+
+
+def test_keywords_are_taken_where_torch_takes_them() -> None:
+    resumes(set_up_by_keyword, lambda: (torch.ones(2), torch.ones(2, requires_grad=True)))

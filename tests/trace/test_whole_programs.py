@@ -16,6 +16,7 @@ from torch import nn
 import armature
 from armature.session import session
 from armature.testing import resuming
+from armature.torch_abi import versions
 
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "SGD": lambda p: torch.optim.SGD(p, lr=0.1),
@@ -308,6 +309,7 @@ def test_optimizer_step_lowered(name: str) -> None:
     torch.testing.assert_close(found, expected)
 
 
+VERSION = versions.found().torch.release
 DECIDING: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "RAdam": lambda p: torch.optim.RAdam(p, lr=0.1, foreach=False),
     "RAdam foreach": lambda p: torch.optim.RAdam(p, lr=0.1, foreach=True),
@@ -330,6 +332,8 @@ def test_steps_that_decide_by_their_number(name: str, dtype: torch.dtype) -> Non
     """Steps before and after the one from which on they compute something else; the state is that of eager mode."""
     if dtype.is_complex and name.startswith("Adafactor"):
         pytest.skip("takes no complex parameters")
+    if name == "Adafactor foreach" and VERSION < (2, 13):
+        pytest.skip("torch's code fails an assertion where it is compiled")
     counts = []
 
     def stepped(around: Callable[[Any], Any]) -> Any:

@@ -47,7 +47,7 @@ def apply(call: Call, cls: Value, *args: Value, **kwargs: Value) -> Value:
     setup: Value | None = cls.get_attribute(tracer, "setup_context")  # guards that it has one, or not
     if function.setup_context is BASE.setup_context:
         setup = None
-    if setup is not None:
+    if setup is not None and (KEYWORDS or not kwargs):
         args = bound(call, function, args, kwargs)
     elif kwargs:
         refuse(call, function, "it is called with keywords")
@@ -84,6 +84,28 @@ def needs_gradient(value: Value) -> bool:
 def refuse(call: Call, function: type, what: str) -> Any:
     """The whole call runs eagerly."""
     call.graph_break(ID, function=function.__qualname__, met=what)
+
+
+class _Keyword(torch.autograd.Function):
+    @staticmethod
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        return None
+
+
+def takes_keywords() -> bool:
+    """Whether this torch applies functions to keywords: 2.11 does not."""
+    try:
+        _Keyword.apply(x=torch.zeros(()))
+    except TypeError:
+        return False
+    return True
+
+
+KEYWORDS = takes_keywords()
 
 
 def bound(call: Call, function: Any, args: tuple[Value, ...], kwargs: Any) -> tuple[Value, ...]:

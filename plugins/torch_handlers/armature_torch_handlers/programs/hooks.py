@@ -50,7 +50,8 @@ def register_hook(call: Call, self: Value, hook: Value) -> Value | None:
         return None
     try:
         with torch.no_grad():  # in force while gradients flow
-            body = trace_body(call.tracer, hook, [Like.of(self.fake).without_gradient()], name="hook", single=True, fresh=False)
+            gradient_like = Like.of(self.fake).without_gradient()
+            body = trace_body(call.tracer, hook, [gradient_like], name="hook", single=True, fresh=False)
     except NotApart:
         return None
     (gradient,) = body.results
