@@ -12,6 +12,7 @@ from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
     CellType,
+    ClassMethodDescriptorType,
     FunctionType,
     MappingProxyType,
     MethodType,
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from armature.callables import class_member
+from armature.callables import class_member, unbound
 from armature.frame.data import resume_point
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource, ObjectSource, Source
 from armature.torch_abi.fake import PLAIN_TENSORS, is_wrapped
@@ -271,6 +272,10 @@ def _builtin(tracer: Tracer, obj: Any, source: Source) -> Value:
     owner = getattr(obj, "__self__", None)
     if type(obj) is BuiltinFunctionType and type(owner) in METHOD_OWNERS:
         return BoundMethod(wrap(tracer, owner, AttrSource(source, "__self__")), obj.__name__, source=source)
+    if type(obj) is BuiltinFunctionType and isinstance(owner, type):
+        descriptor = unbound(obj)
+        if type(descriptor) is ClassMethodDescriptorType and tracer.plan(descriptor).speaks:
+            return MethodValue(BuiltinValue(descriptor), ClassValue(owner), source=source)
     return BuiltinValue(obj, source=source)
 
 

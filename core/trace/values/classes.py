@@ -192,6 +192,13 @@ def class_attribute(tracer: Tracer, owner: Value, cls: type, name: str, after: t
     return bind(tracer, owner, cls, found, name)
 
 
+def class_method_in_c(tracer: Tracer, descriptor: Any, owner: ClassValue) -> Value:
+    """A class method written in C, of a class."""
+    if tracer.plan(descriptor).speaks:
+        return MethodValue(BuiltinValue(descriptor), owner)
+    return BuiltinValue(descriptor.__get__(None, owner.cls))
+
+
 @attrs.define(eq=False)
 class ClassValue(Value):
     """A class."""
@@ -254,8 +261,8 @@ class ClassValue(Value):
             return tracer.wrap(getattr(self.cls, name), tracer.object_source(getattr(self.cls, name)))
         if isinstance(found.obj, classmethod):
             return MethodValue(held_value(tracer, self.cls, found, name), self)
-        if kind is ClassMethodDescriptorType and tracer.plan(found.obj).speaks:
-            return MethodValue(BuiltinValue(found.obj), self)  # type: ignore[arg-type]
+        if kind is ClassMethodDescriptorType:
+            return class_method_in_c(tracer, found.obj, self)
         if kind in BUILTIN_TYPES and hasattr(kind, "__get__") and not isinstance(found.obj, type(len)):
             bound = getattr(self.cls, name)
             return BuiltinValue(bound)
@@ -356,6 +363,8 @@ class SuperValue(Value):
             found = find_in_class(self.owner.cls, name, self.cls)
             if found is None:
                 tracer.raise_error(AttributeError, f"'super' object has no attribute '{name}'")
+            if type(found.obj) is ClassMethodDescriptorType:
+                return class_method_in_c(tracer, found.obj, self.owner)
             value = held_value(tracer, found.holder, found, name)
             return MethodValue(value, self.owner) if isinstance(found.obj, classmethod) else value
         found = find_in_class(self.owner.python_type(), name, self.cls)
