@@ -15,6 +15,7 @@ import torch
 
 import armature
 from armature.testing.differential import difference
+from armature.testing.resuming import resumes
 from armature.testing.tracing import check, programs
 
 X = torch.linspace(-1.0, 1.0, 6).reshape(2, 3)
@@ -1005,3 +1006,27 @@ def test_attributes_of_enum_members() -> None:
     compiled = armature.compile(fn, backend="eager", fullgraph=True)
     assert difference(fn(X), compiled(X)) == 0.0
     assert compiled(X)[4] is Place.FIRST.items
+
+
+class Keyed(dict):
+    @classmethod
+    def of(cls, keys):
+        return super().fromkeys(keys, 2)
+
+
+MAKES = Keyed.fromkeys
+
+
+def by_super(t):
+    made = Keyed.of(["a"])
+    return t + made["a"], type(made) is Keyed
+
+
+def by_an_alias(t):
+    made = MAKES(["a"], 1)
+    return t + made["a"], type(made) is Keyed
+
+
+@pytest.mark.parametrize("function", [by_super, by_an_alias])
+def test_class_methods_written_in_c(function):
+    resumes(function, lambda: (torch.ones(2),))
