@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import math
 import operator
+import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
+import armature
 from armature.testing.tracing import check, programs
 
 X = torch.linspace(-1.0, 1.0, 6).reshape(2, 3)
@@ -515,3 +517,20 @@ def change_set(t, s):
 )
 def test_changes_to_containers_of_the_caller(program: Callable[..., Any], argument: Any) -> None:
     check(program, X, argument)
+
+
+def common(t, a, b, s):
+    common = a.keys() & b.keys()
+    mixed = [a.keys() & s, s & b.keys(), a.keys() & list(b), a.items() & set(b.items()), a.keys() & frozenset(b)]
+    return t + 1, list(a.items() & b.items()), list(common), [list(each) for each in mixed], common
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_common_keys_of_dicts_come_in_their_order(number):
+    choose = random.Random(number)
+    keys = [choose.choice("abcdefghijkl") + choose.choice("xyz") for _ in range(12)]
+    a, b = ({key: choose.randrange(2) for key in choose.sample(keys, choose.randrange(8))} for _ in range(2))
+    s = set(choose.sample(keys, 5))
+    theirs, ours = common(X, a, b, s), armature.compile(common, backend="eager", dynamic=False)(X, a, b, s)
+    assert theirs[1:4] == ours[1:4]
+    assert list(theirs[4]) == list(ours[4])

@@ -280,6 +280,8 @@ class DictViewValue(SetLike):
             return mine.binary(tracer, name, other)
         if isinstance(other, SetValue) and name in ("__or__", "__sub__"):
             return mine.binary(tracer, name, other)
+        if name in ("__and__", "__rand__") and (not isinstance(other, SetValue) or other.table is not None):
+            return intersection(tracer, self, other)
         # The order that CPython gives the results of other operators on views is not followed.
         given = SetValue(dict(members(tracer, other).entries), set, None)
         return (
@@ -290,6 +292,23 @@ class DictViewValue(SetLike):
         out.load(self.owner)
         out.method(self.which)
         out.call(0)
+
+
+def intersection(tracer: Tracer, view: DictViewValue, other: Value) -> SetValue:
+    """`view & other`, in CPython's order: it walks the smaller of two views, or a view no larger than a set."""
+    if isinstance(other, DictViewValue):
+        swaps = other.length(tracer) > view.length(tracer)
+    else:
+        swaps = isinstance(other, SetValue) and other.kind is set and view.length(tracer) <= other.length(tracer)
+    walked, asked = (view, other) if swaps else (other, view)
+    common = [item for item in tracer.unpack(walked) if asked.contains(tracer, item)]
+    entries: dict[Hashable, Value] = {}
+    table: set[Hashable] = set()
+    for item in common:
+        key = item.key(tracer)
+        entries.setdefault(key, item)
+        table.add(key)
+    return SetValue(entries, set, table)
 
 
 PARTS: dict[str, Callable[[tuple[Value, Value]], Value]] = {

@@ -98,6 +98,8 @@ class SetValue(Value):
         return tracer.constant(None) if result is None else result
 
     def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
+        if name == "__and__" and isinstance(other, SetLike):  # sets leave it to the view
+            return other.binary(tracer, "__rand__", self)
         method = OPERATORS.get(name)
         other = as_set(tracer, other)
         if method is None or not isinstance(other, SetValue) or not hasattr(self.kind, name):
@@ -107,11 +109,25 @@ class SetValue(Value):
     def rebuild(self, out: Rebuilder) -> None:
         if self.kind is frozenset:
             out.null_function(frozenset)
-        for key in self.entries if self.table is None else self.table:
+        for key in self.order_to_add():
             out.load(self.entries[key])
         out.build("BUILD_SET", len(self.entries))
         if self.kind is frozenset:
             out.call(1)
+
+    def order_to_add(self) -> list[Hashable]:
+        """The keys such that a set to which they are added one by one has them in its order, if there is such an order
+        among those that are likely."""
+        if self.table is None:
+            return list(self.entries)
+        known = list(self.table)
+        for order in (known, list(self.entries)):
+            made: set[Hashable] = set()
+            for key in order:
+                made.add(key)
+            if list(made) == known:
+                return order
+        return known
 
     def writes(self, out: Rebuilder) -> list[Write]:
         return [Write(set.clear, (self,)), Write(set.update, (self, SetValue(dict(self.entries))))]
