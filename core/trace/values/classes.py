@@ -363,7 +363,7 @@ class SuperValue(Value):
             found = find_in_class(self.owner.cls, name, self.cls)
             if found is None:
                 tracer.raise_error(AttributeError, f"'super' object has no attribute '{name}'")
-            if type(found.obj) is ClassMethodDescriptorType:
+            if type(found.obj) is ClassMethodDescriptorType and found.holder is not object:
                 return class_method_in_c(tracer, found.obj, self.owner)
             value = held_value(tracer, found.holder, found, name)
             return MethodValue(value, self.owner) if isinstance(found.obj, classmethod) else value

@@ -70,10 +70,12 @@ def check_is_size(call: Call, i: Value, message: Value | None = None, *, max: Va
     return known_condition(call, RuntimeError, call.constant(holds), message)
 
 
-@handles(*existing("torch.distributions.distribution._all_true_or_runtime_assert"))
-def all_true(call: Call, valid: Value, message: Value) -> Value | None:
-    """As a tensor: the caller asks whether it is true, and raises if not."""
-    return call.graph_call(torch._is_all_true, valid) if valid.is_tensor else None
+if ALL_TRUE := existing("torch.distributions.distribution._all_true_or_runtime_assert"):  # of torch 2.15
+
+    @handles(*ALL_TRUE)
+    def all_true(call: Call, valid: Value, message: Value) -> Value | None:
+        """As a tensor: the caller asks whether it is true, and raises if not."""
+        return call.graph_call(torch._is_all_true, valid) if valid.is_tensor else None
 
 
 @handles(torch._assert)
