@@ -19,7 +19,7 @@ from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
 from armature.trace import folding, overrides, wrappers
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
-from armature.trace.undo import LEAVE
+from armature.trace.undo import LEAVE, watch
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.computed import real_power
 from armature.trace.values.constant import ConstantValue, is_atom
@@ -99,7 +99,10 @@ def graph_call(
         fn = with_default_dtype(chosen, getattr(torch.Tensor, fn) if isinstance(fn, str) else fn)
     kind = "call_method" if isinstance(fn, str) else "call_function"
     node = record(tracer, kind, fn, arguments, named)
-    return from_fake(tracer, result, node)
+    made = from_fake(tracer, result, node)
+    if tracer.mutates:
+        watch(tracer, node)
+    return made
 
 
 def takes_floats(fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> bool:

@@ -21,6 +21,7 @@ from armature.torch_abi.grad_modes import CHANGED_BY, Switch
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import is_unbacked
 from armature.torch_abi.wrappers import is_wrapper
+from armature.trace.errors import GraphBreak
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -164,8 +165,29 @@ def plan(tracer: Tracer) -> Undo:
         written,
         tracer.fakes.random,
     )
-    undo.kept = undo.happens and any(map(may_raise, called)) and all(map(_is_plain, tracer.graph.nodes))
+    keeps = not any(_has_history(values[position].fake) for position in written)
+    undo.kept = undo.happens and keeps and any(map(may_raise, called)) and all(map(_is_plain, tracer.graph.nodes))
     return undo
+
+
+def watch(tracer: Tracer, node: fx.Node) -> None:
+    """Told of each node: one that may raise after a tensor with gradients was written to may end the graph."""
+    written = (value.fake for value in tracer.inputs if isinstance(value, TensorValue) and version_of(value.fake))
+    if tracer.mutates and not tracer.request.fullgraph and any(map(_has_history, written)) and may_raise(node):
+        try:
+            tracer.graph_break(
+                "unsupported-operation",
+                operation="an operator that may raise",
+                type="what follows a change of a tensor with gradients",
+            )
+        except GraphBreak as stop:
+            stop.assumed = True
+            tracer.risks.append(stop)
+
+
+def _has_history(fake: Any) -> bool:
+    """Whether autograd remembers what was written to a tensor: it would not forget it with the memory."""
+    return bool(fake.requires_grad) and not fake.is_leaf
 
 
 def may_raise(node: fx.Node) -> bool:

@@ -12,6 +12,7 @@ import torch
 
 from armature import config
 from armature.api_errors import ArmatureWarning
+from armature.testing.differential import difference
 from armature.testing.resuming import compiled, resumes
 from armature.torch_abi.grad_modes import CHANGED_BY
 from armature.trace.undo import MOST_BYTES
@@ -268,6 +269,26 @@ def test_versions_are_those_of_eager_mode() -> None:
         mine(x, torch.tensor([index]))
         assert x._version == changes
         assert x[0] == 1 + changes
+
+
+@pytest.mark.parametrize("backend", [None, "auto"])
+def test_autograd_does_not_remember_a_graph_that_has_raised(backend: str | None) -> None:
+    def program(t, index):
+        t[:, 1:] *= 3
+        try:
+            return t.sum() + t.index_select(0, index).sum()
+        except IndexError:
+            return t.sum() * 2
+
+    def gradient(fn: Callable[..., Any], index: int) -> Any:
+        leaf = torch.ones(2, 3, requires_grad=True)
+        fn(leaf * 1, torch.tensor([index])).backward()
+        return leaf.grad
+
+    mine, records = compiled(program, backend)
+    for index in (1, 7, 0):
+        assert difference(gradient(program, index), gradient(mine, index)) == 0.0
+    assert len(records.compilations) > 1  # the graph ends before what may raise
 
 
 def test_much_memory_is_not_copied_before_each_call() -> None:
