@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType
-from typing import Any, cast
+from typing import Any
 
 import attrs
 import torch
@@ -50,6 +50,7 @@ from armature.trace.data import TracedFrame
 from armature.trace.errors import GraphBreak, SkipFrame
 from armature.trace.resume import capture_frame
 from armature.trace.show import show as show_captured
+from armature.trace.undo import Undo
 from armature.user_rules import USER
 
 __all__ = ["Compiler", "compile_frame", "new_context", "session"]
@@ -161,15 +162,14 @@ def compile_frame(
     if traced.graph is None:
         return traced, traced.code
     run = timed(record, "graph", ctx, lambda: backend(traced, ctx, record))
-    return traced, fill_slot(traced, undoing(traced, run, backend))
+    as_captured = run == traced.graph.forward or backend is not native_backend  # those of others may run it as it is
+    return traced, fill_slot(traced, undoing(traced.undo, run, traced.graph if as_captured else None))
 
 
-def undoing(traced: TracedFrame, run: GraphCallable, backend: GraphBackend) -> GraphCallable:
-    """The graph's callable, which leaves nothing behind when it raises."""
-    forward = cast(MethodType, traced.graph and traced.graph.forward)
-    as_captured = run == forward or backend is not native_backend  # back ends of others may run it as it is
+def undoing(undo: Undo, run: GraphCallable, captured: fx.GraphModule | None) -> GraphCallable:
+    """The graph's callable, which leaves nothing behind when it raises. captured: the graph, if it runs itself."""
     _keep_hook_off(run)
-    return traced.undo.around(run, forward.__func__.__code__ if as_captured else None)
+    return undo.around(run, None if captured is None else type(captured).forward.__code__)
 
 
 def fill_slot(traced: TracedFrame, run: GraphCallable) -> CodeType:

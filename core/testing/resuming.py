@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import io
 import traceback
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import attrs
 import torch
 
+import armature
 from armature.api import wrap
+from armature.api_errors import ArmatureWarning
 from armature.frame.hook import FrameHook
 from armature.options import Key, Options
 from armature.pipeline import Compiler
@@ -122,3 +125,15 @@ def compare(theirs: Run, ours: Run) -> None:
     assert difference(comparable(theirs.result), comparable(ours.result)) <= 1e-6
     assert type(ours.result) is type(theirs.result)
     assert difference(comparable(theirs.args), comparable(ours.args)) <= 1e-6
+
+
+def in_one_graph(fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """What must run its graph: a graph that fails is a warning otherwise."""
+    made = armature.compile(fn, fullgraph=True, **options)
+
+    def call(*args: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ArmatureWarning)
+            return made(*args)
+
+    return call

@@ -26,11 +26,10 @@ MESSAGE = "a tensor was not what a branch of the program asks for"
 
 def truth(frame: Frame, value: Value, jump: Instruction, after: int) -> bool:
     """Whether a tested value is true. jump: the conditional jump that asks; after: the position behind it."""
-    on_true = jump.opname.endswith("IF_TRUE")
     if isinstance(value, TensorValue) and may_assume(frame, value):
         jumped, passed = raises(frame, jump.target), raises(frame, after)
         if jumped != passed:
-            return assume(frame, value, on_true is passed)
+            return assume(frame, value, jump.opname.endswith("IF_TRUE") is passed)
     return value.truth(frame.tracer)
 
 
@@ -69,7 +68,7 @@ def assume(frame: Frame, value: TensorValue, wanted: bool) -> bool:
         value.truth(tracer)
     except GraphBreak as stop:  # what it is without the check
         stop.assumed = True
-        tracer.assumed.append(stop)
+        tracer.doubts.append(stop)
     condition = tracer.graph_call("bool", (value,), {})
     if not wanted:
         condition = tracer.graph_call(torch.logical_not, (condition,), {})

@@ -63,7 +63,8 @@ Held = TypeVar("Held")
 class Tracer:
     """One trace of one frame. Everything that tracing knows and has changed is here, and dies with it.
 
-    by_id: values of objects that have an identity, with the objects themselves so that ids stay theirs."""
+    by_id: values of the program's objects that have an identity, with the objects themselves so that ids stay theirs.
+    """
 
     ctx: CompileContext
     request: FrameRequest
@@ -88,8 +89,7 @@ class Tracer:
     mutates: bool = False  # an operator in place is in the graph
     regions: int = 0  # calls being traced that go in the graph whole or not at all
     parts: int = 0  # of these, calls whose nodes go in graphs of their own
-    assumed: list[GraphBreak] = attrs.field(factory=list)  # branches on tensors, checked in the graph
-    risks: list[GraphBreak] = attrs.field(factory=list)  # what may raise and can't be undone by then
+    doubts: list[GraphBreak] = attrs.field(factory=list)  # where the graph ends if the frame can't run again
     buried: dict[TensorValue, tuple[Place, ...]] = attrs.field(factory=dict)  # made in such a call; where that was
     sizes: Sizes = attrs.field(default=attrs.Factory(lambda self: Sizes(self), takes_self=True))
     floats: dict[Source, FloatValue] = attrs.field(factory=dict)

@@ -305,8 +305,3 @@ def _out_of_reach(tracer: Tracer, value: TensorValue | SymbolicValue) -> NoRetur
     except GraphBreak as stop:
         stop.places = tracer.buried.get(value, stop.places)  # type: ignore[arg-type]
         raise
-
-
-def versions(tracer: Tracer) -> list[int]:
-    """How often each input's fake was changed in place."""
-    return [version_of(value.fake) for value in tracer.inputs if isinstance(value, TensorValue)]

@@ -171,9 +171,11 @@ def plan(tracer: Tracer) -> Undo:
 
 
 def watch(tracer: Tracer, node: fx.Node) -> None:
-    """Told of each node: one that may raise after a tensor with gradients was written to may end the graph."""
-    written = (value.fake for value in tracer.inputs if isinstance(value, TensorValue) and version_of(value.fake))
-    if tracer.mutates and not tracer.request.fullgraph and any(map(_has_history, written)) and may_raise(node):
+    """Told of nodes after a change: one that may raise may end the graph, if a tensor with gradients was changed."""
+    if tracer.request.fullgraph or not may_raise(node):
+        return
+    tensors = (value.fake for value in tracer.inputs if isinstance(value, TensorValue))
+    if any(_has_history(fake) and version_of(fake) for fake in tensors):
         try:
             tracer.graph_break(
                 "unsupported-operation",
@@ -182,7 +184,7 @@ def watch(tracer: Tracer, node: fx.Node) -> None:
             )
         except GraphBreak as stop:
             stop.assumed = True
-            tracer.risks.append(stop)
+            tracer.doubts.append(stop)
 
 
 def _has_history(fake: Any) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +12,7 @@ from torch.nn.attention import flex_attention as flex
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import armature
-from armature.api_errors import ArmatureWarning
+from armature.testing.resuming import in_one_graph
 from armature.testing.tensor_programs import same
 from armature.testing.tracing import break_of, trace
 
@@ -105,23 +104,11 @@ def inputs(seed: int = 0, dtype: torch.dtype = torch.float32) -> list[torch.Tens
     return [torch.randn(2, HEADS, LENGTH, 8, dtype=dtype) for _ in range(3)]
 
 
-def compiled(fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    """What must run its graph: a graph that fails is a warning otherwise."""
-    made = armature.compile(fn, fullgraph=True, **options)
-
-    def call(*args: Any) -> Any:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", ArmatureWarning)
-            return made(*args)
-
-    return call
-
-
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("backend", ["eager", "auto"])
 @pytest.mark.parametrize("fn", PROGRAMS)
 def test_one_graph(fn: Callable[..., Any], backend: str, dynamic: bool | None) -> None:
-    run = compiled(fn, backend=backend, dynamic=dynamic)
+    run = in_one_graph(fn, backend=backend, dynamic=dynamic)
     with torch.no_grad():
         for seed in (0, 1):
             same(run(*inputs(seed)), fn(*inputs(seed)), "result")
@@ -130,14 +117,14 @@ def test_one_graph(fn: Callable[..., Any], backend: str, dynamic: bool | None) -
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("fn", [tables, grouped])
 def test_dtypes(fn: Callable[..., Any], dtype: torch.dtype) -> None:
-    run = compiled(fn, backend="eager")
+    run = in_one_graph(fn, backend="eager")
     with torch.no_grad():
         same(run(*inputs(0, dtype)), fn(*inputs(0, dtype)), "result")
 
 
 @pytest.mark.parametrize("backend", ["eager", "auto"])
 def test_gradients_of_what_a_function_uses(backend: str) -> None:
-    run, found = compiled(learned, backend=backend), []
+    run, found = in_one_graph(learned, backend=backend), []
     for call in (run, learned):
         WEIGHT.grad = None
         result = call(*inputs())
@@ -150,11 +137,11 @@ def test_node_and_guards(monkeypatch: pytest.MonkeyPatch) -> None:
     traced = trace(tables, *inputs())
     assert torch.ops.higher_order.flex_attention in traced.targets()
     assert traced.holds(tables, *inputs(1)) and not traced.holds(tables, *inputs(1, torch.float64))
-    run = compiled(tables, backend="eager")
+    run = in_one_graph(tables, backend="eager")
     same(run(*inputs()), tables(*inputs()), "result")
     monkeypatch.setitem(globals(), "BIAS", BIAS * 2)
     same(run(*inputs()), tables(*inputs()), "result")
-    run = compiled(computed, backend="eager")
+    run = in_one_graph(computed, backend="eager")
     same(run(*inputs()), computed(*inputs()), "result")
     monkeypatch.setitem(globals(), "SCALE", 2.0)
     torch.compiler.reset()  # eager mode compiles it as well, and in torch 2.15 not for a float that has changed
@@ -203,7 +190,7 @@ def test_a_break_inside_of_vmap_leaves_its_levels() -> None:
 @pytest.mark.parametrize("backend", ["eager", "auto"])
 @pytest.mark.parametrize("fn", [plain, relative, masked_inside, grouped])
 def test_training_on_a_gpu(fn: Callable[..., Any], backend: str) -> None:
-    run, found = compiled(fn, backend=backend), []
+    run, found = in_one_graph(fn, backend=backend), []
     for call in (run, fn):
         given = [x.cuda().requires_grad_() for x in inputs()]
         result = call(*given)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -14,8 +13,8 @@ from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 
 import armature
-from armature.api_errors import ArmatureWarning
 from armature.errors import Unsupported
+from armature.testing.resuming import in_one_graph
 from armature.testing.tensor_programs import leaves, same
 from armature.testing.tracing import break_of, trace
 
@@ -149,23 +148,11 @@ def _eager_mode_as_at_first() -> None:
     torch.compiler.reset()
 
 
-def compiled(fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    """What must run its graph: a graph that fails is a warning otherwise."""
-    made = armature.compile(fn, fullgraph=True, **options)
-
-    def call(*args: Any) -> Any:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", ArmatureWarning)
-            return made(*args)
-
-    return call
-
-
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("fn", ONE_GRAPH)
 def test_one_graph(fn: Callable[..., Any], backend: str, dynamic: bool | None) -> None:
-    run = compiled(fn, backend=backend, dynamic=dynamic)
+    run = in_one_graph(fn, backend=backend, dynamic=dynamic)
     for x in inputs():
         torch.compiler.reset()
         with torch.no_grad():
@@ -175,7 +162,7 @@ def test_one_graph(fn: Callable[..., Any], backend: str, dynamic: bool | None) -
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("fn", WITH_GRADIENT)
 def test_gradients(fn: Callable[..., Any], backend: str) -> None:
-    run = compiled(fn, backend=backend)
+    run = in_one_graph(fn, backend=backend)
     for x in inputs():
         found = []
         for call in (run, fn):
@@ -199,7 +186,7 @@ def test_nodes_and_recompilation() -> None:
 
 
 def test_what_a_body_reads_is_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
-    run, x = compiled(counted, backend="eager"), inputs()[0]
+    run, x = in_one_graph(counted, backend="eager"), inputs()[0]
     same(run(x), counted(x), "result")
     monkeypatch.setitem(globals(), "SCALE", 5.0)
     torch.compiler.reset()  # eager mode compiles loops as well, and in torch 2.15 not for a float that has changed
@@ -209,7 +196,7 @@ def test_what_a_body_reads_is_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_lengths_that_change_are_symbols() -> None:
-    run = compiled(sizes_differ, backend="eager")
+    run = in_one_graph(sizes_differ, backend="eager")
     with torch.no_grad():
         for length in (3, 5, 8, 9):
             x = torch.randn(length, 3)

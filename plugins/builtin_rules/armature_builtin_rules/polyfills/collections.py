@@ -22,18 +22,12 @@ def heappush(heap: list[Any], item: Any, /) -> None:
 
 def heappop(heap: list[Any], /) -> Any:
     """Take the smallest item."""
-    _not_empty(heap)
-    last = heap.pop()
-    return heapreplace(heap, last) if heap else last
+    return _popped(heap, _sink)
 
 
 def heapreplace(heap: list[Any], item: Any, /) -> Any:
     """Take the smallest item, then add one."""
-    _not_empty(heap)
-    smallest = heap[0]
-    heap[0] = item
-    _sink(heap, 0)
-    return smallest
+    return _replaced(heap, item, _sink)
 
 
 def heappushpop(heap: list[Any], item: Any, /) -> Any:
@@ -87,18 +81,26 @@ def heapify_max(heap: list[Any], /) -> None:
 
 def heappop_max(heap: list[Any], /) -> Any:
     """Take the largest item."""
-    _not_empty(heap)
-    last = heap.pop()
-    return heapreplace_max(heap, last) if heap else last
+    return _popped(heap, _sink_max)
 
 
 def heapreplace_max(heap: list[Any], item: Any, /) -> Any:
     """Take the largest item, then add one."""
+    return _replaced(heap, item, _sink_max)
+
+
+def _popped(heap: list[Any], sink: Callable[[list[Any], int], None]) -> Any:
     _not_empty(heap)
-    largest = heap[0]
+    last = heap.pop()
+    return _replaced(heap, last, sink) if heap else last
+
+
+def _replaced(heap: list[Any], item: Any, sink: Callable[[list[Any], int], None]) -> Any:
+    _not_empty(heap)
+    first = heap[0]
     heap[0] = item
-    _sink_max(heap, 0)
-    return largest
+    sink(heap, 0)
+    return first
 
 
 def _sink_max(heap: list[Any], position: int) -> None:

@@ -28,7 +28,7 @@ def not_copied(why: str) -> None:
 
 def memory_of(tensor: torch.Tensor) -> str:
     """A name for the memory of a tensor of which a clone is a deep copy: see `handlers`."""
-    raise NotImplementedError
+    raise NotImplementedError("only tracing knows it")
 
 
 def is_copied_by_cloning(tensor: torch.Tensor) -> bool:
