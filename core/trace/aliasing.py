@@ -106,6 +106,8 @@ def _owner(value: Value, tracer: Tracer) -> Value:
 
 def _tensors(tracer: Tracer) -> list[Guard]:
     tensors = cast("list[TensorValue]", [value for value in tracer.inputs if value.is_tensor])
+    if tracer.effects.altered:  # what is known of one that is not in the graph would change with it
+        tensors += [value for value in tracer.by_fake.values() if value.node is None]
     inputs = [value for value in tensors if value.real is not None and not _is_made_anew(value.source)]
     if not (tracer.mutates or any(version_of(value.fake) for value in inputs)):
         return []

@@ -80,7 +80,7 @@ def _isinstance(tracer: Tracer, obj: Value, kinds: Value) -> Value:
 
 def _is_parameter(tracer: Tracer, obj: TensorValue) -> bool:
     if obj.real is None or type(obj.real) in PLAIN_TENSORS:
-        return isinstance(obj.real, nn.Parameter)
+        return issubclass(obj.python_type(), nn.Parameter)
     mark = tracer.attribute_or_none(obj, "_is_param")  # one of a subclass is a parameter by this
     return (mark is not None and bool(mark.as_constant())) or issubclass(type(obj.real), nn.Parameter)
 
@@ -463,6 +463,8 @@ def _hash(tracer: Tracer, value: Value) -> Value:
     key = value.key(tracer)
     if not is_by_address(key):
         return tracer.constant(hash(key))
+    if value.is_tensor:
+        return AddressValue(value)  # that is what the hash of a tensor is
     tracer.graph_break("unsupported-operation", operation="hash()", type=value.describe())
 
 

@@ -6,17 +6,20 @@ them, then written: preparing reads the program's objects as they were before.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import attrs
 import torch
 
+from armature.torch_abi.altering import memory_of
 from armature.torch_abi.grad_modes import set_default_dtype
 from armature.trace.values.base import Value, Write
 from armature.trace.values.function import CellValue
 
 if TYPE_CHECKING:
     from armature.trace.rebuild import Rebuilder
+    from armature.trace.values.tensor import TensorValue
 
 
 @attrs.frozen
@@ -33,6 +36,8 @@ class Effects:
 
     changed: dict[Value, None] = attrs.field(factory=dict)
     count: int = 0  # of changes to what outlives the frame
+    altered: dict[Value, torch.UntypedStorage] = attrs.field(factory=dict)  # tensors that become others; their memory
+    memory: dict[int, torch.UntypedStorage] = attrs.field(factory=dict)  # of fakes, what the graph writes to
     watched: dict[Value, None] | None = None  # where someone watches: all that was changed, made in the frame or not
     class_attributes: dict[tuple[type, str], Value] = attrs.field(factory=dict)
     globals_: dict[tuple[int, str], tuple[dict[str, object], Value | None]] = attrs.field(factory=dict)
@@ -64,6 +69,25 @@ class Effects:
             self.watched[value] = None
         if value.source is not None or (isinstance(value, CellValue) and value.real is not None):
             self.changed[value] = None
+            self.count += 1
+
+    def write_memory(self, tensors: Iterable[torch.Tensor]) -> None:
+        """The graph writes to the memory of tensors."""
+        for tensor in tensors:
+            if tensor.layout is torch.strided:
+                storage = memory_of(tensor)
+                self.memory[storage._cdata] = storage
+
+    def writes_to(self, value: TensorValue) -> bool:
+        """Whether the graph writes to the memory that the tensor had when the frame began."""
+        return self.altered.get(value, memory_of(value.fake))._cdata in self.memory
+
+    def alter(self, value: TensorValue) -> None:
+        """The graph changes what a tensor is."""
+        if self.watched is not None:
+            self.watched[value] = None
+        if value.source is not None:
+            self.altered.setdefault(value, memory_of(value.fake))
             self.count += 1
 
     def store_global(self, namespace: dict[str, object], name: str, value: Value | None) -> None:

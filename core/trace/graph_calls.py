@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 from torch import fx
 
+from armature.torch_abi.altering import set_data_
 from armature.torch_abi.effects import CHECK
 from armature.torch_abi.fake import DATA_DEPENDENT, UNSUPPORTED_OPERATOR, enable_python_dispatcher, version_of
 from armature.torch_abi.grad_modes import CHANGED_BY, with_default_dtype
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
-from armature.trace import folding, overrides, wrappers
+from armature.trace import altering, folding, overrides, wrappers
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.undo import LEAVE, watch
 from armature.trace.values.base import Args, Kwargs, Value
@@ -38,7 +39,7 @@ IN_PLACE_OPERATORS: frozenset[object] = frozenset({
 })  # fmt: skip
 NUMERIC = frozenset({min, max, abs, round, sum, real_power})
 OPERATORS = frozenset(vars(operator)[name] for name in operator.__all__) - IN_PLACE_OPERATORS | NUMERIC
-PURE = OPERATORS | IN_PLACE_OPERATORS | {getattr}  # but for their arguments
+PURE = OPERATORS | IN_PLACE_OPERATORS | {getattr, set_data_}  # but for their arguments
 NULL_CONTEXT: AbstractContextManager[object] = nullcontext()
 NOT_A_NAME = re.compile(r"\W+")
 # A module keeps its members in tables: self.__dict__['_modules']['fc'] is read by people as self.fc.
@@ -77,12 +78,13 @@ def graph_call(
         folding.may_run(tracer, fn, args, kwargs)
     arguments = tuple([arg.as_argument(tracer) for arg in args])
     named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
-    watched = tensors_given(tracer, args, kwargs) if is_users(fn) else []
+    watched = tensors_given(tracer, args, kwargs) if is_users(fn) or in_place(fn, kwargs) else []
     before = [version_of(tensor) for tensor in watched]
     held = wrappers.holding(value.as_fake(tracer) for value in (*args, *kwargs.values())) if state.wrappers else []
     result = run_on_fakes(tracer, fake or fn, args, kwargs)
     wrappers.check_unchanged(tracer, held)
-    changes = in_place(fn, kwargs) or [version_of(tensor) for tensor in watched] != before
+    written = [tensor for tensor, version in zip(watched, before) if version_of(tensor) != version]
+    changes = bool(written) or in_place(fn, kwargs)
     if result is not None and not (watched and changes) and is_constant_result(result):
         return folding.folded(tracer, fn, args, kwargs, result) if of_torch(fn) else tracer.as_value(result)
     if any(value.is_symbolic for value in (*args, *kwargs.values())):  # the run may have made numbers of them
@@ -90,6 +92,7 @@ def graph_call(
         named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
     if changes:
         tracer.mutates = True
+        tracer.effects.write_memory(written)
     elif isinstance(result, torch.Tensor) and id(result) in tracer.by_fake:
         return tracer.by_fake[id(result)]  # `x.contiguous()` of a contiguous tensor is `x`
     chosen = tracer.effects.chosen_dtype
@@ -233,7 +236,10 @@ def is_left(node: fx.Node) -> bool:
 
 def only_as_captured(graph: fx.Graph) -> bool:
     """Whether a back end would make something else of the graph: of `sum`, additions that lose what Python's keeps; of
-    calls under a default dtype, operators that ask for the default once more."""
+    calls under a default dtype, operators that ask for the default once more; of what changes a tensor itself,
+    nothing at all."""
+    if altering.has_altered(graph):
+        return True
     return any(node.target is sum or hasattr(node.target, "in_default_dtype") for node in graph.nodes)
 
 
@@ -255,6 +261,7 @@ def from_fake(tracer: Tracer, result: Any, node: fx.Node) -> Value:
         known = tracer.by_fake.get(id(result))
         if known is not None:  # an operator in place gives its argument
             return known
+        altering.mark_leaf(result, node)
         value = TensorValue(result, node)
         tracer.by_fake[id(result)] = value
         return value

@@ -189,7 +189,7 @@ def touches_tensors(tracer: Tracer) -> bool:
 def graph_inputs(tracer: Tracer) -> tuple[GraphInput, ...]:
     """The graph's inputs with their fakes as they were before the graph changed any."""
     tensors = [value for value in tracer.inputs if isinstance(value, TensorValue)]
-    changed = any(version_of(value.fake) for value in tensors)
+    changed = tracer.effects.altered or any(version_of(value.fake) for value in tensors)
     fresh = tracer.fakes.afresh() if changed else None
     found = []
     for value in tracer.inputs:

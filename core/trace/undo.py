@@ -16,6 +16,7 @@ import attrs
 import torch
 from torch import fx
 
+from armature.torch_abi.altering import Kept, keep, put_back
 from armature.torch_abi.fake import set_versions, version_of
 from armature.torch_abi.grad_modes import CHANGED_BY, Switch
 from armature.torch_abi.pytree import tree_leaves
@@ -51,6 +52,7 @@ class Before:
     versions: tuple[int, ...] = ()
     layouts: tuple[Any, ...] = ()
     generator: torch.Tensor | None = None
+    altered: tuple[Kept, ...] = ()
 
 
 @attrs.define(eq=False)
@@ -58,12 +60,14 @@ class Undo:
     """What to keep before each call of a graph, and to set back if it raises.
 
     states: changed by the graph itself. entered: names of nodes that enter a context, with what leaves it.
-    written: positions of the inputs whose memory changes. draws: random numbers. kept: whether these two are kept.
+    written: positions of the inputs whose memory changes. altered: of those that become other tensors.
+    draws: random numbers. kept: whether all of these are kept.
     """
 
     states: tuple[Switch, ...] = ()
     entered: tuple[tuple[str, Callable[[Any], Any]], ...] = ()
     written: tuple[int, ...] = ()
+    altered: tuple[int, ...] = ()
     draws: bool = False
     kept: bool = False
     _left: set[int] = attrs.field(factory=set)  # ids of errors after which memory is not what it was
@@ -71,7 +75,7 @@ class Undo:
     @property
     def happens(self) -> bool:
         """Whether the graph does what the program can see before it has come to its end."""
-        return self.draws or bool(self.written)
+        return self.draws or bool(self.written) or bool(self.altered)
 
     def around(self, run: Callable[..., Any], code: CodeType | None) -> Callable[..., Any]:
         """A graph's callable that undoes what it has done when it raises. code: the captured graph's, if that runs."""
@@ -107,6 +111,7 @@ class Undo:
             tuple(map(version_of, tensors)),
             tuple(map(_layout, tensors)),
             torch.get_rng_state() if self.draws else None,
+            keep(args[position] for position in self.altered),
         )
 
     def leave(self, error: BaseException, code: CodeType) -> None:
@@ -124,6 +129,7 @@ class Undo:
             switch.restore(known)
         if not self.kept:
             return
+        put_back(before.altered)
         if before.memory is None or tuple(map(_layout, before.tensors)) != before.layouts:
             self._left.add(id(error))
             return
@@ -158,11 +164,15 @@ def plan(tracer: Tracer) -> Undo:
     called = [node for node in tracer.graph.nodes if node.op.startswith("call_")]
     changed = [CHANGED_BY[node.target] for node in called if "changes_state" in node.meta and node.target in CHANGED_BY]
     values = tracer.inputs
-    written = tuple(n for n, value in enumerate(values) if isinstance(value, TensorValue) and version_of(value.fake))
+    tensors = [(n, value) for n, value in enumerate(values) if isinstance(value, TensorValue)]
+    effects = tracer.effects
+    written = tuple(n for n, value in tensors if version_of(value.fake) or effects.writes_to(value))
+    altered = tuple(n for n, value in enumerate(values) if value in effects.altered)
     undo = Undo(
         tuple(dict.fromkeys(changed)),
         tuple((node.name, node.meta[LEAVE]) for node in called if LEAVE in node.meta),
         written,
+        altered,
         tracer.fakes.random,
     )
     keeps = not any(_has_history(values[position].fake) for position in written)

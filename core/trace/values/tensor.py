@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 import torch
+from torch import nn
 
+from armature.torch_abi.altering import is_parameter
 from armature.torch_abi.fake import alias, version_of
 from armature.torch_abi.overrides import OWN_CLASSES, as_subclass
 from armature.torch_abi.wrappers import is_wrapper
-from armature.trace import aliasing
+from armature.trace import aliasing, altering
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
 from armature.trace.values.classes import ClassValue, find_in_class, is_data_descriptor
 from armature.trace.values.keys import Identity
@@ -104,7 +106,9 @@ class TensorValue(Value):
         if self.real is not None:
             return type(self.real)
         made = type(self.fake)
-        return made if is_wrapper(made) else self.kind or torch.Tensor
+        if is_wrapper(made):
+            return made
+        return self.kind or (nn.Parameter if is_parameter(self.fake) else torch.Tensor)
 
     def holds(self, name: str) -> bool:
         """Whether the tensor, which the graph computes, holds others and has an attribute of that name."""
@@ -161,7 +165,7 @@ class TensorValue(Value):
             return self.written[name]
         if name in STATIC_ATTRIBUTES and hasattr(torch.Tensor, name):
             if name in ("is_leaf", "retains_grad"):
-                self._guard_autograd(tracer)
+                self.guard_autograd(tracer)
                 if name == "retains_grad" and self.real is not None:  # a fake does not retain
                     return tracer.as_value(self.real.retains_grad)
             return tracer.as_value(getattr(self.fake, name))
@@ -190,7 +194,7 @@ class TensorValue(Value):
             return None
         return tracer.wrap(self.real.__dict__[name], tracer.attr_source(self.source, name))
 
-    def _guard_autograd(self, tracer: Tracer) -> None:
+    def guard_autograd(self, tracer: Tracer) -> None:
         """Rely on how an input stands in autograd's graph; one without gradients is a leaf in any case."""
         if self.real is not None and self.source is not None and self.real.requires_grad:
             tracer.guards.autograd(self.source, self.real.is_leaf, self.real.retains_grad)
@@ -202,14 +206,16 @@ class TensorValue(Value):
             if self.fake.grad_fn is None and (self.real is None or not self.real.requires_grad):
                 return tracer.constant(None)
         elif self.real is not None and self.source is not None and self.real.is_leaf:
-            self._guard_autograd(tracer)
+            self.guard_autograd(tracer)
             return tracer.wrap(self.real.grad, tracer.attr_source(self.source, "grad"))
-        elif self.real is None and not self.fake.requires_grad:
+        elif self.real is None and (self.fake.is_leaf or not self.fake.requires_grad):
             return tracer.constant(None)
         tracer.graph_break("unsupported-attribute", name=name, type="a tensor")
 
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
         if name == "requires_grad" and value.is_constant and value.as_constant() is self.fake.requires_grad:
+            return
+        if altering.set_attribute(tracer, self, name, value):
             return
         own = not hasattr(torch.Tensor, name) and not is_wrapper(type(self.fake))
         held = find_in_class(self.python_type(), name) if own else None
@@ -220,10 +226,10 @@ class TensorValue(Value):
         tracer.mutate(self)
 
     def _takes_gradient(self, tracer: Tracer, value: Value) -> bool:
-        """Whether `.grad` may be set to the value, of a tensor of the program."""
-        if self.real is None or self.source is None or not self.real.is_leaf:
+        """Whether `.grad` may be set to the value."""
+        if not self.fake.is_leaf:
             return False
-        self._guard_autograd(tracer)
+        self.guard_autograd(tracer)
         if isinstance(value, TensorValue):
             same = value.shape == self.shape and value.dtype == self.dtype and value.device == self.device
             return same and value is not self
@@ -267,8 +273,9 @@ class TensorValue(Value):
             return self._item(tracer) if name == "item" else self._list(tracer)
         if name in VALUE_METHODS or (name == "type" and not args):
             tracer.graph_break("data-dependent-value", operation=f"Tensor.{name}")
-        if name == "requires_grad_" and self._has_requires_grad(*args, **kwargs):
-            return self
+        altered = altering.method(tracer, self, name, args, kwargs)
+        if altered is not None:
+            return altered
         if name == "as_subclass" and len(args) == 1 and isinstance(args[0], ClassValue) and not kwargs:
             return self.as_kind(tracer, args[0].cls)
         if name in OPAQUE_METHODS:
@@ -284,12 +291,6 @@ class TensorValue(Value):
         if not self.fake.shape:
             return self._item(tracer)
         return ListValue([row._list(tracer) for row in self.stream(tracer) if isinstance(row, TensorValue)])
-
-    def _has_requires_grad(self, requires_grad: Value | None = None) -> bool:
-        """Whether `requires_grad_(requires_grad)` changes nothing."""
-        if requires_grad is None:
-            return self.fake.requires_grad
-        return requires_grad.is_constant and requires_grad.as_constant() is self.fake.requires_grad
 
     def _in_graph(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "__getitem__":

@@ -50,8 +50,8 @@ ROWS = (
     BreakType(
         "creates-leaf",
         "New leaf of autograd inside the function",
-        "{operation} makes a tensor that collects gradients; one made in a graph would be an intermediate result.",
-        ("Make the parameter before the compiled function is called, in __init__ for a module.",),
+        "{operation} makes a tensor that is more than its numbers; made here, it would be an intermediate result.",
+        ("Make the parameter or buffer before the compiled function is called, in __init__ for a module.",),
     ),
     BreakType(
         "foreign-memory",

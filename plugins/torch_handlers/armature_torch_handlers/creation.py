@@ -8,6 +8,8 @@ from armature.plugin_api import Call, Value, existing, handles
 from armature_torch_handlers.arrays import scalar_of, tensor_of
 from armature_torch_handlers.lists import of_tensors
 
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+
 
 @handles(torch.tensor)
 def tensor(call: Call, data: Value, **options: Value) -> Value | None:
@@ -24,20 +26,32 @@ def tensor(call: Call, data: Value, **options: Value) -> Value | None:
 
 
 def copy(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
-    """A detached copy; `requires_grad=True` makes a new leaf, which a graph cannot."""
+    """A detached copy."""
     options = dict(options)
     wanted = options.pop("requires_grad", None)
-    if wanted is not None and not (wanted.is_constant and wanted.as_constant() is False):
-        call.graph_break("creates-leaf", operation="torch.tensor(..., requires_grad=True)")
     if set(options) - {"dtype", "device"}:
         return None
     result = call.graph_call("clone", call.graph_call("detach", data))
-    return call.graph_call("to", result, **options) if options else result
+    made = call.graph_call("to", result, **options) if options else result
+    if wanted is None:
+        return made
+    return call.tracer.call(made.get_attribute(call.tracer, "requires_grad_"), (wanted,), {})
 
 
-@handles(torch.nn.Parameter, *existing("torch.nn.Buffer"))
-def parameter(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """A parameter is a leaf with an identity of its own; made in a graph it would be neither."""
+@handles(torch.nn.Parameter)
+def parameter(call: Call, data: Value | None = None, requires_grad: Value | None = None) -> Value | None:
+    """Made by the graph, which then runs as it is captured; not within a graph of a function."""
+    wanted = call.constant(True) if requires_grad is None else requires_grad
+    made_of = call.graph_call(torch.empty, call.constant(0)) if data is None else data
+    if made_of.python_type() not in PLAIN or not wanted.is_constant or call.tracer.regions:
+        call.graph_break("creates-leaf", operation="torch.nn.Parameter(...)")
+    call.tracer.mutates = True  # it counts changes together with what it is made of
+    return call.graph_call(torch.nn.Parameter, made_of, wanted)
+
+
+@handles(*existing("torch.nn.Buffer"))
+def buffer(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """A tensor with marks of its own, which one made in a graph would not have."""
     call.graph_break("creates-leaf", operation=f"torch.nn.{call.fn.__name__}(...)")
 
 

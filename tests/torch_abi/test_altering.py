@@ -1,0 +1,42 @@
+"""Contract: what changes a tensor does so on fakes too, and what a tensor was can be put back."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from armature.torch_abi.altering import is_parameter, keep, memory_of, put_back, set_data_
+from armature.torch_abi.fake import FakeWorld
+
+
+def test_fakes_are_changed_as_tensors_are() -> None:
+    world, x = FakeWorld(), torch.ones(3, requires_grad=True)
+    fake, other = world.of(x), world.of(torch.zeros(2, 2, dtype=torch.float64))
+    with world.mode:
+        set_data_(fake, other)
+        made = nn.Parameter(other)
+        assert (fake.shape, fake.dtype, fake.requires_grad) == ((2, 2), torch.float64, True)
+        assert memory_of(fake)._cdata == memory_of(other)._cdata == memory_of(made)._cdata
+        assert is_parameter(made)
+        assert not is_parameter(made * 2)
+        assert not is_parameter(fake)
+        before = other._version
+        with torch.no_grad():
+            made.add_(1)
+        assert other._version == before + 1
+
+
+def test_memory_of_a_tensor_of_a_transform() -> None:
+    x = torch.ones(2, 3)
+    found = []
+    torch.vmap(lambda row: found.append(memory_of(row)._cdata) or row)(x)
+    assert found == [x.untyped_storage()._cdata]
+
+
+def test_a_tensor_is_put_back() -> None:
+    x = torch.ones(3)
+    address, kept = x.data_ptr(), keep([x])
+    x.data = torch.zeros(2)
+    x.requires_grad_()
+    put_back(kept)
+    assert (x.data_ptr(), x.requires_grad, x.tolist()) == (address, False, [1, 1, 1])
