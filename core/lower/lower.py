@@ -58,6 +58,7 @@ class _Lowering:
     unread: list[tuple[Index, Reading]] = attrs.field(factory=list)  # sizes of inputs that are computed from others
     builder: Builder = attrs.field(init=False)
     mutations: list[fx.Node] = attrs.field(factory=list)
+    copies: dict[str, str] = attrs.field(factory=dict)  # of constants that the graph gives
 
     def __attrs_post_init__(self) -> None:
         self.builder = Builder(self.ctx)
@@ -246,9 +247,23 @@ class _Lowering:
     def _output_view(self, value: TensorValue) -> View:
         view = as_view(self.builder, value)
         buffer = self.builder.buffers[view.buffer]
+        if buffer.kind is BufferKind.CONSTANT:  # the caller may write to what it gets; the next call needs it as it is
+            view = attrs.evolve(view, buffer=self._copy_of_constant(view.buffer))
+            buffer = self.builder.buffers[view.buffer]
         if buffer.kind is BufferKind.TEMP:
             self.builder.buffers[view.buffer] = attrs.evolve(buffer, kind=BufferKind.OUTPUT)
         return view
+
+    def _copy_of_constant(self, name: str) -> str:
+        """The one buffer that the graph gives in place of a constant."""
+        if name not in self.copies:
+            target, whole = torch.ops.aten.clone.default, self.builder.whole(name)
+            self.builder.begin(name, target, [whole.spec], None)
+            results = self._try_lowerings(target, (whole,), {})
+            if results is None or isinstance(results, CallInstead):
+                results = call_extern(self.builder, target, (whole,), {}, [whole.spec])
+            self.copies[name] = cast(TensorValue, results[0]).buffer
+        return self.copies[name]
 
 
 def _used_results(node: fx.Node, count: int) -> list[bool]:

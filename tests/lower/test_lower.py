@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import fx
 
+import armature
 from armature.codegen.backend import Features
 from armature.errors import InvariantError, LoweringError
 from armature.graph.data import AtenGraph, GraphKind, Origin
@@ -172,3 +173,26 @@ WRONG = {
 def test_verify_names_what_is_wrong(what: str) -> None:
     with pytest.raises(InvariantError, match=what):
         verify(broken(stores=(WRONG[what],)))
+
+
+GIVEN = [
+    lambda x: (x + 1, torch.tensor([1.0, 2.0])),
+    lambda x: (x * 2, c := torch.tensor([1, 2]), c.view(2, 1), c),
+    lambda x: (x + 1, torch.tensor([1 + 2j, 3])),
+]
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("program", GIVEN)
+def test_a_constant_that_was_given_to_the_caller_is_as_it_was_in_the_next_call(
+    program: Any, requires_grad: bool
+) -> None:
+    armature.reset()
+    compiled = armature.compile(program, backend="auto", fullgraph=True)
+    x = torch.ones(2, requires_grad=requires_grad)
+    for _ in range(3):
+        found, expected = compiled(x)[1:], program(x)[1:]
+        assert [t.tolist() for t in found] == [t.tolist() for t in expected]
+        found[0].add_(7)
+        expected[0].add_(7)
+        assert [t.tolist() for t in found] == [t.tolist() for t in expected]
