@@ -40,6 +40,8 @@ def has_altered(graph: fx.Graph) -> bool:
 
 def set_attribute(tracer: Tracer, tensor: TensorValue, name: str, value: Value) -> bool:
     """`tensor.name = value`, where that changes what the tensor is. False: it does not."""
+    if name == "data" and value is tensor:
+        return True
     if name == "data":
         _set_memory(tracer, tensor, set_data_, value, "setting attribute data")
         return True
@@ -114,7 +116,11 @@ def _set_memory(
 
 
 def _facts(fake: Any) -> tuple[object, ...]:
-    return tuple(expression(size) if isinstance(size, torch.SymInt) else size for size in fake.shape), fake.dtype
+    return (
+        tuple(expression(size) if isinstance(size, torch.SymInt) else size for size in fake.shape),
+        fake.dtype,
+        fake.device,
+    )
 
 
 def _is_plain(value: Any) -> bool:

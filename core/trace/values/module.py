@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, NoneType
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -27,6 +27,7 @@ HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_p
 GLOBAL_HOOKS = (
     "_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks", "_global_forward_pre_hooks",
 )  # fmt: skip
+PARAMETER_HOOKS = ("_global_parameter_registration_hooks",)
 CALL_METHODS = ("__call__", "_wrapped_call_impl", "_call_impl")
 GETTER = nn.Module.__getattr__
 SETTER = nn.Module.__setattr__
@@ -116,10 +117,24 @@ class ModuleValue(UserObjectValue):
             if value.is_tensor or value.is_constant:
                 buffers.set_item(tracer, tracer.constant(name), value)
                 return
+        elif self._replace(tracer, name, value):
+            return
         elif not issubclass(value.python_type(), (nn.Parameter, nn.Module)) and self.registered(tracer, name) is None:
             self.store(tracer, name, value)
             return
         tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
+
+    def _replace(self, tracer: Tracer, name: str, value: Value) -> bool:
+        """Put a parameter or None in the place of a parameter. Whether there is one, which nobody watches."""
+        if not issubclass(value.python_type(), (nn.Parameter, NoneType)) or name in self.obj.__dict__:
+            return False
+        known = {table: self.registry(tracer, table).find(tracer, tracer.constant(name)) for table in REGISTRIES}
+        if known["_parameters"] is None or known["_buffers"] is not None or known["_modules"] is not None:
+            return False
+        if not tracer.no_global_hooks(PARAMETER_HOOKS):
+            return False
+        self.registry(tracer, "_parameters").set_item(tracer, tracer.constant(name), value)
+        return True
 
     def _register(self, tracer: Tracer, name: str, value: Value) -> bool:
         """For a module made in the frame: keep a parameter or submodule where it belongs. Whether it is one."""

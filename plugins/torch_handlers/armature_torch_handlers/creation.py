@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from armature.plugin_api import Call, Value, existing, handles
+from armature.plugin_api import Call, TracedTensor, Value, existing, handles
 from armature_torch_handlers.arrays import scalar_of, tensor_of
 from armature_torch_handlers.lists import of_tensors
 
@@ -53,6 +53,29 @@ def parameter(call: Call, data: Value | None = None, requires_grad: Value | None
 def buffer(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """A tensor with marks of its own, which one made in a graph would not have."""
     call.graph_break("creates-leaf", operation=f"torch.nn.{call.fn.__name__}(...)")
+
+
+LEGACY = existing(
+    *(f"torch.{name}Tensor" for name in ("Float", "Double", "Half", "Long", "Int", "Short", "Char", "Byte"))
+)
+
+
+@handles(torch.Tensor, *LEGACY)
+def tensor_class(call: Call, *args: Value) -> Value | None:
+    """A class of tensors called with sizes, with constants, or `torch.Tensor` with a tensor on the CPU."""
+    if call.tracer.overrides.present:
+        return None
+    data = args[0] if len(args) == 1 else None
+    if isinstance(data, TracedTensor):
+        plain = call.fn is torch.Tensor and data.device.type == "cpu" and data.python_type() in PLAIN
+        return call.graph_call(torch.ops.aten.alias.default, data) if plain else None
+    dtype = torch.get_default_dtype() if call.fn is torch.Tensor else call.fn.dtype  # type: ignore[attr-defined]
+    options = {"dtype": call.constant(dtype), "device": call.constant(torch.device("cpu"))}
+    if data is not None and data.python_type() is list and data.as_constant():
+        return call.graph_call(torch.tensor, data, **options)
+    if args and all(value.is_constant and type(value.as_constant()) is int for value in args):
+        return call.graph_call(torch.empty, *args, **options)
+    return None
 
 
 @handles(*existing("torch.frombuffer", "torch.from_dlpack", "torch.from_file"))

@@ -5,9 +5,47 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import torch
 from torch import nn
 
-from armature.plugin_api import Polyfill
+from armature.plugin_api import Call, Polyfill, TracedTensor, Value, existing, handles
+
+DENSE = ("cpu", "cuda")  # devices between which a tensor's memory may move
+
+
+@handles(*existing("torch._C._nn._parse_to"))
+def parse_to(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """What the arguments of `Module.to` say, which are constants."""
+    if not all(value.is_constant for value in (*args, *kwargs.values())):
+        return None
+    named = {name: value.as_constant() for name, value in kwargs.items()}
+    try:
+        return call.new_value(call.fn(*(value.as_constant() for value in args), **named))
+    except (TypeError, RuntimeError) as error:
+        call.tracer.raise_real(error)
+
+
+@handles(
+    *existing(
+        "torch.__future__.get_overwrite_module_params_on_conversion",
+        "torch.__future__.get_swap_module_params_on_conversion",
+    )
+)
+def conversion_setting(call: Call) -> Value:
+    """How modules change their parameters; asked again before the compiled code runs."""
+    setting = call.fn()
+    call.tracer.guards.answers(call.fn, (), {}, setting)
+    return call.constant(setting)
+
+
+@handles(*existing("torch._has_compatible_shallow_copy_type"))
+def may_take_memory(call: Call, input: Value, source: Value) -> Value | None:
+    """Whether `input.data = source` is possible: between plain tensors on a CPU or a CUDA device."""
+    for value in (input, source):
+        plain = isinstance(value, TracedTensor) and value.python_type() in (torch.Tensor, nn.Parameter)
+        if not isinstance(value, TracedTensor) or not plain or value.device.type not in DENSE:
+            return None
+    return call.constant(True)
 
 
 def weights_have_changed(self: Any) -> bool:

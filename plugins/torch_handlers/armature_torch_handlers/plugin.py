@@ -63,6 +63,7 @@ def armature_handlers() -> Iterable[Handler]:
         stateful,
         recurrent,
         optim,
+        modules,
     )
 
 

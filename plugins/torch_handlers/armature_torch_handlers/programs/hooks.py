@@ -46,7 +46,7 @@ def register_hook(call: Call, self: Value, hook: Value) -> Value | None:
         return None
     if self.source is not None:
         return later(call, self, hook)
-    if self.fake.is_leaf or self.node is None:
+    if self.node is None:
         return None
     try:
         with torch.no_grad():  # in force while gradients flow
