@@ -13,6 +13,13 @@ from armature.frame.guards.kinds import Guard
 from armature.frame.sources import Source
 from armature.trace.undo import Undo
 
+OUTSIDE = "runs_outside"  # an attribute of functions
+
+
+def is_outside(node: fx.Node) -> bool:
+    """Whether a node of a captured graph is a call that no back end is given (`outside.py`)."""
+    return hasattr(node.target, OUTSIDE)
+
 
 class CompiledGraphSlot:
     """Stands in a traced code's `co_consts` where the compiled graph will be; `pipeline` replaces it."""
@@ -23,10 +30,11 @@ class CompiledGraphSlot:
 
 @attrs.frozen(eq=False)
 class GraphInput:
-    """One placeholder of the captured graph: where its value comes from, and its fake tensor (or SymInt)."""
+    """One placeholder of the captured graph: where its value comes from, and its fake tensor (or SymInt). source: None
+    for what another piece of the graph has made."""
 
     name: str
-    source: Source
+    source: Source | None
     fake: object
     is_parameter: bool = False  # a parameter or buffer of a module: its address is expected to stay
 

@@ -40,7 +40,6 @@ NUMERIC = frozenset({min, max, abs, round, sum, real_power})
 OPERATORS = frozenset(vars(operator)[name] for name in operator.__all__) - IN_PLACE_OPERATORS | NUMERIC
 PURE = OPERATORS | IN_PLACE_OPERATORS | {getattr}  # but for their arguments
 NULL_CONTEXT: AbstractContextManager[object] = nullcontext()
-OUTSIDE = "runs_outside"  # an attribute of functions
 NOT_A_NAME = re.compile(r"\W+")
 # A module keeps its members in tables: self.__dict__['_modules']['fc'] is read by people as self.fc.
 MODULE_TABLE = re.compile(r"\.__dict__\['_(modules|parameters|buffers)'\]")
@@ -234,15 +233,8 @@ def is_left(node: fx.Node) -> bool:
 
 def only_as_captured(graph: fx.Graph) -> bool:
     """Whether a back end would make something else of the graph: of `sum`, additions that lose what Python's keeps; of
-    calls under a default dtype, operators that ask for the default once more; of kernels of the program, nothing."""
-    return any(
-        node.target is sum or hasattr(node.target, "in_default_dtype") or is_outside(node) for node in graph.nodes
-    )
-
-
-def is_outside(node: fx.Node) -> bool:
-    """Whether a node is a call that no back end is given (`outside.py`)."""
-    return hasattr(node.target, OUTSIDE)
+    calls under a default dtype, operators that ask for the default once more."""
+    return any(node.target is sum or hasattr(node.target, "in_default_dtype") for node in graph.nodes)
 
 
 def is_torchs(target: Any) -> bool:

@@ -14,6 +14,7 @@ import torch
 from armature.torch_abi.fake import PLAIN_TENSORS, count_write, in_transform
 from armature.torch_abi.pytree import tree_leaves
 from armature.trace import graph_calls
+from armature.trace.data import OUTSIDE
 from armature.trace.values.base import Args, Value
 from armature.trace.values.early import EarlyNumber
 from armature.trace.values.floats import FloatValue
@@ -31,7 +32,7 @@ def outside(function: Callable[..., None], name: str) -> Callable[..., None]:
         function(*args)
 
     call.__name__ = call.__qualname__ = name
-    setattr(call, graph_calls.OUTSIDE, True)
+    setattr(call, OUTSIDE, True)
     return call
 
 
