@@ -72,11 +72,15 @@ class Outer:
         """A piece. False: something about it has to be known that the next ones can't be told."""
         given = tuple(self.inputs[node] for node in piece.given)
         name = f"{self.traced.name}_{self.count}"
-        part = attrs.evolve(self.traced, name=name, graph=piece.module(self.whole), inputs=given, guards=())
+        module = piece.module(self.whole)
+        part = attrs.evolve(self.traced, name=name, graph=module, inputs=given, guards=())
         run = compile_piece(part)
-        results = fakes_after(part)
-        if results is None:
+        after = fakes_after(part)
+        if after is None:
             return False
+        results, writes = after
+        if writes and torch.is_grad_enabled() and any(map(needs_gradient, results + tuple(one.fake for one in given))):
+            run = module.forward  # derivatives may need what was there, which a graph keeps by keeping its input
         target = named(run, f"piece_{self.count}")
         called = self.graph.call_function(target, tuple(self.copies[node] for node in piece.given))
         for position, (node, fake) in enumerate(zip(piece.made, results, strict=True)):
@@ -112,9 +116,14 @@ def compiled(traced: TracedFrame, compile_piece: CompilePiece) -> Callable[..., 
     return setting_back(run) if switches else run
 
 
-def fakes_after(part: TracedFrame) -> tuple[Any, ...] | None:
-    """What a piece gives, as fakes. It writes to those it is given as it would to tensors; None where that changes
-    what its own graph can't know: another tensor over the same memory, or a layout."""
+def needs_gradient(fake: object) -> bool:
+    """Whether a tensor has a history, or collects gradients."""
+    return isinstance(fake, torch.Tensor) and fake.requires_grad
+
+
+def fakes_after(part: TracedFrame) -> tuple[tuple[Any, ...], bool] | None:
+    """What a piece gives, as fakes, and whether it writes to those it is given, as it would to tensors. None where that
+    changes what its own graph can't know: another tensor over the same memory, or a layout."""
     if part.graph is None:
         return None
     given = [one.fake for one in part.inputs]
@@ -127,7 +136,8 @@ def fakes_after(part: TracedFrame) -> tuple[Any, ...] | None:
     if any(old[1:3] != new[1:3] for old, new in zip(before, after)):
         return None
     memories = [fake.untyped_storage()._cdata for fake in tensors if fake.layout is torch.strided]
-    return None if before != after and len(set(memories)) < len(memories) else results
+    writes = before != after
+    return None if writes and len(set(memories)) < len(memories) else (results, writes)
 
 
 def named(run: Callable[..., Any], name: str) -> Callable[..., Any]:
