@@ -20,7 +20,7 @@ from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import SYMBOLIC
 from armature.torch_abi.wrappers import fake_mode_of
-from armature.trace.data import GraphInput, TracedFrame, is_outside
+from armature.trace.data import GraphInput, TracedFrame, is_outside, written_outside
 
 CompilePiece = Callable[[TracedFrame], Callable[..., Any]]
 
@@ -53,9 +53,12 @@ class Outer:
 
     traced: TracedFrame
     whole: fx.GraphModule
+    learns: bool  # whether there is something with a gradient
     graph: fx.Graph = attrs.field(factory=fx.Graph)
     copies: dict[fx.Node, fx.Node] = attrs.field(factory=dict)
     inputs: dict[fx.Node, GraphInput] = attrs.field(factory=dict)  # or what other pieces have made
+    fakes: dict[fx.Node, Any] = attrs.field(factory=dict)  # of what calls between pieces give
+    used: set[int | None] = attrs.field(factory=set)  # memory that a way back may read; only where there is one
     count: int = 0
 
     def open(self) -> None:
@@ -64,9 +67,38 @@ class Outer:
         for node, given in zip(places, self.traced.inputs, strict=True):
             self.copies[node], self.inputs[node] = self.graph.node_copy(node), given
 
+    def close(self, output: fx.Node) -> None:
+        """The results of the whole."""
+        self.graph.node_copy(output, lambda used: copied(self.graph, used, self.copies))
+
     def copy(self, node: fx.Node) -> None:
         """A call that is made between pieces."""
         self.copies[node] = self.graph.node_copy(node, lambda used: copied(self.graph, used, self.copies))
+        if node.meta.get("example_value") is None:
+            return
+        args, kwargs = fx.map_arg((node.args, node.kwargs), self.fake)
+        with fake_mode_of(tree_leaves(args)) or contextlib.nullcontext(), enable_python_dispatcher():
+            self.fakes[node] = found = node.target(*args, **kwargs)  # type: ignore[operator]
+        if isinstance(found, torch.Tensor):
+            self.inputs[node] = GraphInput(node.name, None, found)
+
+    def fake(self, node: fx.Node) -> Any:
+        """What stands for a node's result by now."""
+        known = self.inputs.get(node)
+        return known.fake if known is not None else self.fakes.get(node, node.meta.get("example_value"))
+
+    def note_used(self, piece: Piece) -> None:
+        """A way back may compute again from all that a piece reads, and may keep what has a history."""
+        for node in piece.nodes:
+            own = memory_of(node)
+            self.used |= {memory_of(given) for given in node.all_input_nodes} - {own}
+            if needs_gradient(node.meta.get("example_value")):
+                self.used.add(own)
+        self.used.discard(None)
+
+    def keeps(self, written: Sequence[fx.Node]) -> bool:
+        """Whether a way back finds what it needs, though some tensors are written to now."""
+        return self.used.isdisjoint(map(memory_of, written))
 
     def call(self, piece: Piece, compile_piece: CompilePiece) -> bool:
         """A piece. False: something about it has to be known that the next ones can't be told."""
@@ -78,8 +110,12 @@ class Outer:
         after = fakes_after(part)
         if after is None:
             return False
-        results, writes = after
-        if writes and torch.is_grad_enabled() and any(map(needs_gradient, results + tuple(one.fake for one in given))):
+        results, written = after
+        if not self.keeps([piece.given[position] for position in written]):
+            return False
+        if self.learns:
+            self.note_used(piece)
+        if written and self.learns:
             run = module.forward  # derivatives may need what was there, which a graph keeps by keeping its input
         target = named(run, f"piece_{self.count}")
         called = self.graph.call_function(target, tuple(self.copies[node] for node in piece.given))
@@ -96,7 +132,8 @@ def compiled(traced: TracedFrame, compile_piece: CompilePiece) -> Callable[..., 
     steps = None if whole is None else steps_of(whole.graph)
     if whole is None or steps is None:
         return None
-    outer = Outer(traced, whole)
+    learns = any(needs_gradient(leaf) for n in whole.graph.nodes for leaf in tree_leaves(n.meta.get("example_value")))
+    outer = Outer(traced, whole, learns)
     outer.open()
     grad, switches = torch.is_grad_enabled(), False
     try:
@@ -109,9 +146,11 @@ def compiled(traced: TracedFrame, compile_piece: CompilePiece) -> Callable[..., 
             if step.target is set_grad_enabled:
                 set_grad_enabled(*step.args)  # as it is when the pieces after it run
                 switches = True
+            elif is_outside(step) and not outer.keeps(written_outside(step)):
+                return None
     finally:
         set_grad_enabled(grad)
-    outer.copy(whole.graph.output_node())
+    outer.close(whole.graph.output_node())
     run: Callable[..., Any] = fx.GraphModule(whole, outer.graph, type(whole).__name__).forward
     return setting_back(run) if switches else run
 
@@ -121,23 +160,23 @@ def needs_gradient(fake: object) -> bool:
     return isinstance(fake, torch.Tensor) and fake.requires_grad
 
 
-def fakes_after(part: TracedFrame) -> tuple[tuple[Any, ...], bool] | None:
-    """What a piece gives, as fakes, and whether it writes to those it is given, as it would to tensors. None where that
+def fakes_after(part: TracedFrame) -> tuple[tuple[Any, ...], list[int]] | None:
+    """What a piece gives, as fakes, and positions of those it writes to, as it would to tensors. None where that
     changes what its own graph can't know: another tensor over the same memory, or a layout."""
     if part.graph is None:
         return None
     given = [one.fake for one in part.inputs]
-    tensors = [fake for fake in given if isinstance(fake, torch.Tensor)]
-    mode = fake_mode_of([*tensors, *(node.meta.get("example_value") for node in part.graph.graph.nodes)])
-    before = [(version_of(fake), fake.shape, fake.stride(), fake.requires_grad) for fake in tensors]
+    tensors = {n: fake for n, fake in enumerate(given) if isinstance(fake, torch.Tensor)}
+    mode = fake_mode_of([*given, *(node.meta.get("example_value") for node in part.graph.graph.nodes)])
+    before = {n: (fake.shape, fake.stride(), version_of(fake), fake.requires_grad) for n, fake in tensors.items()}
     with mode if mode is not None else contextlib.nullcontext(), enable_python_dispatcher():
         results: tuple[Any, ...] = part.graph(*given)
-    after = [(version_of(fake), fake.shape, fake.stride(), fake.requires_grad) for fake in tensors]
-    if any(old[1:3] != new[1:3] for old, new in zip(before, after)):
+    after = {n: (fake.shape, fake.stride(), version_of(fake), fake.requires_grad) for n, fake in tensors.items()}
+    written = [n for n in tensors if before[n] != after[n]]
+    if any(before[n][:2] != after[n][:2] for n in written):
         return None
-    memories = [fake.untyped_storage()._cdata for fake in tensors if fake.layout is torch.strided]
-    writes = before != after
-    return None if writes and len(set(memories)) < len(memories) else (results, writes)
+    memories = [fake.untyped_storage()._cdata for fake in tensors.values() if fake.layout is torch.strided]
+    return None if written and len(set(memories)) < len(memories) else (results, written)
 
 
 def named(run: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -173,7 +212,8 @@ def steps_of(graph: fx.Graph) -> list[Piece | fx.Node] | None:
             continue
         if "changes_state" in node.meta and node.target is not set_grad_enabled:
             return None
-        if is_outside(node) or "changes_state" in node.meta:
+        taken = node.target is operator.getitem and node.args[0] in apart
+        if is_outside(node) or taken or "changes_state" in node.meta:
             apart.append(node)
             groups.append([])
         else:

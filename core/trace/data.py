@@ -13,12 +13,20 @@ from armature.frame.guards.kinds import Guard
 from armature.frame.sources import Source
 from armature.trace.undo import Undo
 
-OUTSIDE = "runs_outside"  # an attribute of functions
+OUTSIDE = "runs_outside"  # an attribute of functions: positions of the arguments that they do not write to
 
 
 def is_outside(node: fx.Node) -> bool:
     """Whether a node of a captured graph is a call that no back end is given (`outside.py`)."""
     return hasattr(node.target, OUTSIDE)
+
+
+def written_outside(node: fx.Node) -> list[fx.Node]:
+    """What such a call may write to, and other arguments in tuples."""
+    kept = getattr(node.target, OUTSIDE)
+    found: list[fx.Node] = []
+    fx.map_arg(tuple(arg for position, arg in enumerate(node.args) if position not in kept), found.append)
+    return found
 
 
 class CompiledGraphSlot:

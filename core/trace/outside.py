@@ -6,15 +6,16 @@ in between, as the program makes it (`graph/pieces.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import fx
 
-from armature.torch_abi.fake import PLAIN_TENSORS, count_write, in_transform
+from armature.torch_abi.fake import PLAIN_TENSORS, FakeTensor, count_write, in_transform
 from armature.torch_abi.pytree import tree_leaves
 from armature.trace import graph_calls
-from armature.trace.data import OUTSIDE
+from armature.trace.data import OUTSIDE, is_outside
 from armature.trace.values.base import Args, Value
 from armature.trace.values.early import EarlyNumber
 from armature.trace.values.floats import FloatValue
@@ -25,15 +26,27 @@ if TYPE_CHECKING:
     from armature.trace.capture import Tracer
 
 
-def outside(function: Callable[..., None], name: str) -> Callable[..., None]:
+EVERY = frozenset(range(1000))
+
+
+def outside(function: Callable[..., None], name: str, read_only: frozenset[int]) -> Callable[..., None]:
     """A function as the target of a node that no back end is given."""
 
     def call(*args: Any) -> None:
-        function(*args)
+        if not any(type(arg) is FakeTensor for arg in args):  # as in a graph that is run to learn what it gives
+            function(*args)
 
     call.__name__ = call.__qualname__ = name
-    setattr(call, OUTSIDE, True)
+    setattr(call, OUTSIDE, read_only)
     return call
+
+
+def running_graphs(function: Callable[..., Any], graphs: Iterable[fx.GraphModule], writes: bool) -> Callable[..., Any]:
+    """A function as the target of a node, which runs graphs: no back end is given it if they have such calls. writes:
+    whether it may write to its arguments."""
+    if any(is_outside(node) for module in graphs for node in module.graph.nodes):
+        setattr(function, OUTSIDE, frozenset() if writes else EVERY)
+    return function
 
 
 def call_outside(
@@ -47,7 +60,7 @@ def call_outside(
         if isinstance(fake, torch.Tensor):
             count_write(fake)
             tracer.mutates = True
-    node = graph_calls.record(tracer, "call_function", outside(function, name), given, {})
+    node = graph_calls.record(tracer, "call_function", outside(function, name, read_only), given, {})
     node.meta["example_value"] = None
     return tracer.constant(None)
 

@@ -27,6 +27,7 @@ from armature.plugin_api import (
     existing,
     handles,
 )
+from armature_gpu_triton import written
 
 ID = "triton-launch"
 BREAKS = (
@@ -152,6 +153,27 @@ class Kernel:
         return list(self.outer.configs) if name_of(type(self.outer)) == AUTOTUNER else []
 
     @property
+    def text(self) -> str:
+        """The source, as Triton has it."""
+        held = getattr(self.function, "src", None)
+        try:
+            return held if isinstance(held, str) else inspect.getsource(self.function.fn)
+        except (OSError, TypeError):
+            return ""
+
+    def read_only(self) -> frozenset[str]:
+        """The arguments that a launch writes nothing to."""
+        tuner = self.outer if self.configurations else None
+        hooked = [self.function.pre_run_hooks if hasattr(self.function, "pre_run_hooks") else True]
+        if tuner is not None:
+            hooked += [tuner.user_defined_pre_hook, tuner.user_defined_post_hook]
+            hooked += [config.pre_hook for config in self.configurations]
+        if any(hooked):
+            return frozenset()
+        reset = set() if tuner is None else {*tuner.reset_to_zero, *tuner.restore_value}
+        return written.read_only(self.function.fn, self.text) - reset
+
+    @property
     def name(self) -> str:
         """For people, and for the graph."""
         return str(getattr(self.function.fn, "__name__", "kernel"))
@@ -162,6 +184,8 @@ def launch(tracer: Any, value: KernelValue, args: Sequence[Value], kwargs: Mappi
     kernel = Kernel.of(value.as_object())
     if kernel is None:
         tracer.graph_break(ID, kernel="a kernel", met="an autotuner stands below another")
+    if written.makes_pointers(kernel.text):
+        tracer.graph_break(ID, kernel=kernel.name, met="it may make pointers to memory that it is not given")
     named = dict(kwargs)
     grid, warmup = named.pop("grid", None), named.pop("warmup", None)
     if grid is None or warmup is None or not warmup.is_constant or warmup.as_constant() is not False:
@@ -179,7 +203,11 @@ def launch(tracer: Any, value: KernelValue, args: Sequence[Value], kwargs: Mappi
     settings = [dict(config.kwargs) for config in kernel.configurations] or [{}]
     sizes = tuple(zip(settings, map(len, grids), strict=True))
     node = Launch(kernel.outer, tuple(named), held, sizes)
-    return call_outside(tracer, node, f"launch_{kernel.name}", [*given, *(number for one in grids for number in one)])
+    untouched = kernel.read_only()
+    names = [*kernel.function.arg_names[: len(args)], *named]
+    read = frozenset(position for position, name in enumerate(names) if name in untouched)
+    numbers = [number for one in grids for number in one]
+    return call_outside(tracer, node, f"launch_{kernel.name}", [*given, *numbers], read)
 
 
 def is_plain(value: Value) -> bool:

@@ -14,6 +14,7 @@ from triton.runtime.interpreter import InterpretedFunction
 
 import armature
 from armature.pipeline import session
+from armature_gpu_triton.written import read_only
 
 Tensor = torch.Tensor
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -269,6 +270,73 @@ def test_history_does_not_see_what_a_kernel_writes(device: str, backend: str) ->
         assert x._version == 0
         gradients.append(x.grad)
     torch.testing.assert_close(*gradients)
+
+
+class Doubled(torch.autograd.Function):
+    kernel: Any = None
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        out = torch.empty_like(x)
+        Doubled.kernel[(triton.cdiv(x.numel(), 16),)](x, x, out, x.numel(), BLOCK=16)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        gradient, out = gradient.contiguous(), torch.empty_like(gradient)
+        Doubled.kernel[(triton.cdiv(out.numel(), 16),)](gradient, gradient, out, out.numel(), BLOCK=16)
+        return out
+
+
+def test_an_autograd_function_of_kernels(device: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Doubled, "kernel", jit(device, add))
+
+    def fn(x: Tensor) -> Tensor:
+        return (Doubled.apply(x.sin()) * x).cos()
+
+    found = []
+    for run in (fn, armature.compile(fn, backend=backend, fullgraph=True)):
+        x = torch.linspace(0, 1, 40, device=device).requires_grad_()
+        out = run(x)
+        out.sum().backward()
+        found.append((out.detach(), x.grad))
+    torch.testing.assert_close(*found)
+
+
+def test_what_is_around_is_compiled(device: str) -> None:
+    """Inference and training: kernels are made of what stands before and after, a graph each."""
+    fn = adding(device, by_lambda)
+    x = numbers(20, device=device)
+    torch.testing.assert_close(armature.compile(fn, fullgraph=True)(x, x), fn(x, x))
+    assert len(session().kernel_sources()) == 2
+    weight = numbers(20, device=device).requires_grad_()
+    torch.testing.assert_close(armature.compile(fn, fullgraph=True)(weight, x), fn(weight, x))
+    assert len(session().compilations[-1].graphs) >= 2
+
+
+def test_read_parameters_are_known() -> None:
+    def helper(p):
+        tl.store(p, 1)
+
+    def kernel(a, b, c, d, e, f, n, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        p = a
+        for _k in range(0, 4):
+            p += at
+            value = tl.load(p, mask=at < n).to(a.dtype.element_ty)
+        q = b + at if n > 3 else c
+        tl.store(q, value)
+        tl.atomic_add(d + at, value)
+        helper(e)
+        tl.store(BLOCK, tl.load(f + tl.load(a)))
+
+    assert read_only(kernel) & set("abcdef") == {"a", "f"}
+
+    def shadowed(a, b):
+        tl = helper
+        tl.load(a)
+
+    assert "a" not in read_only(shadowed) and "b" in read_only(shadowed)
 
 
 class Unfit:
