@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import attrs
 import torch
@@ -161,15 +161,25 @@ class Kernel:
         except (OSError, TypeError):
             return ""
 
+    @property
+    def hooked(self) -> bool:
+        """Whether functions of the program are given the arguments before or after the kernel is."""
+        hooks = [getattr(self.function, "pre_run_hooks", True), *(config.pre_hook for config in self.configurations)]
+        if self.configurations:
+            hooks += [self.outer.user_defined_pre_hook, self.outer.user_defined_post_hook]
+        return any(hooks)
+
+    @property
+    def calls_others(self) -> bool:
+        """Whether a launch calls functions of the program that are not traced."""
+        asked = [self.outer.early_config_prune, self.outer.perf_model] if self.configurations else []
+        return self.hooked or bool(self.heuristics) or any(asked)
+
     def read_only(self) -> frozenset[str]:
         """The arguments that a launch writes nothing to."""
-        tuner = self.outer if self.configurations else None
-        hooked = [self.function.pre_run_hooks if hasattr(self.function, "pre_run_hooks") else True]
-        if tuner is not None:
-            hooked += [tuner.user_defined_pre_hook, tuner.user_defined_post_hook]
-            hooked += [config.pre_hook for config in self.configurations]
-        if any(hooked):
+        if self.hooked:
             return frozenset()
+        tuner = self.outer if self.configurations else None
         reset = set() if tuner is None else {*tuner.reset_to_zero, *tuner.restore_value}
         return written.read_only(self.function.fn, self.text) - reset
 
@@ -183,13 +193,15 @@ def launch(tracer: Any, value: KernelValue, args: Sequence[Value], kwargs: Mappi
     """`kernel.run(*args, grid=, warmup=, **kwargs)`."""
     kernel = Kernel.of(value.as_object())
     if kernel is None:
-        tracer.graph_break(ID, kernel="a kernel", met="an autotuner stands below another")
+        refuse(tracer, "a kernel", "an autotuner stands below another")
     if written.makes_pointers(kernel.text):
-        tracer.graph_break(ID, kernel=kernel.name, met="it may make pointers to memory that it is not given")
+        refuse(tracer, kernel.name, "it may make pointers to memory that it is not given")
+    if tracer.effects.globals_ or (kernel.calls_others and not tracer.effects.empty):
+        refuse(tracer, kernel.name, "the function has changed what code of the launch may read")
     named = dict(kwargs)
     grid, warmup = named.pop("grid", None), named.pop("warmup", None)
     if grid is None or warmup is None or not warmup.is_constant or warmup.as_constant() is not False:
-        tracer.graph_break(ID, kernel=kernel.name, met="it is compiled, and not run, or has no grid")
+        refuse(tracer, kernel.name, "it is compiled, and not run, or has no grid")
     tracer.guard_identity(value)
     grids = grids_of(tracer, value, kernel, grid, args, named)
     given: list[Value] = []
@@ -208,6 +220,12 @@ def launch(tracer: Any, value: KernelValue, args: Sequence[Value], kwargs: Mappi
     read = frozenset(position for position, name in enumerate(names) if name in untouched)
     numbers = [number for one in grids for number in one]
     return call_outside(tracer, node, f"launch_{kernel.name}", [*given, *numbers], read)
+
+
+def refuse(tracer: Any, kernel: str, met: str) -> NoReturn:
+    """The launch is made in eager mode."""
+    tracer.graph_break(ID, kernel=kernel, met=met)
+    raise AssertionError("a graph break raises")
 
 
 def is_plain(value: Value) -> bool:
@@ -230,7 +248,7 @@ def constant_object(tracer: Any, kernel: Kernel, value: Value) -> object:
             return value.as_object()
     except NotConstant:
         pass
-    return tracer.graph_break(ID, kernel=kernel.name, met=f"{value.describe()} is among the arguments")
+    refuse(tracer, kernel.name, f"{value.describe()} is among the arguments")
 
 
 def grids_of(
@@ -264,7 +282,7 @@ def numbers_of(tracer: Any, kernel: Kernel, grid: Value) -> list[Value]:
     """Of one to three dimensions."""
     numbers = list(grid.items) if isinstance(grid, SequenceValue) else []
     if not numbers or not all(issubclass(n.python_type(), int) and (n.is_constant or n.is_symbolic) for n in numbers):
-        tracer.graph_break(ID, kernel=kernel.name, met=f"its grid is {grid.describe()}")
+        refuse(tracer, kernel.name, f"its grid is {grid.describe()}")
     return numbers
 
 

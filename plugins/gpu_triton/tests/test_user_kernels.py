@@ -339,6 +339,51 @@ def test_read_parameters_are_known() -> None:
     assert "a" not in read_only(shadowed) and "b" in read_only(shadowed)
 
 
+@torch.library.triton_op("armature_test::twice", mutates_args={"total"})
+def twice(x: Tensor, total: Tensor) -> Tensor:
+    total.add_(x.sum())
+    return x * 2
+
+
+def test_operators_of_torch_for_kernels(device: str, backend: str) -> None:
+    """They are called as they are, with what is compiled around them."""
+
+    def fn(x: Tensor, total: Tensor) -> Tensor:
+        y = twice(x.sin(), total)
+        return y.cos() + total
+
+    check(fn, backend, *((numbers(n, device=device), torch.ones((), device=device)) for n in (4, 9, 10)))
+    if backend == "auto":
+        assert len(session().compilations[0].graphs) == 2
+
+
+@pytest.mark.gpu
+def test_an_operator_of_a_wrapped_kernel(backend: str) -> None:
+    kernel = triton.jit(add)
+
+    @torch.library.triton_op(f"armature_test::add_{backend}", mutates_args={})
+    def operator(x: Tensor, y: Tensor) -> Tensor:
+        out = torch.empty_like(x)
+        torch.library.wrap_triton(kernel)[(triton.cdiv(x.numel(), 16),)](x, y, out, x.numel(), BLOCK=16)
+        return out
+
+    def fn(x: Tensor, y: Tensor) -> Tensor:
+        return operator(x.sin(), y).cos()
+
+    check(fn, backend, *((numbers(n, device="cuda"), numbers(n, device="cuda")) for n in (40, 50)))
+
+
+def test_a_wrapped_kernel(device: str, backend: str) -> None:
+    kernel = jit(device, add)
+
+    def fn(x: Tensor, y: Tensor) -> Tensor:
+        out = torch.empty_like(x)
+        torch.library.wrap_triton(kernel)[(4,)](x.sin(), y, out, x.numel(), BLOCK=16)
+        return out.cos()
+
+    check(fn, backend, (numbers(40, device=device), numbers(40, device=device)))
+
+
 class Unfit:
     pass
 
@@ -353,6 +398,40 @@ def test_what_a_node_can_not_be_given_breaks(device: str) -> None:
 
     with pytest.raises(armature.errors.Unsupported, match=r"Unfit is among the arguments"):
         armature.compile(fn, fullgraph=True)(numbers(3, device=device))
+
+
+def addressed(x, n, BLOCK: tl.constexpr):
+    tl.store(tl.load(x).to(tl.pointer_type(tl.float32)), 1.0)
+
+
+def test_a_kernel_that_makes_pointers_breaks(device: str) -> None:
+    kernel = jit(device, addressed)
+
+    def fn(x: Tensor) -> Tensor:
+        y = x + 1
+        kernel[(1,)](y, y.numel(), BLOCK=16)
+        return y
+
+    with pytest.raises(armature.errors.Unsupported, match="pointers to memory that it is not given"):
+        armature.compile(fn, fullgraph=True)(numbers(3, device=device))
+
+
+def test_hooks_of_an_autotuner_see_what_was_changed_before(device: str, backend: str) -> None:
+    """Changes of objects are held back while a graph runs: the graph ends before such a launch."""
+    seen: list[int] = []
+    held = {"count": 0}
+    config = triton.Config({"BLOCK": 16}, pre_hook=lambda given: seen.append(held["count"]))
+    kernel = triton.autotune([config], key=[])(jit(device, scale))
+
+    def fn(x: Tensor) -> Tensor:
+        y = x + 1
+        held["count"] += 1
+        kernel[(4,)](y, y.numel(), 2.0)
+        return y * 2
+
+    x = numbers(20, device=device)
+    torch.testing.assert_close(armature.compile(fn, backend=backend)(x), (x + 1) * 4)
+    assert seen == [1] and held == {"count": 1}
 
 
 def test_a_grid_by_what_a_tensor_holds(device: str, backend: str) -> None:
