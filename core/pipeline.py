@@ -33,7 +33,7 @@ from armature.frame import verify as frame_spec
 from armature.frame.data import FrameRequest, resume_point
 from armature.frame.guards.kinds import StorageGuard
 from armature.frame.hook import CompiledFrame, RunEagerly
-from armature.graph import inference
+from armature.graph import inference, pieces
 from armature.graph.functional import compile_graph
 from armature.plugins import manager
 from armature.rules import Decision
@@ -46,7 +46,7 @@ from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.overrides import suspended
 from armature.trace import graph_calls
 from armature.trace import verify as trace_spec
-from armature.trace.data import TracedFrame
+from armature.trace.data import TracedFrame, is_outside
 from armature.trace.errors import GraphBreak, SkipFrame
 from armature.trace.resume import capture_frame
 from armature.trace.show import show as show_captured
@@ -120,6 +120,9 @@ def as_kernels(traced: TracedFrame, ctx: CompileContext, record: Compilation) ->
     """The graph compiled, in the mode of now; as it is where it has to run operator by operator."""
     if traced.graph is not None and runs_as_captured(traced, traced.graph):
         return traced.graph.forward
+    if traced.graph is not None and any(map(is_outside, traced.graph.graph.nodes)):
+        run = pieces.compiled(traced, lambda piece: as_kernels(piece, ctx, record))
+        return traced.graph.forward if run is None else run
     # The backward graph is compiled later and keeps what it is made from; guards hold the example tensors.
     run = compile_graph(attrs.evolve(traced, guards=(), size_guards=tuple), ctx, AtenCompiler(record))
     for graph in record.graphs:  # a kernel that can't be built is found here, where eager can still take over
@@ -131,7 +134,10 @@ def foreign_backend(fn: Callable[..., Any]) -> GraphBackend:
     """A backend in torch.compile's form, `fn(graph_module, example_inputs) -> callable`."""
 
     def run(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
-        if traced.graph is not None and graph_calls.only_as_captured(traced.graph.graph):
+        nodes = () if traced.graph is None else traced.graph.graph.nodes
+        if traced.graph is not None and (
+            graph_calls.only_as_captured(traced.graph.graph) or any(map(is_outside, nodes))
+        ):
             return traced.graph.forward
         result = fn(traced.graph, [given.fake for given in traced.inputs])
         invariant(callable(result), "a backend returns a callable", backend=fn, returned=result)

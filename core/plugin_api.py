@@ -40,6 +40,7 @@ from armature.trace.branches import choose
 from armature.trace.call import Call, Handler, Polyfill, ValueType, collect, handles
 from armature.trace.class_bodies import LocalClassValue
 from armature.trace.errors import GraphBreak, NotConstant, UserRaised
+from armature.trace.outside import call_outside, running_graphs
 from armature.trace.overrides import OffValue as OverridesOff
 from armature.trace.overrides import default as as_overridden
 from armature.trace.parts import NotApart, Part, Watch, trace_part
@@ -158,6 +159,7 @@ __all__ = [
     "before_the_graph",
     "call_bodies",
     "call_early",
+    "call_outside",
     "choose",
     "collect",
     "collect_lowerings",
@@ -180,6 +182,7 @@ __all__ = [
     "number_now",
     "numpy_layer",
     "overload",
+    "running_graphs",
     "switch_grad",
     "together",
     "torch_decompositions",

@@ -45,6 +45,7 @@ __all__ = [
     "FakeTensor",
     "FakeWorld",
     "alias",
+    "count_write",
     "detached",
     "enable_python_dispatcher",
     "in_transform",
@@ -369,3 +370,11 @@ def set_versions(tensors: Iterable[torch.Tensor], versions: Iterable[int]) -> No
     """Count changes of tensors, as `version_of` gives them, from here on."""
     pairs = [(tensor, version) for tensor, version in zip(tensors, versions) if not tensor.is_inference()]
     torch._C._autograd._unsafe_set_version_counter(tuple(t for t, _ in pairs), tuple(v for _, v in pairs))
+
+
+def count_write(tensor: torch.Tensor) -> None:
+    """Have it that something has written to a fake tensor: the numbers it was known to have are not known any more."""
+    if isinstance(tensor, FakeTensor) and tensor.constant is not None:
+        tensor.fake_mode.fake_tensor_converter.invalidate_constant_aliases(tensor.constant)
+    if not tensor.is_inference():
+        torch.autograd.graph.increment_version(tensor)

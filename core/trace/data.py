@@ -6,12 +6,34 @@ from collections.abc import Callable
 from types import CodeType
 
 import attrs
+import torch
 from torch import fx
 
 from armature.breaks.types import BreakEvent
 from armature.frame.guards.kinds import Guard
 from armature.frame.sources import Source
+from armature.torch_abi.operators import is_triton_operator, written_positions
 from armature.trace.undo import Undo
+
+OUTSIDE = "runs_outside"  # an attribute of functions: positions of the arguments that they do not write to
+
+
+def is_outside(node: fx.Node) -> bool:
+    """Whether a node of a captured graph is a call that no back end is given (`outside.py`)."""
+    return hasattr(node.target, OUTSIDE) or is_triton_operator(node.target)
+
+
+def written_outside(node: fx.Node) -> list[fx.Node]:
+    """What such a call may write to, also in tuples."""
+    found: list[fx.Node] = []
+    if isinstance(node.target, torch._ops.OpOverload):
+        writes = written_positions(node.target)
+        given = tuple(arg for position, arg in enumerate(node.args) if position in writes)
+        fx.map_arg((given, dict(node.kwargs) if writes else {}), found.append)
+        return found
+    kept = getattr(node.target, OUTSIDE)
+    fx.map_arg(tuple(arg for position, arg in enumerate(node.args) if position not in kept), found.append)
+    return found
 
 
 class CompiledGraphSlot:
@@ -23,10 +45,11 @@ class CompiledGraphSlot:
 
 @attrs.frozen(eq=False)
 class GraphInput:
-    """One placeholder of the captured graph: where its value comes from, and its fake tensor (or SymInt)."""
+    """One placeholder of the captured graph: where its value comes from, and its fake tensor (or SymInt). source: None
+    for what another piece of the graph has made."""
 
     name: str
-    source: Source
+    source: Source | None
     fake: object
     is_parameter: bool = False  # a parameter or buffer of a module: its address is expected to stay
 

@@ -14,7 +14,8 @@ WIDTH = 76
 def show(traced: TracedFrame) -> str:
     """The graph as a Python function over its inputs, one call a line."""
     lines = [f"def {traced.name}({', '.join(item.name for item in traced.inputs)}):"]
-    lines += [f"    # {item.name} = {item.source.expr}: {kind_of(item.fake)}" for item in traced.inputs]
+    sources = ["a piece before" if item.source is None else item.source.expr for item in traced.inputs]
+    lines += [f"    # {item.name} = {expr}: {kind_of(item.fake)}" for item, expr in zip(traced.inputs, sources)]
     if traced.graph is None:
         return "\n".join([*lines, "    ...  # computes nothing with tensors"])
     for node in traced.graph.graph.nodes:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import fx, nn
 
-from armature.torch_abi import aot, decomps, effects, fake, grad_modes, pytree, recorder, streams
+from armature.torch_abi import aot, decomps, effects, fake, grad_modes, operators, pytree, recorder, streams
 
 ROOT = Path(__file__).resolve().parents[2]
 aten = torch.ops.aten
@@ -245,3 +245,30 @@ def test_a_check_stays_where_gradients_are_recorded() -> None:
         fakes = [mode.from_tensor(x)]
     aot.compile_functional(graph_of(checked), fakes, aot.Compilers(keep, keep, keep, aot.min_cut), {})
     assert effects.CHECK in seen
+
+
+def test_a_counted_write_is_a_write() -> None:
+    with fake.FakeWorld().mode:
+        known = torch.tensor([3.0])
+        part = known[:1]
+        assert known.item() == 3.0
+        fake.count_write(part)
+        assert fake.version_of(known) == fake.version_of(part) == 1
+        with pytest.raises(fake.DATA_DEPENDENT):
+            known.item()
+        with torch.inference_mode():
+            fake.count_write(torch.zeros(2))
+
+
+def test_operators_of_kernels_and_what_operators_write() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> None:
+        y.copy_(x)
+
+    made = torch.library.triton_op(
+        "armature_test::written", fn, mutates_args=("y",), schema="(Tensor x, Tensor(a!) y) -> ()"
+    )
+    target = torch.ops.armature_test.written.default
+    assert made is not None and operators.is_triton_operator(target) and not operators.is_triton_operator(fn)
+    assert not operators.is_triton_operator(aten.copy_.default)
+    assert operators.written_positions(target) == {1} and operators.written_positions(aten.copy_.default) == {0}
+    assert operators.written_positions(aten.add.Tensor) == frozenset()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from armature.plugin_api import DeviceBackend, hookimpl
+from collections.abc import Iterable
+
+from armature.plugin_api import BreakType, DeviceBackend, Handler, ValueType, collect, hookimpl
+from armature_gpu_triton import user_kernels
 from armature_gpu_triton.backend import TritonBackend
 
 
@@ -10,3 +13,21 @@ from armature_gpu_triton.backend import TritonBackend
 def armature_device_backend(device_type: str) -> DeviceBackend | None:
     """The back end for "cuda"."""
     return TritonBackend() if device_type == "cuda" else None
+
+
+@hookimpl
+def armature_value_types() -> Iterable[ValueType]:
+    """Kernels of the program."""
+    return user_kernels.VALUE_TYPES
+
+
+@hookimpl
+def armature_handlers() -> Iterable[Handler]:
+    """What torch has for kernels of the program."""
+    return collect(user_kernels)
+
+
+@hookimpl
+def armature_break_types() -> Iterable[BreakType]:
+    """Launches that can't be in the graph."""
+    return user_kernels.BREAKS

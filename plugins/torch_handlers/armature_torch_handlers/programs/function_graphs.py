@@ -22,6 +22,7 @@ from armature.plugin_api import (
     UserRaised,
     Value,
     Watch,
+    running_graphs,
     trace_part,
 )
 from armature_torch_handlers.programs.function_context import Context, is_none
@@ -77,7 +78,8 @@ def made_of(graphs: Graphs) -> Callable[..., Any]:
         return function.apply(args[count:], *args[:count])
 
     apply.__name__ = f"apply_{graphs.name}"
-    return apply
+    modules = (graphs.forward, *(found.module for found in graphs.backward.values()))
+    return running_graphs(apply, modules, writes=bool(graphs.dirty))
 
 
 def forward_by(graphs: Graphs) -> Callable[..., Any]:

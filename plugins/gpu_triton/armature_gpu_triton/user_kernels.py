@@ -1,0 +1,326 @@
+"""Kernels that the program has written in Triton: a launch is a node of the graph, which makes it when the graph runs.
+
+Triton's classes are known by name, so that it need not be imported before the program does.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import attrs
+import torch
+
+from armature.plugin_api import (
+    BoundMethod,
+    BreakType,
+    Call,
+    NotConstant,
+    ObjectValue,
+    SequenceValue,
+    TracedTensor,
+    TupleValue,
+    Value,
+    ValueType,
+    call_outside,
+    existing,
+    handles,
+)
+from armature_gpu_triton import written
+
+ID = "triton-launch"
+BREAKS = (
+    BreakType(
+        ID,
+        "Launch of a Triton kernel",
+        "The launch of {kernel} can't be a node of the graph: {met}.",
+        ("Give the kernel tensors, numbers and constants, and a grid computed from these.",),
+    ),
+)
+INTERFACE = ("triton.runtime.jit", "KernelInterface")
+# Where `run` is found that launches by itself; that of `Heuristics` is traced into.
+LAUNCHERS = frozenset({
+    ("triton.runtime.jit", "JITFunction"),
+    ("triton.runtime.interpreter", "InterpretedFunction"),
+    ("triton.runtime.autotuner", "Autotuner"),
+})  # fmt: skip
+AUTOTUNER = ("triton.runtime.autotuner", "Autotuner")
+HEURISTICS = ("triton.runtime.autotuner", "Heuristics")
+
+
+def name_of(cls: type) -> tuple[str, str]:
+    """Of a class: its module, and its name there."""
+    return cls.__module__, cls.__qualname__
+
+
+def is_kernel(obj: object) -> bool:
+    """Whether an object is something to launch."""
+    return any(name_of(cls) == INTERFACE for cls in type(obj).__mro__)
+
+
+def launches(cls: type) -> bool:
+    """Whether the method `run` of a class is Triton's own."""
+    holder = next((base for base in cls.__mro__ if "run" in vars(base)), object)
+    return name_of(holder) in LAUNCHERS
+
+
+@attrs.define(eq=False)
+class KernelValue(ObjectValue):
+    """A kernel of the program. `kernel[grid]` is Python, which is traced, and comes to `run`."""
+
+    def get_attribute(self, tracer: Any, name: str) -> Value:
+        if name == "run" and self.obj is not None and launches(self.cls) and "run" not in vars(self.obj):
+            return BoundMethod(self, name)
+        return super().get_attribute(tracer, name)
+
+    def call_method(self, tracer: Any, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        if name != "run":
+            return super().call_method(tracer, name, args, kwargs)
+        return launch(tracer, self, args, kwargs)
+
+
+def build(obj: object, source: Any, tracer: Any) -> Value:
+    """The value of a kernel that the program has."""
+    tracer.guards.same(source, obj)
+    value: Value = tracer.remember(obj, KernelValue(type(obj), obj, source=source))
+    return value
+
+
+VALUE_TYPES = (ValueType(is_kernel, build),)
+
+
+@attrs.frozen(eq=False)
+class Launch:
+    """What a node does: `kernel.run` with arguments, of which the last that are given are numbers of grids.
+
+    names: of the arguments that are given by name, the last ones. held: arguments by position, which are the same in
+    each call. grids: for each configuration that is tried what it sets, and how many numbers its grid has.
+    """
+
+    kernel: Any
+    names: tuple[str, ...]
+    held: Mapping[int, object]
+    grids: tuple[tuple[Mapping[str, object], int], ...]
+
+    def __call__(self, *given: Any) -> None:
+        count = len(given) - sum(size for _, size in self.grids)
+        values = [self.held.get(n, value) for n, value in enumerate(given[:count])]
+        split = count - len(self.names)
+        named = dict(zip(self.names, values[split:], strict=True))
+        self.kernel.run(*values[:split], grid=self.grid(given[count:]), warmup=False, **named)
+
+    def grid(self, numbers: Sequence[int]) -> Any:
+        """The grid, or a function that finds the one for a configuration."""
+        found, first = [], 0
+        for chosen, size in self.grids:
+            found.append((chosen, tuple(numbers[first : first + size])))
+            first += size
+        if all(grid == found[0][1] for _, grid in found):
+            return found[0][1]
+        return lambda meta: next(grid for chosen, grid in found if agrees(chosen, meta))
+
+
+def agrees(chosen: Mapping[str, object], meta: Mapping[str, object]) -> bool:
+    """Whether a launch has the arguments that a configuration sets."""
+    return all(name in meta and meta[name] == value for name, value in chosen.items())
+
+
+@attrs.frozen(eq=False)
+class Kernel:
+    """What a launch goes through. outer: what is launched; heuristics: between it and the function, from the outside;
+    function: what Triton compiles."""
+
+    outer: Any
+    heuristics: tuple[Any, ...]
+    function: Any
+
+    @classmethod
+    def of(cls, outer: Any) -> Kernel | None:
+        """None: there is an autotuner below it."""
+        found, inner = [], outer
+        while name_of(type(inner)) in (AUTOTUNER, HEURISTICS):
+            if inner is not outer:
+                if name_of(type(inner)) != HEURISTICS:
+                    return None
+                found.append(inner)
+            inner = inner.fn
+        return cls(outer, tuple(found), inner)
+
+    @property
+    def configurations(self) -> list[Any]:
+        """Those that an autotuner tries."""
+        return list(self.outer.configs) if name_of(type(self.outer)) == AUTOTUNER else []
+
+    @property
+    def text(self) -> str:
+        """The source, as Triton has it."""
+        held = getattr(self.function, "src", None)
+        try:
+            return held if isinstance(held, str) else inspect.getsource(self.function.fn)
+        except (OSError, TypeError):
+            return ""
+
+    @property
+    def hooked(self) -> bool:
+        """Whether functions of the program are given the arguments before or after the kernel is."""
+        hooks = [getattr(self.function, "pre_run_hooks", True), *(config.pre_hook for config in self.configurations)]
+        if self.configurations:
+            hooks += [self.outer.user_defined_pre_hook, self.outer.user_defined_post_hook]
+        return any(hooks)
+
+    @property
+    def calls_others(self) -> bool:
+        """Whether a launch calls functions of the program that are not traced."""
+        asked = [self.outer.early_config_prune, self.outer.perf_model] if self.configurations else []
+        return self.hooked or bool(self.heuristics) or any(asked)
+
+    def read_only(self) -> frozenset[str]:
+        """The arguments that a launch writes nothing to."""
+        if self.hooked:
+            return frozenset()
+        tuner = self.outer if self.configurations else None
+        reset = set() if tuner is None else {*tuner.reset_to_zero, *tuner.restore_value}
+        return written.read_only(self.function.fn, self.text) - reset
+
+    @property
+    def name(self) -> str:
+        """For people, and for the graph."""
+        return str(getattr(self.function.fn, "__name__", "kernel"))
+
+
+def launch(tracer: Any, value: KernelValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """`kernel.run(*args, grid=, warmup=, **kwargs)`."""
+    kernel = Kernel.of(value.as_object())
+    if kernel is None:
+        refuse(tracer, "a kernel", "an autotuner stands below another")
+    if written.makes_pointers(kernel.text):
+        refuse(tracer, kernel.name, "it may make pointers to memory that it is not given")
+    if tracer.effects.globals_ or (kernel.calls_others and not tracer.effects.empty):
+        refuse(tracer, kernel.name, "the function has changed what code of the launch may read")
+    named = dict(kwargs)
+    grid, warmup = named.pop("grid", None), named.pop("warmup", None)
+    if grid is None or warmup is None or not warmup.is_constant or warmup.as_constant() is not False:
+        refuse(tracer, kernel.name, "it is compiled, and not run, or has no grid")
+    tracer.guard_identity(value)
+    grids = grids_of(tracer, value, kernel, grid, args, named)
+    given: list[Value] = []
+    held: dict[int, object] = {}
+    for position, argument in enumerate((*args, *named.values())):
+        if is_plain(argument):
+            given.append(argument)
+        else:
+            held[position] = constant_object(tracer, kernel, argument)
+            given.append(tracer.constant(None))
+    settings = [dict(config.kwargs) for config in kernel.configurations] or [{}]
+    sizes = tuple(zip(settings, map(len, grids), strict=True))
+    node = Launch(kernel.outer, tuple(named), held, sizes)
+    untouched = kernel.read_only()
+    names = [*kernel.function.arg_names[: len(args)], *named]
+    read = frozenset(position for position, name in enumerate(names) if name in untouched)
+    numbers = [number for one in grids for number in one]
+    return call_outside(tracer, node, f"launch_{kernel.name}", [*given, *numbers], read)
+
+
+def refuse(tracer: Any, kernel: str, met: str) -> NoReturn:
+    """The launch is made in eager mode."""
+    tracer.graph_break(ID, kernel=kernel, met=met)
+    raise AssertionError("a graph break raises")
+
+
+def is_plain(value: Value) -> bool:
+    """Whether a node of the graph can be given it as an argument."""
+    if isinstance(value, TupleValue):
+        return value.python_type() is tuple and all(map(is_plain, value.items))
+    return isinstance(value, TracedTensor) or value.is_symbolic or (value.is_constant and plain_constant(value))
+
+
+def plain_constant(value: Value) -> bool:
+    return isinstance(value.as_constant(), (int, float, str, bool, type(None), torch.dtype))
+
+
+def constant_object(tracer: Any, kernel: Kernel, value: Value) -> object:
+    """An argument that is an object of the program: the same one next time."""
+    changed = isinstance(value, ObjectValue) and (value.written or value.instance_dict is not None)
+    try:
+        if not changed and (value.is_constant or value.source is not None) and not value.is_tensor:
+            tracer.guard_identity(value)
+            return value.as_object()
+    except NotConstant:
+        pass
+    refuse(tracer, kernel.name, f"{value.describe()} is among the arguments")
+
+
+def grids_of(
+    tracer: Any, value: Value, kernel: Kernel, grid: Value, args: Sequence[Value], named: Mapping[str, Value]
+) -> list[list[Value]]:
+    """The numbers of the grid, for each configuration where there are some. What computes them is traced."""
+    tried = kernel.configurations
+    if isinstance(grid, SequenceValue):
+        found = [grid] * (len(tried) or 1)
+    else:
+        function = kernel.function
+        names = list(function.arg_names)
+        signature = inspect.signature(function.fn)
+        defaults = {n: p.default for n, p in signature.parameters.items() if p.default is not inspect.Parameter.empty}
+        arguments = (
+            tracer.as_value(names),
+            tracer.as_value(defaults),
+            TupleValue(list(args)),
+            tracer.inline_python(dict, (), named),
+        )
+        traced = tracer.inline_python(
+            computed_grids if tried else computed_grid,
+            (value, grid, *arguments, tracer.as_value(tuple(range(len(kernel.heuristics))))),
+            {},
+        )
+        found = tracer.unpack(traced)
+    return [numbers_of(tracer, kernel, one) for one in found]
+
+
+def numbers_of(tracer: Any, kernel: Kernel, grid: Value) -> list[Value]:
+    """Of one to three dimensions."""
+    numbers = list(grid.items) if isinstance(grid, SequenceValue) else []
+    if not numbers or not all(issubclass(n.python_type(), int) and (n.is_constant or n.is_symbolic) for n in numbers):
+        refuse(tracer, kernel.name, f"its grid is {grid.describe()}")
+    return numbers
+
+
+# Traced.
+
+
+def bound(names: Any, defaults: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """What a kernel is given, by name."""
+    given = {**dict(zip(names, args)), **kwargs}
+    return {
+        name: given[name] if name in given else defaults[name] for name in names if name in given or name in defaults
+    }
+
+
+def computed_grid(
+    kernel: Any, grid: Callable[..., Any], names: Any, defaults: Any, args: Any, kwargs: Any, _: Any
+) -> Any:
+    """The grid of a launch without an autotuner."""
+    return [grid(bound(names, defaults, args, kwargs))]
+
+
+def computed_grids(
+    kernel: Any, grid: Callable[..., Any], names: Any, defaults: Any, args: Any, kwargs: Any, levels: Any
+) -> Any:
+    """The grid for each configuration of an autotuner."""
+    found = []
+    for config in kernel.configs:
+        chosen = {**kwargs, **config.kwargs}
+        inner = kernel
+        for _ in levels:
+            inner = inner.fn
+            for name, function in inner.values.items():
+                chosen[name] = function({**dict(zip(names, args)), **chosen})
+        found.append(grid(bound(names, defaults, args, chosen)))
+    return found
+
+
+@handles(*existing("torch.library.wrap_triton", "torch._library.capture_triton"))
+def wrap_triton(call: Call, triton_kernel: Value) -> Value | None:
+    """In the graph the kernel does what its wrapper would."""
+    return triton_kernel if isinstance(triton_kernel, KernelValue) else None
