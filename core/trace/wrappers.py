@@ -6,6 +6,7 @@ Operators on them go in the graph as they are; what the class does is run on fak
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import torch
@@ -14,6 +15,8 @@ from torch import fx
 from armature.frame.guards.kinds import TensorGuard
 from armature.torch_abi import wrappers as abi
 from armature.torch_abi.fake import is_wrapped, version_of
+from armature.torch_abi.jagged import is_jagged
+from armature.torch_abi.overrides import suspended
 from armature.torch_abi.pytree import tree_leaves
 from armature.trace.errors import SkipFrame
 from armature.trace.values.base import Args, Kwargs, Value
@@ -116,6 +119,11 @@ def is_made_whole(fn: object, args: Args) -> bool:
     return fn is getattr and isinstance(args[0], TensorValue) and args[0].holds(str(args[1].as_constant()))
 
 
+def asking(fakes: Iterable[object]) -> AbstractContextManager[object]:
+    """In which torch's functions run on fakes: nested tensors have some of their own, by `__torch_function__`."""
+    return suspended() if any(map(is_jagged, tree_leaves(list(fakes)))) else nullcontext()
+
+
 def holding(fakes: Iterable[object]) -> Holding:
     """The wrappers among the fakes of arguments, and all that each holds."""
     found = (leaf for leaf in tree_leaves(list(fakes)) if isinstance(leaf, torch.Tensor))
@@ -132,6 +140,8 @@ def check_unchanged(tracer: Tracer, before: Holding) -> None:
 
 def has_to_run_as_it_is(tracer: Tracer, outputs: Iterable[fx.Node]) -> bool:
     """Whether a functional graph of plain tensors would not give what the graph gives."""
+    if any(is_jagged(node.meta.get("example_value")) for node in tracer.graph.nodes):
+        return True
     values = [value for node in outputs if isinstance(value := node.meta["example_value"], torch.Tensor)]
     made = [value for value in values if abi.is_wrapper(type(value))]
     resized = (is_resized(tracer, value) for value in tracer.inputs if isinstance(value, TensorValue))
