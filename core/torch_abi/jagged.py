@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import fx
 from torch.fx.experimental.symbolic_shapes import is_nested_int
 from torch.nested._internal.nested_tensor import NestedTensor, _tensor_symint_registry
 
@@ -17,6 +18,7 @@ __all__ = [
     "NestedTensor",
     "is_jagged",
     "is_ragged",
+    "meets_jagged",
     "ragged_axis",
     "ragged_name",
     "ragged_number",
@@ -27,6 +29,11 @@ __all__ = [
 def is_jagged(tensor: object) -> bool:
     """Whether it is a nested tensor of the jagged layout."""
     return type(tensor) is NestedTensor
+
+
+def meets_jagged(graph: fx.Graph) -> bool:
+    """Whether a captured graph takes or makes such tensors."""
+    return any(is_jagged(node.meta.get("example_value")) for node in graph.nodes)
 
 
 def ragged_name(tensor: Any) -> str:

@@ -140,8 +140,6 @@ def check_unchanged(tracer: Tracer, before: Holding) -> None:
 
 def has_to_run_as_it_is(tracer: Tracer, outputs: Iterable[fx.Node]) -> bool:
     """Whether a functional graph of plain tensors would not give what the graph gives."""
-    if any(is_jagged(node.meta.get("example_value")) for node in tracer.graph.nodes):
-        return True
     values = [value for node in outputs if isinstance(value := node.meta["example_value"], torch.Tensor)]
     made = [value for value in values if abi.is_wrapper(type(value))]
     resized = (is_resized(tracer, value) for value in tracer.inputs if isinstance(value, TensorValue))
