@@ -43,6 +43,7 @@ from armature.session import Compilation, Outcome, Session, session
 from armature.tables import Tables
 from armature.torch_abi import symbols
 from armature.torch_abi.eval_frame import skip_code
+from armature.torch_abi.jagged import meets_jagged
 from armature.torch_abi.overrides import suspended
 from armature.trace import graph_calls
 from armature.trace import verify as trace_spec
@@ -94,6 +95,7 @@ def runs_as_captured(traced: TracedFrame, module: fx.GraphModule) -> bool:
         traced.as_it_is
         # Inputs that overlap, one written to: eager refuses some such calls, which a functional graph can't see.
         or any(isinstance(guard, StorageGuard) and guard.together for guard in traced.guards)
+        or meets_jagged(module.graph)
         # Lowering has no branches, and has no sizes that are known only half-way.
         or symbols.depends_on_numbers(module.graph)
         or any(True for _ in module.children())

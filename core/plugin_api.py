@@ -22,7 +22,7 @@ from armature.lower.values import Spec, TensorValue
 from armature.rules import Answer, Decision, Rule, RuleOrigin, RuleTable, Subject, Verdict
 from armature.torch_abi import numpy as numpy_layer
 from armature.torch_abi.aot import Compilers, compile_functional, min_cut
-from armature.torch_abi.attention import attention_results, item_by_tensors
+from armature.torch_abi.attention import attention_results, item_by_tensors, nested_attention
 from armature.torch_abi.decomps import overload, torch_decompositions
 from armature.torch_abi.effects import CHECK
 from armature.trace.bodies import (
@@ -179,6 +179,7 @@ __all__ = [
     "lowers",
     "min_cut",
     "needs_gradient",
+    "nested_attention",
     "number_now",
     "numpy_layer",
     "overload",

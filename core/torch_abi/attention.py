@@ -1,4 +1,4 @@
-"""Seam to torch's operator of flexible attention: what it gives, asked with tensors without numbers."""
+"""Seam to torch's attention, flexible or of nested tensors: what it gives, asked with tensors without numbers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ import torch
 from torch._C import DispatchKey
 from torch._higher_order_ops.flex_attention import flex_attention, sdpa_dense
 from torch.amp.autocast_mode import _cast
+from torch.nested._internal import nested_tensor, sdpa
+from torch.nn.attention import SDPBackend
 
 from armature.torch_abi.overrides import Asking
 from armature.torch_abi.pytree import tree_leaves
 
 dense: Callable[..., tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = sdpa_dense
+NESTED: Any = nested_tensor
+NESTED_ATTENTION: Any = sdpa
 CASTS = {"cpu": DispatchKey.AutocastCPU, "cuda": DispatchKey.AutocastCUDA}
 
 
@@ -40,3 +44,45 @@ def attention_results(
         tensors = [_cast(one, kind, torch.get_autocast_dtype(kind)) for one in tensors]
     with Asking(), torch.no_grad(), torch.autocast(kind, enabled=False):
         return dense(*tensors, score, mask, scale, {}, *buffers)
+
+
+def nested_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """What `scaled_dot_product_attention` gives for fakes of nested tensors of the jagged layout.
+
+    Without a kernel for them torch reads the offsets to take them apart; of the result it tells sizes, strides and
+    which inputs it depends on, and whether random numbers are drawn.
+    """
+    given = (query, key, value)
+    kinds = {(type(one), one.dim(), getattr(one, "_ragged_idx", None)) for one in given}
+    with_heads = len(kinds) == 1 and query.is_nested and query.dim() == 4 and query._ragged_idx == 2
+    if not with_heads or not _takes_apart(*given, attn_mask, dropout_p, is_causal, enable_gqa):
+        return torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+        )
+    query, key, value, attn_mask = NESTED_ATTENTION._autocast(query, key, value, attn_mask)
+    NESTED_ATTENTION._validate_sdpa_input(query, key, value, attn_mask, dropout_p, is_causal, scale)
+    rows = query.transpose(1, 2).values().sum(-1, keepdim=True) * (key.values().sum() + value.values().sum())
+    made = torch.dropout(rows.expand(*rows.shape[:-1], value.size(-1)).contiguous(), dropout_p, train=dropout_p > 0)
+    whole: torch.Tensor = NESTED.nested_view_from_values_offsets_lengths(
+        made,
+        query.offsets(),
+        lengths=query.lengths(),
+        min_seqlen=query._maybe_min_seqlen,
+        max_seqlen=query._maybe_max_seqlen,
+    )
+    return whole.transpose(1, 2)
+
+
+def _takes_apart(query: Any, key: Any, value: Any, mask: Any, dropout: float, causal: bool, grouped: bool) -> bool:
+    """Whether torch computes it from one pair of parts after the other."""
+    found = NESTED_ATTENTION._select_sdp_backend(query, key, value, mask, dropout, causal, grouped)
+    return bool(found == SDPBackend.MATH)

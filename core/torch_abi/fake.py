@@ -23,6 +23,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+from armature.torch_abi.jagged import is_jagged, ragged_axis, ragged_name, ragged_number
 from armature.torch_abi.symbols import Symbols, expression, symbols_of
 from armature.torch_abi.wrappers import innermost, is_wrapper, parts
 
@@ -130,9 +131,14 @@ class FakeWorld:
         """The fake of a tensor of the program. Sizes along `axes` are symbols, unless they are 0 or 1."""
         kind = tensor.is_inference()
         if kind == torch.is_inference_mode_enabled():
-            return self._of(tensor, axes, label)
-        with torch.inference_mode(kind):
-            return self._of(tensor, axes, label)
+            fake = self._of(tensor, axes, label)
+        else:
+            with torch.inference_mode(kind):
+                fake = self._of(tensor, axes, label)
+        ragged = ragged_number(tensor)
+        if ragged is not None:  # one symbol for one tensor, in whatever nested tensors it stands
+            fake.nested_int_memo = self.mode.create_symbolic_nested_int(nt_tensor_id=ragged)
+        return fake
 
     def _of(self, tensor: torch.Tensor, axes: Collection[int] | Axes, label: str) -> FakeTensor:
         key = id(tensor)
@@ -162,6 +168,8 @@ class FakeWorld:
 
     def _wrapper(self, tensor: torch.Tensor, axes: Axes, label: str) -> Any:
         """A wrapper of the class, over fakes."""
+        if is_jagged(tensor):
+            return self._jagged(tensor, axes, label)
         layout = self.layouts.get(id(tensor))
         if layout is None and (axes.own or any(axes.inner.values())):
             layout = self._plan(tensor, axes, label)
@@ -170,6 +178,17 @@ class FakeWorld:
         for inner in innermost(tensor):
             self._storages.setdefault(inner.untyped_storage()._cdata, None)
         return self._convert(tensor)
+
+    def _jagged(self, tensor: Any, axes: Axes, label: str) -> Any:
+        """A nested tensor over fakes. All sizes follow from what it holds."""
+        for name, inner in parts(tensor).tensors.items():
+            chosen = axes.inner.get(name, frozenset())
+            if id(inner) not in self.layouts and any(inner.shape[axis] > 1 for axis in chosen):
+                self.layouts[id(inner)] = self._layout(inner, chosen, f"{label}.{name}")
+        ragged: Any = self.of(getattr(tensor, ragged_name(tensor)))
+        sizes: list[Any] = [None] * tensor.dim()
+        sizes[ragged_axis(tensor)] = ragged.nested_int_memo
+        return self._holding(tensor, Layout(tuple(sizes), ()))
 
     def _plan(self, tensor: torch.Tensor, axes: Axes, label: str) -> Layout | None:
         """The layout of a wrapper; those of what it holds are kept. None where the class can't be made in these."""

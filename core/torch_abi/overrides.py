@@ -19,6 +19,8 @@ from torch import nn
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
+from armature.torch_abi.jagged import NestedTensor
+
 T = TypeVar("T")
 Quiet: Any = torch._C.DisableTorchFunction
 Asking: Any = torch._C._EnableTorchFunction
@@ -110,8 +112,9 @@ def size(tensor: torch.Tensor, axis: int) -> int:
 
 
 def is_overriding(kind: type) -> bool:
-    """Whether objects of the type take over torch's functions that they are given to."""
-    if kind in KINDS:
+    """Whether objects of the type take over torch's functions that they are given to: all but those of torch's own
+    classes, whose tensors go in the graph as they are."""
+    if kind in KINDS or kind is NestedTensor:
         return False
     method = getattr(kind, "__torch_function__", None)
     return method is not None and method is not NO_FUNCTION

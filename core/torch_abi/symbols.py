@@ -18,6 +18,7 @@ from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
+from armature.torch_abi.jagged import is_ragged
 from armature.torch_abi.overrides import Asking
 
 SYMBOLIC: tuple[type[Any], ...] = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -95,6 +96,8 @@ class Symbols(ShapeEnv):
         self.where: Callable[[], str] = str
         self.lines: list[str] = []
         self.closed = False
+        self.ragged: set[Any] = set()  # symbols that stand for ragged sizes of nested tensors
+        self.hints: dict[Any, int] = {}
         self.decomposed = False
 
     @property
@@ -124,6 +127,7 @@ class Symbols(ShapeEnv):
     def size(self, value: int, label: str) -> torch.SymInt:
         """A symbol for a size of SMALLEST_SIZE or more."""
         symbol = self.create_symbol(value, _Named(label), DimDynamic.DYNAMIC)
+        self.hints[symbol] = value
         return self.create_symintnode(symbol, hint=value)  # type: ignore[return-value]
 
     def number(self, value: int, label: str) -> torch.SymInt:
@@ -131,7 +135,15 @@ class Symbols(ShapeEnv):
         symbol = self.create_symbol(
             value, _Named(label), DimDynamic.DYNAMIC, positive=None, do_not_specialize_zero_one=True
         )
+        self.hints[symbol] = value
         return self.create_symintnode(symbol, hint=value)  # type: ignore[return-value]
+
+    def create_symbol(self, val: Any, *args: Any, **kwargs: Any) -> Any:
+        """torch's, noting which are for ragged sizes."""
+        symbol = super().create_symbol(val, *args, **kwargs)
+        if is_ragged(val):
+            self.ragged.add(symbol)
+        return symbol
 
     def evaluate_expr(self, *args: Any, **kwargs: Any) -> Any:
         """torch's, noting the user's line of a new guard."""
@@ -160,10 +172,19 @@ class Symbols(ShapeEnv):
         self.closed, self.where = True, str
 
     def conditions(self) -> list[tuple[Any, str]]:
-        """What must hold for the decisions made: (sympy condition over symbols, the user's line)."""
+        """What must hold for the decisions made: (sympy condition over symbols, the user's line).
+
+        Of ragged sizes nothing is to be told but which are equal: the tensors they stand for are guarded. Where one is
+        compared in a product with other sizes, these have to be what they are.
+        """
         found: dict[Any, str] = {}
         for guard, line in zip(self.guards, self.lines, strict=True):
-            found.setdefault(guard.expr, line)
+            symbols = guard.expr.free_symbols
+            if symbols.isdisjoint(self.ragged):
+                found.setdefault(guard.expr, line)
+                continue
+            for symbol in sorted(symbols - self.ragged, key=str):
+                found.setdefault(sympy.Eq(symbol, self.hints[symbol]), line)
         return list(found.items())
 
 

@@ -15,6 +15,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 
+from armature.torch_abi.jagged import NestedTensor
 from armature.torch_abi.overrides import DEFAULT, KINDS, NO_FUNCTION, dispatches
 
 PLAIN = frozenset({*KINDS, FakeTensor})
@@ -38,7 +39,9 @@ def _says_parts(kind: type) -> bool:
 
 
 def asks_as_tensors_do(kind: type) -> bool:
-    """Whether the class has no `__torch_function__` of its own: torch's, or none."""
+    """Whether the class has no `__torch_function__` of its own: torch's, or none. That of nested tensors is torch's."""
+    if kind is NestedTensor:
+        return True
     method = getattr(kind, "__torch_function__", NO_FUNCTION)
     return method is NO_FUNCTION or getattr(method, "__func__", None) is DEFAULT
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 
 from armature.frame.guards import memory
-from armature.frame.guards.kinds import Guard, NoAliasGuard, StorageGuard
+from armature.frame.guards.kinds import AliasGuard, Guard, NoAliasGuard, StorageGuard
 from armature.frame.sources import (
     ArrayMemorySource,
     AttrSource,
@@ -21,6 +21,7 @@ from armature.frame.sources import (
     is_early,
 )
 from armature.torch_abi.fake import tensor_of_number, version_of
+from armature.torch_abi.jagged import is_jagged, ragged_name, stands_for_ragged
 from armature.torch_abi.overrides import dispatches
 from armature.torch_abi.wrappers import is_wrapper, parts
 from armature.trace.errors import NotConstant
@@ -63,7 +64,28 @@ def _same_object(left: Value, right: Value) -> bool:
 
 def guards(tracer: Tracer) -> list[Guard]:
     """Where something is changed, objects and memory must be as distinct next time as they were."""
-    return [*_keys(tracer), *_objects(tracer), *_tensors(tracer)]
+    return [*_keys(tracer), *_ragged(tracer), *_objects(tracer), *_tensors(tracer)]
+
+
+def _ragged(tracer: Tracer) -> list[Guard]:
+    """Tensors that ragged sizes stand for: these are equal where it is one tensor."""
+    if not tracer.fakes.symbols.ragged:
+        return []
+    found: dict[int, list[Source]] = {}
+    for _, value in tracer.by_id.values():
+        if not value.is_tensor or value.source is None:
+            continue
+        tensor = cast("TensorValue", value)
+        if is_jagged(tensor.real):
+            name = ragged_name(tensor.real)
+            found.setdefault(id(getattr(tensor.real, name)), []).append(AttrSource(value.source, name))
+        elif stands_for_ragged(tensor.fake):
+            found.setdefault(id(tensor.real), []).append(value.source)
+    same: list[Guard] = [
+        AliasGuard(first, other) for first, *rest in found.values() for other in rest if other != first
+    ]
+    firsts = tuple(first for first, *_ in found.values())
+    return [*same, NoAliasGuard(firsts)] if len(firsts) > 1 else same
 
 
 def _keys(tracer: Tracer) -> list[Guard]:

@@ -18,6 +18,7 @@ from armature.torch_abi.fake import DATA_DEPENDENT, UNSUPPORTED_OPERATOR, enable
 from armature.torch_abi.grad_modes import CHANGED_BY, with_default_dtype
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
+from armature.torch_abi.wrappers import is_wrapper
 from armature.trace import altering, folding, overrides, wrappers
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.undo import LEAVE, watch
@@ -137,8 +138,9 @@ def run_on_fakes(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwarg
     name = fn if isinstance(fn, str) else getattr(fn, "__name__", str(fn))
     # torch's operators in Python keep symbols where those in C++ ask for numbers; they are slower.
     dispatcher = enable_python_dispatcher() if tracer.sizes.places else NULL_CONTEXT
+    asking = wrappers.asking([*fakes, *named.values()]) if tracer.overrides.wrappers else NULL_CONTEXT
     try:
-        with dispatcher:
+        with dispatcher, asking:
             if isinstance(fn, str):
                 return getattr(fakes[0], fn)(*fakes[1:], **named)
             run = tracer.fakes.getitem if fn is operator.getitem else fn
@@ -263,6 +265,7 @@ def from_fake(tracer: Tracer, result: Any, node: fx.Node) -> Value:
             return known
         altering.mark_leaf(result, node)
         value = TensorValue(result, node)
+        tracer.overrides.wrappers |= is_wrapper(type(result))
         tracer.by_fake[id(result)] = value
         return value
     if result is None or is_atom(result) or isinstance(result, SYMBOLIC):

@@ -13,6 +13,7 @@ from armature.frame.guards.kinds import Guard, Quantity, ShapeGuard
 from armature.frame.sources import AttrSource, CellSource, DictOfSource, GlobalSource, ItemSource, ObjectSource, Source
 from armature.torch_abi import symbols
 from armature.torch_abi.fake import DATA_DEPENDENT, Axes, FakeWorld
+from armature.torch_abi.jagged import is_jagged, ragged_axis
 from armature.torch_abi.symbols import SYMBOLIC, Symbols, is_unbacked
 from armature.torch_abi.wrappers import is_wrapper, parts
 from armature.trace.values.symbolic import SymbolicValue
@@ -58,6 +59,8 @@ class Sizes:
     def axes_of(self, tensor: torch.Tensor, source: Source) -> frozenset[int] | Axes:
         """The axes of a tensor of the program whose sizes are taken as symbols."""
         registered = self.tracer.is_registered(source)
+        if is_jagged(tensor):  # has no sizes of its own
+            return Axes(frozenset(), self._inner_axes(tensor, source, registered))
         own = self._axes(tensor, source, registered)
         if not is_wrapper(type(tensor)):
             return own
@@ -66,8 +69,11 @@ class Sizes:
             is_wrapper(type(inner)) or id(inner) in self.tracer.by_id for inner in held.values()
         ):
             return Axes()
-        places = ((name, inner, AttrSource(source, name)) for name, inner in held.items())
-        return Axes(own, {name: self._axes(inner, place, registered) for name, inner, place in places})
+        return Axes(own, self._inner_axes(tensor, source, registered))
+
+    def _inner_axes(self, tensor: torch.Tensor, source: Source, registered: bool) -> dict[str, frozenset[int]]:
+        places = ((name, inner, AttrSource(source, name)) for name, inner in parts(tensor).tensors.items())
+        return {name: self._axes(inner, place, registered) for name, inner, place in places}
 
     def _axes(self, tensor: torch.Tensor, source: Source, registered: bool) -> frozenset[int]:
         request, marks = self.tracer.request, tensor.__dict__
@@ -117,11 +123,20 @@ class Sizes:
 
     def bind_tensor(self, value: TensorValue, source: Source) -> None:
         """Note which symbols are read from a tensor of the program."""
+        if is_jagged(value.fake):
+            axis = ragged_axis(value.fake)
+            self._bind_ragged(value.fake.shape[axis], Quantity(source, axis), value)
+            return
         for axis, (size, stride) in enumerate(zip(value.fake.shape, value.fake.stride())):
             if isinstance(size, torch.SymInt):
                 self._bind(size, Quantity(source, axis), value)
             if isinstance(stride, torch.SymInt):
                 self.strides.append((Quantity(source, axis, stride=True), symbols.expression(stride)))
+
+    def _bind_ragged(self, number: Any, quantity: Quantity, owner: TensorValue) -> None:
+        symbol = symbols.lone(number)
+        self.places.setdefault(symbol, quantity)
+        self.owners.setdefault(symbol, owner)
 
     def _bind(self, number: torch.SymInt, quantity: Quantity, owner: TensorValue | SymbolicValue) -> None:
         (symbol,) = symbols.symbols_of(number)
@@ -235,7 +250,7 @@ class Sizes:
     def _conditions(self) -> Iterator[Guard]:
         found = self.symbols
         for symbol, quantity in self.places.items():
-            if quantity.axis >= 0:
+            if quantity.axis >= 0 and symbol not in found.ragged:
                 yield ShapeGuard(f"{symbol} >= {symbols.SMALLEST_SIZE}", ((str(symbol), quantity),))
         for condition, line in found.conditions():
             if not self.tracer.fakes.given_up.isdisjoint(symbols.symbols_of(condition)):

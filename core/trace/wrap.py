@@ -27,6 +27,7 @@ from armature.callables import class_member, unbound
 from armature.frame.data import resume_point
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource, ObjectSource, Source
 from armature.torch_abi.fake import PLAIN_TENSORS, is_wrapped
+from armature.torch_abi.jagged import is_jagged
 from armature.torch_abi.overrides import is_overriding, without_numbers
 from armature.torch_abi.symbols import SYMBOLIC
 from armature.torch_abi.wrappers import is_wrapper
@@ -160,8 +161,9 @@ def _tensor(tracer: Tracer, obj: torch.Tensor, source: Source) -> Value:
     holds = is_wrapper(type(obj))
     if holds:
         wrappers.accept(tracer, obj)
-    if obj.layout is not torch.strided:
-        tracer.graph_break("tensor-subclass", type=f"a tensor of layout {obj.layout}")
+    if (obj.layout is not torch.strided or obj.is_nested) and not is_jagged(obj):
+        nested = "nested " if obj.is_nested else ""
+        tracer.graph_break("tensor-subclass", type=f"a {nested}tensor of layout {obj.layout}")
     if is_cut_off(obj):
         tracer.graph_break("tensor-subclass", type="one of several views whose base was changed in place")
     fake = tracer.fakes.of(obj, tracer.sizes.axes_of(obj, source), source.expr)

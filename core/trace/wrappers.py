@@ -6,6 +6,7 @@ Operators on them go in the graph as they are; what the class does is run on fak
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import torch
@@ -14,6 +15,8 @@ from torch import fx
 from armature.frame.guards.kinds import TensorGuard
 from armature.torch_abi import wrappers as abi
 from armature.torch_abi.fake import is_wrapped, version_of
+from armature.torch_abi.jagged import is_jagged
+from armature.torch_abi.overrides import suspended
 from armature.torch_abi.pytree import tree_leaves
 from armature.trace.errors import SkipFrame
 from armature.trace.values.base import Args, Kwargs, Value
@@ -114,6 +117,11 @@ def is_made_whole(fn: object, args: Args) -> bool:
     if isinstance(fn, type):
         return abi.is_wrapper(fn)
     return fn is getattr and isinstance(args[0], TensorValue) and args[0].holds(str(args[1].as_constant()))
+
+
+def asking(fakes: Iterable[object]) -> AbstractContextManager[object]:
+    """In which torch's functions run on fakes: nested tensors have some of their own, by `__torch_function__`."""
+    return suspended() if any(map(is_jagged, tree_leaves(list(fakes)))) else nullcontext()
 
 
 def holding(fakes: Iterable[object]) -> Holding:

@@ -46,3 +46,13 @@ def test_both_compilers_may_compile_the_same_function() -> None:
         assert torch.equal(theirs(x, by), x * by + 1)
     assert torch.equal(ours(x, 0), torch.ones(3))
     assert len(session().compilations) == 4
+
+
+def test_nested_tensors_run_operator_by_operator() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x.sin() * 2
+
+    compiled = torch.compile(function, backend="armature")
+    for lengths in ((2, 3), (4, 1, 2), (3, 3)):
+        x = torch.nested.nested_tensor([torch.randn(length, 4) for length in lengths], layout=torch.jagged)
+        torch.testing.assert_close(compiled(x).values(), function(x).values())

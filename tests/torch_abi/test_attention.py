@@ -1,4 +1,4 @@
-"""The seam to flexible attention: results without numbers are like those with."""
+"""The seam to attention: results without numbers are like those with."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention.flex_attention import _create_empty_block_mask, noop_mask
 
-from armature.torch_abi.attention import attention_results, item_by_tensors
+from armature.torch_abi.attention import attention_results, item_by_tensors, nested_attention
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -35,3 +35,14 @@ def test_items() -> None:
     assert torch.equal(item_by_tensors(x, (slice(1), 2)), x[:1, 2])
     with FakeTensorMode() as mode:
         assert item_by_tensors(mode.from_tensor(x), mode.from_tensor(one)).shape == (4,)
+
+
+def test_attention_of_nested_tensors_gives_what_eager_gives() -> None:
+    offsets = torch.tensor([0, 2, 5])
+    held = [torch.randn(5, 2, size, requires_grad=True) for size in (3, 3, 4)]
+    parts = [torch.nested.nested_tensor_from_jagged(one, offsets).transpose(1, 2) for one in held]
+    eager = torch.nn.functional.scaled_dot_product_attention(*parts)
+    found = nested_attention(*parts)
+    assert (found.shape, found._strides, found.dtype) == (eager.shape, eager._strides, eager.dtype)  # type: ignore[attr-defined]
+    assert found.requires_grad and eager.requires_grad
+    assert found.offsets() is eager.offsets() is offsets  # type: ignore[attr-defined]

@@ -1,0 +1,62 @@
+"""Seam to nested tensors of the jagged layout: wrappers with one size of their own kind, the ragged one.
+
+That size stands for the tensor of offsets (or of lengths) that it was made for: two are equal where that is one object.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.experimental.symbolic_shapes import is_nested_int
+from torch.nested._internal.nested_tensor import NestedTensor, _tensor_symint_registry
+
+REGISTRY: Any = _tensor_symint_registry  # which ragged size stands for a tensor, by identity
+
+__all__ = [
+    "NestedTensor",
+    "is_jagged",
+    "is_ragged",
+    "meets_jagged",
+    "ragged_axis",
+    "ragged_name",
+    "ragged_number",
+    "stands_for_ragged",
+]
+
+
+def is_jagged(tensor: object) -> bool:
+    """Whether it is a nested tensor of the jagged layout."""
+    return type(tensor) is NestedTensor
+
+
+def meets_jagged(graph: fx.Graph) -> bool:
+    """Whether a captured graph takes or makes such tensors."""
+    return any(is_jagged(node.meta.get("example_value")) for node in graph.nodes)
+
+
+def ragged_name(tensor: Any) -> str:
+    """The attribute with the tensor for which the ragged size stands."""
+    return "_offsets" if tensor._lengths is None else "_lengths"
+
+
+def ragged_axis(tensor: Any) -> int:
+    """Along which axis the sizes of the parts differ."""
+    return int(tensor._ragged_idx)
+
+
+def ragged_number(tensor: torch.Tensor) -> int | None:
+    """The number of the ragged size that stands for a tensor of the program; None where none does."""
+    found = REGISTRY.get(tensor)
+    return None if found is None else int(found.node.nested_int())
+
+
+def stands_for_ragged(fake: Any) -> bool:
+    """Whether a ragged size was made for a fake tensor."""
+    return getattr(fake, "nested_int_memo", None) is not None
+
+
+def is_ragged(number: object) -> bool:
+    """Whether a size is a ragged one."""
+    return bool(is_nested_int(number))  # type: ignore[arg-type]

@@ -1,0 +1,17 @@
+"""Functions of nested tensors that torch can't run on tensors without numbers."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from armature.plugin_api import Call, TracedTensor, Value, handles, nested_attention
+
+
+@handles(F.scaled_dot_product_attention)
+def attention(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """In the graph as it is."""
+    given = [value for value in (*args, *kwargs.values()) if isinstance(value, TracedTensor)]
+    if not any(value.fake.layout is torch.jagged for value in given):
+        return None
+    return call.graph_call_as(nested_attention, F.scaled_dot_product_attention, *args, **kwargs)
