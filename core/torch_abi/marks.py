@@ -8,6 +8,8 @@ from typing import Any
 
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
+ORIGINAL = "_torchdynamo_orig_callable"  # the attribute that holds what torch.compile put a wrapper around
+
 
 def assumed_constant(fn: object) -> bool:
     """Whether `torch.compiler.assume_constant_result` was applied to a function."""
@@ -25,12 +27,19 @@ def unpatched(fn: Any) -> Callable[..., Any] | None:
     module, held = fn.__module__ or "", fn.__dict__
     of_optimizer = module.startswith("torch.optim.") and fn.__name__.startswith(("_init_group", "_fused_"))
     if of_optimizer and "_torchdynamo_disable" in held:
-        original: Callable[..., Any] = held["_torchdynamo_orig_callable"]
+        original: Callable[..., Any] = held[ORIGINAL]
         return original
     if module != "torch._dynamo.mutation_guard" or "init" not in fn.__code__.co_freevars or not fn.__closure__:
         return None
     found: Callable[..., Any] = fn.__closure__[fn.__code__.co_freevars.index("init")].cell_contents
     return found
+
+
+def is_of_torch_compile(fn: Any) -> bool:
+    """Whether `torch.compile` returned the function; what it compiles is under ORIGINAL then."""
+    # functools.wraps copies the marks to other functions, but they keep the number of the first.
+    held = fn.__dict__ if isinstance(fn, FunctionType) else {}
+    return "_torchdynamo_inline" in held and held.get("_torchdynamo_wrapper_id") == id(fn)
 
 
 def call_for_real(fn: Callable[..., Any], args: list[Any], kwargs: Mapping[str, Any]) -> Any:

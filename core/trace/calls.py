@@ -22,7 +22,7 @@ from torch import nn
 
 from armature.callables import MISSING, class_member, describe, is_written_in_c, unbound
 from armature.rules import Decision, Verdict
-from armature.torch_abi.marks import assumed_constant, call_for_real, unpatched
+from armature.torch_abi.marks import ORIGINAL, assumed_constant, call_for_real, is_of_torch_compile, unpatched
 from armature.torch_abi.overrides import OWN_CLASSES, is_overriding
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace import exception_groups, inline, overrides, wrappers
@@ -151,6 +151,8 @@ def call_object(tracer: Tracer, fn: Callable[..., Any], value: Value, args: Args
         original = unpatched(fn)
         if original is not None:
             return tracer.call(tracer.as_value(original), args, kwargs)
+        if is_of_torch_compile(fn):
+            return tracer.call(value.get_attribute(tracer, ORIGINAL), args, kwargs)
         if not is_method_in_c(fn):
             tracer.graph_break("skipped-function", function=value.describe(), reason=verdict.reason)
     tracer.graph_break("unsupported-call", callable=value.describe())

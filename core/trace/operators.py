@@ -175,7 +175,10 @@ def operate_in_place(tracer: Tracer, name: str, left: Value, right: Value) -> Va
     if isinstance(left, DictValue) and name == "or_":
         left.call_method(tracer, "update", (right,), {})
         return left
-    found = left.binary(tracer, f"__i{name.removesuffix('_')}__", right)
+    method = f"__i{name.removesuffix('_')}__"
+    found = left.binary(tracer, method, right)
+    if found is None and right.base is not None:  # a set is changed by any set, also by one of a derived class
+        found = left.binary(tracer, method, native(right))
     return found if found is not None else operate(tracer, name, left, right)
 
 

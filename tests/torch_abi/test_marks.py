@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import armature
-from armature.torch_abi.marks import assumed_constant, call_for_real, unpatched
+from armature.torch_abi.marks import ORIGINAL, assumed_constant, call_for_real, is_of_torch_compile, unpatched
 
 CALLS: list[int] = []
 
@@ -41,6 +41,18 @@ def test_the_patch_of_torch_compile() -> None:
     makes_state = unpatched(torch.optim.Adam._init_group)
     assert makes_state is not None
     assert makes_state.__code__.co_filename.endswith("adam.py")
+
+
+def test_the_marks_of_what_torch_compile_returned() -> None:
+    def double(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    compiled = torch.compile(double, backend="eager")
+    assert is_of_torch_compile(compiled)
+    assert getattr(compiled, ORIGINAL) is double
+    wrapper = functools.wraps(compiled)(lambda x: compiled(x))
+    others = (double, wrapper, torch.compiler.disable(double), torch.compile(torch.nn.Identity(), backend="eager"), len)
+    assert not any(map(is_of_torch_compile, others))
 
 
 @pytest.mark.parametrize("fused", [False, True])

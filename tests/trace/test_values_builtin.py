@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import math
 import operator
 import random
@@ -534,3 +535,91 @@ def test_common_keys_of_dicts_come_in_their_order(number):
     theirs, ours = common(X, a, b, s), armature.compile(common, backend="eager", dynamic=False)(X, a, b, s)
     assert theirs[1:4] == ours[1:4]
     assert list(theirs[4]) == list(ours[4])
+
+
+def with_views(t, a, b, s, f):
+    keys, items = a.keys(), a.items()
+    made = [keys | b.keys(), keys - b.keys(), keys ^ b.keys(), items ^ b.items(), items | keys, items - b.items()]
+    made += [keys | s, s | keys, keys - s, s - keys, keys ^ s, s ^ keys, f | keys, keys ^ f, f - items, list(b) ^ keys]
+    made += [tuple(b) - keys, set(a) | f, f | s, {*s, *b}, s.union(b, keys), collections.OrderedDict(a).keys() | b]
+    return t + 1, [type(each) for each in made], [list(each) for each in made], keys | b.keys(), keys | list(b)
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_results_of_operators_on_views_come_in_their_order(number: int) -> None:
+    choose = random.Random(number)
+    texts = [choose.choice("abcdefgh") + choose.choice("xyz") for _ in range(12)]
+    keys = texts + [8 * n for n in range(8)] + [-1, -2]
+    a, b = ({key: choose.randrange(2) for key in choose.sample(keys, choose.randrange(16))} for _ in range(2))
+    s, f = set(choose.sample(keys, 7)), frozenset(choose.sample(keys, 5))
+    theirs = with_views(X, a, b, s, f)
+    ours = armature.compile(with_views, backend="eager", dynamic=False, fullgraph=True)(X, a, b, s, f)
+    assert theirs[1:3] == ours[1:3]
+    assert [list(each) for each in theirs[3:]] == [list(each) for each in ours[3:]]
+
+
+def changes_many(t, s, keys, more):
+    s.update(keys)
+    s.discard(16)
+    s -= more
+    s.add(40)
+    s.symmetric_difference_update([8, 99])
+    return t + 1
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_a_set_of_the_caller_keeps_the_order_of_its_changes(number: int) -> None:
+    choose = random.Random(number)
+    given = [8 * n for n in range(12)] + ["ax", "by", "cz", -1, -2]
+    choose.shuffle(given)
+    keys, more = choose.sample(given, 9), {*choose.sample(given, 4)}
+    theirs, ours = set(given[:6]), set(given[:6])
+    compiled = armature.compile(changes_many, backend="eager", dynamic=False, fullgraph=True)
+    for _ in range(2):
+        changes_many(X, theirs, keys, more)
+        compiled(X, ours, keys, more)
+        assert list(ours) == list(theirs)
+
+
+def test_the_order_of_a_set_that_a_result_follows_is_guarded() -> None:
+    def follow(t, s):
+        return t + 1, list(s | {1}), s | {2}
+
+    compiled = armature.compile(follow, backend="eager", dynamic=False, fullgraph=True)
+    for members in ([0, 8, 16], [16, 8, 0], [8, 0, 16]):
+        theirs, ours = follow(X, set(members)), compiled(X, set(members))
+        assert theirs[1] == ours[1]
+        assert list(theirs[2]) == list(ours[2])
+
+
+def in_place_with_a_view(t, s, a):
+    before = s
+    s |= a.keys()
+    return t + 1, s is before, s
+
+
+def in_place_with_a_set_of_tuples(t, s, f):
+    s -= f
+    before = s
+    s |= f
+    return t + 1, s is before
+
+
+class Members(set):
+    pass
+
+
+def test_a_set_changed_in_place() -> None:
+    check(in_place_with_a_view, X, {1, 2}, {3: 4})
+    check(in_place_with_a_set_of_tuples, X, {1, (1, 2)}, frozenset([(1, 2), (3, 4)]))
+    check(in_place_with_a_set_of_tuples, X, {1, 2}, Members([2, 3]))
+
+
+def test_a_set_of_the_caller_pops_where_it_went_on() -> None:
+    compiled = armature.compile(lambda t, s: (t + 1, s.pop()), backend="eager")
+    theirs, ours = {0, 1, 2, 3}, {0, 1, 2, 3}
+    for members in (theirs, ours):
+        members.pop()
+        members.add(0)
+    assert compiled(X, ours)[1] == theirs.pop() == 1
+    assert ours == theirs

@@ -14,7 +14,7 @@ from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
 from armature.trace.values.keys import is_new, looked_up
 from armature.trace.values.methods import invoke
 from armature.trace.values.sequence import TupleValue
-from armature.trace.values.sets import SetLike, SetValue, members
+from armature.trace.values.sets import COMPARISONS, SET_METHODS, SetLike, SetValue, made_of
 from armature.trace.values.streams import Steps, Walk
 
 if TYPE_CHECKING:
@@ -269,24 +269,22 @@ class DictViewValue(SetLike):
         if self.which == "values":
             return self
         entries = {item.key(tracer): item for item in self.stream(tracer)}
-        followed = self.which == "keys" and self.owner.kind is dict and self.owner.owner is None
-        return SetValue(entries, set, set(dict.fromkeys(entries)) if followed else None)
+        # CPython makes the set of the dict itself where that is no object of a derived class.
+        of_dict = self.which == "keys" and self.owner.kind is dict and self.owner.owner is None
+        known = self.which == "items" or self.owner.kind is not MappingProxyType
+        return SetValue(entries, set, set(dict.fromkeys(entries) if of_dict else list(entries)) if known else None)
 
     def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
-        mine = self.as_set(tracer)
-        if mine is self:
+        if self.which == "values":
             return None
-        if name in ("__eq__", "__ne__", "__le__", "__ge__", "__lt__", "__gt__"):
-            return mine.binary(tracer, name, other)
-        if isinstance(other, SetValue) and name in ("__or__", "__sub__"):
-            return mine.binary(tracer, name, other)
+        if name in COMPARISONS:
+            return self.as_set(tracer).binary(tracer, name, other)
+        swapped = name.startswith("__r")
         if name in ("__and__", "__rand__") and (not isinstance(other, SetValue) or other.table is not None):
             return intersection(tracer, self, other)
-        # The order that CPython gives the results of other operators on views is not followed.
-        given = SetValue(dict(members(tracer, other).entries), set, None)
-        return (
-            given.binary(tracer, f"__{name[3:]}", mine) if name.startswith("__r") else mine.binary(tracer, name, given)
-        )
+        left, right = (other, self) if swapped else (self, other)
+        method = VIEW_OPERATORS.get(f"__{name[3:]}" if swapped else name)
+        return None if method is None else method(tracer, left, right)
 
     def rebuild(self, out: Rebuilder) -> None:
         out.load(self.owner)
@@ -311,6 +309,36 @@ def intersection(tracer: Tracer, view: DictViewValue, other: Value) -> SetValue:
     return SetValue(entries, set, table)
 
 
+def _by_method(name: str) -> Callable[[Tracer, Value, Value], Value]:
+    """An operator with a view on one side: the set of what is on the left, changed by a method."""
+
+    def run(tracer: Tracer, left: Value, right: Value) -> Value:
+        both_items = all(isinstance(side, DictViewValue) and side.which == "items" for side in (left, right))
+        if both_items and name == "symmetric_difference_update":
+            return _other_items(tracer, left, right)
+        result = left.as_set(tracer) if isinstance(left, DictViewValue) else made_of(tracer, left, set)
+        if isinstance(result, SetValue):
+            SET_METHODS[name](tracer, result, right)
+        return result
+
+    return run
+
+
+def _other_items(tracer: Tracer, left: Value, right: Value) -> Value:
+    """`left ^ right` of two views of items: those of the right side come first."""
+    new = [item for item in tracer.unpack(right) if not left.contains(tracer, item)]
+    left_over = [item for item in tracer.unpack(left) if not right.contains(tracer, item)]
+    result = made_of(tracer, TupleValue(new), set)
+    SET_METHODS["update"](tracer, result, TupleValue(left_over))
+    return result
+
+
+VIEW_OPERATORS: dict[str, Callable[[Tracer, Value, Value], Value]] = {
+    "__or__": _by_method("update"),
+    "__sub__": _by_method("difference_update"),
+    "__xor__": _by_method("symmetric_difference_update"),
+    "__and__": _by_method("intersection_update"),
+}
 PARTS: dict[str, Callable[[tuple[Value, Value]], Value]] = {
     "keys": lambda entry: entry[0],
     "values": lambda entry: entry[1],

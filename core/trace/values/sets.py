@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
@@ -11,11 +12,41 @@ import attrs
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
 from armature.trace.values.keys import is_by_address, looked_up
 from armature.trace.values.methods import invoke
+from armature.trace.values.sequence import TupleValue
 from armature.trace.values.streams import Steps, Walk
 
 if TYPE_CHECKING:
+    from armature.frame.sources import Source
     from armature.trace.capture import Tracer
     from armature.trace.rebuild import Rebuilder
+
+
+Make = Callable[[Sequence[Hashable]], Any]  # of items, a set
+
+
+def with_room(slots: int, items: Sequence[Hashable]) -> set[Hashable]:
+    """A set that has so many slots, if they are enough. With more, fewer members stand in each other's way."""
+    more = [object() for _ in range(slots // 2 - 1 - len(items))]
+    made: set[Hashable] = set(dict.fromkeys([*items, *more]))
+    made.difference_update(more)
+    return made
+
+
+def begun_with(count: int, items: Sequence[Hashable]) -> set[Hashable]:
+    """A set to which items were added that began as a set of a dict's first so many keys."""
+    made: set[Hashable] = set(dict.fromkeys(items[:count]))
+    for item in items[count:]:
+        made.add(item)
+    return made
+
+
+MANY = 256  # of a set with more members, fewer ways to make it are tried
+# What makes a set that leaves the frame. The order of a set comes of how much room it has, and that of how it was made:
+# one that has grown by adding has more than the set of a dict's keys, and one that has lost members more than it needs.
+WAYS: dict[type, tuple[Make, ...]] = {
+    set: (set, *(functools.partial(with_room, 2**power) for power in range(4, 12))),
+    frozenset: (frozenset, lambda items: frozenset(dict.fromkeys(items)), lambda items: frozenset(set(items))),
+}
 
 
 @attrs.define(eq=False)
@@ -24,6 +55,8 @@ class SetValue(Value):
 
     `table`: a set of the keys that has gone through the same operations, made at the first; it tells the order in which
     CPython iterates. None: not known, because a set of the program was changed.
+    `follows`: the members, in order, of sets of the program by whose order the table goes.
+    `changes`: what was done to a set of the program, to be done again to the set itself, whose order comes of it.
     """
 
     entries: dict[Hashable, Value]
@@ -31,6 +64,8 @@ class SetValue(Value):
     table: set[Hashable] | frozenset[Hashable] | None = attrs.field(
         default=attrs.Factory(lambda self: self.kind(self.entries), takes_self=True)
     )
+    follows: dict[Source, list[object]] = attrs.field(factory=dict)
+    changes: list[Write] = attrs.field(factory=list)
     reshaped: int = 0  # how often members came or went
 
     mutable: ClassVar[bool] = True
@@ -49,7 +84,20 @@ class SetValue(Value):
 
     def copy(self) -> SetValue:
         """Another set of the same members."""
-        return SetValue(dict(self.entries), self.kind, None if self.table is None else self.table.copy())
+        table = None if self.table is None else self.table.copy()
+        return SetValue(dict(self.entries), self.kind, table, dict(self.basis()))
+
+    def basis(self) -> dict[Source, list[object]]:
+        """`follows`, or of a set of the program itself: its own members."""
+        if self.source is None or self.table is None:
+            return self.follows
+        return {self.source: [self.entries[key].as_constant() for key in self.table]}
+
+    def guard_order(self, tracer: Tracer) -> None:
+        """The order is relied on."""
+        if len(self.entries) > 1:
+            for source, keys in self.basis().items():
+                tracer.guards.keys(source, keys)
 
     def ordered(self, tracer: Tracer) -> list[Hashable]:
         """The keys in CPython's order, which depends on the set's history and on hashes."""
@@ -57,19 +105,19 @@ class SetValue(Value):
             return list(self.entries)
         if self.table is None or any(map(is_by_address, self.entries)):
             tracer.graph_break("unsupported-operation", operation="iteration", type="a set whose order is not fixed")
-        if self.source is not None:
-            tracer.guards.keys(self.source, [self.entries[key].as_constant() for key in self.table])
+        self.guard_order(tracer)
         return list(self.table)
 
     def stream(self, tracer: Tracer) -> Iterator[Value]:
         walk = Walk(tracer, self, self.ordered(tracer), "Set changed size during iteration", self.reshaped)
         return Steps(lambda: self.entries[next(walk)])
 
-    def change(self, tracer: Tracer) -> set[Hashable]:
-        """The table, about to be changed; what is done to a table of unknown order does not matter."""
+    def change(self, tracer: Tracer, function: Callable[..., object], *operands: Value) -> set[Hashable]:
+        """The table, about to be changed by a method; what is done to a table of unknown order does not matter."""
         tracer.mutate(self)
         if self.source is not None:
             self.table = None
+            self.changes.append(Write(function, (self, *operands)))
         return set(self.entries) if not isinstance(self.table, set) else self.table
 
     def truth(self, tracer: Tracer) -> bool:
@@ -98,8 +146,8 @@ class SetValue(Value):
         return tracer.constant(None) if result is None else result
 
     def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
-        if name == "__and__" and isinstance(other, SetLike):  # sets leave it to the view
-            return other.binary(tracer, "__rand__", self)
+        if isinstance(other, SetLike) and name not in COMPARISONS:  # sets leave it to the view, also `set |= view`
+            return None if name.startswith("__i") else other.binary(tracer, f"__r{name[2:]}", self)
         method = OPERATORS.get(name)
         other = as_set(tracer, other)
         if method is None or not isinstance(other, SetValue) or not hasattr(self.kind, name):
@@ -107,30 +155,31 @@ class SetValue(Value):
         return method(tracer, self, other)
 
     def rebuild(self, out: Rebuilder) -> None:
-        if self.kind is frozenset:
-            out.null_function(frozenset)
-        for key in self.order_to_add():
+        self.guard_order(out.tracer)
+        make, order = self.way_to_make()
+        if make is not set:
+            out.null_function(make)
+        for key in order:
             out.load(self.entries[key])
-        out.build("BUILD_SET", len(self.entries))
-        if self.kind is frozenset:
+        out.build("BUILD_SET" if make is set else "BUILD_TUPLE", len(order))
+        if make is not set:
             out.call(1)
 
-    def order_to_add(self) -> list[Hashable]:
-        """The keys such that a set to which they are added one by one has them in its order, if there is such an order
-        among those that are likely."""
-        if self.table is None:
-            return list(self.entries)
+    def way_to_make(self) -> tuple[Make, list[Hashable]]:
+        """What makes a set with the order of the table, and of what; if there is such a way among the likely ones."""
+        if self.table is None or len(self.entries) < 2:
+            return self.kind, list(self.entries)
         known = list(self.table)
-        for order in (known, list(self.entries)):
-            made: set[Hashable] = set()
-            for key in order:
-                made.add(key)
-            if list(made) == known:
-                return order
-        return known
+        begun = range(2, len(known)) if self.kind is set and len(known) <= MANY else ()
+        ways: list[Make] = [*WAYS[self.kind], *(functools.partial(begun_with, count) for count in begun)]
+        for make in ways:
+            for order in (known, list(self.entries)):
+                if list(make(order)) == known:
+                    return make, order
+        return self.kind, known
 
     def writes(self, out: Rebuilder) -> list[Write]:
-        return [Write(set.clear, (self,)), Write(set.update, (self, SetValue(dict(self.entries))))]
+        return self.changes
 
 
 def as_set(tracer: Tracer, value: Value) -> Value:
@@ -148,28 +197,35 @@ class SetLike(Value):
 
 @attrs.frozen(eq=False)
 class Members:
-    """The members of an iterable: key to member, and what stands for the iterable as an operand on tables."""
+    """The members of an iterable: key to member, and what stands for the iterable as an operand on tables.
+
+    `kept`: it as it is now, for changes that are made to a set of the program after the graph has run.
+    """
 
     entries: dict[Hashable, Value]
     operand: Any
+    kept: Value
+    follows: Mapping[Source, list[object]] = {}
 
 
 def members(tracer: Tracer, iterable: Value) -> Members:
     """The members of any iterable."""
     if isinstance(iterable, SetValue):
-        return Members(iterable.entries, list(iterable.entries) if iterable.table is None else iterable.table)
+        operand: Any = list(iterable.entries) if iterable.table is None else iterable.table
+        return Members(iterable.entries, operand, iterable.copy(), iterable.basis())
     found: dict[Hashable, Value] = {}
     for item in tracer.unpack(iterable):
         found.setdefault(item.key(tracer), item)
     # CPython makes room for all keys of a dict at once.
-    return Members(found, dict.fromkeys(found) if iterable.python_type() is dict else list(found))
+    operand = dict.fromkeys(found) if iterable.python_type() is dict else list(found)
+    return Members(found, operand, TupleValue(list(found.values())))
 
 
 def made_of(tracer: Tracer, iterable: Value, kind: type) -> SetValue:
     """`kind(iterable)`."""
     given = members(tracer, iterable)
     known = not isinstance(iterable, SetValue) or iterable.table is not None
-    return SetValue(dict(given.entries), kind, kind(given.operand) if known else None)
+    return SetValue(dict(given.entries), kind, kind(given.operand) if known else None, dict(given.follows))
 
 
 def in_any_order(tracer: Tracer, iterable: Value) -> list[Value]:
@@ -181,14 +237,14 @@ def in_any_order(tracer: Tracer, iterable: Value) -> list[Value]:
 
 def _add(tracer: Tracer, self: SetValue, item: Value) -> None:
     key = item.key(tracer)
-    self.change(tracer).add(key)
+    self.change(tracer, set.add, item).add(key)
     self.reshaped += key not in self.entries
     self.entries.setdefault(key, item)
 
 
 def _discard(tracer: Tracer, self: SetValue, item: Value) -> None:
     key = item.key(tracer)
-    self.change(tracer).discard(key)
+    self.change(tracer, set.discard, item).discard(key)
     self.reshaped += key in self.entries
     self.entries.pop(key, None)
 
@@ -202,13 +258,15 @@ def _remove(tracer: Tracer, self: SetValue, item: Value) -> None:
 def _pop(tracer: Tracer, self: SetValue) -> Value:
     if not self.entries:
         tracer.raise_error(KeyError, "pop from an empty set")
+    if self.source is not None and len(self.entries) > 1:  # it goes on where the pop before it ended
+        tracer.graph_break("unsupported-operation", operation="pop", type="a set whose order is not fixed")
     self.ordered(tracer)
     self.reshaped += 1
-    return self.entries.pop(self.change(tracer).pop())
+    return self.entries.pop(self.change(tracer, set.pop).pop())
 
 
 def _clear(tracer: Tracer, self: SetValue) -> None:
-    self.change(tracer).clear()
+    self.change(tracer, set.clear).clear()
     self.reshaped += bool(self.entries)
     self.entries.clear()
 
@@ -221,7 +279,8 @@ def update(tracer: Tracer, self: SetValue, *others: Value) -> None:
                 _add(tracer, self, item)
             continue
         added = members(tracer, other)
-        self.change(tracer).update(added.operand)
+        self.change(tracer, set.update, added.kept).update(added.operand)
+        self.follows.update(added.follows)
         self.reshaped += not added.entries.keys() <= self.entries.keys()
         for key, item in added.entries.items():
             self.entries.setdefault(key, item)
@@ -236,7 +295,10 @@ def combined(self: SetValue, others: list[Members], operation: str) -> SetValue:
             everything.setdefault(key, item)
     start = self.kind(self.entries) if self.table is None else self.table
     table = getattr(start, operation)(*(other.operand for other in others))
-    return SetValue({key: everything[key] for key in table}, self.kind, table if known else None)
+    follows = dict(self.basis())
+    for other in others:
+        follows.update(other.follows)
+    return SetValue({key: everything[key] for key in table}, self.kind, table if known else None, follows)
 
 
 def _operation(name: str) -> Callable[..., Value]:
@@ -254,7 +316,9 @@ def _in_place(name: str) -> Callable[..., Value | None]:
             return
         given = [members(tracer, other) for other in others]
         result = combined(self, given, name.removesuffix("_update"))
-        getattr(self.change(tracer), name)(*(other.operand for other in given))
+        table = self.change(tracer, getattr(set, name), *(other.kept for other in given))
+        getattr(table, name)(*(other.operand for other in given))
+        self.follows.update(result.follows)
         self.reshaped += result.entries.keys() != self.entries.keys()
         self.entries = result.entries
 
@@ -306,6 +370,7 @@ SET_METHODS: dict[str, Callable[..., Value | None]] = {
     "__iter__": lambda tracer, self: tracer.iterator(self),
     "__contains__": lambda tracer, self, item: tracer.constant(self.contains(tracer, item)),
 }
+COMPARISONS = ("__le__", "__ge__", "__lt__", "__gt__", "__eq__", "__ne__")
 OPERATORS: dict[str, Callable[..., Value | None]] = {
     "__or__": _operation("union"),
     "__and__": _operation("intersection"),

@@ -22,7 +22,7 @@ from armature_torch_handlers import (
     stateful,
     tracing_state,
 )
-from armature_torch_handlers.contexts import attention, autocast, grad, overrides, profiler
+from armature_torch_handlers.contexts import attention, autocast, grad, overrides, profiler, settings
 from armature_torch_handlers.programs import (
     autograd_function,
     checkpoint,
@@ -72,13 +72,13 @@ def armature_handlers() -> Iterable[Handler]:
 @hookimpl
 def armature_value_types() -> Iterable[ValueType]:
     """Contexts that the program made before the function was called."""
-    return (*autocast.VALUE_TYPES, *profiler.VALUE_TYPES, *arrays.value_types())
+    return (*autocast.VALUE_TYPES, *profiler.VALUE_TYPES, *settings.VALUE_TYPES, *arrays.value_types())
 
 
 @hookimpl
 def armature_polyfills() -> Iterable[Polyfill]:
-    """Methods of torch's modules in a form that traces."""
-    return (*modules.polyfills(), *overrides.POLYFILLS)
+    """Methods of torch's modules, and operators that call functions, in a form that traces."""
+    return (*modules.polyfills(), *overrides.POLYFILLS, *control_flow.POLYFILLS)
 
 
 @hookimpl

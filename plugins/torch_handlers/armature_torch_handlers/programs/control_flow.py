@@ -1,16 +1,21 @@
 """`torch.cond`: a branch that is known is traced; by a tensor, both are, as graphs of their own.
 
 In eager mode the operator compiles itself, so it must run outside of any frame that is being compiled.
+
+And the operators by which an exported program calls a part of itself under another mode.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
-from armature.plugin_api import Call, TracedTensor, Value, choose, existing, handles
+from armature.plugin_api import Call, Polyfill, TracedTensor, Value, choose, existing, handles
 
 
-@handles(*existing("torch.cond"))
+@handles(*existing("torch.cond", "torch._higher_order_ops.cond.cond_op"))
 def cond(
     call: Call, pred: Value, true_fn: Value, false_fn: Value, operands: Value | None = None, **kwargs: Value
 ) -> Value:
@@ -29,3 +34,36 @@ def marked_region(call: Call, func: Value, *args: Value, **kwargs: Value) -> Val
     """What `torch.compiler.nested_compile_region` wraps: the function, as in eager mode. Asked while torch.compile is
     at work, the call itself would raise."""
     return call.inline(func, *args, **kwargs)
+
+
+def with_grad_enabled(enable_grad: bool, wrapped_func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A part under `torch.no_grad()`, say. As the original, it leaves the mode as it is when the part raises."""
+    before = torch.is_grad_enabled()
+    torch.set_grad_enabled(enable_grad)
+    result = wrapped_func(*args, **kwargs)
+    torch.set_grad_enabled(before)
+    return result
+
+
+def with_autocast(
+    device_type: str,
+    dtype: torch.dtype | None,
+    enabled: bool,
+    cache_enabled: bool | None,
+    wrapped_func: Callable[..., Any],
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    """A part under `torch.autocast`."""
+    with torch.autocast(device_type, dtype, enabled, cache_enabled):
+        return wrapped_func(*args, **kwargs)
+
+
+POLYFILLS = tuple(
+    Polyfill(original, replacement)
+    for name, replacement in {
+        "torch._higher_order_ops.wrap.wrap_with_set_grad_enabled": with_grad_enabled,
+        "torch._higher_order_ops.wrap.wrap_with_autocast": with_autocast,
+    }.items()
+    for original in existing(name)
+)
