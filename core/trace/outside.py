@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from armature.trace.capture import Tracer
 
 
-EVERY = frozenset(range(1000))
+EVERY = frozenset(range(1000))  # positions, of more arguments than a call has
 
 
 def outside(function: Callable[..., None], name: str, read_only: frozenset[int]) -> Callable[..., None]:

@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 from torch import nn
 from triton.runtime.interpreter import InterpretedFunction
+from triton.runtime.jit import JITFunction
 
 import armature
 from armature.pipeline import session
@@ -119,6 +120,33 @@ def by_lambda(n: int) -> Any:
 def test_launch(grid_of: Any, dynamic: bool | None, device: str, backend: str) -> None:
     calls = [(numbers(n, device=device), numbers(n, device=device)) for n in (50, 64, 17)]
     check(adding(device, grid_of), backend, *calls, dynamic=dynamic)
+
+
+def test_what_is_traced_of_a_compiled_kernel(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU, but for what the launch does at last."""
+
+    def run(self: Any, *args: Any, grid: Any, warmup: bool, num_warps: int = 4, **kwargs: Any) -> None:
+        tried.append(num_warps)
+        kwargs = {name: value for name, value in kwargs.items() if name in self.arg_names}
+        InterpretedFunction(self.fn).run(*args, grid=grid, warmup=warmup, **kwargs)
+
+    tried: list[int] = []
+    monkeypatch.setattr(JITFunction, "run", run)
+    configs = [triton.Config({"BLOCK": 16}, num_warps=1), triton.Config({"BLOCK": 32}, num_warps=2)]
+    heuristic = triton.heuristics({"EVEN": lambda given: given["n"] % 2 == 0})
+    tuned = triton.autotune(configs, key=["n"], do_bench=one_round)(heuristic(triton.jit(even_or_odd)))
+    plain = triton.jit(add)
+
+    def fn(x: Tensor, y: Tensor) -> Tensor:
+        out, more = torch.zeros_like(x), torch.zeros_like(x)
+        n = x.numel()
+        plain[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),)](x, y, out, n, BLOCK=16, num_warps=8, num_stages=2)
+        tuned[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](out, more, n)
+        torch.library.wrap_triton(plain)[(4,)](x, more, out, n, 16)
+        return out.sin()
+
+    check(fn, backend, *((torch.randn(n), torch.randn(n)) for n in (40, 50)))
+    assert {1, 2, 4, 8} >= set(tried) >= {1, 4, 8}
 
 
 def test_sizes_are_symbols(device: str, backend: str) -> None:
