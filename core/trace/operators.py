@@ -177,6 +177,9 @@ def operate_in_place(tracer: Tracer, name: str, left: Value, right: Value) -> Va
         return left
     method = f"__i{name.removesuffix('_')}__"
     found = left.binary(tracer, method, right)
+    if found is None and left.base is not None and left.base.mutable:  # the methods of the builtin type change it
+        changed = operate_in_place(tracer, name, left.base, right)
+        return left if changed is left.base else changed
     if found is None and right.base is not None:  # a set is changed by any set, also by one of a derived class
         found = left.binary(tracer, method, native(right))
     return found if found is not None else operate(tracer, name, left, right)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
+from armature.trace.errors import UserRaised
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
 from armature.trace.values.keys import is_by_address, looked_up
 from armature.trace.values.methods import invoke
@@ -40,6 +41,7 @@ def begun_with(count: int, items: Sequence[Hashable]) -> set[Hashable]:
     return made
 
 
+FEW = 5  # of a set with no more members, each order to add them is tried
 MANY = 256  # of a set with more members, fewer ways to make it are tried
 # What makes a set that leaves the frame. The order of a set comes of how much room it has, and that of how it was made:
 # one that has grown by adding has more than the set of a dict's keys, and one that has lost members more than it needs.
@@ -176,7 +178,8 @@ class SetValue(Value):
             for order in (known, list(self.entries)):
                 if list(make(order)) == known:
                     return make, order
-        return self.kind, known
+        orders = itertools.permutations(known) if len(known) <= FEW else ()
+        return self.kind, next((list(order) for order in orders if list(self.kind(order)) == known), known)
 
     def writes(self, out: Rebuilder) -> list[Write]:
         return self.changes
@@ -219,6 +222,16 @@ def members(tracer: Tracer, iterable: Value) -> Members:
     # CPython makes room for all keys of a dict at once.
     operand = dict.fromkeys(found) if iterable.python_type() is dict else list(found)
     return Members(found, operand, TupleValue(list(found.values())))
+
+
+def is_whole(iterable: Value) -> bool:
+    """Whether CPython takes the members at once, known to be hashable; of others, those before an error count."""
+    return isinstance(iterable, SetValue) or iterable.python_type() is dict
+
+
+def one_by_one(tracer: Tracer, iterable: Value) -> Iterable[Value]:
+    """The items of an iterable, each when it is asked for if they are not at hand."""
+    return tracer.unpack(iterable) if iterable.plain_items else iterable.stream(tracer)
 
 
 def made_of(tracer: Tracer, iterable: Value, kind: type) -> SetValue:
@@ -274,8 +287,8 @@ def _clear(tracer: Tracer, self: SetValue) -> None:
 def update(tracer: Tracer, self: SetValue, *others: Value) -> None:
     """`self.update(*others)`."""
     for other in others:
-        if not other.plain_items:
-            for item in other.stream(tracer):
+        if not is_whole(other):
+            for item in one_by_one(tracer, other):
                 _add(tracer, self, item)
             continue
         added = members(tracer, other)
@@ -308,13 +321,22 @@ def _operation(name: str) -> Callable[..., Value]:
     return run
 
 
+def _take_out(tracer: Tracer, self: SetValue, others: Sequence[Value]) -> None:
+    for item in itertools.chain.from_iterable(one_by_one(tracer, other) for other in others):
+        _discard(tracer, self, item)
+
+
 def _in_place(name: str) -> Callable[..., Value | None]:
     def run(tracer: Tracer, self: SetValue, *others: Value) -> None:
-        if name == "difference_update" and not all(other.plain_items for other in others):
-            for item in itertools.chain.from_iterable(other.stream(tracer) for other in others):
-                _discard(tracer, self, item)
-            return
-        given = [members(tracer, other) for other in others]
+        taken_out = name == "difference_update"
+        if taken_out and not all(other.plain_items for other in others):
+            return _take_out(tracer, self, others)
+        try:
+            given = [members(tracer, other) for other in others]
+        except UserRaised:  # by a member that has no hash: the members before it are taken out
+            if taken_out:
+                _take_out(tracer, self, others)
+            raise
         result = combined(self, given, name.removesuffix("_update"))
         table = self.change(tracer, getattr(set, name), *(other.kept for other in given))
         getattr(table, name)(*(other.operand for other in given))
