@@ -39,6 +39,13 @@ class Compilers:
     partition: Partition
 
 
+REFUSED = "modified by an inplace operation"  # is said of a tensor that backward was to read
+
+
+class _Overwritten(Exception):
+    """Backward is to read what a call writes to when it ends."""
+
+
 @attrs.define(eq=False)
 class _Watch:
     """Stands between AOTAutograd and the compilers; keeps what it found out and what was compiled."""
@@ -65,6 +72,8 @@ class _Watch:
 
     def forward(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         metadata = self.context.fw_metadata
+        if self.split is not None and reads_what_is_written(self.split[0], metadata):
+            raise _Overwritten
         # Compiled graphs leave their inputs as they are. Told of donated ones, AOTAutograd refuses retain_graph=True.
         metadata.bw_donated_idxs = []
         wires = None
@@ -80,6 +89,22 @@ class _Watch:
     def backward(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         without_tokens(graph)
         return boxed(self.compilers.backward(graph, inputs))
+
+
+def reads_what_is_written(forward: fx.GraphModule, metadata: Any) -> bool:
+    """Whether memory of an input that is written to after the graph has run is kept for backward: eager mode keeps a
+    copy, or refuses to go back."""
+    inputs = [node for node in forward.graph.nodes if node.op == "placeholder" and node.name.startswith("primals_")]
+    changed = [inputs[position] for position in metadata.mutated_inp_runtime_indices]
+    written = {storage for node in changed if (storage := _storage(node)) is not None}
+    results = forward.graph.output_node().args[0]
+    kept = results[metadata.num_forward :] if written else ()
+    return any(_storage(node) in written for node in kept if isinstance(node, fx.Node))
+
+
+def _storage(node: fx.Node) -> int | None:
+    value = node.meta.get("val")
+    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
 
 
 def without_tokens(graph: fx.GraphModule) -> None:
@@ -148,7 +173,7 @@ def compile_functional(
 
     Where nothing has to be done around the graph (no input written behind its back, no output that is a view), the
     compiled graphs are called with as little around them as there can be. A graph is returned as it is, where its
-    backward graph would have to guess the class of gradients.
+    backward graph would have to guess the class of gradients, or would read inputs that the graph writes to.
     """
     if torch.is_grad_enabled() and gives_learning_wrappers(module):
         return module.forward
@@ -161,17 +186,24 @@ def compile_functional(
     # Where there are no such classes, torch's own passes over graphs ask proxies (up to torch 2.12).
     asks = QuietSubclasses() if watch.merged else contextlib.nullcontext()
     quiet = untold() if watch.merged else contextlib.nullcontext()
-    with guards.tracing(context), asks, quiet, _module("config").patch(unlift_effect_tokens=True):
-        whole: Callable[..., Any] = _module("aot_autograd").aot_module_simplified(
-            module,
-            list(fakes),
-            fw_compiler=lambda graph, inputs: boxed(watch.forward(graph, inputs)),
-            bw_compiler=watch.backward,
-            inference_compiler=watch.inference,
-            partition_fn=watch.partition,
-            decompositions=dict(decompositions),
-            keep_inference_input_mutations=True,
-        )
+    try:
+        with guards.tracing(context), asks, quiet, _module("config").patch(unlift_effect_tokens=True):
+            whole: Callable[..., Any] = _module("aot_autograd").aot_module_simplified(
+                module,
+                list(fakes),
+                fw_compiler=lambda graph, inputs: boxed(watch.forward(graph, inputs)),
+                bw_compiler=watch.backward,
+                inference_compiler=watch.inference,
+                partition_fn=watch.partition,
+                decompositions=dict(decompositions),
+                keep_inference_input_mutations=True,
+            )
+    except _Overwritten:
+        return module.forward
+    except RuntimeError as error:  # of autograd, for what is written to inside
+        if REFUSED not in str(error):
+            raise
+        return module.forward
     if watch.lean is not None and torch.is_grad_enabled():
         return watch.lean
     if watch.inner is not None and not watch.merged and _needs_nothing_around(watch.metadata):

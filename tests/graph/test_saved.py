@@ -77,6 +77,54 @@ def test_an_input_that_the_graph_writes_to() -> None:
             run(x, w).sum().backward()
 
 
+def scaled(x: Tensor, w: Tensor) -> Tensor:
+    x.mul_(w.sum())
+    return x.sin()
+
+
+def scaled_by_a_view(x: Tensor, w: Tensor) -> Tensor:
+    x.t().mul_(w.sum())
+    return x
+
+
+def read_before(x: Tensor, w: Tensor) -> Tensor:
+    y = x.t() * w
+    with torch.no_grad():
+        x.add_(1)
+    return y
+
+
+def written_twice(x: Tensor, w: Tensor) -> Tensor:
+    x.mul_(w.sum())
+    y = x * w
+    x.mul_(w.mean())
+    return y
+
+
+def written_inside(x: Tensor, w: Tensor) -> Tensor:
+    y = (x * w).exp()
+    y.add_(1)
+    return y
+
+
+@pytest.mark.filterwarnings("ignore:Error detected in")
+@pytest.mark.parametrize("backend", ["auto", "aot_eager"])
+@pytest.mark.parametrize("fn", [scaled, scaled_by_a_view, read_before, written_twice, written_inside])
+def test_inputs_that_backward_reads_and_the_graph_writes_to(fn: Callable[..., Tensor], backend: str) -> None:
+    """Eager mode keeps what it needs of them, or refuses to go back."""
+    found = []
+    for call in (fn, armature.compile(fn, fullgraph=True, backend=backend)):
+        x, w = torch.arange(16.0).reshape(4, 4), torch.ones(4, 4).requires_grad_()
+        result = call(x, w)
+        try:
+            (result.sum() + x.sum()).backward()
+        except RuntimeError as error:
+            found.append(str(error).split("[")[0])
+        else:
+            found.append(w.grad.tolist())
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("dynamic", [True, None])
 def test_sizes_are_saved_too(dynamic: bool | None) -> None:
     """The forward graph gives sizes after the tensors it saves, the backward graph takes them before these."""
