@@ -97,7 +97,7 @@ def reads_what_is_written(forward: fx.GraphModule, metadata: Any) -> bool:
     inputs = [node for node in forward.graph.nodes if node.op == "placeholder" and node.name.startswith("primals_")]
     changed = [inputs[position] for position in metadata.mutated_inp_runtime_indices]
     written = {storage for node in changed if (storage := _storage(node)) is not None}
-    results = forward.graph.output_node().args[0]
+    results: Any = forward.graph.output_node().args[0]
     kept = results[metadata.num_forward :] if written else ()
     return any(_storage(node) in written for node in kept if isinstance(node, fx.Node))
 
