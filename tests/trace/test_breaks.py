@@ -106,8 +106,8 @@ def seeds(t):
     return t + torch.rand(3)
 
 
-def requires_grad(t):
-    return t.clone().requires_grad_()
+def keep_gradient_of_an_input(t):
+    return t.retain_grad()
 
 
 def missing_name(t):
@@ -145,7 +145,7 @@ BREAKS: dict[Callable[..., Any], str] = {
     identity: "unsupported-operation",
     wrong_shapes: "operator-failed",
     backward: "unsupported-tensor-method",
-    requires_grad: "unsupported-tensor-method",
+    keep_gradient_of_an_input: "unsupported-tensor-method",
     abandons: "unsupported-operation",
     switches: "unsupported-mutation",
     missing_name: "exception-leaves-frame",
