@@ -81,6 +81,8 @@ class ConstantValue(Value):
             if not hasattr(args[0].python_type(), "__iter__") and not hasattr(args[0].python_type(), "__getitem__"):
                 tracer.raise_error(TypeError, "can only join an iterable")
             args = (tracer.as_value([item.as_constant() for item in constants(tracer, args[0])]),)
+        if name == "translate" and isinstance(self.value, str) and len(args) == 1 and args[0].python_type() is dict:
+            args = (tracer.call(tracer.as_value(dict), args, {}),)  # a copy, of which each item is known
         if name == "format" and isinstance(self.value, str) and not all_plain((*args, *kwargs.values())):
             return tracer.format_method(self.value, args, kwargs)
         try:
