@@ -154,8 +154,15 @@ def call_object(tracer: Tracer, fn: Callable[..., Any], value: Value, args: Args
         if is_of_torch_compile(fn):
             return tracer.call(value.get_attribute(tracer, ORIGINAL), args, kwargs)
         if not is_method_in_c(fn):
-            tracer.graph_break("skipped-function", function=value.describe(), reason=verdict.reason)
-    tracer.graph_break("unsupported-call", callable=value.describe())
+            tracer.graph_break("skipped-function", function=_named(fn, value, args), reason=verdict.reason)
+    tracer.graph_break("unsupported-call", callable=_named(fn, value, args))
+
+
+def _named(fn: Any, value: Value, args: Args) -> str:
+    """How a callable is called in a break: where it is the `__new__` of a base in C, as the class that is made."""
+    if type(fn) is BuiltinFunctionType and fn.__name__ == "__new__" and args and isinstance(args[0], ClassValue):
+        return describe(args[0].cls).name
+    return value.describe()
 
 
 def _of_tensor(tracer: Tracer, fn: Any, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value | None:

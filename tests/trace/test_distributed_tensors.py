@@ -80,6 +80,12 @@ def test_the_reason_is_told(mesh: DeviceMesh) -> None:
         compiled(DTensor.from_local(numbers(4, 4), mesh, [Shard(0)]))
 
 
+def test_a_placement_made_inside_goes_by_its_name() -> None:
+    compiled = armature.compile(lambda x: x.sum(Shard(0).dim), backend="eager", fullgraph=True)
+    with pytest.raises(Unsupported, match=r"torch\.distributed\.tensor\.placement_types\.Shard is called"):
+        compiled(numbers(4, 4))
+
+
 class Layers(nn.Module):
     def __init__(self) -> None:
         super().__init__()

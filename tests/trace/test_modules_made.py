@@ -103,3 +103,92 @@ def test_a_module_in_the_making_is_left_alone() -> None:
     torch.testing.assert_close(compiled(module, torch.ones(2)), torch.full((2,), 2.0))
     assert made == [module]
     assert module._buffers == {}
+
+
+class Adopts(nn.Module):
+    kind: Any = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.up = nn.Linear(2, 2)
+        self.late: Any = None
+
+
+class IfThereIsNone(Adopts):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not hasattr(self, "extra"):
+            self.extra = nn.Linear(2, 3, bias=False)
+            nn.init.ones_(self.extra.weight)
+        return self.extra(self.up(x))
+
+
+class InPlaceOfNone(Adopts):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.late is None:
+            self.late = nn.Sequential(nn.ReLU(), nn.Tanh())
+        return self.late(self.up(x))
+
+
+class EachTime(Adopts):
+    def forward(self, x: torch.Tensor) -> Any:
+        self.extra = nn.Linear(2, 2)
+        nn.init.eye_(self.extra.weight)
+        nn.init.zeros_(self.extra.bias)
+        return self.extra(self.up(x)), [name for name, _ in self.named_modules()]
+
+
+class InPlaceOfAnother(Adopts):
+    def forward(self, x: torch.Tensor) -> Any:
+        self.other, self.up = self.up, nn.Identity()
+        return self.up(x), self.other(x)
+
+
+class UnderAnAttribute(Adopts):
+    def forward(self, x: torch.Tensor) -> Any:
+        self.kind = nn.ReLU()  # the attribute of the class goes first
+        self.up.inner = nn.ModuleDict({"a": nn.ReLU()})
+        self.up.inner["b"] = nn.Tanh()
+        return self.kind is None, self.up.inner["b"](x), list(self.up.inner)
+
+
+class SetAndDeleted(Adopts):
+    def forward(self, x: torch.Tensor) -> Any:
+        self.gone = nn.ReLU()
+        del self.gone
+        self.once = 3 if not hasattr(self, "once") else None
+        self.once = nn.Tanh()
+        return self.once(x), hasattr(self, "gone")
+
+
+def state(module: nn.Module) -> Any:
+    members = {name: sorted(part.__dict__) for name, part in module.named_modules()}
+    return repr(module), members, {name: held.tolist() for name, held in module.state_dict().items()}
+
+
+@pytest.mark.parametrize(
+    "kind", [IfThereIsNone, InPlaceOfNone, EachTime, InPlaceOfAnother, UnderAnAttribute, SetAndDeleted]
+)
+def test_a_module_is_kept_by_one_of_the_program(kind: type[nn.Module]) -> None:
+    eager, module = kind(), kind()
+    compiled = armature.compile(module, backend="eager", fullgraph=True)
+    for call in range(4):
+        x = torch.full((2, 2), float(call))
+        assert repr(compiled(x)) == repr(eager(x))
+        assert state(module) == state(eager)
+        if call == 1:
+            eager.eval()
+            module.eval()
+
+
+def test_a_module_is_not_kept_where_its_registration_is_watched() -> None:
+    seen: list[str] = []
+    eager, module = IfThereIsNone(), IfThereIsNone()
+    compiled = armature.compile(module, backend="eager")
+    handle = nn.modules.module.register_module_module_registration_hook(lambda owner, name, sub: seen.append(name))
+    try:
+        assert torch.equal(compiled(torch.ones(2, 2)), eager(torch.ones(2, 2)))
+    finally:
+        handle.remove()
+    assert seen == ["extra", "extra"]
+    assert state(module) == state(eager)

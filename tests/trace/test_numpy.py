@@ -123,7 +123,17 @@ def order_of_memory(a, b, t):
     return c, np.exp(a.T), c.strides, np.concatenate([a.T, a.T]), a.T.reshape(-1), a.T.copy(), np.ascontiguousarray(a.T)
 
 
+def known_content(a, b, t):
+    c, d = np.array([3, 1, 2]), np.arange(6).reshape(2, 3)
+    total = sum(int(item) for item in c) + d[1].tolist()[2] + c[1].item() + d.item(4) + [5, 6, 7][c[1]]
+    plain = c.tolist(), d.T.tolist(), np.array(3.5).item(), np.sort(c).tolist(), (c * 2).cumsum().tolist(), 3 in c
+    sized = np.array(t.shape).prod().item(), np.ones(2).tolist(), np.array([1 + 2j]).tolist(), np.array([]).tolist()
+    scaled = t * float(np.array([1.0, 2.0]).mean()) if c.sum() > 5 else t
+    return scaled, total, plain, sized, c + b[0], c.tolist()
+
+
 ONE_GRAPH = [
+    known_content,
     arithmetic, reductions, functions, shapes, indexing, scalars, in_place, between, made, constants, keeps_identity,
     linear_algebra, order_of_memory,
 ]  # fmt: skip
@@ -198,6 +208,38 @@ def not_in_torch(a, b, t):
     return np.interp(b, b, b), t + 1, np.poly(b)
 
 
+def written_by_operator(a, b, t):
+    c = np.array([1.0, 2.0])
+    c[:1] += 1
+    return c.tolist(), t * 2
+
+
+def written_by_function(a, b, t):
+    c, d = np.array([3, 1, 2]), np.array([3, 1, 2])
+    np.copyto(c.reshape(3, 1), 7)
+    d.sort()
+    return c.tolist(), d.tolist(), t * 2
+
+
+def written_by_tensor(a, b, t):
+    c, d = np.zeros(3), np.zeros(3)
+    torch.from_numpy(c).add_(1)
+    torch.as_tensor(d[:1]).data.add_(1)
+    return c.tolist(), d.tolist(), t * 2
+
+
+def written_with_unknown(a, b, t):
+    c = np.zeros(3)
+    before = c.tolist()
+    c[0] = b[1]
+    np.add(c, 1, out=c, where=b[:3] > 0)
+    return before, c.tolist(), t * 2
+
+
+def out_of_bounds(a, b, t):
+    return np.array([1, 2]).item(7), t
+
+
 def strings(a, b, t):
     return len(np.array(["x", "y"])), np.array([None, 1], dtype=object).shape, t * 2
 
@@ -218,8 +260,11 @@ def structured(a, b, t):
 @pytest.mark.filterwarnings("ignore:__array_wrap__")
 @pytest.mark.parametrize(
     "function",
-    [branches, converts, draws, masks, formats, not_in_torch, strings, reads_only, tensor_and_array, structured],
-)
+    [
+        branches, converts, draws, masks, formats, not_in_torch, strings, reads_only, tensor_and_array, structured,
+        written_by_operator, written_by_function, written_by_tensor, written_with_unknown, out_of_bounds,
+    ],
+)  # fmt: skip
 def test_breaks_and_is_as_eager(function: Callable[..., Any]) -> None:
     compare(function, fullgraph=False)
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, EllipsisType, GetSetDescriptorType, MemberDescriptorType, NotImplementedType
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 import torch
 
 from armature.torch_abi import numpy
 from armature.trace.errors import NotConstant
+from armature.trace.trust import is_trusted
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
 from armature.trace.values.classes import find_in_class
 
@@ -67,13 +68,33 @@ class ConstantValue(Value):
         return tracer.as_value(found)
 
     def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        if callable(self.value):
-            return super().call(tracer, args, kwargs)
-        tracer.raise_error(TypeError, f"'{type(self.value).__name__}' object is not callable")
+        held: Any = self.value
+        if self._has(tracer, "__call__", lambda: held()) and isinstance(held, enum.Enum):
+            return self._special(tracer, "__call__", *args, **kwargs)
+        return super().call(tracer, args, kwargs)
+
+    def _has(self, tracer: Tracer, name: str, operation: Callable[[], object]) -> bool:
+        """Whether the class has the method; where it has not, the error of the operation is raised."""
+        if find_in_class(type(self.value), name) is not None:
+            return True
+        try:
+            operation()
+        except TypeError as error:
+            tracer.raise_real(error)
+        return False
+
+    def _is_of_enum(self, name: str) -> bool:
+        """Whether a method is enum's own, of which all is known."""
+        found = find_in_class(type(self.value), name)
+        return found is not None and is_trusted(found.holder)
+
+    def _special(self, tracer: Tracer, name: str, *args: Value, **kwargs: Value) -> Value:
+        """Call a method that the class of an enum member has, by tracing."""
+        return tracer.call(tracer.class_attribute(self, type(self.value), name), args, kwargs)
 
     def get_item(self, tracer: Tracer, key: Value) -> Value:
-        if not hasattr(type(self.value), "__getitem__"):
-            tracer.raise_error(TypeError, f"'{type(self.value).__name__}' object is not subscriptable")
+        held: Any = self.value
+        self._has(tracer, "__getitem__", lambda: held[0])
         return super().get_item(tracer, tracer.index(key))
 
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
@@ -81,6 +102,8 @@ class ConstantValue(Value):
             if not hasattr(args[0].python_type(), "__iter__") and not hasattr(args[0].python_type(), "__getitem__"):
                 tracer.raise_error(TypeError, "can only join an iterable")
             args = (tracer.as_value([item.as_constant() for item in constants(tracer, args[0])]),)
+        if name == "translate" and isinstance(self.value, str) and len(args) == 1 and args[0].python_type() is dict:
+            args = (tracer.call(tracer.as_value(dict), args, {}),)  # a copy, of which each item is known
         if name == "format" and isinstance(self.value, str) and not all_plain((*args, *kwargs.values())):
             return tracer.format_method(self.value, args, kwargs)
         try:
@@ -99,12 +122,21 @@ class ConstantValue(Value):
     def length(self, tracer: Tracer) -> int:
         if isinstance(self.value, (str, bytes)):
             return len(self.value)
-        tracer.raise_error(TypeError, f"object of type '{type(self.value).__name__}' has no len()")
+        held: Any = self.value
+        if not self._has(tracer, "__len__", lambda: len(held)) or not isinstance(self.value, enum.Enum):
+            return super().length(tracer)
+        found = len(held) if self._is_of_enum("__len__") else self._special(tracer, "__len__").as_constant()
+        return found if type(found) is int and found >= 0 else super().length(tracer)
 
     def stream(self, tracer: Tracer) -> Iterator[Value]:
         if isinstance(self.value, (str, bytes)):
             return (ConstantValue(item) for item in self.value)
-        tracer.raise_error(TypeError, f"'{type(self.value).__name__}' object is not iterable")
+        held: Any = self.value
+        if not self._has(tracer, "__iter__", lambda: iter(held)) or not isinstance(self.value, enum.Enum):
+            return super().stream(tracer)
+        if self._is_of_enum("__iter__"):
+            return (tracer.as_value(item) for item in held)
+        return self._special(tracer, "__iter__").stream(tracer)
 
     def contains(self, tracer: Tracer, item: Value) -> bool:
         if isinstance(self.value, (str, bytes, enum.Flag)):
@@ -114,6 +146,8 @@ class ConstantValue(Value):
                 tracer.graph_break("unsupported-operation", operation="in", type=item.describe())
             except TypeError as error:
                 tracer.raise_real(error)
+        if isinstance(self.value, enum.Enum) and find_in_class(type(self.value), "__contains__") is not None:
+            return self._special(tracer, "__contains__", item).truth(tracer)
         return super().contains(tracer, item)
 
     def rebuild(self, out: Rebuilder) -> None:

@@ -92,7 +92,9 @@ class CallableValue(Value):
     def describe(self) -> str:
         if type(self.fn) is BuiltinFunctionType and self.fn.__module__:  # pybind11's qualified names are its own
             return f"{self.fn.__module__}.{self.fn.__name__}"
-        return f"{getattr(self.fn, '__module__', '?')}.{getattr(self.fn, '__qualname__', type(self.fn).__name__)}"
+        name: str = getattr(self.fn, "__qualname__", type(self.fn).__name__)
+        module = getattr(self.fn, "__module__", None)
+        return name if module is None else f"{module}.{name}"  # methods in C have no module of their own
 
     def as_object(self) -> object:
         return self.fn

@@ -27,6 +27,7 @@ HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_p
 GLOBAL_HOOKS = (
     "_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks", "_global_forward_pre_hooks",
 )  # fmt: skip
+MODULE_HOOKS = ("_global_module_registration_hooks",)
 PARAMETER_HOOKS = ("_global_parameter_registration_hooks",)
 CALL_METHODS = ("__call__", "_wrapped_call_impl", "_call_impl")
 GETTER = nn.Module.__getattr__
@@ -109,7 +110,7 @@ class ModuleValue(UserObjectValue):
         self.assign(tracer, name, value)
 
     def assign(self, tracer: Tracer, name: str, value: Value) -> None:
-        """`nn.Module.__setattr__`, for what is neither a parameter nor a module."""
+        """`nn.Module.__setattr__`."""
         if self.obj is None and self._register(tracer, name, value):
             return
         buffers = self.registry(tracer, "_buffers")
@@ -117,7 +118,7 @@ class ModuleValue(UserObjectValue):
             if value.is_tensor or value.is_constant:
                 buffers.set_item(tracer, tracer.constant(name), value)
                 return
-        elif self._replace(tracer, name, value):
+        elif self._replace(tracer, name, value) or self._adopt(tracer, name, value):
             return
         elif not issubclass(value.python_type(), (nn.Parameter, nn.Module)) and self.registered(tracer, name) is None:
             self.store(tracer, name, value)
@@ -135,6 +136,31 @@ class ModuleValue(UserObjectValue):
             return False
         self.registry(tracer, "_parameters").set_item(tracer, tracer.constant(name), value)
         return True
+
+    def _adopt(self, tracer: Tracer, name: str, value: Value) -> bool:
+        """Put a module among the submodules, or None in the place of one. Whether nothing else has the name, or
+        watches."""
+        emptied = issubclass(value.python_type(), NoneType)
+        if not (emptied or isinstance(value, ModuleValue)) or name in REGISTRIES or self.instance_dict is not None:
+            return False
+        if emptied and self.registry(tracer, "_modules").find(tracer, tracer.constant(name)) is None:
+            return False
+        others = ("_parameters", "_buffers")
+        if any(self.registry(tracer, table).find(tracer, tracer.constant(name)) is not None for table in others):
+            return False
+        if name in self.obj.__dict__.get("_non_persistent_buffers_set", ()) or not tracer.no_global_hooks(MODULE_HOOKS):
+            return False
+        if not emptied:
+            self._uncover(tracer, name)
+        self.registry(tracer, "_modules").set_item(tracer, tracer.constant(name), value)
+        return True
+
+    def _uncover(self, tracer: Tracer, name: str) -> None:
+        """Delete the attribute of that name, which would hide a submodule."""
+        if self.attributes.get(name) is not None or self.own_attribute(tracer, name) is not None:
+            super().remove(tracer, name)
+        elif name not in self.obj.__dict__:
+            tracer.guard_not_in(DictOfSource(self.where(tracer).source), name)  # type: ignore[arg-type]
 
     def _register(self, tracer: Tracer, name: str, value: Value) -> bool:
         """For a module made in the frame: keep a parameter or submodule where it belongs. Whether it is one."""

@@ -80,6 +80,20 @@ def namespace(call: Call, *others: Value, **attributes: Value) -> Value | None:
     return made
 
 
+@handles(str.maketrans, bytes.maketrans)
+def translation_table(call: Call, first: Value, *others: Value) -> Value | None:
+    """The table that `translate` takes, of constants or a dict of them."""
+    if first.python_type() is dict:
+        first = call.polyfill(dict, first)
+    try:
+        made: Any = call.fn(*(value.as_constant() for value in (first, *others)))
+    except NotConstant:
+        return None
+    except (TypeError, ValueError) as error:
+        call.tracer.raise_real(error)
+    return call.new_value(made)
+
+
 def same_attributes(self: Any, other: Any) -> Any:
     """`==` of namespaces."""
     if not isinstance(self, types.SimpleNamespace) or not isinstance(other, types.SimpleNamespace):

@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 import operator
+import textwrap
 import warnings
 from collections import OrderedDict, defaultdict, deque, namedtuple
 
@@ -109,6 +110,26 @@ def overloads(x: Tensor) -> Tensor:
     return torch.ops.aten.add.Tensor(x, x) + torch.ops.aten.mul(x, 2) + torch.ops.aten.relu.default(x)
 
 
+TABLE: dict[int, str | None] = {ord("a"): "zz", ord("e"): None}
+
+
+def translated(x: Tensor) -> tuple[Tensor, list[object]]:
+    joined = {**TABLE, ord("b"): "B"}
+    found = ["eabc".translate(TABLE), "eabc".translate(joined), "eabc".translate(str.maketrans(TABLE))]
+    found += ["eabc".translate(str.maketrans("ea", "xy", "b")), str.maketrans({"a": "b"}), str.maketrans("a", "b")]
+    found += [b"abc".translate(bytes.maketrans(b"a", b"z")), "abc".translate([0x78] * 98)]
+    try:
+        str.maketrans("ab", "x")
+    except ValueError as error:
+        found.append(str(error))
+    return x + 1, found
+
+
+def laid_out(x: Tensor) -> tuple[Tensor, list[str]]:
+    text = "  The quick brown\n\tfox jumps, over-cautiously."
+    return x + 1, [textwrap.fill(text, 12), textwrap.dedent(text), textwrap.shorten(text, 15), *textwrap.wrap(text, 9)]
+
+
 def warned(x: Tensor) -> Tensor:
     warnings.warn("once", stacklevel=2)
     return x + 1
@@ -130,6 +151,8 @@ class TestTraced(HandlerConformance):
         Case("partial and lru_cache", partials, ones),
         Case("print", lambda x: (x + 1, print("seen"))[0], ones, breaks="skipped-function"),
         Case("overloads", overloads, ones),
+        Case("translate", translated, ones),
+        Case("text that is wrapped", laid_out, ones),
         Case("deque", lambda x: deque([x, x + 1]).pop(), ones),
         Case("branch", lambda x: x + 1 if x.sum() > 0 else x, ones, breaks="data-dependent-branch"),
         Case("item", lambda x: x * x.sum().item(), ones, breaks="data-dependent-value"),
@@ -151,3 +174,17 @@ def test_a_warning_that_is_an_error_breaks_the_graph() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert break_id(warned, ones()) == "skipped-function"
+
+
+def test_a_table_is_guarded_by_what_it_holds() -> None:
+    table = {ord("a"): "zz"}
+
+    def function(x: Tensor) -> Tensor:
+        return x * len("abc".translate(table))
+
+    captured = Captured()
+    compiled = api.compile(function, backend=captured, fullgraph=True)
+    for held in ("zz", "zzz", None):
+        table[ord("a")] = held
+        assert torch.equal(compiled(*ones()), function(*ones()))
+    assert len(captured.graphs) == 3

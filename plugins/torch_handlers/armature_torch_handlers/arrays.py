@@ -8,7 +8,7 @@ mended or the graph breaks. So only the numbers are torch's own.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import BuiltinFunctionType
 from typing import Any, ClassVar
 
@@ -54,6 +54,11 @@ IN_PLACE: dict[str, Callable[..., Any]] = {
     for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
 }
 UNARY = {"__neg__": operator.neg, "__pos__": operator.pos, "__invert__": operator.invert, "__abs__": abs}
+OPERATORS = frozenset({*(function for function, _ in BINARY.values()), *UNARY.values()})
+# Their results hold what happened to be in memory.
+UNSPECIFIED: tuple[Any, ...] = () if np is None else (np.empty, np.empty_like)
+MOST_KEPT = 4096  # elements of an array whose content is kept while tracing
+NO_CONTENTS: Mapping[int, Any] = {}
 # Methods that give numbers, text or files, which only the elements tell.
 NEEDS_NUMBERS = frozenset({
     "item", "tolist", "tobytes", "tofile", "dump", "dumps", "__bool__", "__int__", "__float__", "__complex__",
@@ -61,12 +66,35 @@ NEEDS_NUMBERS = frozenset({
 })  # fmt: skip
 
 
+# Those of them that are answered where the content is known.
+ANSWERED_BY_CONTENT = frozenset({
+    "item", "tolist", "__bool__", "__int__", "__float__", "__complex__", "__index__", "__contains__",
+})  # fmt: skip
+
+
+@attrs.define(eq=False)
+class Memory:
+    """What arrays of known content share if one is a view of another. written: it may hold something else by now."""
+
+    written: bool = False
+
+
+@attrs.frozen(eq=False)
+class Content:
+    """What an array that the frame made of constants holds, computed by numpy while tracing."""
+
+    numbers: Any
+    memory: Memory
+
+
 @attrs.define(eq=False)
 class ArrayValue(Value):
-    """An array, or a scalar, that numpy computes. shadow: one of its dtype, sizes and strides, of zeros."""
+    """An array, or a scalar, that numpy computes. shadow: one of its dtype, sizes and strides, of zeros.
+    content: what it holds, if it is made of constants."""
 
     tensor: TracedTensor
     shadow: Any
+    content: Content | None = None
 
     mutable: ClassVar[bool] = True
 
@@ -80,6 +108,21 @@ class ArrayValue(Value):
     def is_scalar(self) -> bool:
         """Whether it is one of numpy's numbers, and no array without dimensions."""
         return not isinstance(self.shadow, np.ndarray)
+
+    @property
+    def numbers(self) -> Any:
+        """What it holds, None where that is not known."""
+        return None if self.content is None or self.content.memory.written else self.content.numbers
+
+    def as_constant(self) -> object:
+        if self.is_scalar and self.numbers is not None:
+            return self.numbers
+        return super().as_constant()
+
+    def forget(self) -> None:
+        """What it holds is not known from now on, nor what its views hold."""
+        if self.content is not None:
+            self.content.memory.written = True
 
     def get_attribute(self, tracer: Any, name: str) -> Value:
         if name in ATTRIBUTES:
@@ -98,6 +141,8 @@ class ArrayValue(Value):
         return found
 
     def call_method(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value:
+        if name in ANSWERED_BY_CONTENT and self.numbers is not None and not kwargs:
+            return self._answer(tracer, name, args)
         if name in NEEDS_NUMBERS:
             tracer.graph_break("data-dependent-value", operation=f"ndarray.{name}")
         if name == "__len__" and not args:
@@ -116,6 +161,19 @@ class ArrayValue(Value):
             tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
         return apply(tracer, layer.method_of_layer(name), _method(name), (self, *args), kwargs)
 
+    def _answer(self, tracer: Any, name: str, args: tuple[Value, ...]) -> Value:
+        """What numpy answers for the content that is known."""
+        try:
+            plain = [arg.as_constant() for arg in args]
+        except NotConstant:
+            tracer.graph_break("data-dependent-value", operation=f"ndarray.{name}")
+        try:
+            with layer.asking():
+                found = getattr(self.numbers, name)(*plain)
+        except Exception as error:
+            tracer.raise_real(error)
+        return _known(tracer, found)
+
     def binary(self, tracer: Any, name: str, other: Value) -> Value | None:
         if name in IN_PLACE and not self.is_scalar:
             return apply(tracer, layer.in_layer(IN_PLACE[name], name), IN_PLACE[name], (self, other), {})
@@ -132,6 +190,8 @@ class ArrayValue(Value):
         apply(tracer, layer.in_layer(operator.setitem, "setitem"), operator.setitem, (self, key, value), {})
 
     def truth(self, tracer: Any) -> bool:
+        if self.numbers is not None:
+            return bool(self._answer(tracer, "__bool__", ()).as_constant())
         tracer.graph_break("data-dependent-branch", test=tracer.source_text())
 
     def length(self, tracer: Any) -> int:
@@ -145,6 +205,8 @@ class ArrayValue(Value):
         return (self.get_item(tracer, tracer.constant(row)) for row in range(len(self.shadow)))
 
     def contains(self, tracer: Any, item: Value) -> bool:
+        if self.numbers is not None and item.is_constant:
+            return bool(self._answer(tracer, "__contains__", (item,)).as_constant())
         tracer.graph_break("data-dependent-value", operation="ndarray.__contains__")
 
     def rebuild(self, out: Any) -> None:
@@ -187,7 +249,48 @@ def apply(
     except Exception as error:
         message = f"numpy raises {type(error).__name__} for zeros"
         tracer.graph_break("operator-failed", operation=function.__name__, message=message)
-    return _as_numpy_has_it(tracer, result, expected, inputs, function.__name__)
+    found = _as_numpy_has_it(tracer, result, expected, inputs, function.__name__)
+    _note_content(tracer, found, ours, (args, kwargs), inputs)
+    return found
+
+
+def _note_content(tracer: Any, found: Value, ours: Any, given: Any, inputs: list[ArrayValue]) -> None:
+    """Compute what results hold, where what arguments hold is known. What may have been written to is forgotten."""
+    args, kwargs = given
+    if any(value.numbers is None for value in inputs) or ours in UNSPECIFIED or "where" in kwargs:
+        if ours not in OPERATORS:  # these give arrays of their own, and write to nothing
+            for value in inputs:
+                value.forget()
+        return
+    copies = {id(value): value.numbers.copy() for value in inputs}
+    try:
+        with layer.asking():
+            plain = [_for_numpy(tracer, value, copies) for value in args]
+            made = ours(*plain, **{name: _for_numpy(tracer, value, copies) for name, value in kwargs.items()})
+    except Exception:  # with these numbers numpy raises: that is seen when the graph runs
+        made = None
+    if any(copies[id(value)].tobytes() != value.numbers.tobytes() for value in inputs):
+        for value in inputs:
+            value.forget()
+        return
+    _keep_content(found, made, inputs, Memory())
+
+
+def _keep_content(found: Value, made: Any, inputs: list[ArrayValue], fresh: Memory) -> None:
+    """Keep what numpy made with its value. `fresh`: the memory of what is no view of an argument."""
+    if isinstance(found, (ListValue, TupleValue)) and isinstance(made, (list, tuple)):
+        for item, other in zip(found.items, made):
+            _keep_content(item, other, inputs, fresh)
+    elif isinstance(found, ArrayValue) and found not in inputs and _alike(made, found.shadow):
+        shared = (value.content for value in inputs if layer.share_memory(found.shadow, value.shadow))
+        found.content = Content(made.copy(), next((held.memory for held in shared if held is not None), fresh))
+
+
+def _alike(made: Any, shadow: Any) -> bool:
+    """Whether numpy made of numbers what it made of zeros, in all but the numbers, and it is small enough to keep."""
+    if shadow.size > MOST_KEPT:
+        return False
+    return type(made) is type(shadow) and made.shape == shadow.shape and made.dtype == shadow.dtype
 
 
 def _as_numpy_has_it(tracer: Any, result: Value, expected: Any, inputs: list[ArrayValue], name: str) -> Value:
@@ -281,16 +384,16 @@ def _dtype(tracer: Any, kind: Any) -> torch.dtype:
     return layer.DTYPES[found.name]
 
 
-def _for_numpy(tracer: Any, value: Value) -> Any:
-    """The argument of numpy's own function, with zeros for what is not known."""
+def _for_numpy(tracer: Any, value: Value, contents: Mapping[int, Any] = NO_CONTENTS) -> Any:
+    """The argument of numpy's own function: of an array what it holds, by the id of its value, else zeros."""
     if isinstance(value, ArrayValue):
-        return value.shadow
+        return contents.get(id(value), value.shadow)
     if isinstance(value, ListValue):
-        return [_for_numpy(tracer, item) for item in value.items]
+        return [_for_numpy(tracer, item, contents) for item in value.items]
     if isinstance(value, TupleValue):
-        return tuple(_for_numpy(tracer, item) for item in value.items)
+        return tuple(_for_numpy(tracer, item, contents) for item in value.items)
     if isinstance(value, SliceValue):
-        return slice(*(_for_numpy(tracer, part) for part in value.parts))
+        return slice(*(_for_numpy(tracer, part, contents) for part in value.parts))
     return _object(tracer, value)
 
 
@@ -390,6 +493,7 @@ def from_numpy(call: Call, array: Value) -> Value | None:
     """`torch.from_numpy(array)`: a tensor over the same memory."""
     if not isinstance(array, ArrayValue) or array.is_scalar or not array.shadow.flags.writeable:
         call.graph_break("foreign-memory", operation="torch.from_numpy")
+    array.forget()  # what is written to the tensor is written to the array
     return array.tensor.as_kind(call.tracer, torch.Tensor)
 
 
