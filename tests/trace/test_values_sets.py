@@ -217,3 +217,32 @@ def test_each_nan_is_a_member() -> None:
         expected = add(X, theirs)
         assert in_order(compiled(X, ours)) == in_order(expected)
         assert len(ours) == len(theirs)
+
+
+class Empty:
+    pass
+
+
+@pytest.mark.parametrize("left", [{1}, frozenset({1}), 1, (1,), None, {1: 2}, Empty()])
+def test_errors_of_operators_in_place_say_so(left: object) -> None:
+    def combine(t, left, right):
+        said = []
+        for change in (intersect, add, power):
+            try:
+                change(left, right)
+            except TypeError as error:
+                said.append(str(error))
+        return t + 1, said
+
+    def intersect(left, right):
+        left &= right
+
+    def add(left, right):
+        left += right
+
+    def power(left, right):
+        left **= right
+
+    compiled = armature.compile(combine, backend="eager")
+    for right in ("a", None):
+        assert compiled(X, left, right)[1] == combine(X, left, right)[1]
