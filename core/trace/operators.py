@@ -56,10 +56,11 @@ def fold(tracer: Tracer, function: Callable[..., Any], *operands: Any) -> Value:
         tracer.raise_real(error)
 
 
-def operate(tracer: Tracer, name: str, left: Value, right: Value) -> Value:
-    """`left <op> right`."""
+def operate(tracer: Tracer, name: str, left: Value, right: Value, in_place: bool = False) -> Value:
+    """`left <op> right`. in_place: for `left <op>= right`, which says so in its errors."""
+    functions = IN_PLACE if in_place else FUNCTIONS
     if left.is_constant and right.is_constant:
-        return _fold_scalars(tracer, name, left.as_constant(), right.as_constant())
+        return _fold_scalars(tracer, name, functions[name], left.as_constant(), right.as_constant())
     if left.is_tensor or right.is_tensor:
         found = _with_tensor(tracer, f"__{name.removesuffix('_')}__", f"__r{name.removesuffix('_')}__", left, right)
         return tracer.graph_call(FUNCTIONS[name], (left, right), {}) if found is None else found
@@ -78,7 +79,7 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value) -> Value:
     if found is not None:
         return found
     if left.base is not None or right.base is not None:
-        return operate(tracer, name, native(left), native(right))
+        return operate(tracer, name, native(left), native(right), in_place)
     if name == "mod" and left.is_constant and isinstance(left.as_constant(), str):
         made = text.percent(tracer, str(left.as_constant()), right)
         if made is not None:
@@ -88,10 +89,11 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value) -> Value:
     except NotConstant:
         if isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue):
             kinds = f"'{left.python_type().__name__}' and '{right.python_type().__name__}'"
-            tracer.raise_error(TypeError, f"unsupported operand type(s) for {SYMBOLS[name]}: {kinds}")
+            symbol = f"{SYMBOLS[name].split()[0]}=" if in_place else SYMBOLS[name]
+            tracer.raise_error(TypeError, f"unsupported operand type(s) for {symbol}: {kinds}")
         unknown = f"{left.describe()} and {right.describe()}"
         tracer.graph_break("unsupported-operation", operation=plain, type=unknown)
-    return fold(tracer, FUNCTIONS[name], *operands)
+    return fold(tracer, functions[name], *operands)
 
 
 def _union_of_types(tracer: Tracer, left: Value, right: Value) -> Value | None:
@@ -132,11 +134,11 @@ def by_methods(tracer: Tracer, name: str, reflected: str, left: Value, right: Va
     return None
 
 
-def _fold_scalars(tracer: Tracer, name: str, left: Any, right: Any) -> Value:
+def _fold_scalars(tracer: Tracer, name: str, function: Callable[..., Any], left: Any, right: Any) -> Value:
     huge = name in ("pow", "lshift") and isinstance(left, int) and isinstance(right, int)
     if huge and (right if name == "lshift" else left.bit_length() * abs(right)) > TOO_LARGE:
         tracer.graph_break("unsupported-operation", operation=name, type="integers this large")
-    return fold(tracer, FUNCTIONS[name], left, right)
+    return fold(tracer, function, left, right)
 
 
 def _containers(tracer: Tracer, name: str, left: Value, right: Value) -> Value | None:
@@ -182,7 +184,7 @@ def operate_in_place(tracer: Tracer, name: str, left: Value, right: Value) -> Va
         return left if changed is left.base else changed
     if found is None and right.base is not None:  # a set is changed by any set, also by one of a derived class
         found = left.binary(tracer, method, native(right))
-    return found if found is not None else operate(tracer, name, left, right)
+    return found if found is not None else operate(tracer, name, left, right, in_place=True)
 
 
 def operate_unary(tracer: Tracer, name: str, value: Value) -> Value:

@@ -86,7 +86,9 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     IdGuard: lambda g: f"{g.source.expr} is the same object: {_name(g.obj)}",
     ValueGuard: lambda g: f"{g.source.expr} == {g.value!r}",
     TensorGuard: _tensor,
-    PartsGuard: lambda g: f"{g.source.expr} holds tensors of the same names, with equal metadata",
+    PartsGuard: lambda g: (
+        f"{g.source.expr} holds what it held: parts of the same names, with equal metadata, or the same members"
+    ),
     LengthGuard: lambda g: f"len({g.source.expr}) == {g.length}",
     DictKeysGuard: lambda g: f"list({g.source.expr}) == {reprlib.repr(list(g.keys))}",
     AbsentGuard: lambda g: f"{g.name!r} is not in {g.source.expr}",

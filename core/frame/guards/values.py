@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Hashable
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
@@ -54,6 +54,61 @@ def _same_sequence(a: list[object], b: list[object]) -> bool:
     return len(a) == len(b) and all(map(same, a, b))
 
 
+def same_members(a: Collection[object], b: Collection[object]) -> bool:
+    """Whether two sets have the same members: objects of the program are the same ones, whatever they are equal to."""
+    return len(a) == len(b) and _members(a) == _members(b)
+
+
+def _members(held: Collection[object]) -> frozenset[Hashable]:
+    iterate: Any = set.__iter__ if isinstance(held, set) else frozenset.__iter__
+    return frozenset(map(_told_apart, iterate(held)))
+
+
+def _told_apart(member: Any) -> Hashable:
+    """Equal for members that are the same constant, or the same object; a NaN is what object it is."""
+    kind = type(member)
+    told = _TOLD_APART.get(kind)
+    is_number = kind in _NUMBERS
+    return (kind, id(member) if told is None or (is_number and member != member) else told(member))
+
+
+_NUMBERS = frozenset({float, complex, *SCALARS})
+_TOLD_APART: dict[type, Callable[[Any], Hashable]] = {
+    **dict.fromkeys(BY_EQUALITY, lambda member: member),
+    **dict.fromkeys(_NUMBERS, repr),
+    tuple: lambda member: tuple(map(_told_apart, member)),
+    frozenset: _members,
+}
+
+
+class _Filler:
+    """Takes the slot of a set that its number says, where that is free."""
+
+    def __init__(self, slot: int) -> None:
+        self.slot = slot
+
+    def __hash__(self) -> int:
+        return self.slot
+
+
+_FILLERS = tuple(map(_Filler, range(8)))  # one for each slot of the smallest table
+
+
+def layout(held: Collection[object]) -> tuple[tuple[int, ...], ...]:
+    """What else than the order of a set its copies depend on: the smallest tables are copied as they lie, if nothing
+    was taken out of them. The places of the members in copies of it, and where one more member comes (-1)."""
+    if len(held) >= 5:
+        return ()
+    places = {member: place for place, member in enumerate(held)}
+    copies = [set(held), *(set(held) | {filler} for filler in _FILLERS)]
+    return tuple(tuple(places.get(member, -1) for member in copy) for copy in copies)
+
+
+def lies_alike(expected: tuple[tuple[int, ...], ...], held: Collection[object]) -> bool:
+    """Whether the layout of a set is as expected."""
+    return layout(held) == expected
+
+
 def _same_dict(a: dict[object, object], b: dict[object, object]) -> bool:
     return _same_sequence(list(a), list(b)) and all(same(value, b[key]) for key, value in a.items())
 
@@ -69,5 +124,6 @@ _BY_TYPE: dict[type, Callable[..., bool]] = {
     tuple: _same_sequence,
     dict: _same_dict,
     slice: _same_slice,
+    **dict.fromkeys((set, frozenset), same_members),
     **dict.fromkeys(SCALARS, _same_number),
 }

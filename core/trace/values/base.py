@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from armature.trace.errors import NotConstant
+from armature.trace.values.keys import is_nan
 
 if TYPE_CHECKING:
     from armature.frame.sources import Source
@@ -78,6 +79,8 @@ class Value:
             constant = self.as_constant()
             hash(constant)
         except (NotConstant, TypeError):
+            tracer.graph_break("unsupported-key", type=self.describe())
+        if is_nan(constant):
             tracer.graph_break("unsupported-key", type=self.describe())
         return constant
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from armature.callables import is_written_in_c
+from armature.frame.guards.values import same_members
 from armature.frame.sources import MemberSource, Source
 from armature.trace.values.base import Value, Write
 from armature.trace.values.classes import overrides
@@ -69,9 +70,10 @@ def _tuple(tracer: Tracer, obj: Any, kind: Any, source: Source) -> Value:
 
 
 def _set(tracer: Tracer, obj: Any, kind: Any, source: Source) -> Value:
-    members = list(kind.__iter__(obj))
-    tracer.guards.equal(source, obj)
-    return SetValue({member: tracer.as_value(member) for member in members}, kind, None, source=source)
+    members = frozenset(kind.__iter__(obj))
+    tracer.guards.metadata(source, functools.partial(same_members, members))
+    values = map(tracer.as_value, members)
+    return SetValue({value.key(tracer): value for value in values}, kind, None, source=source)
 
 
 def _scalar(tracer: Tracer, obj: Any, kind: Any, source: Source) -> Value:

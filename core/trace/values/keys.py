@@ -80,6 +80,13 @@ def _is_address(key: Hashable) -> bool:
     return isinstance(key, Address)
 
 
+def is_nan(constant: object) -> bool:
+    """Whether it is found by what object it is, and there is a new one each time that it is computed."""
+    if isinstance(constant, (tuple, frozenset)):
+        return any(map(is_nan, constant))
+    return isinstance(constant, (float, complex)) and constant != constant
+
+
 def is_by_address(key: Hashable) -> bool:
     """Whether the object's hash, and so its place among others, is an address."""
     if isinstance(key, (tuple, frozenset)):

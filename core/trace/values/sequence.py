@@ -10,6 +10,7 @@ import torch
 
 from armature.trace.errors import NotConstant
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
+from armature.trace.values.keys import is_nan
 from armature.trace.values.methods import invoke
 
 if TYPE_CHECKING:
@@ -168,9 +169,11 @@ class TupleValue(SequenceValue):
         try:
             constant = super().as_constant()
             hash(constant)
-            return constant
         except (NotConstant, TypeError):
             return tuple(item.key(tracer) for item in self.items)
+        if is_nan(constant):
+            tracer.graph_break("unsupported-key", type=self.describe())
+        return constant
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
         fields = field_names(self.kind)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
+from armature.frame.guards.values import layout, lies_alike
 from armature.trace.errors import UserRaised
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
 from armature.trace.values.keys import is_by_address, looked_up
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 
 Make = Callable[[Sequence[Hashable]], Any]  # of items, a set
+Order = tuple[list[object], tuple[tuple[int, ...], ...]]  # the members of a set as it is iterated, and its layout
 
 
 def with_room(slots: int, items: Sequence[Hashable]) -> set[Hashable]:
@@ -57,7 +59,7 @@ class SetValue(Value):
 
     `table`: a set of the keys that has gone through the same operations, made at the first; it tells the order in which
     CPython iterates. None: not known, because a set of the program was changed.
-    `follows`: the members, in order, of sets of the program by whose order the table goes.
+    `follows`: the members, in order, and the layout of sets of the program by whose order the table goes.
     `changes`: what was done to a set of the program, to be done again to the set itself, whose order comes of it.
     """
 
@@ -66,9 +68,10 @@ class SetValue(Value):
     table: set[Hashable] | frozenset[Hashable] | None = attrs.field(
         default=attrs.Factory(lambda self: self.kind(self.entries), takes_self=True)
     )
-    follows: dict[Source, list[object]] = attrs.field(factory=dict)
+    follows: dict[Source, Order] = attrs.field(factory=dict)
     changes: list[Write] = attrs.field(factory=list)
     reshaped: int = 0  # how often members came or went
+    origin: SetValue | None = None  # of a copy kept for later, what it is a copy of
 
     mutable: ClassVar[bool] = True
     plain_items: ClassVar[bool] = True
@@ -89,17 +92,19 @@ class SetValue(Value):
         table = None if self.table is None else self.table.copy()
         return SetValue(dict(self.entries), self.kind, table, dict(self.basis()))
 
-    def basis(self) -> dict[Source, list[object]]:
+    def basis(self) -> dict[Source, Order]:
         """`follows`, or of a set of the program itself: its own members."""
         if self.source is None or self.table is None:
             return self.follows
-        return {self.source: [self.entries[key].as_constant() for key in self.table]}
+        return {self.source: ([self.entries[key].as_constant() for key in self.table], layout(self.table))}
 
     def guard_order(self, tracer: Tracer) -> None:
         """The order is relied on."""
         if len(self.entries) > 1:
-            for source, keys in self.basis().items():
+            for source, (keys, places) in self.basis().items():
                 tracer.guards.keys(source, keys)
+                if places and source is not self.source:
+                    tracer.guards.metadata(source, functools.partial(lies_alike, places))
 
     def ordered(self, tracer: Tracer) -> list[Hashable]:
         """The keys in CPython's order, which depends on the set's history and on hashes."""
@@ -158,7 +163,10 @@ class SetValue(Value):
 
     def rebuild(self, out: Rebuilder) -> None:
         self.guard_order(out.tracer)
-        make, order = self.way_to_make()
+        way = self.way_to_make()
+        if way is None:
+            out.cannot(self)
+        make, order = way
         if make is not set:
             out.null_function(make)
         for key in order:
@@ -167,10 +175,12 @@ class SetValue(Value):
         if make is not set:
             out.call(1)
 
-    def way_to_make(self) -> tuple[Make, list[Hashable]]:
-        """What makes a set with the order of the table, and of what; if there is such a way among the likely ones."""
-        if self.table is None or len(self.entries) < 2:
+    def way_to_make(self) -> tuple[Make, list[Hashable]] | None:
+        """What makes a set with the order of the table, and of what. None: no likely way does."""
+        if len(self.entries) < 2 or any(map(is_by_address, self.entries)):
             return self.kind, list(self.entries)
+        if self.table is None:
+            return None
         known = list(self.table)
         begun = range(2, len(known)) if self.kind is set and len(known) <= MANY else ()
         ways: list[Make] = [*WAYS[self.kind], *(functools.partial(begun_with, count) for count in begun)]
@@ -179,10 +189,16 @@ class SetValue(Value):
                 if list(make(order)) == known:
                     return make, order
         orders = itertools.permutations(known) if len(known) <= FEW else ()
-        return self.kind, next((list(order) for order in orders if list(self.kind(order)) == known), known)
+        return next(((self.kind, list(order)) for order in orders if list(self.kind(order)) == known), None)
 
     def writes(self, out: Rebuilder) -> list[Write]:
-        return self.changes
+        return [attrs.evolve(change, operands=tuple(map(as_it_is, change.operands))) for change in self.changes]
+
+
+def as_it_is(operand: Value) -> Value:
+    """The set of the program itself, of which a copy was kept for a change to another, where it does not change."""
+    origin = operand.origin if isinstance(operand, SetValue) else None
+    return operand if origin is None or origin.source is None or origin.changes else origin
 
 
 def as_set(tracer: Tracer, value: Value) -> Value:
@@ -208,14 +224,16 @@ class Members:
     entries: dict[Hashable, Value]
     operand: Any
     kept: Value
-    follows: Mapping[Source, list[object]] = {}
+    follows: Mapping[Source, Order] = {}
 
 
 def members(tracer: Tracer, iterable: Value) -> Members:
     """The members of any iterable."""
     if isinstance(iterable, SetValue):
         operand: Any = list(iterable.entries) if iterable.table is None else iterable.table
-        return Members(iterable.entries, operand, iterable.copy(), iterable.basis())
+        kept = iterable.copy()
+        kept.origin = iterable
+        return Members(iterable.entries, operand, kept, iterable.basis())
     found: dict[Hashable, Value] = {}
     for item in tracer.unpack(iterable):
         found.setdefault(item.key(tracer), item)
@@ -236,6 +254,8 @@ def one_by_one(tracer: Tracer, iterable: Value) -> Iterable[Value]:
 
 def made_of(tracer: Tracer, iterable: Value, kind: type) -> SetValue:
     """`kind(iterable)`."""
+    if kind is frozenset and isinstance(iterable, SetValue) and iterable.kind is frozenset:
+        return iterable
     given = members(tracer, iterable)
     known = not isinstance(iterable, SetValue) or iterable.table is not None
     return SetValue(dict(given.entries), kind, kind(given.operand) if known else None, dict(given.follows))
@@ -292,7 +312,7 @@ def update(tracer: Tracer, self: SetValue, *others: Value) -> None:
                 _add(tracer, self, item)
             continue
         added = members(tracer, other)
-        self.change(tracer, set.update, added.kept).update(added.operand)
+        self.change(tracer, set.update, self if other is self else added.kept).update(added.operand)
         self.follows.update(added.follows)
         self.reshaped += not added.entries.keys() <= self.entries.keys()
         for key, item in added.entries.items():
@@ -338,7 +358,8 @@ def _in_place(name: str) -> Callable[..., Value | None]:
                 _take_out(tracer, self, others)
             raise
         result = combined(self, given, name.removesuffix("_update"))
-        table = self.change(tracer, getattr(set, name), *(other.kept for other in given))
+        kept = (self if other is self else one.kept for one, other in zip(given, others, strict=True))
+        table = self.change(tracer, getattr(set, name), *kept)
         getattr(table, name)(*(other.operand for other in given))
         self.follows.update(result.follows)
         self.reshaped += result.entries.keys() != self.entries.keys()
@@ -382,7 +403,7 @@ SET_METHODS: dict[str, Callable[..., Value | None]] = {
     "intersection_update": _in_place("intersection_update"),
     "difference_update": _in_place("difference_update"),
     "symmetric_difference_update": _in_place("symmetric_difference_update"),
-    "copy": lambda tracer, self: self.copy(),
+    "copy": lambda tracer, self: self if self.kind is frozenset else self.copy(),
     "issubset": lambda tracer, self, other: tracer.constant(_is_subset(tracer, self, other)),
     "issuperset": lambda tracer, self, other: tracer.constant(_is_superset(tracer, self, other)),
     "isdisjoint": lambda tracer, self, other: tracer.constant(
