@@ -19,7 +19,7 @@ from armature.graph.data import AtenGraph, GraphKind
 from armature.graph.passes import run_passes
 from armature.graph.saved import save_inputs_of_views
 from armature.graph.verify import verify
-from armature.torch_abi import aot, recorder
+from armature.torch_abi import aot, recorder, views
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.data import GraphInput, TracedFrame
 
@@ -38,7 +38,17 @@ def compile_graph(
     """
     if traced.graph is None:
         raise ValueError("a frame without a graph has nothing to compile")
-    return _Compilation(traced, ctx, compile_aten).run()
+    run = _Compilation(traced, ctx, compile_aten).run()
+    kinds = views.kinships([given.fake for given in traced.inputs], _results(traced.graph))
+    if not kinds:
+        return run
+    return lambda *args: views.related(kinds, args, run(*args))
+
+
+def _results(graph: fx.GraphModule) -> list[object]:
+    """The fakes that the captured graph returns; None for what is no tensor."""
+    returned = cast(Any, graph.graph.output_node().args[0])
+    return [node.meta.get("example_value") if isinstance(node, fx.Node) else None for node in returned]
 
 
 @attrs.frozen(eq=False)
@@ -104,11 +114,18 @@ class _Compilation:
         if self.ctx.config.strict:
             verify(aten)
         compiled = self.compile_aten(aten, self.ctx)
-        return compiled.call if hasattr(compiled, "call") else compiled  # type: ignore[no-any-return]
+        call = compiled.call if hasattr(compiled, "call") else compiled
+        return views.counting(call, _written(places) if kind is GraphKind.INFERENCE else ())
 
 
 def _wants_gradients(fakes: Sequence[object]) -> bool:
     return torch.is_grad_enabled() and any(isinstance(f, torch.Tensor) and f.requires_grad for f in fakes)
+
+
+def _written(places: Sequence[fx.Node]) -> list[int]:
+    """Positions of the inputs that a functional graph copies to at its end."""
+    copy = torch.ops.aten.copy_.default
+    return [k for k, place in enumerate(places) if any(n.target is copy and n.args[0] is place for n in place.users)]
 
 
 def _is_wrapper(given: GraphInput) -> bool:

@@ -1,0 +1,106 @@
+"""What compiled graphs without gradients give and write to is used afterwards as in eager mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import armature
+
+Program = Callable[[torch.Tensor, torch.Tensor], Any]
+
+
+def detached_requires_gradients(x, p):
+    x.detach().requires_grad_()
+    z = x.detach()
+    armature.graph_break()
+    z.requires_grad_()
+    return z, z is x, x.requires_grad
+
+
+def memory_is_exchanged(x, p):
+    z = x.detach()
+    armature.graph_break()
+    x.data = torch.full((3,), 5.0)
+    z.mul_(2)
+    return x, z
+
+
+def view_of_input_joins_history(x, p):
+    z = x.view(3)
+    armature.graph_break()
+    z.mul_(p)
+    return x * 2, z, z is x
+
+
+def view_of_result_joins_history(x, p):
+    z = x * 2
+    v = z[1:]
+    armature.graph_break()
+    v.mul_(p[1:])
+    return z, v
+
+
+def detached_view_does_not(x, p):
+    z = x.detach()[1:]
+    armature.graph_break()
+    z.mul_(p[1:])
+    return x, z
+
+
+def same_size(x, p):
+    z = x * 2
+    armature.graph_break()
+    v, w = z.view(3), z.detach()
+    armature.graph_break()
+    return v is z, w is z, v is w, z
+
+
+PROGRAMS = [
+    detached_requires_gradients, memory_is_exchanged, view_of_input_joins_history, view_of_result_joins_history,
+    detached_view_does_not, same_size,
+]  # fmt: skip
+
+
+def outcome(program: Program) -> list[object]:
+    x, p = torch.arange(1.0, 4), torch.full((3,), 2.0, requires_grad=True)
+    seen: list[object] = []
+    results = program(x, p)
+    for value in (*results, x):
+        if not isinstance(value, torch.Tensor):
+            seen.append(value)
+            continue
+        grads = torch.autograd.grad(value.sum(), p, retain_graph=True, allow_unused=True) if value.grad_fn else None
+        seen.append(
+            (
+                value.tolist(),
+                value.requires_grad,
+                value.is_leaf,
+                None if grads is None or grads[0] is None else grads[0].tolist(),
+            )
+        )
+    return seen
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda function: function.__name__)
+def test_results_over_the_same_memory(program: Program, dynamic: bool | None) -> None:
+    armature.reset()
+    compiled = armature.compile(program, backend="auto", dynamic=dynamic)
+    expected = outcome(program)
+    assert outcome(compiled) == outcome(compiled) == expected
+
+
+@pytest.mark.parametrize("write", [lambda x: x.mul_(2), lambda x: x.view(3).add_(1).sum(), lambda x: x[1:].zero_()])
+def test_a_write_is_seen_by_what_was_saved_before(write: Callable[[torch.Tensor], Any]) -> None:
+    armature.reset()
+    compiled = armature.compile(write, backend="auto")
+    for _ in range(2):
+        p, x = torch.ones(3, requires_grad=True), torch.ones(3)
+        loss = (p * x).sum()
+        compiled(x)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
