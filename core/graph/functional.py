@@ -39,7 +39,10 @@ def compile_graph(
     if traced.graph is None:
         raise ValueError("a frame without a graph has nothing to compile")
     run = _Compilation(traced, ctx, compile_aten).run()
-    kinds = views.kinships([given.fake for given in traced.inputs], _results(traced.graph))
+    places = [node for node in traced.graph.graph.nodes if node.op == "placeholder"]
+    # Inputs may have got fakes without history since; results were made of the first ones.
+    given = [place.meta.get("traced_value", place.meta.get("example_value")) for place in places]
+    kinds = views.kinships(given, _results(traced.graph))
     if not kinds:
         return run
     return lambda *args: views.related(kinds, args, run(*args))

@@ -202,7 +202,7 @@ def graph_inputs(tracer: Tracer) -> tuple[GraphInput, ...]:
             continue
         fake = value.fake if fresh is None else fresh.of(value.real)
         if fresh is not None:
-            value.node.meta["example_value"] = fake
+            value.node.meta.update({"example_value": fake, "traced_value": value.fake})
         parameter = isinstance(value.real, torch.nn.Parameter) or tracer.is_registered(value.source)
         found.append(GraphInput(value.node.name, value.source, fake, parameter))
     return tuple(found)

@@ -104,3 +104,16 @@ def test_a_write_is_seen_by_what_was_saved_before(write: Callable[[torch.Tensor]
         compiled(x)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             loss.backward()
+
+
+def test_an_input_of_sizes_and_strides_that_change() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.view(3), y.detach(), y[1:], y[:2].neg()
+
+    armature.reset()
+    compiled = armature.compile(program, backend="auto")
+    for y in (torch.ones(3), torch.ones(5), torch.arange(9.0).view(3, 3).t()[1], torch.arange(8.0)[::2]):
+        x = torch.ones(3)
+        found, expected = compiled(x, y), program(x, y)
+        kept = [(t is x, t is y, t._is_view(), t._base is x, t.tolist()) for t in found]
+        assert kept == [(t is x, t is y, t._is_view(), t._base is x, t.tolist()) for t in expected]
