@@ -43,6 +43,9 @@ def compile_graph(
     # Inputs may have got fakes without history since; results were made of the first ones.
     given = [place.meta.get("traced_value", place.meta.get("example_value")) for place in places]
     kinds = views.kinships(given, _results(traced.graph))
+    counts = {k: place.meta["counts_writes"] for k, place in enumerate(places) if "counts_writes" in place.meta}
+    if counts:
+        run = views.counting(run, counts)
     if not kinds:
         return run
     return lambda *args: views.related(kinds, args, run(*args))
@@ -118,17 +121,11 @@ class _Compilation:
             verify(aten)
         compiled = self.compile_aten(aten, self.ctx)
         call = compiled.call if hasattr(compiled, "call") else compiled
-        return views.counting(call, _written(places) if kind is GraphKind.INFERENCE else ())
+        return call  # type: ignore[no-any-return]
 
 
 def _wants_gradients(fakes: Sequence[object]) -> bool:
     return torch.is_grad_enabled() and any(isinstance(f, torch.Tensor) and f.requires_grad for f in fakes)
-
-
-def _written(places: Sequence[fx.Node]) -> list[int]:
-    """Positions of the inputs that a functional graph copies to at its end."""
-    copy = torch.ops.aten.copy_.default
-    return [k for k, place in enumerate(places) if any(n.target is copy and n.args[0] is place for n in place.users)]
 
 
 def _is_wrapper(given: GraphInput) -> bool:

@@ -8,7 +8,7 @@ follow each other's history in autograd's graph.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -91,18 +91,17 @@ def _whole(tensor: Tensor) -> Tensor:
     return tensor.as_strided((tensor.untyped_storage().nbytes() // tensor.itemsize,), (1,), 0).detach()
 
 
-def counting(run: Callable[[list[Any]], Any], written: Sequence[int]) -> Callable[[list[Any]], Any]:
-    """A callable that has the inputs at some positions, which it writes to, count that."""
-    if not written:
-        return run
+def counting(run: Callable[..., Any], counts: Mapping[int, bool]) -> Callable[..., Any]:
+    """A callable whose inputs at some positions, which it writes to, count that, or do not: what is written through
+    `x.data` eager mode does not count."""
 
-    def counted(args: list[Any]) -> Any:
-        tensors = [args[k] for k in written if not args[k].is_inference()]
-        before = [tensor._version for tensor in tensors]
-        results = run(args)
-        uncounted = [tensor for tensor, version in zip(tensors, before) if tensor._version == version]
-        if uncounted:
-            torch.autograd.graph.increment_version(uncounted)
+    def counted(*args: Any) -> Any:
+        tensors = [(args[k], count) for k, count in counts.items() if not args[k].is_inference()]
+        before = [tensor._version for tensor, _ in tensors]
+        results = run(*args)
+        for (tensor, count), version in zip(tensors, before):
+            if (tensor._version != version) is not count:
+                torch._C._autograd._unsafe_set_version_counter((tensor,), (version + count,))
         return results
 
     return counted

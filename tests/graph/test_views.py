@@ -117,3 +117,15 @@ def test_an_input_of_sizes_and_strides_that_change() -> None:
         found, expected = compiled(x, y), program(x, y)
         kept = [(t is x, t is y, t._is_view(), t._base is x, t.tolist()) for t in found]
         assert kept == [(t is x, t is y, t._is_view(), t._base is x, t.tolist()) for t in expected]
+
+
+@pytest.mark.parametrize("learns", [False, True])
+def test_a_write_through_data_is_not_counted(learns: bool) -> None:
+    armature.reset()
+    compiled = armature.compile(lambda x: x.data.mul_(2), backend="auto")
+    for _ in range(2):
+        p, x = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=learns)
+        loss = (p * x).sum()
+        compiled(x)
+        loss.backward()
+        assert (p.grad.tolist(), x._version) == ([2, 2, 2], 0)
