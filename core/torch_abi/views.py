@@ -18,6 +18,9 @@ from torch import Tensor
 from armature.torch_abi.wrappers import is_wrapper
 
 
+_C: Any = torch._C
+
+
 @attrs.frozen
 class Kinship:
     """How one result is made anew: of an input or an earlier result, or of itself; and whether it is autograd's view.
@@ -36,7 +39,9 @@ def kinships(inputs: Sequence[object], results: Sequence[object]) -> tuple[Kinsh
     """What is to be said of results which share the memory of others, all of them fakes."""
     givers = [(k, True, fake) for k, fake in enumerate(inputs) if _is_plain(fake)]
     known = {id(fake) for _, _, fake in givers}
-    made = [(k, False, fake) for k, fake in enumerate(results) if _is_plain(fake) and id(fake) not in known]
+    made: list[tuple[int, bool, Any]] = [
+        (k, False, fake) for k, fake in enumerate(results) if _is_plain(fake) and id(fake) not in known
+    ]
     made.sort(key=lambda other: other[2]._is_view())  # what others are views of is made before them
     sharing = Counter(_memory(fake) for _, _, fake in (*givers, *made))
     return tuple(
@@ -75,7 +80,7 @@ def related(kinds: Sequence[Kinship], inputs: Sequence[Any], results: tuple[Any,
     bases: dict[int, Tensor] = {}
     for kind in kinds:
         tensor, owner = made[kind.result], (inputs if kind.of_input else made)[kind.owner]
-        if tensor.dtype != owner.dtype or not torch._C._is_alias_of(tensor, owner):
+        if tensor.dtype != owner.dtype or not _C._is_alias_of(tensor, owner):
             continue
         if kind.base is not None:
             if kind.base not in bases:

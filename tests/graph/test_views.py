@@ -129,3 +129,33 @@ def test_a_write_through_data_is_not_counted(learns: bool) -> None:
         compiled(x)
         loss.backward()
         assert (p.grad.tolist(), x._version) == ([2, 2, 2], 0)
+
+
+def reads_another(p, x, q):
+    q.data.mul_(2)
+    return p * x
+
+
+def reads_what_it_wrote(p, x, q):
+    q.data.mul_(2)
+    return q * x + p
+
+
+def reads_before(p, x, q):
+    result = q * q
+    q.data.mul_(2)
+    return result
+
+
+@pytest.mark.parametrize("leaf", [False, True])
+@pytest.mark.parametrize("program", [reads_another, reads_what_it_wrote, reads_before])
+def test_no_gradient_comes_of_a_write_through_data(program: Callable[..., Any], leaf: bool) -> None:
+    armature.reset()
+    compiled = armature.compile(program, backend="auto", fullgraph=True)
+    seen = []
+    for function in (program, compiled, compiled):
+        p, q = (torch.full((3,), 2.0, requires_grad=True) for _ in range(2))
+        result = function(p, torch.arange(3.0), q if leaf else q * 1)
+        result.sum().backward()
+        seen.append([None if t is None else t.tolist() for t in (result, q, p.grad, q.grad)])
+    assert seen[0] == seen[1] == seen[2]
