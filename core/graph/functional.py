@@ -19,7 +19,7 @@ from armature.graph.data import AtenGraph, GraphKind
 from armature.graph.passes import run_passes
 from armature.graph.saved import save_inputs_of_views
 from armature.graph.verify import verify
-from armature.torch_abi import aot, recorder
+from armature.torch_abi import aot, recorder, views
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.data import GraphInput, TracedFrame
 
@@ -38,7 +38,23 @@ def compile_graph(
     """
     if traced.graph is None:
         raise ValueError("a frame without a graph has nothing to compile")
-    return _Compilation(traced, ctx, compile_aten).run()
+    run = _Compilation(traced, ctx, compile_aten).run()
+    places = [node for node in traced.graph.graph.nodes if node.op == "placeholder"]
+    # Inputs may have got fakes without history since; results were made of the first ones.
+    given = [place.meta.get("traced_value", place.meta.get("example_value")) for place in places]
+    kinds = views.kinships(given, _results(traced.graph))
+    counts = {k: place.meta["counts_writes"] for k, place in enumerate(places) if "counts_writes" in place.meta}
+    if counts:
+        run = views.counting(run, counts)
+    if not kinds:
+        return run
+    return lambda *args: views.related(kinds, args, run(*args))
+
+
+def _results(graph: fx.GraphModule) -> list[object]:
+    """The fakes that the captured graph returns; None for what is no tensor."""
+    returned = cast(Any, graph.graph.output_node().args[0])
+    return [node.meta.get("example_value") if isinstance(node, fx.Node) else None for node in returned]
 
 
 @attrs.frozen(eq=False)
@@ -104,7 +120,8 @@ class _Compilation:
         if self.ctx.config.strict:
             verify(aten)
         compiled = self.compile_aten(aten, self.ctx)
-        return compiled.call if hasattr(compiled, "call") else compiled  # type: ignore[no-any-return]
+        call = compiled.call if hasattr(compiled, "call") else compiled
+        return call  # type: ignore[no-any-return]
 
 
 def _wants_gradients(fakes: Sequence[object]) -> bool:

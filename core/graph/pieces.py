@@ -15,6 +15,7 @@ import attrs
 import torch
 from torch import fx
 
+from armature.torch_abi import views
 from armature.torch_abi.fake import enable_python_dispatcher, version_of
 from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.torch_abi.pytree import tree_leaves
@@ -39,7 +40,7 @@ class Piece:
         copies: dict[fx.Node, fx.Node] = {}
         for node in self.given:
             copies[node] = graph.placeholder(node.name)
-            copies[node].meta = dict(node.meta)
+            copies[node].meta = {key: held for key, held in node.meta.items() if key != "counts_writes"}
         for node in self.nodes:
             copies[node] = graph.node_copy(node, lambda used: copied(graph, used, copies))
         result = graph.output(tuple(copies[node] for node in self.made))
@@ -117,6 +118,8 @@ class Outer:
             self.note_used(piece)
         if written and self.learns:
             run = module.forward  # derivatives may need what was there, which a graph keeps by keeping its input
+        elif written:
+            run = views.counting(run, dict.fromkeys(written, True))
         target = named(run, f"piece_{self.count}")
         called = self.graph.call_function(target, tuple(self.copies[node] for node in piece.given))
         for position, (node, fake) in enumerate(zip(piece.made, results, strict=True)):

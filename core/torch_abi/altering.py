@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import attrs
 import torch
@@ -45,3 +46,16 @@ def put_back(kept: Iterable[Kept]) -> None:
         one.tensor.data = one.data
         if one.tensor.requires_grad is not one.requires_grad:
             one.tensor.requires_grad_(one.requires_grad)
+
+
+def come_to_all(results: Iterable[object], tensors: Iterable[torch.Tensor]) -> bool:
+    """Whether gradients of the results come to each of the tensors."""
+    waiting = [t.grad_fn for t in results if isinstance(t, torch.Tensor) and t.grad_fn is not None]
+    steps: set[Any] = set()  # kept, since each is the same object only while somebody has it
+    while waiting:
+        step = waiting.pop()
+        if step not in steps:
+            steps.add(step)
+            waiting += [before for before, _ in step.next_functions if before is not None]
+    leaves = {id(step.variable) for step in steps if hasattr(step, "variable")}
+    return all(id(t) in leaves if t.grad_fn is None else t.grad_fn in steps for t in tensors)

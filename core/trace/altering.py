@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 from torch import fx
 
-from armature.torch_abi.altering import is_parameter, set_data_
+from armature.torch_abi.altering import come_to_all, is_parameter, set_data_
 from armature.torch_abi.fake import of_transform
 from armature.torch_abi.symbols import expression
 from armature.torch_abi.wrappers import is_wrapper
@@ -36,6 +36,18 @@ def mark_leaf(result: torch.Tensor, node: fx.Node) -> None:
 def has_altered(graph: fx.Graph) -> bool:
     """Whether the graph changes what a tensor is, or makes one that collects gradients."""
     return any(AS_CAPTURED in node.meta for node in graph.nodes)
+
+
+def gives_no_gradient(graph: fx.Graph) -> bool:
+    """Whether the graph has results with gradients, and writes through `x.data` to a tensor that wants some and that
+    none of them comes to. From a functional graph it would get zeros."""
+    places = [node for node in graph.nodes if node.op == "placeholder" and node.meta.get("counts_writes") is False]
+    fakes = [place.meta.get("traced_value", place.meta["example_value"]) for place in places]
+    learning = [fake for fake in fakes if fake.requires_grad]
+    results = [node.meta.get("example_value") for node in graph.output_node().all_input_nodes]
+    if not learning or not any(isinstance(result, torch.Tensor) and result.requires_grad for result in results):
+        return False
+    return not come_to_all(results, learning)
 
 
 def set_attribute(tracer: Tracer, tensor: TensorValue, name: str, value: Value) -> bool:

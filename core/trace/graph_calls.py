@@ -239,8 +239,8 @@ def is_left(node: fx.Node) -> bool:
 def only_as_captured(graph: fx.Graph) -> bool:
     """Whether a back end would make something else of the graph: of `sum`, additions that lose what Python's keeps; of
     calls under a default dtype, operators that ask for the default once more; of what changes a tensor itself,
-    nothing at all."""
-    if altering.has_altered(graph):
+    nothing at all, or a gradient of zeros."""
+    if altering.has_altered(graph) or altering.gives_no_gradient(graph):
         return True
     return any(node.target is sum or hasattr(node.target, "in_default_dtype") for node in graph.nodes)
 

@@ -202,7 +202,10 @@ def graph_inputs(tracer: Tracer) -> tuple[GraphInput, ...]:
             continue
         fake = value.fake if fresh is None else fresh.of(value.real)
         if fresh is not None:
-            value.node.meta["example_value"] = fake
+            value.node.meta.update({"example_value": fake, "traced_value": value.fake})
+        counts = version_of(value.fake) != version_of(fake)
+        if counts or tracer.effects.writes_to(value):
+            value.node.meta["counts_writes"] = counts  # not what is written through `x.data`
         parameter = isinstance(value.real, torch.nn.Parameter) or tracer.is_registered(value.source)
         found.append(GraphInput(value.node.name, value.source, fake, parameter))
     return tuple(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from armature.torch_abi.altering import is_parameter, keep, memory_of, put_back, set_data_
+from armature.torch_abi.altering import come_to_all, is_parameter, keep, memory_of, put_back, set_data_
 from armature.torch_abi.fake import FakeWorld
 
 
@@ -40,3 +40,13 @@ def test_a_tensor_is_put_back() -> None:
     x.requires_grad_()
     put_back(kept)
     assert (x.data_ptr(), x.requires_grad, x.tolist()) == (address, False, [1, 1, 1])
+
+
+def test_which_tensors_gradients_come_to() -> None:
+    p, q = (torch.ones(3, requires_grad=True) for _ in range(2))
+    z, w = p * 2, q * 2
+    result = (z * 3).sum()
+    assert come_to_all([result, 3], [p, z])
+    assert not come_to_all([result], [p, q])
+    assert not come_to_all([result], [w])
+    assert come_to_all([result, w.exp()], [p, q, z, w])

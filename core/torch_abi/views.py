@@ -1,0 +1,112 @@
+"""Seam to what tensors over the same memory have in common: which is a view of which, and the count of writes.
+
+A compiled graph gives tensors over the right memory, each of them on its own, or one in the place of two, and its
+kernels write without a word to autograd. Eager mode has such tensors count writes together, and views of one another
+follow each other's history in autograd's graph.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import torch
+from torch import Tensor
+
+from armature.torch_abi.wrappers import is_wrapper
+
+
+_C: Any = torch._C
+
+
+@attrs.frozen
+class Kinship:
+    """How one result is made anew: of an input or an earlier result, or of itself; and whether it is autograd's view.
+
+    base: a key of the tensor, which nobody else has, that it is a view of; None: it is a view of the owner.
+    """
+
+    result: int
+    owner: int
+    of_input: bool
+    is_view: bool
+    base: int | None = None
+
+
+def kinships(inputs: Sequence[object], results: Sequence[object]) -> tuple[Kinship, ...]:
+    """What is to be said of results which share the memory of others, all of them fakes."""
+    givers = [(k, True, fake) for k, fake in enumerate(inputs) if _is_plain(fake)]
+    known = {id(fake) for _, _, fake in givers}
+    made: list[tuple[int, bool, Any]] = [
+        (k, False, fake) for k, fake in enumerate(results) if _is_plain(fake) and id(fake) not in known
+    ]
+    made.sort(key=lambda other: other[2]._is_view())  # what others are views of is made before them
+    sharing = Counter(_memory(fake) for _, _, fake in (*givers, *made))
+    return tuple(
+        found
+        for k, _, fake in made
+        if sharing[_memory(fake)] > 1 and (found := _kinship(k, fake, [*givers, *made])) is not None
+    )
+
+
+def _kinship(k: int, fake: Any, others: list[tuple[int, bool, Any]]) -> Kinship | None:
+    kin = [other for other in others if _memory(other[2]) == _memory(fake)]
+    base = fake._base
+    if fake._is_view():
+        for owner, of_input, other in kin:
+            if other is base or (of_input and other._base is base):
+                return Kinship(k, owner, of_input, is_view=True)
+        return Kinship(k, *kin[0][:2], is_view=True, base=id(base))
+    owner, of_input, first = kin[0]
+    return None if first is fake else Kinship(k, owner, of_input, is_view=False)
+
+
+def _memory(fake: Any) -> int:
+    return fake.untyped_storage()._cdata  # type: ignore[no-any-return]
+
+
+def _is_plain(fake: object) -> bool:
+    """Whether the tensor is over memory that a view has in the same form. What gradients follow is AOTAutograd's."""
+    if not isinstance(fake, Tensor) or is_wrapper(type(fake)) or fake.layout is not torch.strided:
+        return False
+    return not (fake.requires_grad or fake.is_inference() or fake.is_quantized or fake.is_conj() or fake.is_neg())
+
+
+def related(kinds: Sequence[Kinship], inputs: Sequence[Any], results: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The results, those that share memory made anew as eager mode makes them."""
+    made = [*results]
+    bases: dict[int, Tensor] = {}
+    for kind in kinds:
+        tensor, owner = made[kind.result], (inputs if kind.of_input else made)[kind.owner]
+        if tensor.dtype != owner.dtype or not _C._is_alias_of(tensor, owner):
+            continue
+        if kind.base is not None:
+            if kind.base not in bases:
+                bases[kind.base] = _whole(owner.detach())
+            owner = bases[kind.base]
+        view = owner.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+        made[kind.result] = view if kind.is_view else view.detach()
+    return tuple(made)
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    """All of the memory in one row."""
+    return tensor.as_strided((tensor.untyped_storage().nbytes() // tensor.itemsize,), (1,), 0).detach()
+
+
+def counting(run: Callable[..., Any], counts: Mapping[int, bool]) -> Callable[..., Any]:
+    """A callable whose inputs at some positions, which it writes to, count that, or do not: what is written through
+    `x.data` eager mode does not count."""
+
+    def counted(*args: Any) -> Any:
+        tensors = [(args[k], count) for k, count in counts.items() if not args[k].is_inference()]
+        before = [tensor._version for tensor, _ in tensors]
+        results = run(*args)
+        for (tensor, count), version in zip(tensors, before):
+            if (tensor._version != version) is not count:
+                torch._C._autograd._unsafe_set_version_counter((tensor,), (version + count,))
+        return results
+
+    return counted

@@ -1,0 +1,57 @@
+"""Results that share memory, made anew as eager mode has them; writes that are counted."""
+
+from __future__ import annotations
+
+import torch
+
+from armature.torch_abi.views import counting, kinships, related
+
+
+def eager(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    z = x * 2
+    hidden = x + 1
+    return z[1:], z, z.detach(), z.detach()[:2], x.view(3), x.detach(), hidden[:2], hidden[1:], x * 3
+
+
+def of_compiled(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The same numbers in the same memory, and nothing that tells of it."""
+    z, hidden = x * 2, x + 1
+    return tuple(t.detach() for t in (z[1:], z, z, z[:2])) + (x, x, hidden[:2].detach(), hidden[1:].detach(), x * 3)
+
+
+def facts(x: torch.Tensor, results: tuple[torch.Tensor, ...]) -> list[object]:
+    seen: list[object] = [(len({id(t) for t in (x, *results)}), [(t._is_view(), t.tolist()) for t in results])]
+    follows = torch.ones(2, requires_grad=True)
+    for k in (3, 0, 7):
+        results[k].mul_(follows if k != 3 else 5)
+        seen.append([(t._version, t.requires_grad) for t in (x, *results)])
+    for t in results:
+        if t.requires_grad:
+            seen.append(torch.autograd.grad(t.sum(), follows, retain_graph=True)[0].tolist())
+    return seen
+
+
+def test_results_are_related_as_in_eager_mode() -> None:
+    fake = torch.ones(3)
+    kinds = kinships([fake, 3], eager(fake))
+    x, y = torch.arange(3.0), torch.arange(3.0)
+    assert facts(y, related(kinds, (y, 3), of_compiled(y))) == facts(x, eager(x))
+
+
+def test_what_shares_nothing_is_left_alone() -> None:
+    x = torch.ones(3)
+    assert kinships([x], [x, x * 2, None, 3]) == ()
+    kinds = kinships([x], [x.view(3)])
+    copy = torch.zeros(3)
+    assert related(kinds, (x,), (copy,))[0] is copy
+
+
+def test_writes_are_counted_once() -> None:
+    def kernel(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, w: torch.Tensor) -> None:
+        x.data.add_(1)  # in memory, with nobody told
+        y.add_(1)
+        z.add_(1)
+
+    x, y, z, w = (torch.ones(3) for _ in range(4))
+    counting(kernel, {0: True, 1: True, 2: False})(x, y, z, w)
+    assert [t._version for t in (x, y, z, w)] == [1, 1, 0, 0]
