@@ -17,7 +17,6 @@ from torch import Tensor
 
 from armature.torch_abi.wrappers import is_wrapper
 
-
 _C: Any = torch._C
 
 
