@@ -39,6 +39,10 @@ RAISES = re.compile(
 )
 # By zero, or to a power below it.
 RAISES_FOR_INTEGERS = re.compile(r"_*(i?floordiv|floor_div|i?mod|remainder|fmod|div|i?pow|rpow|rmod|rfloordiv)")
+# For tensors of several dtypes, which their counterparts without numbers may take.
+RAISES_FOR_MIXED = re.compile(
+    r"_*(r?matmul|\w*mm|mv|addmv|(bi)?linear|\w*conv\w*|einsum|v?dot|tensordot|inner|lerp|cross|\w*attention|\w*_norm|lstm|gru|rnn)"
+)
 ITEMS = frozenset({operator.getitem, operator.setitem})
 
 
@@ -212,6 +216,8 @@ def may_raise(node: fx.Node) -> bool:
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     if RAISES_FOR_INTEGERS.match(name):
         return not all(tensor.is_floating_point() for tensor in _tensors(node))
+    if RAISES_FOR_MIXED.match(name):
+        return len({tensor.dtype for given in node.all_input_nodes for tensor in _tensors(given)}) > 1
     return RAISES.match(name) is not None or getattr(node.target, "__module__", "") == "torch._linalg"
 
 

@@ -185,6 +185,15 @@ def divides_by_zero(t, a):
     return number, t
 
 
+def multiplies_other_dtypes(t, a):
+    t.add_(1)
+    try:
+        t = t @ torch.ones(3, 3, dtype=torch.float64)
+    except RuntimeError as error:
+        a.append(str(error))
+    return torch.nn.functional.linear(t.double(), torch.ones(3, 3))
+
+
 def in_autocast(t, a):
     try:
         with torch.autocast("cpu"):
@@ -235,8 +244,8 @@ def refused_by_autocast_later(t, a):
 
 
 DOING = [
-    writes, writes_in_try, draws_in_try, writes_to_what_it_made, divides_by_zero, in_autocast, in_inference_mode, in_vmap,
-    in_grad, in_jvp, refused_by_autocast, refused_by_autocast_later,
+    writes, writes_in_try, draws_in_try, writes_to_what_it_made, divides_by_zero, multiplies_other_dtypes, in_autocast,
+    in_inference_mode, in_vmap, in_grad, in_jvp, refused_by_autocast, refused_by_autocast_later,
 ]  # fmt: skip
 
 
