@@ -147,7 +147,7 @@ def _alter(tracer: Tracer, tensor: TensorValue, fn: Callable[..., Any] | str, ar
     tracer.mutates = True
     tracer.effects.alter(tensor)
     result = tracer.graph_call(fn, (tensor, *args), {})
-    next(reversed(tracer.graph.nodes)).meta[AS_CAPTURED] = True
+    next(iter(reversed(tracer.graph.nodes))).meta[AS_CAPTURED] = True
     return result
 
 
