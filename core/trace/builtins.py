@@ -387,6 +387,10 @@ def _divmod(tracer: Tracer, left: Value, right: Value) -> Value:
     found = tracer.by_methods("__divmod__", "__rdivmod__", left, right)
     if found is not None:
         return found
+    kinds = left.python_type(), right.python_type()
+    if any(issubclass(kind, torch.Tensor) for kind in kinds):  # they have `//` and `%`, but not this
+        names = " and ".join(repr(kind.__name__) for kind in kinds)
+        tracer.raise_error(TypeError, f"unsupported operand type(s) for divmod(): {names}")
     return tracer.tuple_of([tracer.operate("floordiv", left, right), tracer.operate("mod", left, right)])
 
 
