@@ -99,8 +99,11 @@ def counting(run: Callable[..., Any], counts: Mapping[int, bool]) -> Callable[..
     """A callable whose inputs at some positions, which it writes to, count that, or do not: what is written through
     `x.data` eager mode does not count."""
 
+    # Some share a count, `x` and `x.detach()`, and may not know it of each other: if one counts, all have.
+    positions = sorted(counts.items(), key=lambda item: item[1])
+
     def counted(*args: Any) -> Any:
-        tensors = [(args[k], count) for k, count in counts.items() if not args[k].is_inference()]
+        tensors = [(args[k], count) for k, count in positions if not args[k].is_inference()]
         before = [tensor._version for tensor, _ in tensors]
         results = run(*args)
         for (tensor, count), version in zip(tensors, before):
