@@ -34,7 +34,7 @@ from armature.frame.data import FrameRequest, resume_point
 from armature.frame.guards.kinds import StorageGuard
 from armature.frame.hook import CompiledFrame, RunEagerly
 from armature.graph import inference, pieces
-from armature.graph.functional import compile_graph
+from armature.graph.functional import compile_graph, gives_other_forms
 from armature.plugins import manager
 from armature.rules import Decision
 from armature.run.cache import Cache
@@ -100,6 +100,7 @@ def runs_as_captured(traced: TracedFrame, module: fx.GraphModule) -> bool:
         or symbols.depends_on_numbers(module.graph)
         or any(True for _ in module.children())
         or inference.gives_others(module)
+        or gives_other_forms(module)
         or graph_calls.only_as_captured(module.graph)
     )
 

@@ -138,8 +138,9 @@ def reads_inputs_written(module: fx.GraphModule) -> bool:
 def _storage(node: fx.Node) -> int | None:
     found = (node.meta[key] for key in ("val", "traced_value", "example_value") if key in node.meta)
     value = next(found, None)
-    strided = isinstance(value, torch.Tensor) and value.layout is torch.strided
-    return value.untyped_storage()._cdata if strided else None
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return None
+    return value.untyped_storage()._cdata
 
 
 def without_tokens(graph: fx.GraphModule) -> None:

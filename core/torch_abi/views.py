@@ -62,13 +62,27 @@ def _kinship(k: int, fake: Any, others: list[tuple[int, bool, Any]]) -> Kinship 
     return None if first is fake else Kinship(k, owner, of_input, is_view=False)
 
 
+def in_other_forms(inputs: Sequence[object], results: Sequence[object]) -> bool:
+    """Whether a result is over memory that an input or another result has in another form: as numbers of another
+    dtype, or conjugated. A lowered graph gives copies of these."""
+    forms: dict[int, set[object]] = {}
+    given = {id(fake): fake for fake in (*inputs, *results) if _is_strided(fake)}
+    for fake in given.values():
+        forms.setdefault(_memory(fake), set()).add((fake.dtype, fake.is_conj(), fake.is_neg()))
+    return any(len(forms[_memory(fake)]) > 1 for fake in results if id(fake) in given)
+
+
+def _is_strided(fake: Any) -> bool:
+    return isinstance(fake, Tensor) and not is_wrapper(type(fake)) and fake.layout is torch.strided
+
+
 def _memory(fake: Any) -> int:
     return fake.untyped_storage()._cdata  # type: ignore[no-any-return]
 
 
-def _is_plain(fake: object) -> bool:
+def _is_plain(fake: Any) -> bool:
     """Whether the tensor is over memory that a view has in the same form. What gradients follow is AOTAutograd's."""
-    if not isinstance(fake, Tensor) or is_wrapper(type(fake)) or fake.layout is not torch.strided:
+    if not _is_strided(fake):
         return False
     return not (fake.requires_grad or fake.is_inference() or fake.is_quantized or fake.is_conj() or fake.is_neg())
 
