@@ -140,7 +140,7 @@ def _storage(node: fx.Node) -> int | None:
     value = next(found, None)
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return None
-    return value.untyped_storage()._cdata
+    return int(value.untyped_storage()._cdata)
 
 
 def without_tokens(graph: fx.GraphModule) -> None:

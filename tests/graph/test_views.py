@@ -202,3 +202,33 @@ def test_views_as_other_numbers_share_memory(program, backend):
         return [(each.tolist(), each.stride(), each.storage_offset(), each.dtype) for each in tensors], shared
 
     assert run(armature.compile(program, backend=backend)) == run(program)
+
+
+def split_input(x, p):
+    return x.split(2)
+
+
+def unbound_result(x, p):
+    return (x * 2).unbind()
+
+
+def made_without_gradients(x, p):
+    with torch.no_grad():
+        y = p.detach() * 2
+        z = y[1:]
+    return y, z
+
+
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+@pytest.mark.parametrize("program", [split_input, unbound_result, made_without_gradients])
+@pytest.mark.parametrize("position", [0, -1])
+def test_views_that_must_not_join_a_history(program, position, backend):
+    def run(fn):
+        results = fn(torch.arange(1.0, 4), torch.full((3,), 2.0, requires_grad=True))
+        try:
+            results[position].mul_(torch.ones((), requires_grad=True))
+            return [each.is_leaf for each in results]
+        except RuntimeError as error:
+            return str(error)
+
+    assert run(armature.compile(program, backend=backend)) == run(program)
