@@ -34,7 +34,8 @@ from armature.frame.data import FrameRequest, resume_point
 from armature.frame.guards.kinds import StorageGuard
 from armature.frame.hook import CompiledFrame, RunEagerly
 from armature.graph import inference, pieces
-from armature.graph.functional import compile_graph
+from armature.graph.functional import compile_graph, gives_other_forms
+from armature.graph.in_place import loses_layout
 from armature.plugins import manager
 from armature.rules import Decision
 from armature.run.cache import Cache
@@ -100,6 +101,8 @@ def runs_as_captured(traced: TracedFrame, module: fx.GraphModule) -> bool:
         or symbols.depends_on_numbers(module.graph)
         or any(True for _ in module.children())
         or inference.gives_others(module)
+        or gives_other_forms(module)
+        or loses_layout(module.graph)
         or graph_calls.only_as_captured(module.graph)
     )
 

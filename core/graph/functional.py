@@ -40,15 +40,24 @@ def compile_graph(
         raise ValueError("a frame without a graph has nothing to compile")
     run = _Compilation(traced, ctx, compile_aten).run()
     places = [node for node in traced.graph.graph.nodes if node.op == "placeholder"]
-    # Inputs may have got fakes without history since; results were made of the first ones.
-    given = [place.meta.get("traced_value", place.meta.get("example_value")) for place in places]
-    kinds = views.kinships(given, _results(traced.graph))
+    kinds = views.kinships(_given(traced.graph), _results(traced.graph))
     counts = {k: place.meta["counts_writes"] for k, place in enumerate(places) if "counts_writes" in place.meta}
     if counts:
         run = views.counting(run, counts)
     if not kinds:
         return run
     return lambda *args: views.related(kinds, args, run(*args))
+
+
+def gives_other_forms(graph: fx.GraphModule) -> bool:
+    """Whether results are views of inputs or other results as numbers of another kind."""
+    return views.in_other_forms(_given(graph), _results(graph))
+
+
+def _given(graph: fx.GraphModule) -> list[object]:
+    """The fakes that results were made of; inputs may have got some without history since."""
+    places = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    return [place.meta.get("traced_value", place.meta.get("example_value")) for place in places]
 
 
 def _results(graph: fx.GraphModule) -> list[object]:

@@ -52,6 +52,7 @@ class _Watch:
 
     compilers: Compilers
     context: Any
+    module: fx.GraphModule  # of torch functions
     inputs: int
     merged: bool  # inputs are others than those of the graph: some share memory, some hold several tensors
     inner: Callable[..., Any] | None = None  # the compiled inference graph
@@ -72,7 +73,9 @@ class _Watch:
 
     def forward(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         metadata = self.context.fw_metadata
-        if self.split is not None and reads_what_is_written(self.split[0], metadata):
+        if self.split is not None and (
+            reads_what_is_written(self.split[0], metadata) or self.keeps_new_values(self.split[0], metadata)
+        ):
             raise _Overwritten
         # Compiled graphs leave their inputs as they are. Told of donated ones, AOTAutograd refuses retain_graph=True.
         metadata.bw_donated_idxs = []
@@ -85,6 +88,14 @@ class _Watch:
             self.lean = training.connect(wires, compiled, _Later(self.compilers.backward, self.split[1], self.context))
         self.split = None
         return compiled
+
+    def keeps_new_values(self, forward: fx.GraphModule, metadata: Any) -> bool:
+        """Whether what inputs are after the call is kept for backward, for calls that read it from these: eager mode
+        keeps the inputs, and refuses to go back when they are written to again."""
+        changed = new_values(forward, metadata)
+        results: Any = forward.graph.output_node().args[0]
+        kept = {_storage(node) for node in results[metadata.num_forward :] if isinstance(node, fx.Node)}
+        return not changed.isdisjoint(kept) and (self.merged or reads_inputs_written(self.module))
 
     def backward(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         without_tokens(graph)
@@ -102,9 +113,34 @@ def reads_what_is_written(forward: fx.GraphModule, metadata: Any) -> bool:
     return any(_storage(node) in written for node in kept if isinstance(node, fx.Node))
 
 
+def new_values(forward: fx.GraphModule, metadata: Any) -> set[int]:
+    """The memory of what inputs are given after the call."""
+    copies = (node for node in forward.graph.nodes if node.target is torch.ops.aten.copy_.default)
+    within = (node.args[1] for node in copies if node.args[0].op == "placeholder")
+    results: Any = forward.graph.output_node().args[0]
+    later = results[: metadata.num_mutated_inp_runtime_indices]
+    nodes = (node for node in (*within, *later) if isinstance(node, fx.Node))
+    return {storage for node in nodes if (storage := _storage(node)) is not None}
+
+
+def reads_inputs_written(module: fx.GraphModule) -> bool:
+    """Whether a call that has a derivative takes an input that calls write to, or a view of it."""
+    places = [node for node in module.graph.nodes if node.op == "placeholder" and "counts_writes" in node.meta]
+    written = {storage for node in places if (storage := _storage(node)) is not None}
+    return any(
+        isinstance(value := node.meta.get("example_value"), torch.Tensor)
+        and value.requires_grad
+        and any(_storage(given) in written and _storage(given) != _storage(node) for given in node.all_input_nodes)
+        for node in module.graph.nodes
+    )
+
+
 def _storage(node: fx.Node) -> int | None:
-    value = node.meta.get("val")
-    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
+    found = (node.meta[key] for key in ("val", "traced_value", "example_value") if key in node.meta)
+    value = next(found, None)
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return None
+    return int(value.untyped_storage()._cdata)
 
 
 def without_tokens(graph: fx.GraphModule) -> None:
@@ -182,7 +218,7 @@ def compile_functional(
     if fake_mode is not None and isinstance(fake_mode.shape_env, Symbols):
         fake_mode.shape_env.decomposed = True
     context = guards.TracingContext(fake_mode)
-    watch = _Watch(compilers, context, len(fakes), meets_wrappers(module, fakes))
+    watch = _Watch(compilers, context, module, len(fakes), meets_wrappers(module, fakes))
     # Where there are no such classes, torch's own passes over graphs ask proxies (up to torch 2.12).
     asks = QuietSubclasses() if watch.merged else contextlib.nullcontext()
     quiet = untold() if watch.merged else contextlib.nullcontext()

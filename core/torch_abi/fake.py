@@ -108,6 +108,7 @@ class FakeWorld:
     given_up: set[Any] = attrs.field(factory=set)  # symbols that no fake has
     getitem: Callable[[Any, Any], Any] = operator.getitem  # how an item of a fake is read
     _storages: dict[int, torch.Tensor | None] = attrs.field(factory=dict)
+    _bases: dict[int, tuple[torch.Tensor, FakeTensor]] = attrs.field(factory=dict)  # by id, of what views are of
 
     @contextlib.contextmanager
     def reading_items(self, getitem: Callable[[Any, Any], Any]) -> Iterator[None]:
@@ -146,6 +147,8 @@ class FakeWorld:
             return self._wrapper(tensor, axes if isinstance(axes, Axes) else Axes(), label)  # type: ignore[no-any-return]
         if type(tensor) not in PLAIN_TENSORS:
             tensor = without_subclass(tensor)
+        if key in self._bases:
+            return self._bases[key][1]
         layout = self.layouts.get(key)
         if layout is None and any(tensor.shape[axis] > 1 for axis in axes) and has_layout(tensor):
             layout = self.layouts[key] = self._layout(tensor, axes, label)
@@ -154,6 +157,8 @@ class FakeWorld:
         storage = tensor.untyped_storage() if tensor.layout is torch.strided else None
         if storage is None:
             return self._convert(tensor)
+        if is_plain_view(tensor):
+            return self._view(tensor)
         # A parameter is nearly always alone in its memory, and its fake then is built ten times quicker than by torch.
         memory = storage._cdata
         fresh = memory not in self._storages
@@ -165,6 +170,23 @@ class FakeWorld:
         if held is None:
             return self._convert(tensor)
         return self._sharing(tensor, Layout(tensor.shape, tensor.stride()), held)
+
+    def _view(self, tensor: torch.Tensor) -> FakeTensor:
+        """A view of the fake of its base, so that it follows what is done to that, also before it is made."""
+        real: Any = tensor._base
+        if id(real) not in self._bases:
+            known = self.mode.fake_tensor_converter._get_memo(real)
+            self._bases[id(real)] = (real, self._of(real, (), "") if known is None else known)
+        base = self._bases[id(real)][1]
+        written = base.requires_grad and not real.requires_grad and version_of(base) > 0 and not base.is_leaf
+        if not written and base.requires_grad != real.requires_grad:
+            return self._convert(tensor)
+        with torch.set_grad_enabled(written or not tensor.is_leaf), tracking_views(), self.mode:
+            fake = cast(FakeTensor, base.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()))
+        get, put = torch._C._autograd._get_creation_meta, torch._C._autograd._set_creation_meta
+        put(fake, get(tensor))
+        self.mode.fake_tensor_converter.set_tensor_memo(tensor, fake)
+        return fake
 
     def _wrapper(self, tensor: torch.Tensor, axes: Axes, label: str) -> Any:
         """A wrapper of the class, over fakes."""
@@ -262,7 +284,7 @@ class FakeWorld:
                 last = sum((size - 1) * stride for size, stride in zip(layout.sizes, layout.strides))
                 memory = torch.empty((tensor.storage_offset() + last + 1,), dtype=tensor.dtype, device="meta")
                 meta = torch.empty(0, dtype=tensor.dtype, device="meta")
-                meta.set_(memory.untyped_storage(), tensor.storage_offset(), layout.sizes, layout.strides)
+                _place(meta, memory, tensor.storage_offset(), layout)
             if tensor.requires_grad:  # inside of a transform torch refuses to be asked
                 meta.requires_grad_()
         self._storages[key] = meta
@@ -287,7 +309,7 @@ class FakeWorld:
     def _sharing(self, tensor: torch.Tensor, layout: Layout, held: torch.Tensor) -> FakeTensor:
         with torch._C._DisableTorchDispatch(), torch.no_grad():
             meta = torch.empty(0, dtype=tensor.dtype, device="meta")
-            meta.set_(held.untyped_storage(), tensor.storage_offset(), layout.sizes, layout.strides)
+            _place(meta, held, tensor.storage_offset(), layout)
             if tensor.requires_grad:  # inside of a transform torch refuses to be asked
                 meta.requires_grad_()
         return self._wrap(tensor, meta)
@@ -299,6 +321,12 @@ class FakeWorld:
             fake._is_param = True
         self.mode.fake_tensor_converter.set_tensor_memo(tensor, fake)
         return fake
+
+
+def _place(meta: torch.Tensor, memory: torch.Tensor, offset: Any, layout: Layout) -> None:
+    """Have a tensor that was just made over the memory of another, with no change of it counted."""
+    meta.set_(memory.untyped_storage(), offset, layout.sizes, layout.strides)
+    set_versions((meta,), (0,))
 
 
 def _laid_out(tensor: torch.Tensor, layout: Layout) -> bool:
@@ -349,6 +377,28 @@ def has_layout(tensor: torch.Tensor) -> bool:
 def is_simple(tensor: torch.Tensor) -> bool:
     """Whether nothing but sizes, strides, dtype, device and requires_grad needs to be copied to the fake."""
     return has_layout(tensor) and tensor.is_leaf and not tensor._is_view()
+
+
+def is_plain_view(tensor: torch.Tensor) -> bool:
+    """Whether the tensor is autograd's view of a plain one, with sizes and strides of its own and nothing else."""
+    if not tensor._is_view() or not has_layout(tensor):
+        return False
+    base = cast(torch.Tensor, tensor._base)
+    if tensor.requires_grad and (tensor.is_leaf or not base.requires_grad):
+        return False  # was told to require gradients after it was made
+    return has_layout(base) and base.dtype == tensor.dtype
+
+
+@contextlib.contextmanager
+def tracking_views() -> Iterator[None]:
+    """Views are marked as such, also where the program runs with autograd's keys off."""
+    key = torch._C.DispatchKey.ADInplaceOrView
+    excluded = torch._C._dispatch_tls_is_dispatch_key_excluded(key)
+    torch._C._dispatch_tls_set_dispatch_key_excluded(key, False)
+    try:
+        yield
+    finally:
+        torch._C._dispatch_tls_set_dispatch_key_excluded(key, excluded)
 
 
 def dense_bytes(tensor: torch.Tensor) -> int:

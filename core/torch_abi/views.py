@@ -32,6 +32,7 @@ class Kinship:
     of_input: bool
     is_view: bool
     base: int | None = None
+    creation: Any = None  # what autograd knows of how the view was made: without gradients, as one of several
 
 
 def kinships(inputs: Sequence[object], results: Sequence[object]) -> tuple[Kinship, ...]:
@@ -56,19 +57,39 @@ def _kinship(k: int, fake: Any, others: list[tuple[int, bool, Any]]) -> Kinship 
     if fake._is_view():
         for owner, of_input, other in kin:
             if other is base or (of_input and other._base is base):
-                return Kinship(k, owner, of_input, is_view=True)
-        return Kinship(k, *kin[0][:2], is_view=True, base=id(base))
+                return Kinship(k, owner, of_input, is_view=True, creation=creation_of(fake))
+        return Kinship(k, *kin[0][:2], is_view=True, base=id(base), creation=creation_of(fake))
     owner, of_input, first = kin[0]
     return None if first is fake else Kinship(k, owner, of_input, is_view=False)
+
+
+def in_other_forms(inputs: Sequence[object], results: Sequence[object]) -> bool:
+    """Whether a result is over memory that an input or another result has in another form: as numbers of another
+    dtype, or conjugated. A lowered graph gives copies of these."""
+    forms: dict[int, set[object]] = {}
+    given: dict[int, Any] = {id(fake): fake for fake in (*inputs, *results) if _is_strided(fake)}
+    for fake in given.values():
+        forms.setdefault(_memory(fake), set()).add((fake.dtype, fake.is_conj(), fake.is_neg()))
+    return any(len(forms[_memory(fake)]) > 1 for fake in results if id(fake) in given)
+
+
+def _is_strided(fake: Any) -> bool:
+    return isinstance(fake, Tensor) and not is_wrapper(type(fake)) and fake.layout is torch.strided
+
+
+def creation_of(view: Tensor) -> Any:
+    """How a view was made, None where autograd allows all that is done to it."""
+    found = _C._autograd._get_creation_meta(view)
+    return None if found == _C._autograd.CreationMeta.DEFAULT else found
 
 
 def _memory(fake: Any) -> int:
     return fake.untyped_storage()._cdata  # type: ignore[no-any-return]
 
 
-def _is_plain(fake: object) -> bool:
+def _is_plain(fake: Any) -> bool:
     """Whether the tensor is over memory that a view has in the same form. What gradients follow is AOTAutograd's."""
-    if not isinstance(fake, Tensor) or is_wrapper(type(fake)) or fake.layout is not torch.strided:
+    if not _is_strided(fake):
         return False
     return not (fake.requires_grad or fake.is_inference() or fake.is_quantized or fake.is_conj() or fake.is_neg())
 
@@ -87,6 +108,8 @@ def related(kinds: Sequence[Kinship], inputs: Sequence[Any], results: tuple[Any,
             owner = bases[kind.base]
         view = owner.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
         made[kind.result] = view if kind.is_view else view.detach()
+        if kind.creation is not None and view._is_view():
+            _C._autograd._set_creation_meta(view, kind.creation)
     return tuple(made)
 
 
@@ -99,8 +122,11 @@ def counting(run: Callable[..., Any], counts: Mapping[int, bool]) -> Callable[..
     """A callable whose inputs at some positions, which it writes to, count that, or do not: what is written through
     `x.data` eager mode does not count."""
 
+    # Some share a count, `x` and `x.detach()`, and may not know it of each other: if one counts, all have.
+    positions = sorted(counts.items(), key=lambda item: item[1])
+
     def counted(*args: Any) -> Any:
-        tensors = [(args[k], count) for k, count in counts.items() if not args[k].is_inference()]
+        tensors = [(args[k], count) for k, count in positions if not args[k].is_inference()]
         before = [tensor._version for tensor, _ in tensors]
         results = run(*args)
         for (tensor, count), version in zip(tensors, before):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 
 from armature.frame.guards import memory
-from armature.frame.guards.kinds import AliasGuard, Guard, NoAliasGuard, StorageGuard
+from armature.frame.guards.kinds import AliasGuard, FamilyGuard, Guard, NoAliasGuard, StorageGuard
 from armature.frame.sources import (
     ArrayMemorySource,
     AttrSource,
@@ -24,7 +24,7 @@ from armature.torch_abi.fake import tensor_of_number, version_of
 from armature.torch_abi.jagged import is_jagged, ragged_name, stands_for_ragged
 from armature.torch_abi.overrides import dispatches
 from armature.torch_abi.wrappers import is_wrapper, parts
-from armature.trace.errors import NotConstant
+from armature.trace.errors import NotConstant, SkipFrame
 from armature.trace.values.base import Value
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _tensors(tracer: Tracer) -> list[Guard]:
     inputs = [value for value in tensors if value.real is not None and not _is_made_anew(value.source)]
     if not (tracer.mutates or any(version_of(value.fake) for value in inputs)):
         return []
-    found: list[Guard] = []
+    found = _families(tracer, inputs)
     if len(inputs) > 1:
         found.append(NoAliasGuard(tuple(_lasting(value.source) for value in inputs if value.source is not None)))
     memories = [pair for value in inputs for pair in _memories(value.source, value.real)]
@@ -146,6 +146,22 @@ def _tensors(tracer: Tracer) -> list[Guard]:
     sized = [tracer.guards.sized(source) for source in sources]
     checked = tuple(size if fixed else None for size, fixed in zip(extents, sized))
     return [*found, StorageGuard(sources, checked, together)]
+
+
+def _families(tracer: Tracer, inputs: list[TensorValue]) -> list[Guard]:
+    """What gets a history hands it on to its base and to all views of that, in the graph or not."""
+    if not any(value.real is not None and value.fake.requires_grad != value.real.requires_grad for value in inputs):
+        return []
+    found: dict[Source, TensorValue] = {}
+    for value in tracer.by_fake.values():
+        if value.source is None or value.real is None or _is_made_anew(value.source):
+            continue
+        if _has_memory(value.source, value.real, tracer) and not (value.real.is_leaf and value.real.requires_grad):
+            found[value.source] = value
+    families = memory.families([value.real for value in found.values() if value.real is not None])
+    if memory.families([value.fake for value in found.values()]) != families:  # with sizes that are symbols
+        raise SkipFrame("it writes to one of several views, and so gives all of them a history")
+    return [FamilyGuard(tuple(found), families)] if len(found) > 1 else []
 
 
 def _memories(source: Source | None, tensor: torch.Tensor | None) -> Iterator[tuple[Source, torch.Tensor]]:

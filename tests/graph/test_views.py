@@ -159,3 +159,76 @@ def test_no_gradient_comes_of_a_write_through_data(program: Callable[..., Any], 
         result.sum().backward()
         seen.append([None if t is None else t.tolist() for t in (result, q, p.grad, q.grad)])
     assert seen[0] == seen[1] == seen[2]
+
+
+def as_integers(x, p):
+    return x.view(torch.int32), x
+
+
+def as_integers_of_a_result(x, p):
+    y = x * 2
+    return y, y.view(torch.int32), y.view(torch.int32)[1:]
+
+
+def as_integers_written(x, p):
+    y = x.view(torch.int32)
+    y.add_(1)
+    return y, y[1:]
+
+
+def conjugated(x, p):
+    c = torch.complex(x, x * 2)
+    return c.conj(), c.real, c.imag, c
+
+
+def bits_of_what_learns(x, p):
+    y = p * 2
+    return y, y.view(torch.int32)
+
+
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+@pytest.mark.parametrize(
+    "program", [as_integers, as_integers_of_a_result, as_integers_written, conjugated, bits_of_what_learns]
+)
+def test_views_as_other_numbers_share_memory(program, backend):
+    def run(fn):
+        x, p = torch.arange(1.0, 5)[1:], torch.full((3,), 2.0, requires_grad=True)
+        results = fn(x, p)
+        tensors = [*results, x]
+        with torch.no_grad():
+            results[0].mul_(2)
+            x[1:].add_(1)
+        shared = [[a.untyped_storage()._cdata == b.untyped_storage()._cdata for b in tensors] for a in tensors]
+        return [(each.tolist(), each.stride(), each.storage_offset(), each.dtype) for each in tensors], shared
+
+    assert run(armature.compile(program, backend=backend)) == run(program)
+
+
+def split_input(x, p):
+    return x.split(2)
+
+
+def unbound_result(x, p):
+    return (x * 2).unbind()
+
+
+def made_without_gradients(x, p):
+    with torch.no_grad():
+        y = p.detach() * 2
+        z = y[1:]
+    return y, z
+
+
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+@pytest.mark.parametrize("program", [split_input, unbound_result, made_without_gradients])
+@pytest.mark.parametrize("position", [0, -1])
+def test_views_that_must_not_join_a_history(program, position, backend):
+    def run(fn):
+        results = fn(torch.arange(1.0, 4), torch.full((3,), 2.0, requires_grad=True))
+        try:
+            results[position].mul_(torch.ones((), requires_grad=True))
+            return [each.is_leaf for each in results]
+        except RuntimeError as error:
+            return str(error)
+
+    assert run(armature.compile(program, backend=backend)) == run(program)

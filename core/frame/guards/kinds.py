@@ -119,6 +119,15 @@ class StorageGuard:
 
 
 @attrs.frozen(eq=False)
+class FamilyGuard:
+    """Tensors are views of the same ones as while tracing. families: a number for each, equal for those of one base."""
+
+    sources: tuple[Source, ...]
+    families: tuple[int, ...]
+    user: str = ""
+
+
+@attrs.frozen(eq=False)
 class OffsetGuard:
     """`source.storage_offset() == offset`."""
 
@@ -196,6 +205,7 @@ Guard: TypeAlias = (
     | AliasGuard
     | NoAliasGuard
     | StorageGuard
+    | FamilyGuard
     | OffsetGuard
     | AutogradGuard
     | AnswerGuard

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from armature.frame.data import FrameRequest
-from armature.frame.guards.kinds import StorageGuard
+from armature.frame.guards.kinds import FamilyGuard, StorageGuard
 from armature.frame.guards.paths import Expressions
 from armature.frame.sources import Source
 
@@ -79,6 +79,24 @@ def condition(guard: StorageGuard, request: FrameRequest) -> Callable[[dict[str,
         test = f"sharing({starts}, ({sizes},)) == {guard.together!r}"
     lines = [f"    {line}\n" for line in (*writer.lines, f"return {test}")]
     writer.namespace.update(apart=Apart(*(size or 0 for size in guard.extents)), sharing=sharing, extent=extent)
+    exec(f"def holds(L):\n{''.join(lines)}", writer.namespace)
+    found: Callable[[dict[str, Any]], bool] = writer.namespace["holds"]
+    return found
+
+
+def families(tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
+    """A number for each tensor, the same for a tensor and its views."""
+    known: dict[int, int] = {}
+    bases = [tensor._base if tensor._is_view() else tensor for tensor in tensors]
+    return tuple(known.setdefault(id(base), len(known)) for base in bases)
+
+
+def family_condition(guard: FamilyGuard, request: FrameRequest) -> Callable[[dict[str, Any]], bool]:
+    """The test, over the dict of the frame's locals."""
+    writer = _Writer(request)
+    names = [writer.variable(source) for source in guard.sources]
+    lines = [f"    {line}\n" for line in (*writer.lines, f"return families(({', '.join(names)},)) == known")]
+    writer.namespace.update(families=families, known=guard.families)
     exec(f"def holds(L):\n{''.join(lines)}", writer.namespace)
     found: Callable[[dict[str, Any]], bool] = writer.namespace["holds"]
     return found

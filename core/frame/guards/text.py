@@ -13,6 +13,7 @@ from armature.frame.guards.kinds import (
     AnswerGuard,
     AutogradGuard,
     DictKeysGuard,
+    FamilyGuard,
     GlobalStateGuard,
     Guard,
     IdGuard,
@@ -59,6 +60,13 @@ def _storage(guard: StorageGuard) -> str:
     return f"of {', '.join(names)} these share memory: {pairs}"
 
 
+def _family(guard: FamilyGuard) -> str:
+    names = [source.expr for source in guard.sources]
+    together = [[n for n, number in zip(names, guard.families) if number == k] for k in sorted({*guard.families})]
+    told = "; ".join(" and ".join(group) for group in together if len(group) > 1)
+    return f"of {', '.join(names)} these are views of one tensor: {told or 'none'}"
+
+
 def _autograd(guard: AutogradGuard) -> str:
     kind = "a leaf" if guard.leaf else "no leaf"
     return f"{guard.source.expr} is {kind} of autograd's graph{', and retains its gradient' if guard.retains else ''}"
@@ -95,6 +103,7 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     AliasGuard: lambda g: f"{g.first.expr} is {g.second.expr}",
     NoAliasGuard: _no_alias,
     StorageGuard: _storage,
+    FamilyGuard: _family,
     OffsetGuard: lambda g: f"{g.source.expr}.storage_offset() == {g.offset}",
     AutogradGuard: _autograd,
     GlobalStateGuard: lambda g: _GLOBAL_STATE,

@@ -19,6 +19,7 @@ from armature.frame.guards.kinds import (
     AnswerGuard,
     AutogradGuard,
     DictKeysGuard,
+    FamilyGuard,
     GlobalStateGuard,
     Guard,
     IdGuard,
@@ -206,6 +207,9 @@ class _Builder:
     def add_storage(self, guard: StorageGuard, parts: list[str]) -> None:
         self.root.add_epilogue_lambda_guard(self.quiet(memory.condition(guard, self.request)), parts, None)
 
+    def add_family(self, guard: FamilyGuard, parts: list[str]) -> None:
+        self.root.add_epilogue_lambda_guard(self.quiet(memory.family_condition(guard, self.request)), parts, None)
+
     def add_offset(self, guard: OffsetGuard, parts: list[str]) -> None:
         offset = guard.offset
         test = self.quiet(lambda found: found.storage_offset() == offset)
@@ -266,6 +270,7 @@ _ADD: dict[type, Callable[[_Builder, Any, list[str]], None]] = {
     AliasGuard: _Builder.add_alias,
     NoAliasGuard: _Builder.add_no_alias,
     StorageGuard: _Builder.add_storage,
+    FamilyGuard: _Builder.add_family,
     OffsetGuard: _Builder.add_offset,
     AutogradGuard: _Builder.add_autograd,
     GlobalStateGuard: _Builder.add_global_state,

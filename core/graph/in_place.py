@@ -1,0 +1,50 @@
+"""Operators in place whose functional forms lay their results out in another way than the tensor that is written to.
+
+Functional graphs have these forms in their place, and `as_strided` or a caller would see the other layout.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from armature.torch_abi.fake import enable_python_dispatcher
+from armature.torch_abi.pytree import tree_leaves
+from armature.torch_abi.wrappers import fake_mode_of
+
+
+def loses_layout(graph: fx.Graph) -> bool:
+    """Whether some tensor is laid out otherwise after a write to it than eager mode has it."""
+    return any(_loses_layout(node) for node in graph.nodes if node.op in ("call_method", "call_function"))
+
+
+def _loses_layout(node: fx.Node) -> bool:
+    form, made = functional_form(node), node.meta.get("example_value")
+    if form is None or not isinstance(made, torch.Tensor) or made.layout is not torch.strided:
+        return False
+    if made.is_contiguous():  # as are results of what does not look at layouts
+        return False
+    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda used: used.meta.get("example_value"))
+    mode = fake_mode_of(tree_leaves((args, kwargs)))
+    with mode or contextlib.nullcontext(), enable_python_dispatcher(), torch.no_grad():
+        try:
+            found = form(*args, **kwargs)
+        except Exception:  # there is no such form, or it takes other arguments
+            return True
+    return isinstance(found, torch.Tensor) and found.stride() != made.stride()
+
+
+def functional_form(node: fx.Node) -> Callable[..., Any] | None:
+    """What a call in place computes; None for other calls."""
+    target = node.target
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    if not isinstance(target, str) and getattr(target, "__module__", "") == "_operator":
+        return getattr(operator, name[1:], None) if name.startswith("i") and hasattr(operator, f"__{name}__") else None
+    if not name.endswith("_") or name.endswith("__"):
+        return None
+    return getattr(torch.Tensor, name[:-1], None)
