@@ -13,6 +13,8 @@ import typing
 import warnings
 from typing import Any
 
+import attrs
+
 from armature.plugin_api import (
     AddressValue,
     Call,
@@ -196,10 +198,22 @@ def handled_value(call: Call) -> Value:
     return call.tracer.handled_exception() or call.constant(None)
 
 
+@attrs.define(eq=False)
+class ThreadNumber(AddressValue):
+    """`threading.get_ident()`; `of` is that function. One number all through a call, in another thread another one."""
+
+    def describe(self) -> str:
+        return "the number of a thread"
+
+    def rebuild(self, out: Any) -> None:
+        out.null_function(threading.get_ident)
+        out.call(0)
+
+
 @handles(threading.get_ident)
 def thread(call: Call) -> Value:
     """Which thread this is. Programs use it as a key; the number itself is not known."""
-    return AddressValue(call.new_value(threading.get_ident))
+    return ThreadNumber(call.new_value(threading.get_ident))
 
 
 def action(text: str, category: type[Warning], module: str, line: int) -> str:
