@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING
 
 import attrs
@@ -13,6 +14,7 @@ from armature.frame.guards.kinds import (
     AliasGuard,
     AnswerGuard,
     AutogradGuard,
+    ClassGuard,
     DictKeysGuard,
     GlobalStateGuard,
     Guard,
@@ -21,6 +23,7 @@ from armature.frame.guards.kinds import (
     NoAliasGuard,
     OffsetGuard,
     PartsGuard,
+    SlotGuard,
     TensorGuard,
     TypeGuard,
     ValueGuard,
@@ -40,6 +43,7 @@ class GuardRecorder:
 
     user: Callable[[], str]
     records: dict[Hashable, Guard] = attrs.field(factory=dict)
+    lookups: set[Hashable] = attrs.field(factory=set)  # in classes, that were relied on
 
     def global_state(self) -> None:
         """Grad mode, autocast, default dtype and the like."""
@@ -88,6 +92,17 @@ class GuardRecorder:
         name = held_key(name)
         if (key := ("absent", source, name)) not in self.records:
             self.records[key] = AbsentGuard(source, name, self.user())
+
+    def lacks(self, cls: type, *names: str) -> None:
+        """The class itself has none of these names, and its bases."""
+        held = self.records.setdefault(("class", id(cls)), ClassGuard(cls, cls.__mro__, set(), self.user()))
+        if isinstance(held, ClassGuard):
+            held.names.update(names)
+
+    def unset(self, source: Source, slot: MemberDescriptorType) -> None:
+        """The slot of the object at `source` holds nothing."""
+        if (key := ("unset", source, id(slot))) not in self.records:
+            self.records[key] = SlotGuard(source, slot, self.user())
 
     def sized(self, source: Source) -> bool:
         """Whether all sizes and strides of the tensor at the source are guarded as they are."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 import torch
 
-from armature.frame.sources import AttrSource, CellSource, ItemSource, ObjectSource
+from armature.frame.sources import AttrSource, CellSource, DictOfSource, ItemSource, ObjectSource
 from armature.trace.errors import NotConstant
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
@@ -140,6 +140,7 @@ class FunctionValue(CallableValue):
         """The value of the default at a position of `__defaults__`."""
         obj = self.fn.__defaults__[position]
         if self.source is not None and not self.is_fixed:
+            tracer.guards.type_is(AttrSource(self.source, "__defaults__"), tuple)
             tracer.guards.length(AttrSource(self.source, "__defaults__"), len(self.fn.__defaults__))
         return self._held(tracer, obj, "__defaults__", position)
 
@@ -190,6 +191,8 @@ class FunctionValue(CallableValue):
             held = getattr(self.fn, name)
             return tracer.wrap(held, AttrSource(self.source or tracer.object_source(self.fn), name))
         if not hasattr(self.fn, name):
+            if not is_trusted(self.fn):
+                tracer.guard_not_in(DictOfSource(self.source or tracer.object_source(self.fn)), name)
             tracer.raise_error(AttributeError, f"'function' object has no attribute '{name}'")
         return super().get_attribute(tracer, name)
 
@@ -455,6 +458,9 @@ class PythonModuleValue(Value):
             missing = f"module '{self.module.__name__}' has no attribute '{name}'"
             if "__getattr__" in self.module.__dict__ and not trusted:
                 tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
+            if self.source is not None and not trusted:
+                for unset in (name, "__getattr__"):
+                    tracer.guard_not_in(DictOfSource(self.source), unset)
             tracer.raise_error(AttributeError, missing)
         source: Source
         if trusted or self.source is None:
