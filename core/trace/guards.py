@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 class GuardRecorder:
     """Collects guards in the order in which facts were relied on. `user` gives the user's line for a record.
 
-    An object that the compiled code itself keeps alive (`ObjectSource`) needs no guard of its identity, type or value.
+    An object that the compiled code itself keeps alive (`ObjectSource`) needs no guard of its identity, type or value,
+    unless what it holds changes.
     """
 
     user: Callable[[], str]
@@ -61,7 +62,8 @@ class GuardRecorder:
 
     def equal(self, source: Source, value: object) -> None:
         """`source == value`, of the same type."""
-        if type(source) is not ObjectSource and (key := ("value", source)) not in self.records:
+        changes = type(source) is not ObjectSource or type(value) is list
+        if changes and (key := ("value", source)) not in self.records:
             self.records[key] = ValueGuard(source, value, self.user())
 
     def tensor(self, source: Source, tensor: torch.Tensor, fake: torch.Tensor) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import abc
+import sys
+import types
+import typing
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -179,9 +183,79 @@ def bases() -> Program:
     )
 
 
+def registered_classes() -> Program:
+    class Kind(abc.ABC): ...  # noqa: B024 - classes are registered for it
+
+    @typing.runtime_checkable
+    class Sized(typing.Protocol):
+        size: int
+
+    class Thing: ...
+
+    thing = Thing()
+    return lambda t: (t, isinstance(thing, Kind), issubclass(Thing, Kind), isinstance(thing, Sized), callable(thing)), (
+        lambda: setattr(Thing, "__call__", lambda self: 1),
+        lambda: Kind.register(Thing),
+        lambda: setattr(thing, "size", 1),
+        lambda: delattr(thing, "size"),
+    )
+
+
+def names_of_classes_and_functions() -> Program:
+    class Thing: ...
+
+    def helper() -> None: ...
+
+    return lambda t: (t, Thing.__name__, helper.__name__, hasattr(helper, "mark"), Thing.__doc__), (
+        lambda: setattr(Thing, "__name__", "Other"),
+        lambda: setattr(helper, "__name__", "other"),
+        lambda: setattr(helper, "mark", 1),
+        lambda: setattr(Thing, "__doc__", "Text."),
+    )
+
+
+def names_of_a_module_file() -> Program:
+    module = types.ModuleType("a_module_of_the_program")
+    return lambda t: (t, hasattr(module, "size"), getattr(module, "size", 1)), (
+        lambda: setattr(module, "size", 2),
+        lambda: delattr(module, "size"),
+        lambda: setattr(module, "__getattr__", lambda name: 3),
+    )
+
+
+def defaults_taken_away() -> Program:
+    def helper(t: torch.Tensor, by: int = 2) -> torch.Tensor:
+        return t * by
+
+    return lambda t: (helper(t),), (
+        lambda: setattr(helper, "__defaults__", (3,)),
+        lambda: setattr(helper, "__defaults__", None),
+    )
+
+
+def lists_of_the_library() -> Program:
+    before = list(sys.path)
+    return lambda t: (t, len(sys.path), sys.path[0]), (
+        lambda: sys.path.insert(0, "elsewhere"),
+        lambda: sys.path.__setitem__(slice(None), before),
+    )
+
+
+def settings_of_torch() -> Program:
+    backend = torch.backends.cudnn
+    return lambda t: (t, backend.benchmark, torch.is_anomaly_enabled()), (
+        lambda: setattr(backend, "benchmark", True),
+        lambda: setattr(backend, "benchmark", False),
+        lambda: torch.autograd.set_detect_anomaly(True),
+        lambda: torch.autograd.set_detect_anomaly(False),
+    )
+
+
 PROGRAMS = (
     missing_attribute, metaclass_attribute, instance_attribute_and_descriptors, inherited_in_between, special_methods,
     construction, writes, unset_slot, attribute_of_a_module, bases,
+    registered_classes, names_of_classes_and_functions, names_of_a_module_file, defaults_taken_away, lists_of_the_library,
+    settings_of_torch,
 )  # fmt: skip
 
 
@@ -205,3 +279,22 @@ def test_an_attribute_of_another_name_does_not_matter() -> None:
         run(torch.ones(2))
         Thing.unread = 3  # type: ignore[attr-defined]
     assert len(compiled) == 1
+
+
+def test_a_caller_that_handles_an_error_is_seen() -> None:
+    def ask(t: torch.Tensor) -> tuple[object, ...]:
+        return t + 1, sys.exc_info()[0], type(sys.exception())
+
+    for first in (False, True):
+        armature.reset()
+        run = armature.compile(ask, backend="eager")
+        for handling in (first, not first, first):
+            expected: tuple[object, ...] = (None, type(None))
+            if handling:
+                try:
+                    raise KeyError("held")
+                except KeyError:
+                    found, expected = run(torch.ones(2)), (KeyError, KeyError)
+            else:
+                found = run(torch.ones(2))
+            assert found[1:] == expected

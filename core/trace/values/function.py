@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 # Of a function, not in its `__dict__`.
 OWN_NAMES = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__"})
+SETTINGS = (bool, int, float, str, type(None))
 PACKET = type(torch.ops.aten.add)
 WRITE_CELL: Callable[..., object] = CellType.__dict__["cell_contents"].__set__
 OWN_PACKAGE = __name__.partition(".")[0]  # it imports its public names when they are first read
@@ -182,6 +184,8 @@ class FunctionValue(CallableValue):
         if name == "__class__":
             return tracer.as_value(FunctionType)
         if name in ("__name__", "__qualname__", "__module__", "__doc__", "__code__"):
+            if self.source is not None and name != "__code__" and not is_trusted(self.fn):
+                return tracer.wrap(getattr(self.fn, name), AttrSource(self.source, name))
             return tracer.as_value(getattr(self.fn, name))
         if name in self.fn.__dict__:
             return tracer.wrap(self.fn.__dict__[name], AttrSource(self.source or tracer.object_source(self.fn), name))
@@ -454,6 +458,8 @@ class PythonModuleValue(Value):
             obj = self.module.__dict__[name]
         elif (trusted or self.module.__name__ == OWN_PACKAGE) and hasattr(self.module, name):
             obj = getattr(self.module, name)
+            if trusted and isinstance(obj, SETTINGS):  # by a property: it may be another one next time
+                tracer.guards.answers(functools.partial(getattr, self.module, name), (), {}, obj)
         else:
             missing = f"module '{self.module.__name__}' has no attribute '{name}'"
             if "__getattr__" in self.module.__dict__ and not trusted:
