@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Hashable, Mapping
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING
@@ -28,10 +29,12 @@ from armature.frame.guards.kinds import (
     TypeGuard,
     ValueGuard,
 )
-from armature.frame.sources import ObjectSource, Source, held_key
+from armature.frame.sources import ItemSource, ObjectSource, Source, held_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+PYTHONS_OWN = frozenset(dir(builtins))
 
 
 @attrs.define(eq=False)
@@ -105,6 +108,14 @@ class GuardRecorder:
         """The slot of the object at `source` holds nothing."""
         if (key := ("unset", source, id(slot))) not in self.records:
             self.records[key] = SlotGuard(source, slot, self.user())
+
+    def builtin(self, held: Mapping[str, object], name: str) -> Source | None:
+        """The source of a name of the builtins, None where there is none. One that is not Python's own may change."""
+        where = ObjectSource(held, "builtins")
+        if name not in held:
+            self.absent(where, name)
+            return None
+        return ObjectSource(held[name], f"builtins.{name}") if name in PYTHONS_OWN else ItemSource(where, name)
 
     def sized(self, source: Source) -> bool:
         """Whether all sizes and strides of the tensor at the source are guarded as they are."""

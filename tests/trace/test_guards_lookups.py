@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import builtins
 import sys
 import types
 import typing
@@ -251,11 +252,22 @@ def settings_of_torch() -> Program:
     )
 
 
+def names_of_the_builtins() -> Program:
+    def function(t: torch.Tensor) -> tuple[object, ...]:
+        return (t + a_name_of_the_builtins,)  # type: ignore[name-defined]  # noqa: F821
+
+    return function, (
+        lambda: setattr(builtins, "a_name_of_the_builtins", 3),
+        lambda: setattr(builtins, "a_name_of_the_builtins", 5),
+        lambda: delattr(builtins, "a_name_of_the_builtins"),
+    )
+
+
 PROGRAMS = (
     missing_attribute, metaclass_attribute, instance_attribute_and_descriptors, inherited_in_between, special_methods,
     construction, writes, unset_slot, attribute_of_a_module, bases,
     registered_classes, names_of_classes_and_functions, names_of_a_module_file, defaults_taken_away, lists_of_the_library,
-    settings_of_torch,
+    settings_of_torch, names_of_the_builtins,
 )  # fmt: skip
 
 
