@@ -25,7 +25,7 @@ from armature.trace.trust import is_trusted
 from armature.trace.values import computed, symbolic
 from armature.trace.values.address import AddressValue
 from armature.trace.values.base import BoundMethod, Value
-from armature.trace.values.classes import ClassValue, find_in_class, inherits, overrides
+from armature.trace.values.classes import ClassValue, find_in_class, inherits, overrides, rely_on_class, rely_on_kind
 from armature.trace.values.derived import BASES, DICTS, base_of
 from armature.trace.values.function import OWN_NAMES, CallableValue, ClosureValue, MethodValue, PartialValue
 from armature.trace.values.iterator import GeneratorValue, IteratorValue, advance_or_raise
@@ -72,6 +72,8 @@ def _isinstance(tracer: Tracer, obj: Value, kinds: Value) -> Value:
         # torch.FloatTensor and its kind ask for the dtype.
         return tracer.constant(any(_is_tensor_of(obj, cls) for cls in wanted))
     held = _plain_object(obj)
+    for cls in wanted:
+        rely_on_kind(tracer, kind, cls, held)
     try:
         return tracer.constant(isinstance(held, wanted) if held is not None else issubclass(kind, wanted))
     except TypeError as error:
@@ -135,11 +137,14 @@ def _issubclass(tracer: Tracer, cls: Value, kinds: Value) -> Value:
         tracer.raise_error(TypeError, "issubclass() arg 1 must be a class")
     wanted = _classes(tracer, kinds)
     asked = _ask_metaclass(tracer, "__subclasscheck__", wanted, cls)
+    for other in wanted:
+        rely_on_kind(tracer, cls.cls, other)
     return tracer.constant(issubclass(cls.cls, wanted)) if asked is None else asked
 
 
 def _callable(tracer: Tracer, obj: Value) -> Value:
     known = isinstance(obj, (CallableValue, ClosureValue, MethodValue, ClassValue, PartialValue, BoundMethod))
+    rely_on_class(tracer, obj.python_type(), "__call__")
     return tracer.constant(known or find_in_class(obj.python_type(), "__call__") is not None)
 
 

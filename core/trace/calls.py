@@ -32,7 +32,7 @@ from armature.trace.errors import GraphBreak
 from armature.trace.keywords import refuses
 from armature.trace.places import places_of
 from armature.trace.values.base import Args, Kwargs, Value
-from armature.trace.values.classes import ClassValue, bind, find_in_class, held_value, inherits
+from armature.trace.values.classes import ClassValue, bind, find_in_class, held_value, inherits, rely_on_class
 from armature.trace.values.classes import overrides as overrides_in_python
 from armature.trace.values.context import ContextValue
 from armature.trace.values.derived import BASES
@@ -331,6 +331,8 @@ def _metaclass(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) ->
 def instantiate(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     """`type.__call__`: `__new__`, then `__init__`."""
     cls = value.cls
+    rely_on_class(tracer, cls, "__new__", "__init__")
+    rely_on_class(tracer, type(cls), "__call__")
     if getattr(cls, "__abstractmethods__", None):
         try:
             object.__new__(cls)

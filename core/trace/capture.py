@@ -344,10 +344,10 @@ class Tracer:
         return wrap(self, obj, ItemSource(frame.globals_source, name))
 
     def _builtin(self, frame: Frame, name: str) -> Value:
-        if name not in frame.builtins:
+        source = self.guards.builtin(frame.builtins, name)
+        if source is None:
             self.raise_error(NameError, f"name '{name}' is not defined")
-        obj = frame.builtins[name]
-        return wrap(self, obj, ObjectSource(obj, f"builtins.{name}"))
+        return wrap(self, frame.builtins[name], source)
 
     def store_global(self, namespace: dict[str, object], name: str, value: Value | None) -> None:
         """Set a global at the end of the frame; None deletes it."""

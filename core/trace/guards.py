@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Hashable, Mapping
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING
 
 import attrs
@@ -13,6 +15,7 @@ from armature.frame.guards.kinds import (
     AliasGuard,
     AnswerGuard,
     AutogradGuard,
+    ClassGuard,
     DictKeysGuard,
     GlobalStateGuard,
     Guard,
@@ -21,25 +24,30 @@ from armature.frame.guards.kinds import (
     NoAliasGuard,
     OffsetGuard,
     PartsGuard,
+    SlotGuard,
     TensorGuard,
     TypeGuard,
     ValueGuard,
 )
-from armature.frame.sources import ObjectSource, Source, held_key
+from armature.frame.sources import ItemSource, ObjectSource, Source, held_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+PYTHONS_OWN = frozenset(dir(builtins))
 
 
 @attrs.define(eq=False)
 class GuardRecorder:
     """Collects guards in the order in which facts were relied on. `user` gives the user's line for a record.
 
-    An object that the compiled code itself keeps alive (`ObjectSource`) needs no guard of its identity, type or value.
+    An object that the compiled code itself keeps alive (`ObjectSource`) needs no guard of its identity, type or value,
+    unless what it holds changes.
     """
 
     user: Callable[[], str]
     records: dict[Hashable, Guard] = attrs.field(factory=dict)
+    lookups: set[Hashable] = attrs.field(factory=set)  # in classes, that were relied on
 
     def global_state(self) -> None:
         """Grad mode, autocast, default dtype and the like."""
@@ -57,7 +65,8 @@ class GuardRecorder:
 
     def equal(self, source: Source, value: object) -> None:
         """`source == value`, of the same type."""
-        if type(source) is not ObjectSource and (key := ("value", source)) not in self.records:
+        changes = type(source) is not ObjectSource or type(value) is list
+        if changes and (key := ("value", source)) not in self.records:
             self.records[key] = ValueGuard(source, value, self.user())
 
     def tensor(self, source: Source, tensor: torch.Tensor, fake: torch.Tensor) -> None:
@@ -88,6 +97,25 @@ class GuardRecorder:
         name = held_key(name)
         if (key := ("absent", source, name)) not in self.records:
             self.records[key] = AbsentGuard(source, name, self.user())
+
+    def lacks(self, cls: type, *names: str) -> None:
+        """The class itself has none of these names, and its bases."""
+        held = self.records.setdefault(("class", id(cls)), ClassGuard(cls, cls.__mro__, set(), self.user()))
+        if isinstance(held, ClassGuard):
+            held.names.update(names)
+
+    def unset(self, source: Source, slot: MemberDescriptorType) -> None:
+        """The slot of the object at `source` holds nothing."""
+        if (key := ("unset", source, id(slot))) not in self.records:
+            self.records[key] = SlotGuard(source, slot, self.user())
+
+    def builtin(self, held: Mapping[str, object], name: str) -> Source | None:
+        """The source of a name of the builtins, None where there is none. One that is not Python's own may change."""
+        where = ObjectSource(held, "builtins")
+        if name not in held:
+            self.absent(where, name)
+            return None
+        return ObjectSource(held[name], f"builtins.{name}") if name in PYTHONS_OWN else ItemSource(where, name)
 
     def sized(self, source: Source) -> bool:
         """Whether all sizes and strides of the tensor at the source are guarded as they are."""

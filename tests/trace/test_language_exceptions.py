@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
+import armature
 from armature.testing.tracing import check, programs
 
 X = torch.linspace(-1.0, 1.0, 6).reshape(2, 3)
@@ -570,3 +571,22 @@ NOT_YET: dict[str, str] = {}
 @pytest.mark.parametrize("program", programs(globals(), NOT_YET))
 def test_like_eager(program: Callable[..., Any]) -> None:
     check(program, X)
+
+
+class Doubled(Exception):
+    """Gives its base other arguments than it was given."""
+
+    def __init__(self, held: object) -> None:
+        super().__init__(held, held)
+        self.held = held
+
+
+def test_init_of_an_exception_that_was_made_outside_the_graph() -> None:
+    def make(t: torch.Tensor) -> tuple[Exception, torch.Tensor]:
+        return Doubled(t), t + 1
+
+    run = armature.compile(make, backend="eager")
+    for _ in range(2):
+        made, _ = run(X)
+        assert len(made.args) == 2
+        assert made.args[0] is X is made.args[1]

@@ -6,6 +6,7 @@ Each record names its source and, in `user`, the line of the user's code that ma
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MemberDescriptorType
 from typing import TypeAlias
 
 import attrs
@@ -84,6 +85,25 @@ class AbsentGuard:
 
     source: Source
     name: object
+    user: str = ""
+
+
+@attrs.frozen(eq=False)
+class SlotGuard:
+    """A slot of the object at `source` holds nothing."""
+
+    source: Source
+    slot: MemberDescriptorType
+    user: str = ""
+
+
+@attrs.frozen(eq=False)
+class ClassGuard:
+    """A class has the bases it had, and none of these names of its own."""
+
+    cls: type
+    mro: tuple[type, ...]
+    names: set[str]
     user: str = ""
 
 
@@ -202,6 +222,8 @@ Guard: TypeAlias = (
     | LengthGuard
     | DictKeysGuard
     | AbsentGuard
+    | SlotGuard
+    | ClassGuard
     | AliasGuard
     | NoAliasGuard
     | StorageGuard

@@ -12,6 +12,7 @@ from armature.frame.guards.kinds import (
     AliasGuard,
     AnswerGuard,
     AutogradGuard,
+    ClassGuard,
     DictKeysGuard,
     FamilyGuard,
     GlobalStateGuard,
@@ -22,6 +23,7 @@ from armature.frame.guards.kinds import (
     OffsetGuard,
     PartsGuard,
     ShapeGuard,
+    SlotGuard,
     StorageGuard,
     TensorGuard,
     TypeGuard,
@@ -72,6 +74,11 @@ def _autograd(guard: AutogradGuard) -> str:
     return f"{guard.source.expr} is {kind} of autograd's graph{', and retains its gradient' if guard.retains else ''}"
 
 
+def _class(guard: ClassGuard) -> str:
+    names = f", and no attribute {', '.join(sorted(guard.names))} of its own" if guard.names else ""
+    return f"{_name(guard.cls)} has the same bases{names}"
+
+
 def _answer(guard: AnswerGuard) -> str:
     args = [*map(reprlib.repr, guard.args), *(f"{name}={value!r}" for name, value in guard.kwargs.items())]
     return f"{_name(guard.fn)}({', '.join(args)}) == {reprlib.repr(guard.answer)}"
@@ -100,6 +107,8 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     LengthGuard: lambda g: f"len({g.source.expr}) == {g.length}",
     DictKeysGuard: lambda g: f"list({g.source.expr}) == {reprlib.repr(list(g.keys))}",
     AbsentGuard: lambda g: f"{g.name!r} is not in {g.source.expr}",
+    SlotGuard: lambda g: f"{g.source.expr}.{g.slot.__name__} is not set",
+    ClassGuard: _class,
     AliasGuard: lambda g: f"{g.first.expr} is {g.second.expr}",
     NoAliasGuard: _no_alias,
     StorageGuard: _storage,

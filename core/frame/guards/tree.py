@@ -18,6 +18,7 @@ from armature.frame.guards.kinds import (
     AliasGuard,
     AnswerGuard,
     AutogradGuard,
+    ClassGuard,
     DictKeysGuard,
     FamilyGuard,
     GlobalStateGuard,
@@ -28,6 +29,7 @@ from armature.frame.guards.kinds import (
     OffsetGuard,
     PartsGuard,
     ShapeGuard,
+    SlotGuard,
     StorageGuard,
     TensorGuard,
     TypeGuard,
@@ -67,6 +69,7 @@ def build(guards: Iterable[Guard], request: FrameRequest) -> GuardTree:
         _ADD[type(guard)](builder, guard, [describe(guard)])
     shapes = [g for g in kept if isinstance(g, ShapeGuard)]
     conditions = builder.add_shapes(shapes)
+    builder.add_classes([g for g in kept if isinstance(g, ClassGuard)])
     sizes = tuple((g.source, g.sizes) for g in kept if isinstance(g, TensorGuard))
     return GuardTree(builder.holder, tuple(describe(g) for g in kept), conditions, sizes)
 
@@ -196,6 +199,36 @@ class _Builder:
             manager = self.reach.manager(guard.source)
             manager.add_lambda_guard(lambda found: name not in getattr(found, "__dict__", ()), parts, None)
 
+    def add_slot(self, guard: SlotGuard, parts: list[str]) -> None:
+        read = guard.slot.__get__
+
+        def holds_nothing(found: Any) -> bool:
+            try:
+                read(found)
+            except AttributeError:
+                return True
+            return False
+
+        self.reach.manager(guard.source).add_lambda_guard(holds_nothing, parts, None)
+
+    def add_class(self, guard: ClassGuard, parts: list[str]) -> None:
+        """Added at the end, all in one test: see `add_classes`."""
+
+    def add_classes(self, guards: list[ClassGuard]) -> None:
+        """One test for all classes."""
+        if not guards:
+            return
+        # A view of a class' names follows them.
+        known = tuple((g.cls, g.mro, g.cls.__dict__.keys().isdisjoint, tuple(g.names)) for g in guards)
+
+        def as_before(_: object) -> bool:
+            for cls, mro, lacks, names in known:  # noqa: SIM110 - `all` is slower, and this is run in each call
+                if cls.__mro__ is not mro or not lacks(names):
+                    return False
+            return True
+
+        self.root.add_epilogue_lambda_guard(as_before, [describe(guard) for guard in guards], None)
+
     def add_alias(self, guard: AliasGuard, parts: list[str]) -> None:
         guard_tree.same_object(self.reach.manager(guard.first), self.reach.manager(guard.second), parts)
 
@@ -267,6 +300,8 @@ _ADD: dict[type, Callable[[_Builder, Any, list[str]], None]] = {
     LengthGuard: _Builder.add_length,
     DictKeysGuard: _Builder.add_keys,
     AbsentGuard: _Builder.add_absent,
+    SlotGuard: _Builder.add_slot,
+    ClassGuard: _Builder.add_class,
     AliasGuard: _Builder.add_alias,
     NoAliasGuard: _Builder.add_no_alias,
     StorageGuard: _Builder.add_storage,

@@ -46,6 +46,43 @@ def find_in_class(cls: type, name: str, after: type | None = None) -> Found | No
     return None
 
 
+def rely_on_class(tracer: Tracer, cls: type, *names: str, after: type | None = None) -> None:
+    """Rely on where each name is found in a class, or on its not being found: on no class that is asked before having
+    it. `after`: those behind that class only."""
+    known = (id(cls), names, id(after))
+    if known in tracer.guards.lookups:
+        return
+    tracer.guards.lookups.add(known)
+    mro = cls.__mro__
+    for name in names:
+        for holder in mro if after is None else mro[mro.index(after) + 1 :]:
+            if name in holder.__dict__:
+                break
+            if not is_trusted(holder):
+                tracer.guards.lacks(holder, name)
+    if not is_trusted(cls):
+        tracer.guards.lacks(cls)
+
+
+def rely_on_kind(tracer: Tracer, kind: type, wanted: Any, held: object = None) -> None:
+    """Rely on whether a class counts as derived from another; `held`: the object asked about, if that is known."""
+    if (is_trusted(kind) and is_trusted(wanted)) or not isinstance(wanted, type):
+        return
+    rely_on_class(tracer, kind)
+    key = ("subclass", id(kind), id(wanted))
+    if type(wanted).__subclasscheck__ is type.__subclasscheck__ or key in tracer.guards.lookups:
+        return
+    by_attributes = held is not None and getattr(wanted, "_is_protocol", False)
+    try:
+        answer = issubclass(kind, wanted)
+    except TypeError:  # of a protocol that has not only methods
+        answer = False
+    if by_attributes and not answer:
+        tracer.graph_break("unsupported-call", callable=f"isinstance() with the protocol {wanted.__qualname__}")
+    tracer.guards.lookups.add(key)
+    tracer.guards.answers(functools.partial(issubclass, kind, wanted), (), {}, answer)
+
+
 def inherits(cls: type, name: str, base: type) -> bool:
     """Whether a class has an attribute just as a base has it."""
     return getattr(cls, name, None) is getattr(base, name, None)
@@ -82,6 +119,7 @@ def held_value(tracer: Tracer, cls: type, found: Found, name: str) -> Value:
         return known
     obj: Any = found.obj
     if is_descriptor(obj) and not is_trusted(found.holder):  # getattr would call its `__get__`
+        rely_on_class(tracer, cls, name)
         holder = tracer.object_source(found.holder)
         value = tracer.wrap(obj, ItemSource(DictOfSource(holder), name))
         tracer.class_values[key] = value
@@ -105,16 +143,19 @@ def bind(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Va
     binder = BINDERS.get(kind)
     if binder is not None:
         return binder(tracer, owner, cls, found, name)
+    if kind in BUILTIN_TYPES:
+        rely_on_class(tracer, cls, name)
     if kind is BuiltinFunctionType:  # does not bind
         return BuiltinValue(obj)  # type: ignore[arg-type]
     if kind in BUILTIN_TYPES:
         return MethodValue(BuiltinValue(obj), owner)  # type: ignore[arg-type]
     getter = find_in_class(kind, "__get__")
     if getter is None:
+        rely_on_class(tracer, kind, "__get__")
         return held_value(tracer, cls, found, name)
     if isinstance(getter.obj, FunctionType):
-        descriptor = held_value(tracer, cls, found, name)
-        return tracer.call(tracer.as_value(getter.obj), (descriptor, owner, tracer.as_value(cls)), {})
+        descriptor, method = held_value(tracer, cls, found, name), held_value(tracer, kind, getter, "__get__")
+        return tracer.call(method, (descriptor, owner, tracer.as_value(cls)), {})
     if getter.holder is property:
         return _bind_property(tracer, owner, cls, found, name)
     tracer.graph_break("unsupported-attribute", name=name, type=owner.describe())
@@ -188,6 +229,7 @@ def class_attribute(tracer: Tracer, owner: Value, cls: type, name: str, after: t
     if found is None:
         if name == "__class__":
             return tracer.as_value(cls)
+        rely_on_class(tracer, cls, name, after=after)
         tracer.raise_error(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
     return bind(tracer, owner, cls, found, name)
 
@@ -224,7 +266,10 @@ class ClassValue(Value):
         return tracer.call_class(self, args, kwargs)
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if name in ("__name__", "__qualname__", "__module__", "__doc__") and not is_trusted(self.cls):
+            return tracer.wrap(getattr(self.cls, name), AttrSource(tracer.object_source(self.cls), name))
         if name in ("__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__", "__base__"):
+            rely_on_class(tracer, self.cls)
             return tracer.as_value(getattr(self.cls, name))
         if name == "__class__":
             return tracer.as_value(type(self.cls))
@@ -244,9 +289,12 @@ class ClassValue(Value):
         if meta is not None and is_data_descriptor(meta.obj):
             return bind(tracer, self, type(self.cls), meta, name)
         if found is not None:
+            rely_on_class(tracer, type(self.cls), name)
             return self._own(tracer, found, name)
+        rely_on_class(tracer, self.cls, name)
         if meta is not None:
             return bind(tracer, self, type(self.cls), meta, name)
+        rely_on_class(tracer, type(self.cls), name, "__getattr__")
         tracer.raise_error(AttributeError, f"type object '{self.cls.__name__}' has no attribute '{name}'")
 
     def _own(self, tracer: Tracer, found: Found, name: str) -> Value:
@@ -282,6 +330,7 @@ class ClassValue(Value):
 
     def meta(self, tracer: Tracer, name: str) -> Value | None:
         """A special method that the metaclass defines in Python, bound to the class."""
+        rely_on_class(tracer, type(self.cls), name)
         if not overrides(type(self.cls), name):
             return None
         found = find_in_class(type(self.cls), name)
@@ -361,6 +410,7 @@ class SuperValue(Value):
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
         if isinstance(self.owner, ClassValue) and issubclass(self.owner.cls, self.cls):
             found = find_in_class(self.owner.cls, name, self.cls)
+            rely_on_class(tracer, self.owner.cls, name, after=self.cls)
             if found is None:
                 tracer.raise_error(AttributeError, f"'super' object has no attribute '{name}'")
             if type(found.obj) is ClassMethodDescriptorType and found.holder is not object:
@@ -368,6 +418,7 @@ class SuperValue(Value):
             value = held_value(tracer, found.holder, found, name)
             return MethodValue(value, self.owner) if isinstance(found.obj, classmethod) else value
         found = find_in_class(self.owner.python_type(), name, self.cls)
+        rely_on_class(tracer, self.owner.python_type(), name, after=self.cls)
         if found is None:
             tracer.raise_error(AttributeError, f"'super' object has no attribute '{name}'")
         return bind(tracer, self.owner, found.holder, found, name)

@@ -140,8 +140,8 @@ class CaughtValue(ExceptionValue):
         tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
 
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
-        if name == "with_traceback":
-            tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
+        if name in CHANGING:
+            tracer.graph_break("unsupported-mutation", operation=f"{name}()", type=self.describe())
         self._read_args(tracer)
         return super().call_method(tracer, name, args, kwargs)
 
@@ -161,4 +161,5 @@ class TracebackValue(Value):
         return "a traceback"
 
 
+CHANGING = ("__init__", "__setstate__", "add_note", "with_traceback")  # methods of an exception
 LINKS = frozenset({"__cause__", "__context__", "__suppress_context__"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 import torch
 
-from armature.frame.sources import AttrSource, CellSource, ItemSource, ObjectSource
+from armature.frame.sources import AttrSource, CellSource, DictOfSource, ItemSource, ObjectSource
 from armature.trace.errors import NotConstant
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 # Of a function, not in its `__dict__`.
 OWN_NAMES = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__"})
+SETTINGS = (bool, int, float, str, type(None))
 PACKET = type(torch.ops.aten.add)
 WRITE_CELL: Callable[..., object] = CellType.__dict__["cell_contents"].__set__
 OWN_PACKAGE = __name__.partition(".")[0]  # it imports its public names when they are first read
@@ -140,6 +142,7 @@ class FunctionValue(CallableValue):
         """The value of the default at a position of `__defaults__`."""
         obj = self.fn.__defaults__[position]
         if self.source is not None and not self.is_fixed:
+            tracer.guards.type_is(AttrSource(self.source, "__defaults__"), tuple)
             tracer.guards.length(AttrSource(self.source, "__defaults__"), len(self.fn.__defaults__))
         return self._held(tracer, obj, "__defaults__", position)
 
@@ -181,6 +184,8 @@ class FunctionValue(CallableValue):
         if name == "__class__":
             return tracer.as_value(FunctionType)
         if name in ("__name__", "__qualname__", "__module__", "__doc__", "__code__"):
+            if self.source is not None and name != "__code__" and not is_trusted(self.fn):
+                return tracer.wrap(getattr(self.fn, name), AttrSource(self.source, name))
             return tracer.as_value(getattr(self.fn, name))
         if name in self.fn.__dict__:
             return tracer.wrap(self.fn.__dict__[name], AttrSource(self.source or tracer.object_source(self.fn), name))
@@ -190,6 +195,8 @@ class FunctionValue(CallableValue):
             held = getattr(self.fn, name)
             return tracer.wrap(held, AttrSource(self.source or tracer.object_source(self.fn), name))
         if not hasattr(self.fn, name):
+            if not is_trusted(self.fn):
+                tracer.guard_not_in(DictOfSource(self.source or tracer.object_source(self.fn)), name)
             tracer.raise_error(AttributeError, f"'function' object has no attribute '{name}'")
         return super().get_attribute(tracer, name)
 
@@ -451,10 +458,15 @@ class PythonModuleValue(Value):
             obj = self.module.__dict__[name]
         elif (trusted or self.module.__name__ == OWN_PACKAGE) and hasattr(self.module, name):
             obj = getattr(self.module, name)
+            if trusted and isinstance(obj, SETTINGS):  # by a property: it may be another one next time
+                tracer.guards.answers(functools.partial(getattr, self.module, name), (), {}, obj)
         else:
             missing = f"module '{self.module.__name__}' has no attribute '{name}'"
             if "__getattr__" in self.module.__dict__ and not trusted:
                 tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
+            if self.source is not None and not trusted:
+                for unset in (name, "__getattr__"):
+                    tracer.guard_not_in(DictOfSource(self.source), unset)
             tracer.raise_error(AttributeError, missing)
         source: Source
         if trusted or self.source is None:

@@ -65,18 +65,21 @@ def is_new(key: Hashable) -> bool:
 
 def looked_up(tracer: Tracer, key: Hashable, among: Iterable[Hashable]) -> None:
     """Break where an address is looked for among numbers, or the other way round: a number may be the address."""
-    if not (isinstance(key, Address) or _may_be_address(key)):
-        return
-    wanted = _may_be_address if isinstance(key, Address) else _is_address
-    if any(map(wanted, among)):
-        tracer.graph_break("unsupported-key", type="an address, where other keys are numbers,")
+    for holds, wanted in ((_has_address, _has_number), (_has_number, _has_address)):
+        if holds(key) and any(map(wanted, among)):
+            tracer.graph_break("unsupported-key", type="an address, where other keys are numbers,")
 
 
-def _may_be_address(key: Hashable) -> bool:
+def _has_number(key: Hashable) -> bool:
+    """Whether it is a number, or holds one, that may be an address."""
+    if isinstance(key, (tuple, frozenset)):
+        return any(map(_has_number, key))
     return isinstance(key, int) and key >= NO_ADDRESS
 
 
-def _is_address(key: Hashable) -> bool:
+def _has_address(key: Hashable) -> bool:
+    if isinstance(key, (tuple, frozenset)):
+        return any(map(_has_address, key))
     return isinstance(key, Address)
 
 

@@ -76,7 +76,11 @@ class DictValue(Value):
             obj = key.as_key()
         except NotConstant:
             # A tuple with classes or objects in it can be told from the keys that there are, once all are known.
-            entry = None if is_new(hashed) else self.realise(tracer).get(hashed)
+            if is_new(hashed):
+                return None
+            entry = self.realise(tracer).get(hashed)
+            if entry is None:
+                looked_up(tracer, hashed, self.entries)
             return None if entry is None else entry[1]
         if not key.is_constant and key.source is not None:
             tracer.guard_is(key.source, obj)
@@ -152,12 +156,15 @@ class DictValue(Value):
         hashed = key.key(tracer)
         entries = self._change(tracer)
         held = entries.get(hashed)
+        if held is None:
+            looked_up(tracer, hashed, entries)
         self.reshaped += held is None
         entries[hashed] = (key if held is None else held[0], value)
 
     def delete_item(self, tracer: Tracer, key: Value) -> None:
-        entries = self._change(tracer)
-        if entries.pop(key.key(tracer), None) is None:
+        entries, hashed = self._change(tracer), key.key(tracer)
+        if entries.pop(hashed, None) is None:
+            looked_up(tracer, hashed, entries)
             tracer.raise_value(KeyError, (key,))
         self.reshaped += 1
 

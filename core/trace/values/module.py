@@ -15,7 +15,7 @@ from armature.frame.sources import DictOfSource, ItemSource
 from armature.trace.errors import UserRaised
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import Args, Kwargs, Value
-from armature.trace.values.classes import find_in_class, inherits
+from armature.trace.values.classes import find_in_class, inherits, rely_on_class
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.user_object import UserObjectValue
 
@@ -92,6 +92,7 @@ class ModuleValue(UserObjectValue):
     def missing(self, tracer: Tracer, name: str, raised: UserRaised | None = None) -> Value:
         if not inherits(self.cls, "__getattr__", nn.Module):
             return super().missing(tracer, name, raised)
+        rely_on_class(tracer, self.cls, name, "__getattr__")
         return self.fallback(tracer, name)
 
     def fallback(self, tracer: Tracer, name: str) -> Value:
@@ -100,10 +101,13 @@ class ModuleValue(UserObjectValue):
         if found is None:
             for registry in REGISTRIES:
                 self.registry(tracer, registry).find(tracer, tracer.constant(name))
+            if self.obj is not None and name not in self.written and name not in self.obj.__dict__:
+                tracer.guard_not_in(DictOfSource(self.where(tracer).source), name)  # type: ignore[arg-type]
             tracer.raise_error(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
         return found
 
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+        rely_on_class(tracer, self.cls, "__setattr__")
         if not inherits(self.cls, "__setattr__", nn.Module):
             super().set_attribute(tracer, name, value)
             return
@@ -111,6 +115,7 @@ class ModuleValue(UserObjectValue):
 
     def assign(self, tracer: Tracer, name: str, value: Value) -> None:
         """`nn.Module.__setattr__`."""
+        rely_on_class(tracer, self.cls, name)
         if self.obj is None and self._register(tracer, name, value):
             return
         buffers = self.registry(tracer, "_buffers")

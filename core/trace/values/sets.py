@@ -270,6 +270,7 @@ def in_any_order(tracer: Tracer, iterable: Value) -> list[Value]:
 
 def _add(tracer: Tracer, self: SetValue, item: Value) -> None:
     key = item.key(tracer)
+    looked_up(tracer, key, self.entries)
     self.change(tracer, set.add, item).add(key)
     self.reshaped += key not in self.entries
     self.entries.setdefault(key, item)
@@ -277,13 +278,14 @@ def _add(tracer: Tracer, self: SetValue, item: Value) -> None:
 
 def _discard(tracer: Tracer, self: SetValue, item: Value) -> None:
     key = item.key(tracer)
+    looked_up(tracer, key, self.entries)
     self.change(tracer, set.discard, item).discard(key)
     self.reshaped += key in self.entries
     self.entries.pop(key, None)
 
 
 def _remove(tracer: Tracer, self: SetValue, item: Value) -> None:
-    if item.key(tracer) not in self.entries:
+    if not self.contains(tracer, item):
         tracer.raise_value(KeyError, (item,))
     _discard(tracer, self, item)
 

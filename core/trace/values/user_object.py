@@ -20,10 +20,12 @@ from armature.trace.values.base import Args, Kwargs, Value, Write
 from armature.trace.values.classes import (
     Found,
     bind,
+    class_source,
     find_in_class,
     held_value,
     inherits,
     is_data_descriptor,
+    rely_on_class,
 )
 from armature.trace.values.derived import BASES, base_of, fill, make
 from armature.trace.values.keys import Identity, TracedKey
@@ -85,6 +87,7 @@ class UserObjectValue(Value):
         return self.obj
 
     def key(self, tracer: Tracer) -> Hashable:
+        rely_on_class(tracer, self.cls, "__hash__", "__eq__")
         if inherits(self.cls, "__hash__", object) and inherits(self.cls, "__eq__", object):
             tracer.keys[self] = None
             return Identity(self)
@@ -105,6 +108,7 @@ class UserObjectValue(Value):
         known = self.attributes.get(name)
         if known is not None and not has_own_lookup(self.cls):
             return known
+        rely_on_class(tracer, self.cls, "__getattribute__")
         if has_own_lookup(self.cls):
             return self._looked_up(tracer, name)
         found = self.found(tracer, name)
@@ -137,8 +141,17 @@ class UserObjectValue(Value):
             return self._described(tracer, found, name)
         own = self.own_attribute(tracer, name)
         if own is not None:
+            self._rely_on_covering(tracer, found, name)
             return own
         return None if found is None else bind(tracer, self, self.cls, found, name)
+
+    def _rely_on_covering(self, tracer: Tracer, found: Found | None, name: str) -> None:
+        """Rely on what stands in the instance's dict going before what its class has."""
+        rely_on_class(tracer, self.cls, name)
+        if found is not None and not is_trusted(found.holder):
+            held = ItemSource(DictOfSource(tracer.object_source(found.holder)), name)
+            tracer.guards.type_is(held, type(found.obj))
+            rely_on_class(tracer, type(found.obj), "__set__", "__delete__")
 
     def _described(self, tracer: Tracer, found: Found, name: str) -> Value:
         if name == "__class__":
@@ -155,6 +168,8 @@ class UserObjectValue(Value):
                 read_unset_slot(self.cls, name)
             held = found.obj.__get__(self.obj, self.cls)
         except AttributeError as error:
+            if source is not None:
+                tracer.guards.unset(source, found.obj)
             tracer.raise_real(error)
         self.attributes[name] = value = tracer.wrap(held, AttrSource(source, name))
         return value
@@ -181,14 +196,12 @@ class UserObjectValue(Value):
 
     def missing(self, tracer: Tracer, name: str, raised: UserRaised | None = None) -> Value:
         """`__getattr__` of the class, or AttributeError (`raised`, when it was raised already)."""
+        rely_on_class(tracer, self.cls, name, "__getattr__")
         fallback = find_in_class(self.cls, "__getattr__")
         if fallback is not None and isinstance(fallback.obj, FunctionType):
             return tracer.call(bind(tracer, self, self.cls, fallback, "__getattr__"), (tracer.constant(name),), {})
         if raised is not None:
             raise raised
-        for holder in self.cls.__mro__:
-            if not is_trusted(holder):
-                tracer.guard_not_in(tracer.object_source(holder), name)
         tracer.raise_error(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
@@ -216,7 +229,9 @@ class UserObjectValue(Value):
     def remove(self, tracer: Tracer, name: str) -> None:
         """`object.__delattr__(obj, name)`."""
         found = find_in_class(self.cls, name)
+        rely_on_class(tracer, self.cls, name, "__delattr__")
         if found is not None and isinstance(found.obj, property):
+            self._rely_on_property(tracer, found, name)
             if found.obj.fdel is None:
                 tracer.raise_error(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no deleter")
             tracer.call(tracer.as_value(found.obj.fdel), (self,), {})
@@ -233,6 +248,11 @@ class UserObjectValue(Value):
             tracer.guard_not_in(DictOfSource(self.source), name)
             self.written.pop(name, None)
 
+    def _rely_on_property(self, tracer: Tracer, found: Found, name: str) -> None:
+        source = class_source(tracer, self.cls, name)
+        if source is not None:
+            tracer.guard_is(source, found.obj)
+
     def _descriptor(self, tracer: Tracer, found: Found, name: str, method: str, *args: Value) -> bool:
         """Call `__set__` or `__delete__` of a descriptor of the program's; False where it is none."""
         if not is_data_descriptor(found.obj) or isinstance(found.obj, (MemberDescriptorType, GetSetDescriptorType)):
@@ -242,13 +262,15 @@ class UserObjectValue(Value):
             operation = f"setting attribute {name}"
             tracer.graph_break("unsupported-mutation", operation=operation, type=self.describe())
         descriptor = held_value(tracer, self.cls, found, name)
-        tracer.call(tracer.as_value(changer.obj), (descriptor, self, *args), {})
+        tracer.call(held_value(tracer, type(found.obj), changer, method), (descriptor, self, *args), {})
         return True
 
     def store(self, tracer: Tracer, name: str, value: Value) -> None:
         """`object.__setattr__(obj, name, value)`."""
         found = find_in_class(self.cls, name)
+        rely_on_class(tracer, self.cls, name, "__setattr__")
         if found is not None and isinstance(found.obj, property):
+            self._rely_on_property(tracer, found, name)
             if found.obj.fset is None:
                 tracer.raise_error(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no setter")
             tracer.call(tracer.as_value(found.obj.fset), (self, value), {})
@@ -312,6 +334,7 @@ class UserObjectValue(Value):
         """A special method, looked up in the class only, bound; None when the class has none."""
         found = find_in_class(self.cls, name)
         if found is None or found.obj is None:
+            rely_on_class(tracer, self.cls, name)
             return None
         return bind(tracer, self, self.cls, found, name)
 
@@ -347,6 +370,7 @@ class UserObjectValue(Value):
     def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
         found = find_in_class(self.cls, name)
         if found is None or not isinstance(found.obj, FunctionType):
+            rely_on_class(tracer, self.cls, name)
             known = tracer.handled(found.obj, (self, other), {}) if found is not None else None
             if known is not None:
                 return known

@@ -13,6 +13,8 @@ import typing
 import warnings
 from typing import Any
 
+import attrs
+
 from armature.plugin_api import (
     AddressValue,
     Call,
@@ -27,6 +29,7 @@ from armature.plugin_api import (
 )
 from armature_builtin_rules.polyfills.copy import has_no_attributes, is_copied_by_cloning, memory_of, not_copied
 
+OWN_PACKAGE = Call.__module__.partition(".")[0]
 EACH_TIME = frozenset({"error", "always", "all"})
 
 
@@ -186,6 +189,7 @@ def handled_exception(call: Call) -> Value:
     error = call.tracer.handled_exception()
     none = call.constant(None)
     if error is None:
+        callers_handle_none(call)
         return call.tracer.tuple_of([none, none, none])
     return call.tracer.tuple_of([call.new_value(error.kind), error, error.traceback(call.tracer)])
 
@@ -193,13 +197,40 @@ def handled_exception(call: Call) -> Value:
 @handles(sys.exception)
 def handled_value(call: Call) -> Value:
     """The exception being handled, or None."""
-    return call.tracer.handled_exception() or call.constant(None)
+    error = call.tracer.handled_exception()
+    if error is None:
+        callers_handle_none(call)
+    return error or call.constant(None)
+
+
+def callers_handle_none(call: Call) -> None:
+    """Rely on the frame not being called from an `except` block."""
+    error = sys.exception()
+    while error is not None and type(error).__module__.partition(".")[0] == OWN_PACKAGE:  # of tracing itself
+        error = error.__context__
+    if error is not None:
+        call.tracer.graph_break(
+            "unsupported-call", callable=f"sys.{call.fn.__name__}, called while the caller handles an error"
+        )
+    call.tracer.guards.answers(sys.exception, (), {}, None)
+
+
+@attrs.define(eq=False)
+class ThreadNumber(AddressValue):
+    """`threading.get_ident()`; `of` is that function. One number all through a call, in another thread another one."""
+
+    def describe(self) -> str:
+        return "the number of a thread"
+
+    def rebuild(self, out: Any) -> None:
+        out.null_function(threading.get_ident)
+        out.call(0)
 
 
 @handles(threading.get_ident)
 def thread(call: Call) -> Value:
     """Which thread this is. Programs use it as a key; the number itself is not known."""
-    return AddressValue(call.new_value(threading.get_ident))
+    return ThreadNumber(call.new_value(threading.get_ident))
 
 
 def action(text: str, category: type[Warning], module: str, line: int) -> str:

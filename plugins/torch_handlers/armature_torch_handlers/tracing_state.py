@@ -33,12 +33,18 @@ def compiling(call: Call) -> Value:
     return call.constant(True)
 
 
+@handles(*existing("torch.is_anomaly_enabled", "torch.is_anomaly_check_nan_enabled", "torch.is_warn_always_enabled"))
+def asked_again(call: Call) -> Value:
+    """Settings that the guard on torch's global state does not cover."""
+    found = call.fn()
+    call.tracer.guards.answers(call.fn, (), {}, found)
+    return call.constant(found)
+
+
 @handles(
     *existing(
         "torch.is_grad_enabled",
         "torch.is_inference_mode_enabled",
-        "torch.is_anomaly_enabled",
-        "torch.is_anomaly_check_nan_enabled",
         "torch.is_autocast_enabled",
         "torch.is_autocast_cpu_enabled",
         "torch.is_autocast_cache_enabled",

@@ -1,0 +1,87 @@
+"""`id(obj)` and `threading.get_ident()`: numbers that tracing does not know, as keys, results and in comparisons."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+import armature
+
+
+class Thing:
+    """Known by its address."""
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    return armature.compile(function, backend="eager")
+
+
+def test_a_cache_by_id_is_kept_across_calls() -> None:
+    cache: dict[Any, int] = {}
+
+    def number(x: torch.Tensor, thing: Thing) -> torch.Tensor:
+        if id(thing) not in cache:
+            cache[id(thing)] = len(cache)
+        return x + cache[id(thing)]
+
+    run, x, first, second = compiled(number), torch.zeros(2), Thing(), Thing()
+    found = [int(run(x, thing)[0]) for thing in (first, second, first, second)]
+    assert found == [0, 1, 0, 1]
+    assert list(cache) == [id(first), id(second)]
+
+
+def test_ids_that_the_caller_put_in_containers_are_found() -> None:
+    first, second = Thing(), Thing()
+    known, pairs, seen = {id(first): 5}, {(id(first), 1): 7}, {id(first)}
+
+    def look(x: torch.Tensor, thing: Thing) -> tuple[Any, ...]:
+        pair = pairs.get((id(thing), 1), 0)
+        seen.add(id(thing))
+        return x + known.get(id(thing), 1), pair, len(seen)
+
+    run, x = compiled(look), torch.zeros(2)
+    assert [(int(t[0]), *rest) for t, *rest in (run(x, thing) for thing in (first, second, first))] == [
+        (5, 7, 1),
+        (1, 0, 2),
+        (5, 7, 2),
+    ]
+
+
+def test_a_known_id_is_set_and_removed() -> None:
+    first, second = Thing(), Thing()
+    known, seen = {id(first): 5}, {id(first)}
+
+    def change(x: torch.Tensor, thing: Thing) -> tuple[Any, ...]:
+        known[id(thing)] = 6
+        count = len(known)
+        del known[id(thing)]
+        seen.discard(id(thing))
+        return x + count, len(known), len(seen)
+
+    run, x = compiled(change), torch.zeros(2)
+    assert [(int(t[0]), *rest) for t, *rest in (run(x, thing) for thing in (second, first))] == [(2, 1, 1), (1, 0, 0)]
+
+
+def test_the_number_of_the_thread() -> None:
+    by_thread = {threading.get_ident(): 3}
+    main = threading.get_ident()
+
+    def tell(x: torch.Tensor) -> tuple[Any, ...]:
+        here = threading.get_ident()
+        return here, x + by_thread.get(here, 7), here == main, threading.current_thread().name
+
+    run, x, found = compiled(tell), torch.zeros(1), []
+
+    def call() -> None:
+        here, y, is_main, name = run(x)
+        found.append((here == threading.get_ident(), int(y[0]), is_main, name == threading.current_thread().name))
+
+    call()
+    other = threading.Thread(target=call)
+    other.start()
+    other.join()
+    call()
+    assert found == [(True, 3, True, True), (True, 7, False, True), (True, 3, True, True)]
