@@ -17,7 +17,7 @@ from torch import nn
 
 from armature.callables import is_written_in_c
 from armature.torch_abi.fake import PLAIN_TENSORS
-from armature.trace import exception_groups
+from armature.trace import exception_groups, operators
 from armature.trace.builtin_types import TYPES
 from armature.trace.class_bodies import DESCRIPTORS, MAKERS, build_class
 from armature.trace.errors import NotConstant, UserRaised
@@ -388,17 +388,6 @@ def _abs(tracer: Tracer, value: Value) -> Value:
     return _folded(tracer, abs, value.as_constant()) if found is None else found
 
 
-def _divmod(tracer: Tracer, left: Value, right: Value) -> Value:
-    found = tracer.by_methods("__divmod__", "__rdivmod__", left, right)
-    if found is not None:
-        return found
-    kinds = left.python_type(), right.python_type()
-    if any(issubclass(kind, torch.Tensor) for kind in kinds):  # they have `//` and `%`, but not this
-        names = " and ".join(repr(kind.__name__) for kind in kinds)
-        tracer.raise_error(TypeError, f"unsupported operand type(s) for divmod(): {names}")
-    return tracer.tuple_of([tracer.operate("floordiv", left, right), tracer.operate("mod", left, right)])
-
-
 def _pow(tracer: Tracer, base: Value, exponent: Value, *modulus: Value) -> Value:
     if not modulus:
         return tracer.operate("pow", base, exponent)
@@ -560,7 +549,7 @@ BUILTINS: dict[Any, Builtin] = {
     sorted: _sorted,
     round: _round,
     abs: _abs,
-    divmod: _divmod,
+    divmod: operators.divide_with_rest,
     pow: _pow,
     repr: _text(repr),
     ascii: _text(ascii),

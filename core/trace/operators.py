@@ -8,6 +8,8 @@ from collections.abc import Callable
 from types import GenericAlias, UnionType
 from typing import TYPE_CHECKING, Any, List, TypeVar, Union  # noqa: UP035
 
+import torch
+
 from armature.trace import aliasing, text
 from armature.trace.errors import NotConstant
 from armature.trace.values import computed, symbolic
@@ -132,6 +134,18 @@ def by_methods(tracer: Tracer, name: str, reflected: str, left: Value, right: Va
         if found is not None:
             return found
     return None
+
+
+def divide_with_rest(tracer: Tracer, left: Value, right: Value) -> Value:
+    """`divmod(left, right)`."""
+    found = by_methods(tracer, "__divmod__", "__rdivmod__", left, right)
+    if found is not None:
+        return found
+    kinds = left.python_type(), right.python_type()
+    if any(issubclass(kind, torch.Tensor) for kind in kinds):  # they have `//` and `%`, but not this
+        names = " and ".join(repr(kind.__name__) for kind in kinds)
+        tracer.raise_error(TypeError, f"unsupported operand type(s) for divmod(): {names}")
+    return tracer.tuple_of([operate(tracer, "floordiv", left, right), operate(tracer, "mod", left, right)])
 
 
 def _fold_scalars(tracer: Tracer, name: str, function: Callable[..., Any], left: Any, right: Any) -> Value:
