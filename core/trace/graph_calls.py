@@ -38,6 +38,10 @@ IN_PLACE_OPERATORS: frozenset[object] = frozenset({
     operator.setitem, operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
     operator.ipow, operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift,
 })  # fmt: skip
+SUBTRACTIONS: frozenset[object] = frozenset({
+    operator.sub, operator.isub, torch.sub, torch.subtract, torch.rsub, "sub", "sub_", "subtract", "subtract_",
+    "__sub__", "__rsub__", "__isub__",
+})  # fmt: skip
 NUMERIC = frozenset({min, max, abs, round, sum, real_power})
 OPERATORS = frozenset(vars(operator)[name] for name in operator.__all__) - IN_PLACE_OPERATORS | NUMERIC
 PURE = OPERATORS | IN_PLACE_OPERATORS | {getattr, set_data_}  # but for their arguments
@@ -239,10 +243,22 @@ def is_left(node: fx.Node) -> bool:
 def only_as_captured(graph: fx.Graph) -> bool:
     """Whether a back end would make something else of the graph: of `sum`, additions that lose what Python's keeps; of
     calls under a default dtype, operators that ask for the default once more; of what changes a tensor itself,
-    nothing at all, or a gradient of zeros."""
+    nothing at all, or a gradient of zeros; of a difference of bools, a number."""
     if altering.has_altered(graph) or altering.gives_no_gradient(graph):
         return True
-    return any(node.target is sum or hasattr(node.target, "in_default_dtype") for node in graph.nodes)
+    return any(
+        node.target is sum or hasattr(node.target, "in_default_dtype") or _subtracts_bools(node) for node in graph.nodes
+    )
+
+
+def _subtracts_bools(node: fx.Node) -> bool:
+    """Whether tensors with numbers refuse what a node does, and those without do not."""
+    if node.target not in SUBTRACTIONS:
+        return False
+    given = (one.meta.get("example_value") if isinstance(one, fx.Node) else one for one in tree_leaves(node.args))
+    return any(
+        value.dtype is torch.bool if isinstance(value, torch.Tensor) else isinstance(value, bool) for value in given
+    )
 
 
 def is_torchs(target: Any) -> bool:

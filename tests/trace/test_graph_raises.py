@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+import armature
 from armature import config
 from armature.api_errors import ArmatureWarning
 from armature.testing.differential import difference
@@ -346,3 +347,26 @@ def test_an_error_that_eager_mode_does_not_have() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert torch.equal(mine(x), x * 2)  # said once
+
+
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+@pytest.mark.parametrize(
+    "subtract",
+    [
+        lambda b, n: b - 1,
+        lambda b, n: 2 - b,
+        lambda b, n: n - True,
+        lambda b, n: n - b,
+        lambda b, n: torch.sub(b, n),
+        lambda b, n: n.clone().sub_(b),
+        lambda b, n: torch.rsub(b, 1),
+    ],
+)
+def test_differences_of_bools_are_refused(subtract: Callable[..., Any], backend: str) -> None:
+    given = torch.tensor([True, False]), torch.tensor([3, 4])
+    found = []
+    for call in (subtract, armature.compile(subtract, backend=backend)):
+        with pytest.raises(RuntimeError, match="Subtraction") as stop:
+            call(*given)
+        found.append(str(stop.value))
+    assert found[0] == found[1]
