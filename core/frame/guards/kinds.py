@@ -140,10 +140,11 @@ class StorageGuard:
 
 @attrs.frozen(eq=False)
 class FamilyGuard:
-    """Tensors are views of the same ones as while tracing. families: a number for each, equal for those of one base."""
+    """Tensors are views of the same ones as while tracing. families: two numbers for each, the first equal for those of
+    one base, the second for those in one memory."""
 
     sources: tuple[Source, ...]
-    families: tuple[int, ...]
+    families: tuple[tuple[int, int], ...]
     user: str = ""
 
 

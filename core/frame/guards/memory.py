@@ -84,11 +84,17 @@ def condition(guard: StorageGuard, request: FrameRequest) -> Callable[[dict[str,
     return found
 
 
-def families(tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
-    """A number for each tensor, the same for a tensor and its views."""
+def families(tensors: Sequence[torch.Tensor]) -> tuple[tuple[int, int], ...]:
+    """Two numbers for each tensor: one that a tensor and its views have, one of those in the same memory, detached or
+    not, which count writes together."""
     known: dict[int, int] = {}
+    memories: dict[int, int] = {}
     bases = [tensor._base if tensor._is_view() else tensor for tensor in tensors]
-    return tuple(known.setdefault(id(base), len(known)) for base in bases)
+    storages = [tensor.untyped_storage()._cdata for tensor in tensors]
+    return tuple(
+        (known.setdefault(id(base), len(known)), memories.setdefault(storage, len(memories)))
+        for base, storage in zip(bases, storages)
+    )
 
 
 def family_condition(guard: FamilyGuard, request: FrameRequest) -> Callable[[dict[str, Any]], bool]:
