@@ -129,8 +129,7 @@ class _Compilation:
         if self.ctx.config.strict:
             verify(aten)
         compiled = self.compile_aten(aten, self.ctx)
-        call = compiled.call if hasattr(compiled, "call") else compiled
-        return call  # type: ignore[no-any-return]
+        return compiled.call if hasattr(compiled, "call") else compiled  # type: ignore[no-any-return]
 
 
 def _wants_gradients(fakes: Sequence[object]) -> bool:

@@ -15,7 +15,7 @@ from armature.frame.sources import Source
 from armature.torch_abi.operators import is_triton_operator, written_positions
 from armature.trace.undo import Undo
 
-OUTSIDE = "runs_outside"  # an attribute of functions: positions of the arguments that they do not write to
+OUTSIDE = "runs_outside"  # an attribute of functions: positions of the arguments that they may write to; None: of any
 
 
 def is_outside(node: fx.Node) -> bool:
@@ -31,8 +31,9 @@ def written_outside(node: fx.Node) -> list[fx.Node]:
         given = tuple(arg for position, arg in enumerate(node.args) if position in writes)
         fx.map_arg((given, dict(node.kwargs) if writes else {}), found.append)
         return found
-    kept = getattr(node.target, OUTSIDE)
-    fx.map_arg(tuple(arg for position, arg in enumerate(node.args) if position not in kept), found.append)
+    writes = getattr(node.target, OUTSIDE)
+    given = tuple(arg for position, arg in enumerate(node.args) if writes is None or position in writes)
+    fx.map_arg(given, found.append)
     return found
 
 

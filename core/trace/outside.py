@@ -26,18 +26,15 @@ if TYPE_CHECKING:
     from armature.trace.capture import Tracer
 
 
-EVERY = frozenset(range(1000))  # positions, of more arguments than a call has
-
-
-def outside(function: Callable[..., None], name: str, read_only: frozenset[int]) -> Callable[..., None]:
-    """A function as the target of a node that no back end is given."""
+def outside(function: Callable[..., None], name: str, writes: frozenset[int]) -> Callable[..., None]:
+    """A function as the target of a node that no back end is given. writes: positions of what it may write to."""
 
     def call(*args: Any) -> None:
         if not any(type(arg) is FakeTensor for arg in args):  # as in a graph that is run to learn what it gives
             function(*args)
 
     call.__name__ = call.__qualname__ = name
-    setattr(call, OUTSIDE, read_only)
+    setattr(call, OUTSIDE, writes)
     return call
 
 
@@ -45,7 +42,7 @@ def running_graphs(function: Callable[..., Any], graphs: Iterable[fx.GraphModule
     """A function as the target of a node, which runs graphs: no back end is given it if they have such calls. writes:
     whether it may write to its arguments."""
     if any(is_outside(node) for module in graphs for node in module.graph.nodes):
-        setattr(function, OUTSIDE, frozenset() if writes else EVERY)
+        setattr(function, OUTSIDE, None if writes else frozenset())
     return function
 
 
@@ -55,12 +52,13 @@ def call_outside(
     """A node that calls `function(*args)` when the graph runs, and gives None. It is given tensors as the program has
     them, and may write to their memory without autograd's knowledge; not to arguments at the positions `read_only`."""
     given = tuple([_argument(tracer, value) for value in args])
-    fakes = [leaf for n, value in enumerate(args) if n not in read_only for leaf in tree_leaves(value.as_fake(tracer))]
+    writes = frozenset(range(len(args))) - read_only
+    fakes = [leaf for n, value in enumerate(args) if n in writes for leaf in tree_leaves(value.as_fake(tracer))]
     for fake in fakes:
         if isinstance(fake, torch.Tensor):
             count_write(fake)
             tracer.mutates = True
-    node = graph_calls.record(tracer, "call_function", outside(function, name, read_only), given, {})
+    node = graph_calls.record(tracer, "call_function", outside(function, name, writes), given, {})
     node.meta["example_value"] = None
     return tracer.constant(None)
 

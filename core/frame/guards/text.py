@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from armature.frame.guards.kinds import (
@@ -64,9 +64,14 @@ def _storage(guard: StorageGuard) -> str:
 
 def _family(guard: FamilyGuard) -> str:
     names = [source.expr for source in guard.sources]
-    together = [[n for n, number in zip(names, guard.families) if number == k] for k in sorted({*guard.families})]
-    told = "; ".join(" and ".join(group) for group in together if len(group) > 1)
-    return f"of {', '.join(names)} these are views of one tensor: {told or 'none'}"
+    views, memories = (_groups(names, numbers) for numbers in zip(*guard.families))
+    return f"of {', '.join(names)} these are views of one tensor: {views}; these are in one memory: {memories}"
+
+
+def _groups(names: Sequence[str], numbers: Sequence[int]) -> str:
+    """The names that have one number together, group by group."""
+    groups = ([name for name, number in zip(names, numbers) if number == known] for known in sorted({*numbers}))
+    return ", ".join(" and ".join(group) for group in groups if len(group) > 1) or "none"
 
 
 def _autograd(guard: AutogradGuard) -> str:

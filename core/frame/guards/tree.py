@@ -65,11 +65,13 @@ def build(guards: Iterable[Guard], request: FrameRequest) -> GuardTree:
     kept = _without_repeats(guards)
     subclass = any(isinstance(g, TensorGuard) and type(g.example) not in overrides.KINDS for g in kept)
     builder = _Builder(request, subclass or bool(request.overriding.modes))
+    classes = [g for g in kept if isinstance(g, ClassGuard)]
     for guard in kept:
-        _ADD[type(guard)](builder, guard, [describe(guard)])
+        if not isinstance(guard, ClassGuard):
+            _ADD[type(guard)](builder, guard, [describe(guard)])
     shapes = [g for g in kept if isinstance(g, ShapeGuard)]
     conditions = builder.add_shapes(shapes)
-    builder.add_classes([g for g in kept if isinstance(g, ClassGuard)])
+    builder.add_classes(classes)
     sizes = tuple((g.source, g.sizes) for g in kept if isinstance(g, TensorGuard))
     return GuardTree(builder.holder, tuple(describe(g) for g in kept), conditions, sizes)
 
@@ -211,9 +213,6 @@ class _Builder:
 
         self.reach.manager(guard.source).add_lambda_guard(holds_nothing, parts, None)
 
-    def add_class(self, guard: ClassGuard, parts: list[str]) -> None:
-        """Added at the end, all in one test: see `add_classes`."""
-
     def add_classes(self, guards: list[ClassGuard]) -> None:
         """One test for all classes."""
         if not guards:
@@ -301,7 +300,6 @@ _ADD: dict[type, Callable[[_Builder, Any, list[str]], None]] = {
     DictKeysGuard: _Builder.add_keys,
     AbsentGuard: _Builder.add_absent,
     SlotGuard: _Builder.add_slot,
-    ClassGuard: _Builder.add_class,
     AliasGuard: _Builder.add_alias,
     NoAliasGuard: _Builder.add_no_alias,
     StorageGuard: _Builder.add_storage,

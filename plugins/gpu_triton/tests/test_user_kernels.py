@@ -404,10 +404,8 @@ def test_an_operator_of_a_wrapped_kernel(backend: str) -> None:
 
 def test_a_wrapped_kernel(device: str, backend: str) -> None:
     kernel = jit(device, add)
-    try:
-        torch.library.wrap_triton(kernel)
-    except RuntimeError:
-        pytest.skip("this torch wraps no kernel that is interpreted")
+    if device == "cpu" and torch.__version__.startswith("2.11."):
+        pytest.skip("torch 2.11 wraps no kernel that is interpreted")
 
     def fn(x: Tensor, y: Tensor) -> Tensor:
         out = torch.empty_like(x)
