@@ -11,16 +11,6 @@ import torch
 import armature
 from benchmarks.models import ZOO
 
-SETS_REQUIRES_GRAD = pytest.mark.xfail(
-    strict=True, reason="sets requires_grad of an input; torch.compile breaks there too"
-)
-MARKS = {("wav2vec2", "train"): SETS_REQUIRES_GRAD}
-CASES = [
-    pytest.param(name, mode, marks=[MARKS[name, mode]] if (name, mode) in MARKS else [])
-    for name in ZOO
-    for mode in ("infer", "train")
-]
-
 
 @pytest.fixture
 def no_warnings_written() -> Iterator[None]:
@@ -32,7 +22,8 @@ def no_warnings_written() -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_warnings_written")
-@pytest.mark.parametrize(("name", "mode"), CASES)
+@pytest.mark.parametrize("mode", ["infer", "train"])
+@pytest.mark.parametrize("name", ZOO)
 def test_in_one_graph(name: str, mode: str) -> None:
     torch.manual_seed(0)
     case = ZOO[name]()
