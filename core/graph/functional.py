@@ -18,6 +18,7 @@ from armature.graph import origins
 from armature.graph.data import AtenGraph, GraphKind
 from armature.graph.passes import run_passes
 from armature.graph.saved import save_inputs_of_views
+from armature.graph.tails import tail_of
 from armature.graph.verify import verify
 from armature.torch_abi import aot, recorder, views
 from armature.torch_abi.wrappers import is_wrapper
@@ -38,6 +39,10 @@ def compile_graph(
     """
     if traced.graph is None:
         raise ValueError("a frame without a graph has nothing to compile")
+    tail = tail_of(traced.graph)
+    if tail is not None:
+        run = compile_graph(attrs.evolve(traced, graph=tail.inner), ctx, compile_aten)
+        return traced.graph.forward if run == tail.inner.forward else tail.after(run)
     run = _Compilation(traced, ctx, compile_aten).run()
     places = [node for node in traced.graph.graph.nodes if node.op == "placeholder"]
     kinds = views.kinships(_given(traced.graph), _results(traced.graph))
