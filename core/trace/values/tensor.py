@@ -377,7 +377,8 @@ class TensorValue(Value):
         method = self.own_method(tracer, "__getitem__")
         if method is not None:
             return tracer.call(method, (key,), {})
-        return tracer.graph_call(operator.getitem, (self, key), {})
+        found = None if tracer.overrides.present else tracer.handled(torch.Tensor.__getitem__, (self, key), {})
+        return tracer.graph_call(operator.getitem, (self, key), {}) if found is None else found
 
     def set_item(self, tracer: Tracer, key: Value, value: Value) -> None:
         method = self.own_method(tracer, "__setitem__")
