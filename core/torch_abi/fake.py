@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensor,
     FakeTensorMode,
     UnsupportedOperatorException,
+    fake_tensor_tls,
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
@@ -35,6 +36,10 @@ DATA_DEPENDENT: tuple[type[BaseException], ...] = (
 )
 UNSUPPORTED_OPERATOR: tuple[type[BaseException], ...] = (UnsupportedOperatorException,)
 HOP_RULES: dict[Any, Any] = registered_hop_fake_fns
+# Their fakes are floats, and not quantized; the others that make quantized tensors have none.
+QUANTIZING = frozenset(
+    getattr(torch.ops.aten.quantize_per_tensor, name) for name in torch.ops.aten.quantize_per_tensor.overloads()
+)
 NO_SIZES: Mapping[int, Any] = MappingProxyType({})
 PLAIN_TENSORS: frozenset[type] = frozenset({torch.Tensor, nn.Parameter})
 
@@ -46,6 +51,7 @@ __all__ = [
     "FakeTensor",
     "FakeWorld",
     "alias",
+    "call_with_constants",
     "count_write",
     "detached",
     "enable_python_dispatcher",
@@ -86,6 +92,8 @@ class WatchingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
                 return super().__torch_dispatch__(cast(Any, func), types, args, kwargs)
             rule: Any = func.python_key_table.get(FakeTensorMode)
             return NotImplemented if rule is None else rule(self, *args, **kwargs or {})
+        if func in QUANTIZING:
+            raise UnsupportedOperatorException(func)
         if not self.random and torch.Tag.nondeterministic_seeded in func.tags:
             self.random = True
         return super().__torch_dispatch__(func, types, args, kwargs)
@@ -447,3 +455,13 @@ def count_write(tensor: torch.Tensor) -> None:
         tensor.fake_mode.fake_tensor_converter.invalidate_constant_aliases(tensor.constant)
     if not tensor.is_inference():
         torch.autograd.graph.increment_version(tensor)
+
+
+def call_with_constants(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function in TorchScript, which may hold tensors of its own, with fakes."""
+    before = fake_tensor_tls.allow_non_fake_inputs_override
+    fake_tensor_tls.allow_non_fake_inputs_override = True
+    try:
+        return fn(*args, **kwargs)
+    finally:
+        fake_tensor_tls.allow_non_fake_inputs_override = before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import re
 from collections.abc import Callable
@@ -14,7 +15,13 @@ from torch import fx
 
 from armature.torch_abi.altering import set_data_
 from armature.torch_abi.effects import CHECK
-from armature.torch_abi.fake import DATA_DEPENDENT, UNSUPPORTED_OPERATOR, enable_python_dispatcher, version_of
+from armature.torch_abi.fake import (
+    DATA_DEPENDENT,
+    UNSUPPORTED_OPERATOR,
+    call_with_constants,
+    enable_python_dispatcher,
+    version_of,
+)
 from armature.torch_abi.grad_modes import CHANGED_BY, with_default_dtype
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
@@ -65,6 +72,10 @@ def graph_call(
     if fn is operator.imatmul:
         fn = operator.matmul  # tensors have no `@=` of their own, but FX would write one, and change a name with it
     state = tracer.overrides
+    if type(fn) is torch.jit.ScriptFunction:
+        if state.present:  # it asks its arguments itself
+            tracer.graph_break("unsupported-call", callable="a function in TorchScript under overrides")
+        return graph_call(tracer, scripted(fn), args, kwargs, functools.partial(call_with_constants, fn))
     if state.present:
         found = overrides.in_graph(tracer, fn, args, kwargs)
         if found is not None:
@@ -111,6 +122,16 @@ def graph_call(
     if tracer.mutates:
         watch(tracer, node)
     return made
+
+
+def scripted(fn: torch.jit.ScriptFunction) -> Callable[..., Any]:
+    """The call of a function in TorchScript, which bears the name of its class: FX would write that."""
+
+    def call_scripted(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    call_scripted.scripted = fn  # type: ignore[attr-defined]
+    return call_scripted
 
 
 def takes_floats(fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> bool:
@@ -242,12 +263,17 @@ def is_left(node: fx.Node) -> bool:
 
 def only_as_captured(graph: fx.Graph) -> bool:
     """Whether a back end would make something else of the graph: of `sum`, additions that lose what Python's keeps; of
-    calls under a default dtype, operators that ask for the default once more; of what changes a tensor itself,
+    calls under a default dtype, operators that ask for the default once more; of TorchScript, operators that the
+    dispatcher does not have; of what changes a tensor itself,
     nothing at all, or a gradient of zeros; of a difference of bools, a number."""
     if altering.has_altered(graph) or altering.gives_no_gradient(graph):
         return True
     return any(
-        node.target is sum or hasattr(node.target, "in_default_dtype") or _subtracts_bools(node) for node in graph.nodes
+        node.target is sum
+        or hasattr(node.target, "in_default_dtype")
+        or hasattr(node.target, "scripted")
+        or _subtracts_bools(node)
+        for node in graph.nodes
     )
 
 

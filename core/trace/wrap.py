@@ -372,6 +372,7 @@ EXACT: dict[type, Build] = {
     CellType: _cell,
     MethodType: _method,
     **dict.fromkeys(BUILTIN_TYPES, _builtin),
+    torch.jit.ScriptFunction: _builtin,
     type(torch.ops.aten.add): _builtin,
     type(torch.ops.aten.add.Tensor): _builtin,
     ModuleType: _python_module,

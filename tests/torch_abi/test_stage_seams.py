@@ -208,6 +208,24 @@ def test_a_fake_world_notices_random_numbers() -> None:
     assert not world.afresh().random
 
 
+def test_quantized_tensors_have_no_fakes() -> None:
+    """Those of `quantize_per_tensor` would be floats."""
+    world = fake.FakeWorld()
+    scale, zero = torch.tensor(0.1), torch.tensor(0)
+    for given in ((0.1, 0), (scale, zero)):
+        with world.mode, pytest.raises(fake.UNSUPPORTED_OPERATOR):
+            torch.quantize_per_tensor(
+                torch.ones(2), *[world.of(x) if x is scale or x is zero else x for x in given], torch.qint8
+            )
+
+
+def test_functions_in_torchscript_are_called_with_fakes_and_their_own_constants() -> None:
+    world = fake.FakeWorld()
+    traced = torch.jit.trace(lambda x: x * x.shape[0] + torch.tensor([1.0, 2.0, 3.0]), torch.ones(3))
+    with world.mode:
+        assert fake.call_with_constants(traced, torch.ones(3)).shape == (3,)
+
+
 def test_effects_are_plain_calls_in_the_order_of_the_graph() -> None:
     effect, make, sink = torch.ops.higher_order.with_effects, torch.ops.prims._make_token, torch.ops.prims._sink_tokens
     graph = fx.Graph()

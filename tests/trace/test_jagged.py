@@ -270,3 +270,21 @@ def test_modes_and_breaks() -> None:
         compare(function, calls, fullgraph=False)
     strided = [lambda: (torch.nested.nested_tensor([numbers(2, 3)], layout=torch.strided),)]
     compare(lambda x: (x * 2).to_padded_tensor(0.0), strided, fullgraph=False)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_longest_and_the_shortest_length(known: bool) -> None:
+    """Asked of tensors that keep them, and of those where eager mode finds them in the offsets."""
+
+    def asked(x: torch.Tensor) -> Any:
+        return x._get_max_seqlen(), x._get_min_seqlen(), x._max_seqlen, x.values() * x._min_seqlen
+
+    def made(lengths: tuple[int, ...]) -> torch.Tensor:
+        if known:
+            return torch.nested.nested_tensor([torch.ones(n, 2) for n in lengths], layout=torch.jagged)
+        offsets = torch.tensor([0, *lengths]).cumsum(0)
+        return torch.nested.nested_tensor_from_jagged(torch.ones(sum(lengths), 2), offsets)
+
+    quick = armature.compile(asked, backend="eager", fullgraph=known)
+    for lengths in ((2, 4), (2, 4), (3, 5), (1, 7, 2), (4, 4)):
+        torch.testing.assert_close(quick(made(lengths)), asked(made(lengths)), rtol=0, atol=0)

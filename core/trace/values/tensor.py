@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from armature.torch_abi.altering import is_parameter
-from armature.torch_abi.fake import alias, version_of
+from armature.torch_abi.fake import alias, of_transform, version_of
 from armature.torch_abi.overrides import OWN_CLASSES, as_subclass
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace import aliasing, altering
@@ -173,6 +173,14 @@ class TensorValue(Value):
             return tracer.graph_call(getattr, (self, tracer.constant(name)), {})
         if name in ("grad", "grad_fn"):
             return self._autograd_attribute(tracer, name)
+        if name == "_version":
+            return self._writes_counted(tracer)
+        if (
+            name == "output_nr"
+            and self.fake.grad_fn is None
+            and not (self.real is not None and self.real.requires_grad)
+        ):
+            return tracer.constant(0)
         if name == "__class__":
             return tracer.as_value(self.python_type())
         own = self._own_attribute(tracer, name)
@@ -211,6 +219,25 @@ class TensorValue(Value):
         elif self.real is None and (self.fake.is_leaf or not self.fake.requires_grad):
             return tracer.constant(None)
         tracer.graph_break("unsupported-attribute", name=name, type="a tensor")
+
+    def _writes_counted(self, tracer: Tracer) -> Value:
+        """`_version`: of a tensor of the program before anything is written to, and of one alone in its memory."""
+        plain = self.kind is None and not is_wrapper(type(self.fake)) and not of_transform(self.fake)
+        inside = tracer.overrides.present or tracer.overrides.wrappers or tracer.regions
+        if plain and not inside and not self.fake.is_inference():
+            if self.real is not None and self.source is not None and not tracer.mutates:
+                return tracer.wrap(self.real._version, tracer.attr_source(self.source, "_version"))
+            if self.real is None and self._is_alone(tracer):
+                return tracer.constant(version_of(self.fake))
+        tracer.graph_break("unsupported-attribute", name="_version", type="a tensor")
+
+    def _is_alone(self, tracer: Tracer) -> bool:
+        """Whether no other tensor that is known shares its memory; with some, by `x.data` or numpy, it counts alone."""
+        own = self.fake.untyped_storage()._cdata
+        known = [
+            value.fake for value in tracer.by_fake.values() if isinstance(value, TensorValue) and value is not self
+        ]
+        return not any(fake.untyped_storage()._cdata == own for fake in known)
 
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
         if name == "requires_grad" and value.is_constant and value.as_constant() is self.fake.requires_grad:
@@ -350,7 +377,8 @@ class TensorValue(Value):
         method = self.own_method(tracer, "__getitem__")
         if method is not None:
             return tracer.call(method, (key,), {})
-        return tracer.graph_call(operator.getitem, (self, key), {})
+        found = None if tracer.overrides.present else tracer.handled(torch.Tensor.__getitem__, (self, key), {})
+        return tracer.graph_call(operator.getitem, (self, key), {}) if found is None else found
 
     def set_item(self, tracer: Tracer, key: Value, value: Value) -> None:
         method = self.own_method(tracer, "__setitem__")

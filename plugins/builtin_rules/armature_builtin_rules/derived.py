@@ -35,6 +35,10 @@ _PURE_TYPES = (bool, bytes, complex, dict, float, frozenset, int, list, range, s
 OPERATOR_TYPES = (type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor))
 CONSTANT_TYPES = (torch.Size, torch.device, torch.dtype, torch.finfo, torch.iinfo, torch.layout, torch.memory_format)
 
+IF_TRACING = torch.jit.script_if_tracing(math.floor).__code__  # of what it makes, under the names of what it is given
+
+SCRIPTED = "a function in TorchScript, which computes on tensors and numbers; recorded as one node"
+UNSCRIPTED = "calls the function it was made from, unless torch.jit.trace runs"
 OPERATOR = "an operator of the dispatcher; recorded as one node"
 TENSOR_METHOD = "a method of tensors written in C; recorded as one node"
 OVERRIDABLE = "a function of torch in C that takes tensors (it is overridable); recorded as one node"
@@ -58,6 +62,10 @@ def decide(subject: Subject) -> Verdict | None:
     """The verdict on an object of one of the sets; None for all others."""
     if any(type(subject.obj) is kind for kind in OPERATOR_TYPES):  # by identity: `in` may ask a metaclass
         return _verdict(Decision.IN_GRAPH, OPERATOR, decide)
+    if type(subject.obj) is torch.jit.ScriptFunction:
+        return _verdict(Decision.IN_GRAPH, SCRIPTED, decide)
+    if type(subject.obj) is types.FunctionType and subject.obj.__code__ is IF_TRACING:
+        return _verdict(Decision.INLINE, UNSCRIPTED, decide)
     known = known_objects().get(id(subject.obj))
     if known is not None and known.obj is subject.obj:
         return _verdict(known.decision, known.reason, _members)

@@ -42,6 +42,13 @@ ROWS = (
         ),
     ),
     BreakType(
+        "reentrant-checkpoint",
+        "Activation checkpoint that treats gradients in its own way",
+        "With use_reentrant=True, all results of the function want gradients if one of its inputs does, and none in a "
+        "list or dict; traced, this one gives others.",
+        ("Call torch.utils.checkpoint.checkpoint with use_reentrant=False.",),
+    ),
+    BreakType(
         "transform-level",
         "Level of function transforms",
         "{operation} enters or leaves a level of torch.func's transforms, outside of a transform that is traced.",

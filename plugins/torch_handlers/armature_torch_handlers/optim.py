@@ -68,6 +68,47 @@ def add_products(self: Any, tensors1: Any, tensors2: Any, scalars: Any) -> None:
         add_product(own, tensor1, tensor2, value)
 
 
+@handles(*existing("torch._C._group_tensors_by_device_and_dtype"))
+def grouped(call: Call, tensorlistlist: Value, with_indices: Value | None = None) -> Value | None:
+    """Lists of tensors by device and dtype, as torch groups the fakes: in its order, which sums of norms follow."""
+    if with_indices is not None and not with_indices.is_constant:
+        return None
+    lists = [call.tracer.unpack(row) for row in call.tracer.unpack(tensorlistlist)]
+    known = [[fake_or_none(item) for item in row] for row in lists]
+    sizes = {len(row) for row in known if row}
+    if (
+        len(sizes) != 1
+        or any(item is UNKNOWN for row in known for item in row)
+        or any(item is None for item in known[0])
+    ):
+        return None
+    found: Any = call.fn(known, with_indices is not None and with_indices.as_constant())
+    places = [{id(item): place for place, item in enumerate(row)} for row in known]
+    layout = tuple(
+        (key, tuple(tuple(map(at.__getitem__, map(id, row))) for at, row in zip(places, rows)), tuple(indices))
+        for key, (rows, indices) in found.items()
+    )
+    return call.polyfill(arranged, tensorlistlist, call.constant(layout))
+
+
+UNKNOWN = object()
+
+
+def fake_or_none(item: Value) -> object:
+    """What groups of tensors are made of."""
+    if isinstance(item, TracedTensor):
+        return item.fake
+    return None if item.is_constant and item.as_constant() is None else UNKNOWN
+
+
+def arranged(lists: Any, layout: Any) -> Any:
+    """Groups of the items of lists: key, places in each list, and what comes with them."""
+    return {
+        key: ([[row[place] for place in places] for row, places in zip(lists, rows)], list(indices))
+        for key, rows, indices in layout
+    }
+
+
 @handles(*existing("torch.optim.radam._single_tensor_radam", "torch.optim.radam._multi_tensor_radam"))
 def radam(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """Steps of RAdam that are counted outside the graph decide in it, by torch's own arithmetic for that."""

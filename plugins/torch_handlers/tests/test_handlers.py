@@ -167,7 +167,11 @@ def checkpointed(x: Tensor) -> Tensor:
 
 
 def reentrant(x: Tensor) -> Tensor:
-    return checkpoint(torch.sin, x, use_reentrant=True)
+    return checkpoint(lambda y: y.sin() * 2, x, use_reentrant=True)
+
+
+def reentrant_in_list(x: Tensor) -> Tensor:
+    return checkpoint(lambda y: [y.sin()], x, use_reentrant=True)[0] * 2
 
 
 def cast_by_decorator(x: Tensor) -> Tensor:
@@ -234,7 +238,8 @@ class TestHandlers(HandlerConformance):
         Case("sdpa_kernel", chosen_kernels, ones, present=(attention.enter_sdpa_kernel,)),
         Case("profiler", ranges, ones),
         Case("checkpoint", checkpointed, leaf),
-        Case("reentrant checkpoint", reentrant, leaf, breaks="skipped-function"),
+        Case("reentrant checkpoint", reentrant, leaf),
+        Case("reentrant checkpoint of a list", reentrant_in_list, leaf, breaks="reentrant-checkpoint"),
         Case(
             "foreign memory",
             lambda x: x + torch.frombuffer(b"abcd", dtype=torch.uint8)[0],

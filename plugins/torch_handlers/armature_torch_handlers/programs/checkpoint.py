@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from armature.plugin_api import Call, Value, existing, handles
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-UNSUPPORTED = ("context_fn", "debug", "early_stop")
+import torch
+
+from armature.plugin_api import Call, NotConstant, TracedTensor, Value, existing, handles
+
+NO_CONTEXTS = existing("torch.utils.checkpoint.noop_context_fn")
+SELECTIVE = existing("torch.utils.checkpoint.create_selective_checkpoint_contexts")
 
 
 @handles(*existing("torch.utils.checkpoint.checkpoint"))
@@ -15,14 +22,53 @@ def checkpoint(
     use_reentrant: Value | None = None,
     preserve_rng_state: Value | None = None,
     determinism_check: Value | None = None,
+    early_stop: Value | None = None,
+    context_fn: Value | None = None,
     **kwargs: Value,
 ) -> Value | None:
-    """Trace into the function. The reentrant form treats gradients of its inputs in its own way, and is left alone."""
-    if use_reentrant is None or not use_reentrant.is_constant or use_reentrant.as_constant() is not False:
+    """Trace into the function."""
+    if use_reentrant is None or not use_reentrant.is_constant or "debug" in kwargs:
         return None
-    if any(name in kwargs for name in UNSUPPORTED):
+    if use_reentrant.as_constant() is True and context_fn is None:
+        return reentrant(call, function, args, kwargs)
+    if use_reentrant.as_constant() is not False or not (context_fn is None or only_chooses(call, context_fn)):
         return None
     return call.inline(function, *args, **kwargs)
+
+
+def only_chooses(call: Call, context_fn: Value) -> bool:
+    """Whether the contexts that a function makes do nothing but choose what backward keeps."""
+    partial = context_fn.python_type() is functools.partial
+    try:
+        made_by = (context_fn.get_attribute(call.tracer, "func") if partial else context_fn).as_object()
+    except NotConstant:
+        return False
+    return any(made_by is known for known in (*NO_CONTEXTS, *SELECTIVE))
+
+
+def reentrant(call: Call, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """The form that is an autograd function: it follows tensors that it is given and gives, none in containers."""
+    if kwargs:
+        return None
+    follows = any(isinstance(arg, TracedTensor) and arg.fake.requires_grad for arg in args)
+    if not follows or not torch.is_grad_enabled():
+        made = call.polyfill(unfollowed, function, *args)
+    else:
+        made = call.inline(function, *args)
+    results = call.tracer.unpack(made) if made.python_type() is tuple else [made]
+    for result in results:
+        is_number = isinstance(result, TracedTensor) and (result.dtype.is_floating_point or result.dtype.is_complex)
+        known = result.is_constant or (isinstance(result, TracedTensor) and result.real is None and result not in args)
+        if not known or (is_number and result.fake.requires_grad != (follows and torch.is_grad_enabled())):
+            call.graph_break("reentrant-checkpoint")
+    return made
+
+
+def unfollowed(function: Any, *args: Any) -> Any:
+    """Without an input that wants a gradient nothing does, parameters of the function neither."""
+    torch.utils.checkpoint.check_backward_validity(args)
+    with torch.no_grad():
+        return function(*args)
 
 
 @handles(*existing("torch.utils.checkpoint.checkpoint_sequential"))
@@ -30,6 +76,6 @@ def checkpoint_sequential(
     call: Call, functions: Value, segments: Value, input: Value, use_reentrant: Value | None = None, **kwargs: Value
 ) -> Value | None:
     """The same for the parts of a sequence: a loop over calls of the above."""
-    if use_reentrant is None or not use_reentrant.is_constant or use_reentrant.as_constant() is not False:
+    if use_reentrant is None or not use_reentrant.is_constant or use_reentrant.as_constant() is None:
         return None
     return call.polyfill(call.fn, functions, segments, input, use_reentrant=use_reentrant, **kwargs)

@@ -1,0 +1,72 @@
+"""Items of tensors: those that arrays of numpy choose, and writes by a mask that is one bool, without dimensions, of
+which torch itself would ask for the value."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+
+from armature.plugin_api import Call, TracedTensor, TupleValue, Value, handles
+from armature_torch_handlers.arrays import ArrayValue
+
+KEPT = (torch.bool, torch.uint8)  # of an index of another dtype, torch makes int64
+COUNTS = (torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+@handles(torch.Tensor.__getitem__)
+def read(call: Call, self: Value, key: Value) -> Value | None:
+    """`x[array]`."""
+    index = of_tensors(call, self, key)
+    return None if index is None else call.graph_call(operator.getitem, self, index)
+
+
+@handles(torch.Tensor.__setitem__)
+def write(call: Call, self: Value, key: Value, value: Value) -> Value | None:
+    """`x[array] = value`, and `x[mask] = number`."""
+    index = of_tensors(call, self, key)
+    if index is None:
+        return write_all_or_nothing(call, self, key, value)
+    call.graph_call(operator.setitem, self, index, value)
+    return call.constant(None)
+
+
+def of_tensors(call: Call, self: Value, key: Value) -> Value | None:
+    """An index with tensors in the place of arrays, as torch makes them; None: there are none."""
+    if not isinstance(self, TracedTensor) or self.device.type != "cpu":
+        return None
+    if isinstance(key, ArrayValue):
+        return as_index(call, key) if key.shadow.ndim == 1 else None  # with more, it may count as a tuple of rows
+    if not isinstance(key, TupleValue) or not any(is_array(item) for item in key.items):
+        return None
+    items = [as_index(call, item) if isinstance(item, ArrayValue) and is_array(item) else item for item in key.items]
+    known = [item for item in items if item is not None]
+    return TupleValue(known) if len(known) == len(items) else None
+
+
+def is_array(value: Value) -> bool:
+    """Whether it is an array, with dimensions."""
+    return isinstance(value, ArrayValue) and not value.is_scalar and value.shadow.ndim > 0
+
+
+def as_index(call: Call, array: ArrayValue) -> Value | None:
+    """The tensor for an array; None: torch may take it for something else than an index."""
+    if array.tensor.dtype in COUNTS:
+        return call.graph_call("to", array.tensor, call.constant(torch.int64))
+    return array.tensor if array.tensor.dtype in KEPT else None
+
+
+def write_all_or_nothing(call: Call, self: Value, key: Value, value: Value) -> Value | None:
+    """`x[mask] = number`: the number everywhere, or nowhere."""
+    if not isinstance(self, TracedTensor) or not isinstance(key, TracedTensor) or not value.is_constant:
+        return None
+    number = type(value.as_constant()) in (bool, int, float)
+    if not number or key.dtype is not torch.bool or key.shape or key.device != self.device:
+        return None
+    return call.polyfill(write_where, self, key, value)
+
+
+def write_where(self: torch.Tensor, mask: torch.Tensor, number: Any) -> None:
+    """The number as a tensor of the dtype written to: it is cast as in a plain write."""
+    self.copy_(torch.where(mask, torch.full((), number, dtype=self.dtype, device=self.device), self))

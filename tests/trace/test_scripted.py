@@ -1,0 +1,156 @@
+"""Functions in TorchScript: a call of one is a node of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import armature
+from armature import errors
+from armature.session import session
+
+EXACT = {"rtol": 0, "atol": 0}
+CLOSE: dict[str, Any] = {"eager": EXACT, "auto": {}}
+
+
+@torch.jit.script
+def repeated(x: Tensor, n: int, scale: float = 0.5) -> Tensor:
+    for _ in range(n):
+        x = x.sin() * scale + x.size(0)
+    return x
+
+
+@torch.jit.script
+def several(x: Tensor) -> tuple[Tensor, int, list[Tensor]]:
+    return x + 1, x.size(0), [x.cos(), x * 2]
+
+
+@torch.jit.script
+def written(x: Tensor) -> Tensor:
+    x.mul_(2)
+    return x
+
+
+@torch.jit.script
+def drawn(x: Tensor) -> Tensor:
+    return x + torch.rand([3])
+
+
+@torch.jit.script
+def in_script(x: Tensor) -> Tensor:
+    if torch.jit.is_scripting():
+        x = x + 1
+    return x
+
+
+@torch.jit.script
+def branching(x: Tensor) -> Tensor:
+    if bool(x.sum() > 0):
+        return x + 1
+    return x - 1
+
+
+@torch.jit.script
+def failing(x: Tensor) -> Tensor:
+    return x.reshape([7])
+
+
+def sized(x: Tensor) -> Tensor:
+    return x.sin() * x.shape[0] + (1 if x.shape[0] > 2 else 100)
+
+
+@torch.jit.script_if_tracing
+def if_tracing(x: Tensor, y: Tensor | None = None) -> Tensor:
+    if y is not None:
+        x = x + y
+    return x.sin() * x.shape[0]
+
+
+traced = torch.jit.trace(sized, torch.ones(3))
+
+
+def writes(x: Tensor) -> Tensor:
+    y = x * 2
+    z = y[1:]
+    written(y)
+    return z + y.sum()
+
+
+PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
+    "script": lambda x: repeated(x + 1, 3).cos(),
+    "keywords": lambda x: repeated(x, n=2, scale=0.25) * 2,
+    "a size": lambda x: repeated(x, x.shape[0]) + 1,
+    "several results": lambda x: [several(x)[0] * several(x)[1], *several(x)[2]],
+    "trace": lambda x: traced(x) + 1,
+    "what only scripts do": lambda x: in_script(x * 2),
+    "writes": writes,
+    "an argument back": lambda x: written(x.clone()) + 1,
+    "if tracing": lambda x: if_tracing(x) + if_tracing(x, x),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+@pytest.mark.parametrize("gradient", [False, True])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_in_one_graph(name: str, gradient: bool, backend: str) -> None:
+    """For all sizes: a traced function keeps the size it was traced with, as in eager mode."""
+    armature.reset()
+    quick = armature.compile(PROGRAMS[name], backend=backend, fullgraph=True)
+    for size in (3, 3, 4, 6, 2):
+        inputs = [torch.linspace(-1, 1, size).requires_grad_(gradient) for _ in range(2)]
+        results = [quick(inputs[0]), PROGRAMS[name](inputs[1])]
+        torch.testing.assert_close(*results, **CLOSE[backend])
+        if gradient:
+            for result in results:
+                torch.cat(result if isinstance(result, list) else [result]).square().sum().backward()
+            torch.testing.assert_close(inputs[0].grad, inputs[1].grad, rtol=1e-5, atol=1e-5)
+
+
+def test_an_argument_is_written_to() -> None:
+    armature.reset()
+    quick = armature.compile(lambda x: written(x) + 1, backend="eager", fullgraph=True)
+    x = torch.ones(3)
+    assert quick(x).tolist() == [3, 3, 3]
+    assert x.tolist() == [2, 2, 2]
+    assert x._version == 1
+
+
+def test_random_numbers_are_drawn_as_in_eager_mode() -> None:
+    armature.reset()
+    quick = armature.compile(lambda x: drawn(x) + 1, backend="eager", fullgraph=True)
+    for _ in range(2):
+        torch.manual_seed(1)
+        ours = [quick(torch.ones(3)), torch.rand(2)]
+        torch.manual_seed(1)
+        torch.testing.assert_close(ours, [drawn(torch.ones(3)) + 1, torch.rand(2)], **EXACT)
+
+
+def test_another_function_compiles_again() -> None:
+    armature.reset()
+    holder = {"fn": in_script}
+    quick = armature.compile(lambda x: holder["fn"](x) * 2, backend="eager", fullgraph=True)
+    assert quick(torch.zeros(2)).tolist() == [2, 2]
+    holder["fn"] = branching
+    with pytest.raises(errors.ArmatureError):
+        quick(torch.ones(2))
+    holder["fn"] = in_script
+    assert quick(torch.zeros(2)).tolist() == [2, 2]
+
+
+def test_a_branch_on_numbers_breaks() -> None:
+    armature.reset()
+    quick = armature.compile(lambda x: branching(x * 2) * 3, backend="eager")
+    for x in (torch.ones(2), -torch.ones(2)):
+        torch.testing.assert_close(quick(x), branching(x * 2) * 3, **EXACT)
+    assert any(record.breaks for record in session().compilations)
+
+
+def test_errors_are_those_of_eager_mode() -> None:
+    armature.reset()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="TorchScript interpreter"):
+            armature.compile(lambda x: failing(x + 1), backend="eager")(torch.ones(3))
