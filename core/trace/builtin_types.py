@@ -375,6 +375,8 @@ def _autocast(
     on = True if enabled is None else enabled.truth(tracer)
     kind = None if dtype is None else dtype.as_constant()
     cache = None if cache_enabled is None else cache_enabled.as_constant()
+    if kind is None:
+        tracer.guards.autocast_dtype(str(device_type.as_constant()))
     return autocast_value(torch.autocast, str(device_type.as_constant()), kind, on, cache)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import (
     BuiltinFunctionType,
     FunctionType,
@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 from armature.callables import MISSING, class_member, describe, is_written_in_c, unbound
+from armature.frame.sources import AttrSource
 from armature.rules import Decision, Verdict
 from armature.torch_abi.marks import ORIGINAL, assumed_constant, call_for_real, is_of_torch_compile, unpatched
 from armature.torch_abi.overrides import OWN_CLASSES, is_overriding
@@ -31,8 +32,18 @@ from armature.trace.call import Call, Handler, Polyfill
 from armature.trace.errors import GraphBreak
 from armature.trace.keywords import refuses
 from armature.trace.places import places_of
+from armature.trace.trust import is_trusted
 from armature.trace.values.base import Args, Kwargs, Value
-from armature.trace.values.classes import ClassValue, bind, find_in_class, held_value, inherits, rely_on_class
+from armature.trace.values.classes import (
+    ClassValue,
+    bind,
+    class_source,
+    find_in_class,
+    held_value,
+    inherits,
+    rely_on_class,
+    rely_on_member,
+)
 from armature.trace.values.classes import overrides as overrides_in_python
 from armature.trace.values.context import ContextValue
 from armature.trace.values.derived import BASES
@@ -41,7 +52,7 @@ from armature.trace.values.function import ClosureValue, FunctionValue, MethodVa
 from armature.trace.values.iterator import Original
 from armature.trace.values.methods import fits, invoke
 from armature.trace.values.module import ModuleValue
-from armature.trace.values.sequence import TupleValue, field_names, is_named_tuple
+from armature.trace.values.sequence import TUPLE_METHODS, TupleValue, is_named_tuple
 from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
 
@@ -283,28 +294,57 @@ def _exception(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) ->
 
 
 def _enum_member(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) == 1 and args[0].is_constant:
+        rely_on_member(tracer, value.cls, "_value2member_map_", args[0])
+        wanted, missing = args[0].as_constant(), find_in_class(value.cls, "_missing_")
+        if missing is not None and not is_trusted(missing.holder) and not is_value(value.cls, wanted):
+            made = tracer.call(value.get_attribute(tracer, "_missing_"), args, {})
+            if isinstance(made.python_type(), type) and issubclass(made.python_type(), value.cls):
+                return made
+            tracer.graph_break("unsupported-call", callable=f"_missing_ of {value.describe()}, with no member to give,")
     try:
         return tracer.constant(value.cls(*(arg.as_constant() for arg in args)))
     except ValueError as error:
         tracer.raise_real(error)
 
 
+def is_value(cls: Any, wanted: object) -> bool:
+    """Whether an enum has a member of this value."""
+    return isinstance(wanted, cls) or any(member._value_ == wanted for member in cls.__members__.values())
+
+
 def _named_tuple(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
-    fields = field_names(value.cls)
     new = find_in_class(value.cls, "__new__")
-    if new is None or new.holder is not named_tuple_base(value.cls):
+    if new is None or new.holder is not named_tuple_base(value.cls) or not is_of_named_tuple(new.obj):
         tracer.graph_break("unsupported-call", callable=value.describe())
+    rely_on_class(tracer, value.cls, "__init__", *TUPLE_METHODS)
+    function: Any = getattr(new.obj, "__func__", new.obj)
+    fields = function.__code__.co_varnames[1 : function.__code__.co_argcount]
+    defaults = _defaults(tracer, value.cls, function)
     try:
         value.cls(*args, **kwargs)
     except TypeError as error:
         tracer.raise_real(error)  # of arguments that do not fit
     made = [*args]
-    for name in fields[len(args) :]:
-        if name in kwargs:
-            made.append(kwargs[name])
-        else:
-            made.append(tracer.as_value(value.cls._field_defaults[name]))  # type: ignore[attr-defined]
+    for position, name in enumerate(fields[len(args) :], len(args) - len(fields)):
+        made.append(kwargs[name] if name in kwargs else defaults[position])
     return TupleValue(made, value.cls)
+
+
+def is_of_named_tuple(new: object) -> bool:
+    """Whether it is the `__new__` that `collections.namedtuple` makes, in a namespace of its own."""
+    made = new.__func__ if isinstance(new, staticmethod) else new
+    return isinstance(made, FunctionType) and str(made.__globals__.get("__name__")).startswith("namedtuple_")
+
+
+def _defaults(tracer: Tracer, cls: type, function: Any) -> Sequence[Value]:
+    """The defaults of the last fields of a named tuple."""
+    source = class_source(tracer, cls, "__new__")
+    if source is None:
+        return tracer.unpack(tracer.as_value(function.__defaults__ or ()))
+    tracer.guard_is(source, function)
+    held = tracer.wrap(function.__defaults__, AttrSource(source, "__defaults__"))
+    return () if function.__defaults__ is None else tracer.unpack(held)
 
 
 def named_tuple_base(cls: type) -> type | None:

@@ -37,6 +37,11 @@ if TYPE_CHECKING:
 PYTHONS_OWN = frozenset(dir(builtins))
 
 
+def autocast_dtypes() -> Mapping[str, torch.dtype]:
+    """By device, what autocast takes now where it is not told."""
+    return {device: torch.get_autocast_dtype(device) for device in ("cpu", "cuda")}
+
+
 @attrs.define(eq=False)
 class GuardRecorder:
     """Collects guards in the order in which facts were relied on. `user` gives the user's line for a record.
@@ -48,10 +53,17 @@ class GuardRecorder:
     user: Callable[[], str]
     records: dict[Hashable, Guard] = attrs.field(factory=dict)
     lookups: set[Hashable] = attrs.field(factory=set)  # in classes, that were relied on
+    autocast: Mapping[str, torch.dtype] = attrs.field(factory=autocast_dtypes)  # as they were when tracing began
 
     def global_state(self) -> None:
         """Grad mode, autocast, default dtype and the like."""
         self.records.setdefault("state", GlobalStateGuard())
+
+    def autocast_dtype(self, device: str) -> None:
+        """The dtype that autocast takes on the device where it is not told. What the trace itself enters changes it."""
+        before = self.autocast.get(device)
+        answer = torch.get_autocast_dtype(device) if before is None else before
+        self.answers(torch.get_autocast_dtype, (device,), {}, answer)
 
     def type_is(self, source: Source, kind: type) -> None:
         """`type(source) is kind`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import enum
 import operator
 from collections.abc import Callable
 from types import GenericAlias, UnionType
@@ -62,6 +63,10 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value, in_place: bool
     """`left <op> right`. in_place: for `left <op>= right`, which says so in its errors."""
     functions = IN_PLACE if in_place else FUNCTIONS
     if left.is_constant and right.is_constant:
+        plain = name.removesuffix("_")
+        found = _by_member(tracer, f"__{plain}__", f"__r{plain}__", left, right)
+        if found is not None:
+            return found
         return _fold_scalars(tracer, name, functions[name], left.as_constant(), right.as_constant())
     if left.is_tensor or right.is_tensor:
         found = _with_tensor(tracer, f"__{name.removesuffix('_')}__", f"__r{name.removesuffix('_')}__", left, right)
@@ -133,6 +138,13 @@ def by_methods(tracer: Tracer, name: str, reflected: str, left: Value, right: Va
         found = owner.binary(tracer, method, other)
         if found is not None:
             return found
+    return None
+
+
+def _by_member(tracer: Tracer, name: str, reflected: str, left: Value, right: Value) -> Value | None:
+    """By the method that the class of an enum member defines. None: neither has one."""
+    if any(issubclass(side.python_type(), enum.Enum) for side in (left, right)):
+        return by_methods(tracer, name, reflected, left, right)
     return None
 
 
@@ -221,6 +233,12 @@ def operate_unary(tracer: Tracer, name: str, value: Value) -> Value:
 def compare(tracer: Tracer, op: str, left: Value, right: Value) -> Value:
     """`left <op> right` for a comparison."""
     if left.is_constant and right.is_constant:
+        found = _by_member(tracer, COMPARE_METHODS[op], COMPARE_METHODS[SWAPPED[op]], left, right)
+        if found is None and op == "!=":
+            found = _by_member(tracer, "__eq__", "__eq__", left, right)
+            found = None if found is None else tracer.constant(not found.truth(tracer))
+        if found is not None:
+            return found
         return fold(tracer, COMPARISONS[op], left.as_constant(), right.as_constant())
     if left.is_tensor or right.is_tensor:
         found = _with_tensor(tracer, COMPARE_METHODS[op], COMPARE_METHODS[SWAPPED[op]], left, right)

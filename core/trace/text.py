@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import operator
 import re
@@ -14,9 +15,10 @@ import attrs
 from armature.torch_abi.fake import version_of
 from armature.trace.errors import NotConstant
 from armature.trace.places import Place, places_of
+from armature.trace.trust import is_trusted
 from armature.trace.values.base import Args, Kwargs, Value
-from armature.trace.values.classes import ClassValue, overrides
-from armature.trace.values.constant import ConstantValue
+from armature.trace.values.classes import ClassValue, find_in_class, overrides, rely_on_class
+from armature.trace.values.constant import ConstantValue, enum_attribute
 from armature.trace.values.early import EarlyNumber
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.mapping import DictValue
@@ -150,6 +152,10 @@ def text_of(tracer: Tracer, value: Value, convert: Callable[..., str], spec: Val
         return NumberTextValue([(value, convert)])
     if spec is None and isinstance(value, NumberTextValue) and convert in (str, format):
         return value
+    if spec is None and isinstance(value, ConstantValue) and isinstance(value.value, enum.Enum):
+        made = text_of_member(tracer, value, value.value, convert)
+        if made is not None:
+            return made
     if spec is None and isinstance(value, UserObjectValue):
         made = text_of_object(tracer, value, convert)
         if made is not None:
@@ -205,6 +211,21 @@ def text_of_object(tracer: Tracer, value: UserObjectValue, convert: Callable[[ob
         if overrides(value.cls, name):
             args = (tracer.constant(""),) if name == "__format__" else ()
             return must_be_text(tracer, name, tracer.call(tracer.class_attribute(value, value.cls, name), args, {}))
+    return None
+
+
+def text_of_member(tracer: Tracer, value: Value, member: enum.Enum, convert: Callable[[object], str]) -> Value | None:
+    """By the methods that the class of an enum member has; None where they are Python's: these show name and value."""
+    if is_trusted(type(member)):
+        return None
+    for name in METHODS[convert]:
+        rely_on_class(tracer, type(member), name)
+        found = find_in_class(type(member), name)
+        if found is not None and not is_trusted(found.holder):
+            args = (tracer.constant(""),) if name == "__format__" else ()
+            return must_be_text(tracer, name, tracer.call(tracer.class_attribute(value, type(member), name), args, {}))
+    for name in ("_name_", "_value_"):
+        enum_attribute(tracer, value, member, name)
     return None
 
 

@@ -36,7 +36,7 @@ from armature.trace.call import ValueType
 from armature.trace.errors import SkipFrame
 from armature.trace.passed import PASSED
 from armature.trace.values.base import BoundMethod, Value
-from armature.trace.values.classes import ClassValue
+from armature.trace.values.classes import ClassValue, rely_on_class
 from armature.trace.values.constant import ATOMS, ConstantValue, is_atom
 from armature.trace.values.context import ContextValue, GradModeValue, inference_mode_value
 from armature.trace.values.derived import base_of, base_value
@@ -52,7 +52,15 @@ from armature.trace.values.function import (
 )
 from armature.trace.values.mapping import DICT_KINDS, DictValue
 from armature.trace.values.module import REGISTRIES, ModuleValue, is_module
-from armature.trace.values.sequence import ListValue, RangeValue, SliceValue, TupleValue, is_named_tuple, is_structseq
+from armature.trace.values.sequence import (
+    TUPLE_METHODS,
+    ListValue,
+    RangeValue,
+    SliceValue,
+    TupleValue,
+    is_named_tuple,
+    is_structseq,
+)
 from armature.trace.values.sets import SetValue
 from armature.trace.values.symbolic import symbolic
 from armature.trace.values.tensor import TensorValue
@@ -207,6 +215,8 @@ def _tuple(tracer: Tracer, obj: tuple[object, ...], source: Source) -> Value:
         tracer.guards.type_is(source, type(obj))
         tracer.guards.length(source, len(obj))
         items = [wrap(tracer, item, ItemSource(source, position)) for position, item in enumerate(obj)]
+    if type(obj) is not tuple and is_named_tuple(type(obj)):
+        rely_on_class(tracer, type(obj), *TUPLE_METHODS)
     return tracer.remember(obj, TupleValue(items, type(obj), source=source))
 
 

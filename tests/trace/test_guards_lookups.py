@@ -7,7 +7,7 @@ import builtins
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,27 +15,7 @@ import torch
 from torch import nn
 
 import armature
-
-Program = tuple[Callable[..., Any], tuple[Callable[[], object], ...]]
-
-
-def like_eager(program: Callable[[], Program]) -> None:
-    """Run what the program makes, eagerly and compiled, before and after each of its changes."""
-    x = torch.arange(3.0)
-
-    def outcomes(wrap: Callable[..., Any]) -> Iterator[object]:
-        function, changes = program()
-        run = wrap(function)
-        for change in (lambda: None, *changes):
-            change()
-            try:
-                yield [part.tolist() if isinstance(part, torch.Tensor) else part for part in run(x)]
-            except (AttributeError, TypeError, NameError) as error:
-                yield type(error), str(error)
-
-    expected = list(outcomes(lambda fn: fn))
-    assert list(outcomes(lambda fn: armature.compile(fn, backend="eager"))) == expected
-    assert any(outcome != expected[0] for outcome in expected)
+from armature.testing.changed_programs import Program, like_eager
 
 
 def missing_attribute() -> Program:

@@ -172,7 +172,12 @@ def _bind_property(tracer: Tracer, owner: Value, cls: type, found: Found, name: 
 
 
 def _bind_cached_property(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
-    value = tracer.call(tracer.as_value(found.obj.func), (owner,), {})  # type: ignore[attr-defined]
+    getter: Any = found.obj
+    source = class_source(tracer, cls, name)
+    if source is not None:
+        tracer.guard_is(source, getter)
+        tracer.guard_is(AttrSource(tracer.object_source(getter), "func"), getter.func)
+    value = tracer.call(tracer.as_value(getter.func), (owner,), {})
     owner.set_attribute(tracer, name, value)
     return value
 
@@ -187,8 +192,17 @@ def _bind_static_method(tracer: Tracer, owner: Value, cls: type, found: Found, n
 
 def _bind_field(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
     """A field of a named tuple, of a class with attributes besides."""
-    fields: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
-    return owner.get_item(tracer, tracer.constant(fields.index(name)))
+    source = class_source(tracer, cls, name)
+    if source is not None:
+        tracer.guard_is(source, found.obj)
+    items = owner if owner.base is None else owner.base  # whatever `__getitem__` the class has
+    return items.get_item(tracer, tracer.constant(field_position(found.obj)))
+
+
+def field_position(getter: Any) -> int:
+    """Which item of a named tuple the getter of a field reads: it tells only what copies it."""
+    position: int = getter.__reduce__()[1][0]
+    return position
 
 
 def _bind_cached_method(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
@@ -359,18 +373,21 @@ class ClassValue(Value):
 
     def stream(self, tracer: Tracer) -> Any:
         if issubclass(self.cls, enum.Enum):
+            enum_table(tracer, self.cls, "_member_names_")
             return iter([tracer.constant(member) for member in self.cls])
         method = self.meta(tracer, "__iter__")
         return super().stream(tracer) if method is None else tracer.call(method, (), {}).stream(tracer)
 
     def length(self, tracer: Tracer) -> int:
         if issubclass(self.cls, enum.Enum):
+            enum_table(tracer, self.cls, "_member_names_")
             return len(self.cls)
         method = self.meta(tracer, "__len__")
         return super().length(tracer) if method is None else int(tracer.call(method, (), {}).as_constant())  # type: ignore[call-overload]
 
     def get_item(self, tracer: Tracer, key: Value) -> Value:
         if issubclass(self.cls, enum.Enum):
+            rely_on_member(tracer, self.cls, "_member_map_", key)
             try:
                 return tracer.constant(self.cls[key.as_constant()])  # type: ignore[index]
             except KeyError as error:
@@ -386,6 +403,25 @@ class ClassValue(Value):
 
     def rebuild(self, out: Rebuilder) -> None:
         out.constant(self.cls)
+
+
+def enum_table(tracer: Tracer, cls: type[enum.Enum], name: str) -> Value | None:
+    """A table of the members of an enum, to which a program may add some. None: the enum is not the program's."""
+    if is_trusted(cls):
+        return None
+    return tracer.wrap(getattr(cls, name), AttrSource(tracer.object_source(cls), name))
+
+
+def rely_on_member(tracer: Tracer, cls: type[enum.Enum], table: str, key: Value) -> None:
+    """Rely on which member stands under a key, or on there being none."""
+    held = enum_table(tracer, cls, table)
+    wanted = key.as_constant()
+    try:
+        made = issubclass(cls, enum.Flag) and wanted not in getattr(cls, table)  # by looking for it
+    except TypeError:  # it has no hash, and is searched for among the values
+        return
+    if held is not None and not made:
+        held.find(tracer, key)  # type: ignore[attr-defined]
 
 
 def as_type(tracer: Tracer, key: Value) -> Any:

@@ -14,7 +14,7 @@ from armature.torch_abi import numpy
 from armature.trace.errors import NotConstant
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
-from armature.trace.values.classes import find_in_class
+from armature.trace.values.classes import find_in_class, rely_on_class
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -92,6 +92,18 @@ class ConstantValue(Value):
         """Call a method that the class of an enum member has, by tracing."""
         return tracer.call(tracer.class_attribute(self, type(self.value), name), args, kwargs)
 
+    def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
+        if not isinstance(self.value, enum.Enum) or is_trusted(type(self.value)):
+            return None
+        rely_on_class(tracer, type(self.value), name)
+        found = find_in_class(type(self.value), name)
+        if found is None or is_trusted(found.holder) or is_trusted(found.obj):  # each class of flags has copies
+            if isinstance(self.value, enum.Flag):
+                enum_attribute(tracer, self, self.value, "_value_")
+            return None
+        result = self._special(tracer, name, other)
+        return None if result.is_constant and result.as_constant() is NotImplemented else result
+
     def get_item(self, tracer: Tracer, key: Value) -> Value:
         held: Any = self.value
         self._has(tracer, "__getitem__", lambda: held[0])
@@ -168,13 +180,19 @@ def constants(tracer: Tracer, iterable: Value) -> list[Value]:
     return items
 
 
+# By what a member is asked for, the attribute that it stands in.
+KEPT_BY_MEMBERS = {"name": "_name_", "_name_": "_name_", "value": "_value_", "_value_": "_value_"}
+
+
 def enum_attribute(tracer: Tracer, member: Value, value: enum.Enum, name: str) -> Value:
     """An attribute of an enum member: name and value directly, methods and properties of the class by tracing."""
-    if name in ("name", "_name_"):
-        return tracer.constant(value._name_)
-    if name in ("value", "_value_"):
-        return tracer.as_value(value._value_)
     found = find_in_class(type(value), name)
+    kept = KEPT_BY_MEMBERS.get(name)
+    if kept is not None and (found is None or is_trusted(found.holder)):
+        if is_trusted(type(value)):
+            return tracer.as_value(getattr(value, kept))
+        rely_on_class(tracer, type(value), name)
+        return tracer.wrap(getattr(value, kept), tracer.attr_source(tracer.object_source(value), kept))
     if found is not None and isinstance(found.obj, (GetSetDescriptorType, MemberDescriptorType)):
         return tracer.as_value(getattr(value, name))
     if name in value.__dict__ and (found is None or not hasattr(type(found.obj), "__set__")):

@@ -176,11 +176,9 @@ class TupleValue(SequenceValue):
         return constant
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
-        fields = field_names(self.kind)
+        fields = field_names(self.kind) if is_structseq(self.kind) else ()
         if name in fields:
             return self.items[fields.index(name)]
-        if name == "_fields" and hasattr(self.kind, "_fields"):
-            return tracer.as_value(fields)
         if self.kind is tuple or self.kind is torch.Size or is_structseq(self.kind):
             return super().get_attribute(tracer, name)
         if getattr(self.kind, name, None) is getattr(tuple, name, self):
@@ -305,7 +303,16 @@ def is_structseq(kind: type) -> bool:
 
 def is_named_tuple(kind: type) -> bool:
     """Whether objects of the type are tuples with names for the items and nothing else of their own."""
-    return issubclass(kind, tuple) and hasattr(kind, "_fields") and not kind.__dictoffset__
+    if not issubclass(kind, tuple) or not hasattr(kind, "_fields") or kind.__dictoffset__:
+        return False
+    return all(getattr(kind, name, None) is getattr(tuple, name, None) for name in TUPLE_METHODS)
+
+
+# What a class of named tuples inherits, so that its objects are as plain tuples: `__bool__` is nowhere.
+TUPLE_METHODS = (
+    "__getitem__", "__len__", "__iter__", "__contains__", "__add__", "__mul__", "__rmul__", "__hash__",
+    "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__bool__",
+)  # fmt: skip
 
 
 def field_names(kind: type) -> tuple[str, ...]:

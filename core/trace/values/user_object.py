@@ -231,7 +231,7 @@ class UserObjectValue(Value):
         found = find_in_class(self.cls, name)
         rely_on_class(tracer, self.cls, name, "__delattr__")
         if found is not None and isinstance(found.obj, property):
-            self._rely_on_property(tracer, found, name)
+            self._rely_on_descriptor(tracer, found, name)
             if found.obj.fdel is None:
                 tracer.raise_error(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no deleter")
             tracer.call(tracer.as_value(found.obj.fdel), (self,), {})
@@ -248,7 +248,7 @@ class UserObjectValue(Value):
             tracer.guard_not_in(DictOfSource(self.source), name)
             self.written.pop(name, None)
 
-    def _rely_on_property(self, tracer: Tracer, found: Found, name: str) -> None:
+    def _rely_on_descriptor(self, tracer: Tracer, found: Found, name: str) -> None:
         source = class_source(tracer, self.cls, name)
         if source is not None:
             tracer.guard_is(source, found.obj)
@@ -270,13 +270,15 @@ class UserObjectValue(Value):
         found = find_in_class(self.cls, name)
         rely_on_class(tracer, self.cls, name, "__setattr__")
         if found is not None and isinstance(found.obj, property):
-            self._rely_on_property(tracer, found, name)
+            self._rely_on_descriptor(tracer, found, name)
             if found.obj.fset is None:
                 tracer.raise_error(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no setter")
             tracer.call(tracer.as_value(found.obj.fset), (self, value), {})
             return
         if found is not None and self._descriptor(tracer, found, name, "__set__", value):
             return
+        if found is not None and isinstance(found.obj, MemberDescriptorType):
+            self._rely_on_descriptor(tracer, found, name)
         if name in ("__dict__", "__class__"):
             tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
         if not getattr(self.cls, "__dictoffset__", 1) and not (found and isinstance(found.obj, MemberDescriptorType)):

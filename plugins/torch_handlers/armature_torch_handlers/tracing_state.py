@@ -6,6 +6,8 @@ by the guard on torch's global state that each compiled frame has.
 
 from __future__ import annotations
 
+import torch
+
 from armature.plugin_api import Call, Value, existing, handles
 
 
@@ -42,15 +44,31 @@ def asked_again(call: Call) -> Value:
 
 
 @handles(
+    *existing("torch.get_autocast_dtype", "torch.get_autocast_gpu_dtype", "torch.get_autocast_cpu_dtype"),
+)
+def autocast_dtype(call: Call, device: Value | None = None) -> Value | None:
+    """What autocast takes; torch's global state has it only while autocast is on."""
+    if device is not None and not device.is_constant:
+        return None
+    older = {"get_autocast_gpu_dtype": "cuda", "get_autocast_cpu_dtype": "cpu"}
+    asked = older.get(call.fn.__name__) if device is None else device.as_constant()
+    if not isinstance(asked, str):
+        return None
+    try:
+        found = torch.get_autocast_dtype(asked)
+    except (RuntimeError, ValueError) as error:
+        call.tracer.raise_real(error)
+    call.tracer.guards.autocast_dtype(asked)
+    return call.constant(found)
+
+
+@handles(
     *existing(
         "torch.is_grad_enabled",
         "torch.is_inference_mode_enabled",
         "torch.is_autocast_enabled",
         "torch.is_autocast_cpu_enabled",
         "torch.is_autocast_cache_enabled",
-        "torch.get_autocast_dtype",
-        "torch.get_autocast_gpu_dtype",
-        "torch.get_autocast_cpu_dtype",
         "torch._C._is_any_autocast_enabled",
         "torch._C._is_autocast_available",
         "torch.get_default_dtype",

@@ -22,6 +22,8 @@ def autocast(call: Call, *args: Value, **kwargs: Value) -> Value | None:
         real = torch.autocast(*plain, **named)
     except (RuntimeError, TypeError, ValueError) as error:
         call.tracer.raise_real(error)
+    if (plain[1] if len(plain) > 1 else named.get("dtype")) is None:
+        call.tracer.guards.autocast_dtype(real.device)
     return of(real)
 
 
