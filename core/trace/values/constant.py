@@ -30,7 +30,7 @@ ATOMS: frozenset[type] = SCALARS | {
 
 def is_atom(obj: object) -> bool:
     """Whether the object is a constant by itself."""
-    return type(obj) in ATOMS or isinstance(obj, enum.Enum)
+    return type(obj) in ATOMS or issubclass(type(obj), enum.Enum)
 
 
 @attrs.define(eq=False)
@@ -173,7 +173,9 @@ def enum_attribute(tracer: Tracer, member: Value, value: enum.Enum, name: str) -
     if name in ("name", "_name_"):
         return tracer.constant(value._name_)
     if name in ("value", "_value_"):
-        return tracer.as_value(value._value_)
+        held = value._value_  # a list is one and the same each time, and the program may change it
+        source = tracer.attr_source(tracer.object_source(value), "_value_")
+        return tracer.as_value(held) if is_atom(held) else tracer.wrap(held, source)
     found = find_in_class(type(value), name)
     if found is not None and isinstance(found.obj, (GetSetDescriptorType, MemberDescriptorType)):
         return tracer.as_value(getattr(value, name))
