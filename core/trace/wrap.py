@@ -15,6 +15,7 @@ from types import (
     ClassMethodDescriptorType,
     FunctionType,
     MappingProxyType,
+    MethodDescriptorType,
     MethodType,
     ModuleType,
 )
@@ -274,6 +275,11 @@ def _builtin(tracer: Tracer, obj: Any, source: Source) -> Value:
     owner = getattr(obj, "__self__", None)
     if type(obj) is BuiltinFunctionType and type(owner) in METHOD_OWNERS:
         return BoundMethod(wrap(tracer, owner, AttrSource(source, "__self__")), obj.__name__, source=source)
+    if type(obj) is BuiltinFunctionType and not tracer.plan(obj).speaks:
+        descriptor = unbound(obj)
+        if type(descriptor) is MethodDescriptorType:  # it reads and writes its object: no constant of the code
+            bound_to = wrap(tracer, owner, AttrSource(source, "__self__"))
+            return MethodValue(BuiltinValue(descriptor), bound_to, source=source)
     if type(obj) is BuiltinFunctionType and isinstance(owner, type):
         descriptor = unbound(obj)
         if type(descriptor) is ClassMethodDescriptorType and tracer.plan(descriptor).speaks:
