@@ -60,7 +60,7 @@ def reason_of_frame(code: CodeType, f_locals: Mapping[str, object], f_globals: M
 
 
 def _has_tensor(value: object, depth: int) -> bool:
-    if isinstance(value, HOLDERS):
+    if issubclass(type(value), HOLDERS):  # not isinstance(): a proxy says itself of which class it is
         return True
     if depth == 0:
         return False
@@ -71,9 +71,9 @@ def _items(value: object) -> Iterator[object]:
     """What a container or a plain object holds, without running code of its class."""
     if type(value) in (list, tuple, set, frozenset):
         yield from list(value)[:SEARCH_WIDTH]  # type: ignore[call-overload]
-    elif isinstance(value, dict):
-        yield from list(dict.values(value))[:SEARCH_WIDTH]
-    elif type(value).__dictoffset__ != 0 and not isinstance(value, (type, ModuleType)):
+    elif issubclass(type(value), dict):
+        yield from list(dict.values(value))[:SEARCH_WIDTH]  # type: ignore[arg-type]
+    elif type(value).__dictoffset__ != 0 and not issubclass(type(value), (type, ModuleType)):
         try:
             held = object.__getattribute__(value, "__dict__")
         except AttributeError:
@@ -82,7 +82,7 @@ def _items(value: object) -> Iterator[object]:
 
 
 def _is_torch(value: object) -> bool:
-    if isinstance(value, (torch.Tensor, nn.Module)):
+    if issubclass(type(value), (torch.Tensor, nn.Module)):
         return True
     name = value.__name__ if isinstance(value, ModuleType) else getattr(type(value), "__module__", None)
     if not isinstance(value, ModuleType) and callable(value):

@@ -15,7 +15,7 @@ from torch import fx
 
 from armature.errors import LoweringError, invariant
 from armature.graph.data import AtenGraph
-from armature.lower import symints
+from armature.lower import layout, symints
 from armature.lower.builder import Builder
 from armature.lower.data import Buffer, BufferKind, CallInstead, LoopGraph, Origin, Reading, View
 from armature.lower.elements import NotSupported
@@ -23,6 +23,7 @@ from armature.lower.extern import as_view, call_extern
 from armature.lower.index import Index, Size, Sum
 from armature.lower.values import Spec, TensorValue
 from armature.torch_abi.fake import detached
+from armature.torch_abi.views import share_memory
 
 if TYPE_CHECKING:
     from armature.context import CompileContext
@@ -239,13 +240,33 @@ class _Lowering:
             if isinstance(value, TensorValue):
                 name = item.name if isinstance(item, fx.Node) else "output"
                 self.builder.begin(name, torch.ops.aten.clone.default, [value.spec], None)
-                out.append(self._output_view(value))
+                lies = self._as_it_lies(item, value) if isinstance(item, fx.Node) else None
+                out.append(self._output_view(value) if lies is None else self._given(lies))
             else:
                 out.append(cast(Output, value))
         return tuple(out)
 
+    def _as_it_lies(self, node: fx.Node, value: TensorValue) -> View | None:
+        """A result in memory that it shares, where index expressions don't show its strides: with symbolic sizes, those
+        of a reshape. The fake tensors know them."""
+        buffers = self.builder.buffers
+        if layout.strided_view(value, buffers) is not None:
+            return None
+        fake = node.meta["val"]
+        for other in self.aten.module.graph.nodes:
+            owner, known = self.values.get(other), other.meta.get("val")
+            if not isinstance(owner, TensorValue) or owner.buffer != value.buffer or not self.builder.is_whole(owner):
+                continue
+            same = layout.same_strides(owner.shape, owner.strides, buffers[owner.buffer].strides)
+            if same and known.dtype == fake.dtype and share_memory(known, fake):
+                start = symints.to_index(fake.storage_offset() - known.storage_offset())
+                return View(value.buffer, value.shape, value.strides, start)
+        return None
+
     def _output_view(self, value: TensorValue) -> View:
-        view = as_view(self.builder, value)
+        return self._given(as_view(self.builder, value))
+
+    def _given(self, view: View) -> View:
         buffer = self.builder.buffers[view.buffer]
         if buffer.kind is BufferKind.CONSTANT:  # the caller may write to what it gets; the next call needs it as it is
             view = attrs.evolve(view, buffer=self._copy_of_constant(view.buffer))

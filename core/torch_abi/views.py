@@ -83,6 +83,11 @@ def creation_of(view: Tensor) -> Any:
     return None if found == _C._autograd.CreationMeta.DEFAULT else found
 
 
+def share_memory(left: Tensor, right: Tensor) -> bool:
+    """Whether two strided tensors, fake ones too, are over the same memory."""
+    return _memory(left) == _memory(right)
+
+
 def _memory(fake: Any) -> int:
     return fake.untyped_storage()._cdata  # type: ignore[no-any-return]
 

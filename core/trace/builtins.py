@@ -25,7 +25,15 @@ from armature.trace.trust import is_trusted
 from armature.trace.values import computed, symbolic
 from armature.trace.values.address import AddressValue
 from armature.trace.values.base import BoundMethod, Value
-from armature.trace.values.classes import ClassValue, find_in_class, inherits, overrides, rely_on_class, rely_on_kind
+from armature.trace.values.classes import (
+    ClassValue,
+    find_in_class,
+    inherits,
+    overrides,
+    rely_on_class,
+    rely_on_kind,
+    says_its_class,
+)
 from armature.trace.values.derived import BASES, DICTS, base_of
 from armature.trace.values.function import OWN_NAMES, CallableValue, ClosureValue, MethodValue, PartialValue
 from armature.trace.values.iterator import GeneratorValue, IteratorValue, advance_or_raise
@@ -74,6 +82,9 @@ def _isinstance(tracer: Tracer, obj: Value, kinds: Value) -> Value:
     held = _plain_object(obj)
     for cls in wanted:
         rely_on_kind(tracer, kind, cls, held)
+    if says_its_class(kind) and not issubclass(kind, wanted):
+        told = tracer.attribute_or_none(obj, "__class__")
+        return _issubclass(tracer, told, kinds) if isinstance(told, ClassValue) else tracer.constant(False)
     try:
         return tracer.constant(isinstance(held, wanted) if held is not None else issubclass(kind, wanted))
     except TypeError as error:
@@ -127,9 +138,7 @@ def _is_tensor_of(obj: TensorValue, cls: type) -> bool:
 
 def _plain_object(obj: Value) -> Any:
     """The Python object itself, for classes that answer isinstance by looking at it; None when there is none."""
-    if isinstance(obj, UserObjectValue):
-        return obj.obj
-    return None
+    return obj.obj if isinstance(obj, UserObjectValue) else None
 
 
 def _issubclass(tracer: Tracer, cls: Value, kinds: Value) -> Value:

@@ -6,7 +6,7 @@ import collections
 import enum
 import operator
 from collections.abc import Callable
-from types import GenericAlias, UnionType
+from types import GenericAlias, MappingProxyType, UnionType
 from typing import TYPE_CHECKING, Any, List, TypeVar, Union  # noqa: UP035
 
 import torch
@@ -178,8 +178,19 @@ def _containers(tracer: Tracer, name: str, left: Value, right: Value) -> Value |
             if isinstance(sequence, SequenceValue) and _is_count(count):
                 return sequence.like(sequence.items * count.as_constant())  # type: ignore[operator]
     elif name == "or_" and isinstance(left, DictValue) and isinstance(right, DictValue):
-        return DictValue({**left.realise(tracer), **right.realise(tracer)}, left.kind, left.factory)
+        return _merged(tracer, left, right)
     return None
+
+
+def _merged(tracer: Tracer, left: DictValue, right: DictValue) -> Value:
+    """`left | right`: a key that both have is the left one's, and a derived type goes before dict on either side."""
+    kinds = [dict if side.kind is MappingProxyType else side.kind for side in (left, right)]
+    first = kinds[0] is not dict or kinds[1] is dict
+    owner, kind = (left, kinds[0]) if first else (right, kinds[1])
+    made = DictValue(dict(left.realise(tracer)), kind, owner.factory)
+    for key, value in right.realise(tracer).values():
+        made.set_item(tracer, key, value)
+    return made
 
 
 def _is_count(value: Value) -> bool:

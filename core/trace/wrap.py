@@ -15,10 +15,11 @@ from types import (
     ClassMethodDescriptorType,
     FunctionType,
     MappingProxyType,
+    MethodDescriptorType,
     MethodType,
     ModuleType,
 )
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
@@ -103,13 +104,13 @@ def _same_object(tracer: Tracer, obj: object, first: Source, second: Source) -> 
 def as_value(tracer: Tracer, obj: object) -> Value:
     """The value of an object that tracing itself made or found where nothing needs a guard."""
     kind = type(obj)
-    if kind in ATOMS or isinstance(obj, enum.Enum):
+    if kind in ATOMS or issubclass(kind, enum.Enum):
         return ConstantValue(obj)
     make = FRESH.get(kind)
     if make is not None:
         return make(tracer, obj)
-    if isinstance(obj, tuple) and (kind in (tuple, torch.Size) or _is_named_tuple(obj)):
-        return TupleValue([as_value(tracer, item) for item in obj], kind)
+    if kind in (tuple, torch.Size) or _is_named_tuple(obj):
+        return TupleValue([as_value(tracer, item) for item in cast("tuple[object, ...]", obj)], kind)
     return wrap(tracer, obj, tracer.object_source(obj))
 
 
@@ -284,6 +285,11 @@ def _builtin(tracer: Tracer, obj: Any, source: Source) -> Value:
     owner = getattr(obj, "__self__", None)
     if type(obj) is BuiltinFunctionType and type(owner) in METHOD_OWNERS:
         return BoundMethod(wrap(tracer, owner, AttrSource(source, "__self__")), obj.__name__, source=source)
+    if type(obj) is BuiltinFunctionType and not tracer.plan(obj).speaks:
+        descriptor = unbound(obj)
+        if type(descriptor) is MethodDescriptorType:  # it reads and writes its object: no constant of the code
+            bound_to = wrap(tracer, owner, AttrSource(source, "__self__"))
+            return MethodValue(BuiltinValue(descriptor), bound_to, source=source)
     if type(obj) is BuiltinFunctionType and isinstance(owner, type):
         descriptor = unbound(obj)
         if type(descriptor) is ClassMethodDescriptorType and tracer.plan(descriptor).speaks:
@@ -397,17 +403,17 @@ EXACT: dict[type, Build] = {
 
 
 def _is_named_tuple(obj: object) -> bool:
-    return isinstance(obj, tuple) and (is_named_tuple(type(obj)) or is_structseq(type(obj)))
+    return issubclass(type(obj), tuple) and (is_named_tuple(type(obj)) or is_structseq(type(obj)))
 
 
-# In this order; the last takes everything.
+# In this order; the last takes everything. What counts is the type: a proxy may say that it is of another class.
 ROWS: tuple[tuple[str, Callable[[object], bool], Build], ...] = (
-    ("tensor", lambda obj: isinstance(obj, torch.Tensor), _tensor),
+    ("tensor", lambda obj: issubclass(type(obj), torch.Tensor), _tensor),
     ("nn.Module", is_module, _nn_module),
-    ("enum member", lambda obj: isinstance(obj, enum.Enum), _constant),
-    ("class", lambda obj: isinstance(obj, type), _class),
+    ("enum member", lambda obj: issubclass(type(obj), enum.Enum), _constant),
+    ("class", lambda obj: issubclass(type(obj), type), _class),
     ("named tuple", _is_named_tuple, _tuple),
-    ("exception", lambda obj: isinstance(obj, BaseException), _exception),
-    ("Python module", lambda obj: isinstance(obj, ModuleType), _python_module),
+    ("exception", lambda obj: issubclass(type(obj), BaseException), _exception),
+    ("Python module", lambda obj: issubclass(type(obj), ModuleType), _python_module),
     ("object", lambda obj: True, _opaque),
 )

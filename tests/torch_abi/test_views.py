@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
+from torch._subclasses import FakeTensorMode
 
-from armature.torch_abi.views import counting, kinships, related
+from armature.torch_abi.views import counting, kinships, related, share_memory
 
 
 def eager(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -55,3 +56,10 @@ def test_writes_are_counted_once() -> None:
     x, y, z, w = (torch.ones(3) for _ in range(4))
     counting(kernel, {0: True, 1: True, 2: False})(x, y, z, w)
     assert [t._version for t in (x, y, z, w)] == [1, 1, 0, 0]
+
+
+def test_tensors_that_share_memory() -> None:
+    with FakeTensorMode():
+        x = torch.empty(4, 6)
+        assert share_memory(x, x[:, ::2].reshape(-1)) and share_memory(x[1:], x.detach())
+        assert not share_memory(x, x[:, 1:].reshape(-1))

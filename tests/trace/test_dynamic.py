@@ -417,3 +417,27 @@ def test_resetting_forgets_what_was_seen() -> None:
     armature.reset()
     quick(rows(4))
     assert "x is a tensor float32[4, 6]" in "\n".join(session().compilations[-1].guards)
+
+
+def flat(x: torch.Tensor) -> Any:
+    return (x.reshape(-1),)
+
+
+def flat_parts(x: torch.Tensor) -> Any:
+    return x[1:].reshape(-1), x.reshape(-1)[1:], x.t().reshape(-1), x * 2
+
+
+def flat_result(x: torch.Tensor) -> Any:
+    y = x + 1
+    return y, y[:, ::2].reshape(-1), y.reshape(-1)[::2]
+
+
+@pytest.mark.parametrize("fn", [flat, flat_parts, flat_result])
+def test_results_share_memory_with_symbolic_sizes(fn: Callable[..., Any]) -> None:
+    def facts(x: torch.Tensor, results: Any) -> Any:
+        memory = [x.untyped_storage().data_ptr(), *(r.untyped_storage().data_ptr() for r in results)]
+        return [(r.stride(), r.storage_offset(), r.tolist(), memory.index(m)) for r, m in zip(results, memory[1:])]
+
+    quick = armature.compile(fn)
+    for x in (rows(4), rows(4)[:, ::2], rows(7)[:, ::2], torch.ones(8, 10)[:, ::2], torch.ones(10, 8)):
+        assert facts(x, quick(x)) == facts(x, fn(x))

@@ -87,3 +87,26 @@ def test_in_one_graph(function: Callable[[torch.Tensor], Any]) -> None:
 def test_a_sequence_by_its_items_is_as_in_eager_mode() -> None:
     x = torch.ones(2)
     assert repr(armature.compile(rows, backend="eager")(x)) == repr(rows(x))
+
+
+class Held(enum.Enum):
+    ITEMS = [1]
+    NAMES = {"a": 1}
+    PAIR = (1, [2])
+
+
+def held_values_change(x):
+    Held.ITEMS.value.append(3)
+    Held.NAMES.value["b"] = 2
+    Held.PAIR.value[1].append(5)
+    same = Held.ITEMS.value is Held.ITEMS._value_, Held.PAIR.value is Held.PAIR.value
+    return x + len(Held.ITEMS.value), same, Held.NAMES.value, Held.ITEMS.value
+
+
+def test_what_a_member_holds_is_one_object():
+    quick = armature.compile(held_values_change, backend="eager", fullgraph=True)
+    for round in range(1, 4):
+        result, same, names, items = quick(torch.ones(1))
+        assert names is Held.NAMES.value and items is Held.ITEMS.value and same == (True, True)
+        assert Held.ITEMS.value == [1, *[3] * round] and Held.PAIR.value == (1, [2, *[5] * round])
+        assert result.item() == 2 + round and names == {"a": 1, "b": 2}

@@ -50,7 +50,8 @@ def match_class(frame: Frame, inst: Instruction) -> None:
     subject, wanted, names = frame.popn(3)
     if not isinstance(wanted, ClassValue):
         frame.tracer.graph_break("unsupported-operation", operation="match", type=wanted.describe())
-    if not issubclass(subject.python_type(), wanted.cls):
+    tracer = frame.tracer
+    if not tracer.call(tracer.as_value(isinstance), (subject, wanted), {}).truth(tracer):
         frame.push(frame.tracer.constant(None))
         return
     frame.push(_attributes(frame, subject, wanted.cls, inst.arg, [str(n) for n in names.as_constant()]))  # type: ignore[attr-defined]

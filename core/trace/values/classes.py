@@ -83,6 +83,12 @@ def rely_on_kind(tracer: Tracer, kind: type, wanted: Any, held: object = None) -
     tracer.guards.answers(functools.partial(issubclass, kind, wanted), (), {}, answer)
 
 
+def says_its_class(kind: type) -> bool:
+    """Whether objects of a type say themselves of which class they are, as proxies do."""
+    found = find_in_class(kind, "__class__")
+    return found is not None and found.holder is not object
+
+
 def inherits(cls: type, name: str, base: type) -> bool:
     """Whether a class has an attribute just as a base has it."""
     return getattr(cls, name, None) is getattr(base, name, None)
@@ -108,6 +114,10 @@ def class_source(tracer: Tracer, cls: type, name: str) -> Source | None:
     """Source of an attribute of a class, None where classes are trusted not to change."""
     if is_trusted(cls):
         return None
+    found, meta = find_in_class(cls, name), find_in_class(type(cls), name)
+    if found is not None and meta is not None and is_data_descriptor(meta.obj):  # `cls.name` is the metaclass's
+        rely_on_class(tracer, cls, name)
+        return ItemSource(DictOfSource(tracer.object_source(found.holder)), name)
     return AttrSource(tracer.object_source(cls), name)
 
 
@@ -155,7 +165,7 @@ def bind(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Va
         return held_value(tracer, cls, found, name)
     if isinstance(getter.obj, FunctionType):
         descriptor, method = held_value(tracer, cls, found, name), held_value(tracer, kind, getter, "__get__")
-        return tracer.call(method, (descriptor, owner, tracer.as_value(cls)), {})
+        return tracer.call(method, (descriptor, owner, tracer.as_value(owner.python_type())), {})
     if getter.holder is property:
         return _bind_property(tracer, owner, cls, found, name)
     tracer.graph_break("unsupported-attribute", name=name, type=owner.describe())
@@ -183,7 +193,7 @@ def _bind_cached_property(tracer: Tracer, owner: Value, cls: type, found: Found,
 
 
 def _bind_class_method(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
-    return MethodValue(held_value(tracer, cls, found, name), tracer.as_value(cls))
+    return MethodValue(held_value(tracer, cls, found, name), tracer.as_value(owner.python_type()))
 
 
 def _bind_static_method(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
@@ -246,6 +256,13 @@ def class_attribute(tracer: Tracer, owner: Value, cls: type, name: str, after: t
         rely_on_class(tracer, cls, name, after=after)
         tracer.raise_error(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
     return bind(tracer, owner, cls, found, name)
+
+
+def got_by_class(tracer: Tracer, holder: type, found: Found, name: str, owner: Value) -> Value:
+    """What a descriptor of the program's gives for `owner.name`, where the owner is a class."""
+    getter = find_in_class(type(found.obj), "__get__")
+    args = (held_value(tracer, holder, found, name), tracer.constant(None), owner)
+    return tracer.call(tracer.as_value(getter.obj if getter is not None else None), args, {})
 
 
 def class_method_in_c(tracer: Tracer, descriptor: Any, owner: ClassValue) -> Value:
@@ -315,12 +332,10 @@ class ClassValue(Value):
         kind = type(found.obj)
         if isinstance(found.obj, enum.Enum):
             return tracer.constant(found.obj)
-        if is_descriptor(found.obj) and not is_trusted(kind):
-            getter = find_in_class(kind, "__get__")
-            args = (held_value(tracer, self.cls, found, name), tracer.constant(None), self)
-            return tracer.call(tracer.as_value(getter.obj if getter is not None else None), args, {})
         if kind is enum.property or kind in (property, MemberDescriptorType, GetSetDescriptorType):
             return tracer.wrap(getattr(self.cls, name), tracer.object_source(getattr(self.cls, name)))
+        if is_descriptor(found.obj):
+            return got_by_class(tracer, self.cls, found, name, self)
         if isinstance(found.obj, classmethod):
             return MethodValue(held_value(tracer, self.cls, found, name), self)
         if kind is ClassMethodDescriptorType:
@@ -451,6 +466,8 @@ class SuperValue(Value):
                 tracer.raise_error(AttributeError, f"'super' object has no attribute '{name}'")
             if type(found.obj) is ClassMethodDescriptorType and found.holder is not object:
                 return class_method_in_c(tracer, found.obj, self.owner)
+            if is_descriptor(found.obj):
+                return got_by_class(tracer, found.holder, found, name, self.owner)
             value = held_value(tracer, found.holder, found, name)
             return MethodValue(value, self.owner) if isinstance(found.obj, classmethod) else value
         found = find_in_class(self.owner.python_type(), name, self.cls)

@@ -30,7 +30,7 @@ ATOMS: frozenset[type] = SCALARS | {
 
 def is_atom(obj: object) -> bool:
     """Whether the object is a constant by itself."""
-    return type(obj) in ATOMS or isinstance(obj, enum.Enum)
+    return type(obj) in ATOMS or issubclass(type(obj), enum.Enum)
 
 
 @attrs.define(eq=False)

@@ -245,4 +245,4 @@ CONTAINERS: dict[type, str] = {nn.ModuleList: "list", nn.Sequential: "list"}
 
 def is_module(obj: object) -> bool:
     """Whether the object is an nn.Module that is not compiled by TorchScript."""
-    return isinstance(obj, nn.Module) and not isinstance(obj, torch.jit.ScriptModule)
+    return issubclass(type(obj), nn.Module) and not issubclass(type(obj), torch.jit.ScriptModule)

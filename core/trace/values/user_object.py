@@ -14,7 +14,7 @@ import attrs
 
 from armature.callables import is_written_in_c
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource
-from armature.trace.errors import NotConstant, UserRaised
+from armature.trace.errors import NotConstant, SkipFrame, UserRaised
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import Args, Kwargs, Value, Write
 from armature.trace.values.classes import (
@@ -64,6 +64,11 @@ class UserObjectValue(Value):
     instance_dict: DictValue | None = None  # its `__dict__`, once that was read: from then on attributes stand there
 
     mutable: ClassVar[bool] = True
+
+    def __attrs_post_init__(self) -> None:
+        if self.obj is None and find_in_class(self.cls, "__del__") is not None:
+            # It ends with the last reference to it, in the midst of the program.
+            raise SkipFrame(f"it makes an object whose class, {self.cls.__qualname__}, has `__del__`")
 
     def python_type(self) -> type:
         return self.cls
@@ -154,9 +159,12 @@ class UserObjectValue(Value):
             rely_on_class(tracer, type(found.obj), "__set__", "__delete__")
 
     def _described(self, tracer: Tracer, found: Found, name: str) -> Value:
-        if name == "__class__":
+        written_in_c = isinstance(
+            found.obj, (GetSetDescriptorType, MemberDescriptorType)
+        )  # a proxy has properties of these names
+        if name == "__class__" and written_in_c:
             return tracer.as_value(self.cls)
-        if name == "__dict__":
+        if name == "__dict__" and written_in_c:
             if not self.cls.__dictoffset__:
                 tracer.raise_error(AttributeError, f"'{self.cls.__name__}' object has no attribute '__dict__'")
             return self.open_dict(tracer)
