@@ -20,6 +20,7 @@ from armature.torch_abi.fake import PLAIN_TENSORS
 from armature.trace import exception_groups, operators
 from armature.trace.builtin_types import TYPES
 from armature.trace.class_bodies import DESCRIPTORS, MAKERS, build_class
+from armature.trace.classes_made import ASKS
 from armature.trace.errors import NotConstant, UserRaised
 from armature.trace.trust import is_trusted
 from armature.trace.values import computed, symbolic
@@ -538,6 +539,7 @@ BUILTINS: dict[Any, Builtin] = {
     **TYPES,
     **DESCRIPTORS,
     **MAKERS,
+    **ASKS,
     **exception_groups.METHODS,
     builtins.__build_class__: build_class,
     isinstance: _isinstance,

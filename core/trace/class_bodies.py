@@ -12,7 +12,7 @@ import enum
 import functools
 from collections.abc import Callable, Mapping
 from types import CellType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
@@ -44,6 +44,8 @@ class LocalClassValue(ClassValue):
     """A class that the frame has made. made_at: where."""
 
     made_at: tuple[Place, ...] = ()
+
+    local: ClassVar[bool] = True
 
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
         check_descriptor(tracer, value)

@@ -22,6 +22,7 @@ from armature.torch_abi.grad_modes import set_default_dtype, set_grad_enabled
 from armature.torch_abi.overrides import quietly
 from armature.trace import aliasing, graph_calls, inline, machine, wrappers
 from armature.trace.capture import Tracer
+from armature.trace.classes_made import let_go
 from armature.trace.data import CompiledGraphSlot, GraphInput, TracedFrame
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.rebuild import Rebuilder
@@ -51,11 +52,12 @@ def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
         raise SkipFrame("it runs inside a transform of torch.func")
     tracer = Tracer(ctx, request, ctx.config.strict)
     grad = torch.is_grad_enabled()
-    with tracing(tracer):
-        result = _run(tracer, request)
-        if torch.is_grad_enabled() != grad:
-            tracer.graph_break("unsupported-mutation", operation="leaving the grad mode changed", type="the frame")
-    return _finish(tracer, request, result)
+    with let_go(tracer):
+        with tracing(tracer):
+            result = _run(tracer, request)
+            if torch.is_grad_enabled() != grad:
+                tracer.graph_break("unsupported-mutation", operation="leaving the grad mode changed", type="the frame")
+        return _finish(tracer, request, result)
 
 
 @contextlib.contextmanager

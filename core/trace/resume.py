@@ -15,6 +15,7 @@ from armature.frame.data import FrameRequest
 from armature.torch_abi.overrides import quietly
 from armature.trace import graph_calls, inline
 from armature.trace.capture import Tracer
+from armature.trace.classes_made import let_go
 from armature.trace.cut import CutFrame, CutWriter, calls_directly, cut_frame, why_not
 from armature.trace.data import CompiledGraphSlot, TracedFrame
 from armature.trace.errors import GraphBreak, UserRaised
@@ -88,18 +89,19 @@ def cut(request: FrameRequest, ctx: CompileContext, moment: Moment, event: Break
     tracer = Tracer(ctx, request, ctx.config.strict)
     tracer.stop = moment
     grad = torch.is_grad_enabled()
-    with tracing(tracer):
-        frames = run_until(tracer, request)
-        tracer.frames.extend(frames)
-        check_generators(tracer, frames[0])
-        cuts = [cut_frame(frame, frame.position - 1) for frame in frames[:-1]]
-        cuts.append(cut_frame(frames[-1], frames[-1].position))
-        leave_contexts(tracer, cuts, grad)
-    slot = CompiledGraphSlot()
-    computes = graph_calls.computes(tracer)
-    out = CutWriter(tracer, request.code)
-    code = out.write(cuts, slot if computes else None)
-    return traced_frame(tracer, out, code, slot, computes, (attrs.evolve(event, outcome=RESUMED),))
+    with let_go(tracer):
+        with tracing(tracer):
+            frames = run_until(tracer, request)
+            tracer.frames.extend(frames)
+            check_generators(tracer, frames[0])
+            cuts = [cut_frame(frame, frame.position - 1) for frame in frames[:-1]]
+            cuts.append(cut_frame(frames[-1], frames[-1].position))
+            leave_contexts(tracer, cuts, grad)
+        slot = CompiledGraphSlot()
+        computes = graph_calls.computes(tracer)
+        out = CutWriter(tracer, request.code)
+        code = out.write(cuts, slot if computes else None)
+        return traced_frame(tracer, out, code, slot, computes, (attrs.evolve(event, outcome=RESUMED),))
 
 
 def run_until(tracer: Tracer, request: FrameRequest) -> tuple[Frame, ...]:

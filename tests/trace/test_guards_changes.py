@@ -5,6 +5,8 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import io
+import sys
 import typing
 from collections.abc import Iterator
 from typing import Any
@@ -152,6 +154,26 @@ def cached_property_and_slots() -> Program:
     )
 
 
+def methods_of_modules() -> Program:
+    class Derived(torch.nn.ReLU): ...
+
+    module = Derived()
+    return lambda t: (module(t - 1),), (
+        lambda: setattr(Derived, "forward", lambda self, t: t * 3),
+        lambda: setattr(Derived, "_call_impl", lambda self, t: t * 4),
+        lambda: setattr(Derived, "__call__", lambda self, t: t * 5),
+    )
+
+
+def test_another_stream_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = io.StringIO(), io.StringIO()
+    monkeypatch.setattr(sys, "stdout", first)
+    compiled = armature.compile(lambda t: (t + 1, sys.stdout is first), backend="eager", fullgraph=True)
+    assert compiled(torch.ones(2))[1]
+    monkeypatch.setattr(sys, "stdout", second)
+    assert not compiled(torch.ones(2))[1]
+
+
 @pytest.mark.parametrize(
     "program",
     [
@@ -163,6 +185,7 @@ def cached_property_and_slots() -> Program:
         named_tuple_fields,
         named_tuple_methods,
         cached_property_and_slots,
+        methods_of_modules,
     ],
     ids=lambda program: program.__name__,
 )

@@ -13,7 +13,7 @@ from types import (
     GetSetDescriptorType,
     MemberDescriptorType,
 )
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
@@ -58,10 +58,17 @@ def rely_on_class(tracer: Tracer, cls: type, *names: str, after: type | None = N
         for holder in mro if after is None else mro[mro.index(after) + 1 :]:
             if name in holder.__dict__:
                 break
-            if not is_trusted(holder):
+            if not is_trusted(holder) and not is_made(tracer, holder):
                 tracer.guards.lacks(holder, name)
-    if not is_trusted(cls):
-        tracer.guards.lacks(cls)
+    for base in mro if is_made(tracer, cls) else (cls,):
+        if not is_trusted(base) and not is_made(tracer, base):
+            tracer.guards.lacks(base)
+
+
+def is_made(tracer: Tracer, cls: type) -> bool:
+    """Whether the frame made the class: only the trace knows it, and nobody else can change it."""
+    held = tracer.by_id.get(id(cls))
+    return held is not None and isinstance(held[1], ClassValue) and held[1].local
 
 
 def rely_on_kind(tracer: Tracer, kind: type, wanted: Any, held: object = None) -> None:
@@ -71,6 +78,11 @@ def rely_on_kind(tracer: Tracer, kind: type, wanted: Any, held: object = None) -
     rely_on_class(tracer, kind)
     key = ("subclass", id(kind), id(wanted))
     if type(wanted).__subclasscheck__ is type.__subclasscheck__ or key in tracer.guards.lookups:
+        return
+    hook = find_in_class(wanted, "__subclasshook__")
+    if is_made(tracer, kind) and type(type(wanted)) is type and hook is not None and is_trusted(hook.holder):
+        for base in () if wanted in kind.__mro__ else kind.__mro__[1:]:  # of its own nothing changes
+            rely_on_kind(tracer, base, wanted)
         return
     by_attributes = held is not None and getattr(wanted, "_is_protocol", False)
     try:
@@ -115,6 +127,9 @@ def class_source(tracer: Tracer, cls: type, name: str) -> Source | None:
     if is_trusted(cls):
         return None
     found, meta = find_in_class(cls, name), find_in_class(type(cls), name)
+    if is_made(tracer, cls):
+        rely_on_class(tracer, cls, name)
+        return None if found is None or is_made(tracer, found.holder) else class_source(tracer, found.holder, name)
     if found is not None and meta is not None and is_data_descriptor(meta.obj):  # `cls.name` is the metaclass's
         rely_on_class(tracer, cls, name)
         return ItemSource(DictOfSource(tracer.object_source(found.holder)), name)
@@ -277,6 +292,8 @@ class ClassValue(Value):
     """A class."""
 
     cls: type
+
+    local: ClassVar[bool] = False
 
     def python_type(self) -> type:
         return type(self.cls)

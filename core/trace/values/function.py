@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # Of a function, not in its `__dict__`.
 OWN_NAMES = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__"})
+CHANGING = frozenset({"sys", "time"})  # of the library, modules whose names a program may give other objects
 SETTINGS = (bool, int, float, str, type(None))
 PACKET = type(torch.ops.aten.add)
 WRITE_CELL: Callable[..., object] = CellType.__dict__["cell_contents"].__set__
@@ -469,7 +470,9 @@ class PythonModuleValue(Value):
                     tracer.guard_not_in(DictOfSource(self.source), unset)
             tracer.raise_error(AttributeError, missing)
         source: Source
-        if trusted or self.source is None:
+        if self.module.__name__ in CHANGING and not callable(obj):
+            source = AttrSource(tracer.object_source(self.module), name)
+        elif trusted or self.source is None:
             source = tracer.object_source(obj, f"{self.module.__name__}.{name}")
         else:
             source = AttrSource(self.source, name)

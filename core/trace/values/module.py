@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from types import CodeType, FunctionType, NoneType
 from typing import TYPE_CHECKING, Any
@@ -34,7 +33,6 @@ GETTER = nn.Module.__getattr__
 SETTER = nn.Module.__setattr__
 
 
-@functools.lru_cache(maxsize=4096)
 def calls_plainly(cls: type) -> bool:
     """Whether calling a module of the class is calling its `forward`, as long as there are no hooks."""
     return all(getattr(cls, name, None) is getattr(nn.Module, name, None) for name in CALL_METHODS)
@@ -187,6 +185,7 @@ class ModuleValue(UserObjectValue):
         return True
 
     def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        rely_on_class(tracer, self.cls, "forward", *CALL_METHODS)
         if not calls_plainly(self.cls) or not self._has_no_hooks(tracer):
             return super().call(tracer, args, kwargs)
         forward = self.get_attribute(tracer, "forward")

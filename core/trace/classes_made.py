@@ -1,0 +1,101 @@
+"""Classes that only tracing made: their bases are not to list them in `__subclasses__()`."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
+
+import attrs
+
+from armature.frame.sources import ObjectSource, Source
+from armature.trace.class_bodies import LocalClassValue
+from armature.trace.errors import GraphBreak
+from armature.trace.trust import is_trusted
+from armature.trace.values.classes import ClassValue
+
+if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
+    from armature.trace.values.base import Value
+
+HEAP_TYPE = 1 << 9  # in `__flags__`: made by `class`, not in C
+SOURCES: tuple[type, ...] = get_args(Source)
+
+
+@contextlib.contextmanager
+def let_go(tracer: Tracer) -> Iterator[None]:
+    """Afterwards no base lists a class that the trace has made, except where a guard reads through it."""
+    try:
+        yield
+    finally:
+        if made := [value.cls for value in made_classes(tracer)]:
+            read = set(map(id, read_by_guards(tracer)))
+            kept = {id(base) for cls in made if id(cls) in read for base in cls.__mro__}
+            for cls in reversed(made):
+                if id(cls) not in kept:
+                    detach(cls)
+
+
+def made_classes(tracer: Tracer) -> list[LocalClassValue]:
+    """The classes that the trace has made, the oldest first."""
+    return [value for _, value in tracer.by_id.values() if isinstance(value, LocalClassValue)]
+
+
+def read_by_guards(tracer: Tracer) -> Iterator[object]:
+    """Objects that the guards of a trace begin at or ask about."""
+    for guard in tracer.guards.records.values():
+        for field in fields_of(guard):
+            yield from roots(getattr(guard, field.name))
+
+
+def roots(fact: Any) -> Iterator[object]:
+    """What a fact of a guard begins at."""
+    if isinstance(fact, ObjectSource):
+        yield fact.obj
+    elif isinstance(fact, SOURCES):
+        for field in fields_of(fact):
+            yield from roots(getattr(fact, field.name))
+    elif isinstance(fact, functools.partial):
+        yield from fact.args
+    elif isinstance(fact, tuple):
+        for part in fact:
+            yield from roots(part)
+    else:
+        yield fact
+
+
+def fields_of(record: Any) -> Iterator[Any]:
+    """The fields of a record."""
+    return iter(attrs.fields(type(record)))
+
+
+def detach(cls: type) -> None:
+    """Give a class another base than those it was made with."""
+    solid = next(base for base in cls.__mro__ if not base.__flags__ & HEAP_TYPE)
+    library = next(base for base in cls.__mro__ if is_trusted(base))
+    for base, slots in itertools.product((solid, library), (False, True)):
+        with contextlib.suppress(TypeError):  # where its objects lie otherwise in memory
+            cls.__bases__ = (nobody(base, slots),)
+            return
+
+
+@functools.lru_cache(maxsize=256)
+def nobody(base: type, slots: bool) -> type:
+    """A class that derives from one of the library's and from none of the program's."""
+    return type(base)("Nobody", (base,), {"__slots__": ()} if slots else {})
+
+
+def subclasses(tracer: Tracer, cls: Value) -> NoReturn:
+    """`type.__subclasses__`: Python is to make the classes that derive from it, and to tell of them."""
+    try:
+        tracer.graph_break("unsupported-call", callable="type.__subclasses__")
+    except GraphBreak as stop:
+        if isinstance(cls, ClassValue):
+            deriving = (value for value in made_classes(tracer) if issubclass(value.cls, cls.cls))
+            stop.places = next((value.made_at for value in deriving), stop.places)
+        raise
+
+
+ASKS: dict[Any, Any] = {type.__subclasses__: subclasses}
