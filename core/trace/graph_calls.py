@@ -69,8 +69,7 @@ def graph_call(
 
     `fake`: run on the fakes in place of `fn`.
     """
-    # Tensors have no `@=` of their own, but FX would write one, and change a name with it.
-    fn = operator.matmul if fn is operator.imatmul else fn
+    fn = operator.matmul if fn is operator.imatmul else fn  # tensors have no `@=`, but FX would write one
     state = tracer.overrides
     if type(fn) is torch.jit.ScriptFunction:
         return call_script(tracer, fn, args, kwargs)
