@@ -37,9 +37,8 @@ DATA_DEPENDENT: tuple[type[BaseException], ...] = (
 UNSUPPORTED_OPERATOR: tuple[type[BaseException], ...] = (UnsupportedOperatorException,)
 HOP_RULES: dict[Any, Any] = registered_hop_fake_fns
 # Their fakes are floats, and not quantized; the others that make quantized tensors have none.
-QUANTIZING = frozenset(
-    getattr(torch.ops.aten.quantize_per_tensor, name) for name in torch.ops.aten.quantize_per_tensor.overloads()
-)
+_QUANTIZE: Any = torch.ops.aten.quantize_per_tensor
+QUANTIZING = frozenset(getattr(_QUANTIZE, name) for name in _QUANTIZE.overloads())
 NO_SIZES: Mapping[int, Any] = MappingProxyType({})
 PLAIN_TENSORS: frozenset[type] = frozenset({torch.Tensor, nn.Parameter})
 

@@ -73,10 +73,12 @@ def _isinstance(tracer: Tracer, obj: Value, kinds: Value) -> Value:
     if asked is not None:
         return asked
     kind = obj.python_type()
-    if isinstance(obj, TensorValue) and nn.Parameter in wanted:
-        is_parameter = _is_parameter(tracer, obj)
-        others = tuple(cls for cls in wanted if cls is not nn.Parameter)
-        return tracer.constant(is_parameter or issubclass(kind, others))
+    if isinstance(obj, TensorValue) and (nn.Parameter in wanted or nn.Buffer in wanted):
+        marked = (nn.Parameter in wanted and _is_parameter(tracer, obj)) or (
+            nn.Buffer in wanted and _is_marked(tracer, obj, "_is_buffer")
+        )
+        others = tuple(cls for cls in wanted if cls not in (nn.Parameter, nn.Buffer))
+        return tracer.constant(marked or issubclass(kind, others))
     if isinstance(obj, TensorValue) and any(cls.__module__ == "torch" and cls is not torch.Tensor for cls in wanted):
         # torch.FloatTensor and its kind ask for the dtype.
         return tracer.constant(any(_is_tensor_of(obj, cls) for cls in wanted))
@@ -95,8 +97,13 @@ def _isinstance(tracer: Tracer, obj: Value, kinds: Value) -> Value:
 def _is_parameter(tracer: Tracer, obj: TensorValue) -> bool:
     if obj.real is None or type(obj.real) in PLAIN_TENSORS:
         return issubclass(obj.python_type(), nn.Parameter)
-    mark = tracer.attribute_or_none(obj, "_is_param")  # one of a subclass is a parameter by this
-    return (mark is not None and bool(mark.as_constant())) or issubclass(type(obj.real), nn.Parameter)
+    # One of a subclass is a parameter by a mark.
+    return _is_marked(tracer, obj, "_is_param") or issubclass(type(obj.real), nn.Parameter)
+
+
+def _is_marked(tracer: Tracer, obj: TensorValue, name: str) -> bool:
+    mark = tracer.attribute_or_none(obj, name)
+    return mark is not None and bool(mark.as_constant())
 
 
 def _ask_metaclass(tracer: Tracer, name: str, wanted: tuple[type, ...], obj: Value) -> Value | None:

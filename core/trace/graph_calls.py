@@ -69,13 +69,10 @@ def graph_call(
 
     `fake`: run on the fakes in place of `fn`.
     """
-    if fn is operator.imatmul:
-        fn = operator.matmul  # tensors have no `@=` of their own, but FX would write one, and change a name with it
+    fn = operator.matmul if fn is operator.imatmul else fn  # tensors have no `@=`, but FX would write one
     state = tracer.overrides
     if type(fn) is torch.jit.ScriptFunction:
-        if state.present:  # it asks its arguments itself
-            tracer.graph_break("unsupported-call", callable="a function in TorchScript under overrides")
-        return graph_call(tracer, scripted(fn), args, kwargs, functools.partial(call_with_constants, fn))
+        return call_script(tracer, fn, args, kwargs)
     if state.present:
         found = overrides.in_graph(tracer, fn, args, kwargs)
         if found is not None:
@@ -116,15 +113,21 @@ def graph_call(
         if tracer.parts:  # such a graph may run when the default is another one
             tracer.graph_break("unsupported-mutation", operation="a change of the default dtype", type="torch")
         fn = with_default_dtype(chosen, getattr(torch.Tensor, fn) if isinstance(fn, str) else fn)
-    kind = "call_method" if isinstance(fn, str) else "call_function"
-    node = record(tracer, kind, fn, arguments, named)
+    node = record(tracer, "call_method" if isinstance(fn, str) else "call_function", fn, arguments, named)
     made = from_fake(tracer, result, node)
     if tracer.mutates:
         watch(tracer, node)
     return made
 
 
-def scripted(fn: torch.jit.ScriptFunction) -> Callable[..., Any]:
+def call_script(tracer: Tracer, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
+    """A call of a function in TorchScript."""
+    if tracer.overrides.present:  # it asks its arguments itself
+        tracer.graph_break("unsupported-call", callable="a function in TorchScript under overrides")
+    return graph_call(tracer, scripted(fn), args, kwargs, functools.partial(call_with_constants, fn))
+
+
+def scripted(fn: Callable[..., Any]) -> Callable[..., Any]:
     """The call of a function in TorchScript, which bears the name of its class: FX would write that."""
 
     def call_scripted(*args: Any, **kwargs: Any) -> Any:

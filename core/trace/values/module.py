@@ -114,6 +114,8 @@ class ModuleValue(UserObjectValue):
     def assign(self, tracer: Tracer, name: str, value: Value) -> None:
         """`nn.Module.__setattr__`."""
         rely_on_class(tracer, self.cls, name)
+        if value.is_tensor and self._keeps_marked(tracer, name, value):
+            return
         if self.obj is None and self._register(tracer, name, value):
             return
         buffers = self.registry(tracer, "_buffers")
@@ -127,6 +129,20 @@ class ModuleValue(UserObjectValue):
             self.store(tracer, name, value)
             return
         tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
+
+    def _keeps_marked(self, tracer: Tracer, name: str, value: Value) -> bool:
+        """Register a tensor that is marked as a buffer. Whether it is one."""
+        mark = tracer.attribute_or_none(value, "_is_buffer")
+        if mark is None or not mark.as_constant():
+            return False
+        rely_on_class(tracer, self.cls, "register_buffer")
+        held = tracer.attribute_or_none(self, name)
+        known = self.registry(tracer, "_buffers").find(tracer, tracer.constant(name))
+        if not inherits(self.cls, "register_buffer", nn.Module) or (held is not None and known is None):
+            tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
+        given = (tracer.constant(name), value, value.get_attribute(tracer, "persistent"))
+        tracer.call(self.get_attribute(tracer, "register_buffer"), given, {})
+        return True
 
     def _replace(self, tracer: Tracer, name: str, value: Value) -> bool:
         """Put a parameter or None in the place of a parameter. Whether there is one, which nobody watches."""

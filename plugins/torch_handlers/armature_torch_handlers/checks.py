@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
-from armature.plugin_api import CHECK, Call, SymbolicNumber, Value, existing, handles
+from armature.plugin_api import CHECK, Call, SymbolicNumber, TracedTensor, Value, existing, handles
 
 ERRORS: dict[str, type[Exception]] = {
     "_check": RuntimeError,
@@ -12,12 +14,11 @@ ERRORS: dict[str, type[Exception]] = {
     "_check_value": ValueError,
     "_check_type": TypeError,
     "_check_not_implemented": NotImplementedError,
-    "_check_tensor_all": RuntimeError,
 }
 UNSAID = "Expected cond to be True, but got False."
 
 
-@handles(*existing(*(f"torch.{name}" for name in ERRORS if name != "_check_tensor_all")))
+@handles(*existing(*(f"torch.{name}" for name in ERRORS)))
 def check(call: Call, cond: Value, message: Value | None = None) -> Value | None:
     """`torch._check(cond, message)`: nothing, or the error of its kind with what `message()` says."""
     return known_condition(call, ERRORS[call.fn.__name__], cond, message)
@@ -68,6 +69,36 @@ def check_is_size(call: Call, i: Value, message: Value | None = None, *, max: Va
         return None
     holds = size >= 0 and (not isinstance(limit, int) or size <= limit)
     return known_condition(call, RuntimeError, call.constant(holds), message)
+
+
+@handles(*existing("torch._check_tensor_all"))
+def check_tensor_all(call: Call, cond: Value, message: Value | None = None) -> Value | None:
+    """All of a tensor of bools, or an error: a branch of which one side raises."""
+    return all_with(call, call.new_value(RuntimeError), cond, message)
+
+
+@handles(*existing("torch._check_tensor_all_with"))
+def check_tensor_all_with(call: Call, error_type: Value, cond: Value, message: Value | None = None) -> Value | None:
+    """The same, with the error's class given."""
+    return all_with(call, error_type, cond, message)
+
+
+def all_with(call: Call, error_type: Value, cond: Value, message: Value | None) -> Value | None:
+    """None: the check refuses what it is given."""
+    if not isinstance(cond, TracedTensor) or cond.dtype is not torch.bool:
+        return None
+    return call.polyfill(raise_unless, error_type, cond, call.constant(None) if message is None else message)
+
+
+def raise_unless(error_type: Any, cond: torch.Tensor, message: Any) -> None:
+    """Where it raises, the program runs again in eager mode, which says the text."""
+    if not torch._is_all_true(cond):
+        raise error_type(said(message))
+
+
+def said(message: Any) -> str:
+    """The text of the error."""
+    return UNSAID if message is None else str(message())
 
 
 if ALL_TRUE := existing("torch.distributions.distribution._all_true_or_runtime_assert"):  # of torch 2.15

@@ -50,9 +50,17 @@ def parameter(call: Call, data: Value | None = None, requires_grad: Value | None
 
 
 @handles(*existing("torch.nn.Buffer"))
-def buffer(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """A tensor with marks of its own, which one made in a graph would not have."""
-    call.graph_break("creates-leaf", operation=f"torch.nn.{call.fn.__name__}(...)")
+def buffer(call: Call, data: Value | None = None, *, persistent: Value | None = None) -> Value | None:
+    """A tensor over the same memory, with marks that modules look for."""
+    made_of = call.graph_call(torch.empty, call.constant(0)) if data is None else data
+    plain = isinstance(made_of, TracedTensor) and made_of.python_type() in PLAIN and not made_of.fake.requires_grad
+    if not plain or call.tracer.regions or call.tracer.overrides.present:
+        call.graph_break("creates-leaf", operation="torch.nn.Buffer(...)")
+    call.tracer.mutates = True  # it counts changes together with what it is made of
+    made = call.graph_call(torch.ops.aten.alias.default, call.graph_call("detach", made_of))
+    made.set_attribute(call.tracer, "persistent", call.constant(True) if persistent is None else persistent)
+    made.set_attribute(call.tracer, "_is_buffer", call.constant(True))
+    return made
 
 
 LEGACY = existing(
