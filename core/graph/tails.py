@@ -196,7 +196,7 @@ class _Nodes:
         return node.op == "get_attr" or self.first(node) in known
 
 
-def _memories(node: fx.Node) -> set[int | None]:
+def _memories(node: fx.Node) -> set[int]:
     leaves = tree_leaves(_fake(node))
     if not all(_is_strided(leaf) for leaf in leaves):
         return set()
