@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from armature.torch_abi.views import counting, kinships, related
+from armature.torch_abi.views import count_together, counting, kinships, related
 
 
 def eager(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -55,3 +55,10 @@ def test_writes_are_counted_once() -> None:
     x, y, z, w = (torch.ones(3) for _ in range(4))
     counting(kernel, {0: True, 1: True, 2: False})(x, y, z, w)
     assert [t._version for t in (x, y, z, w)] == [1, 1, 0, 0]
+
+
+def test_which_tensors_count_writes_together() -> None:
+    x = torch.ones(3)
+    others = (x.detach(), x[1:], x.data, x.data[1:], torch.ones(3))
+    assert [count_together(x, other) for other in others] == [True, True, False, False, False]
+    assert [t._version for t in (x, *others)] == [0] * 6
