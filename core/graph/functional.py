@@ -18,7 +18,7 @@ from armature.graph import origins
 from armature.graph.data import AtenGraph, GraphKind
 from armature.graph.passes import run_passes
 from armature.graph.saved import save_inputs_of_views
-from armature.graph.tails import tail_of
+from armature.graph.tails import reads_apart, tail_of
 from armature.graph.verify import verify
 from armature.torch_abi import aot, recorder, views
 from armature.torch_abi.wrappers import is_wrapper
@@ -39,6 +39,8 @@ def compile_graph(
     """
     if traced.graph is None:
         raise ValueError("a frame without a graph has nothing to compile")
+    if reads_apart(traced.graph):
+        return traced.graph.forward
     tail = tail_of(traced.graph)
     if tail is not None:
         run = compile_graph(attrs.evolve(traced, graph=tail.inner), ctx, compile_aten)

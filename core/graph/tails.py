@@ -95,6 +95,23 @@ def tail_of(whole: fx.GraphModule) -> Tail | None:
     return Tail(whole, _giving(whole, given), given, order, switched)
 
 
+def reads_apart(whole: fx.GraphModule) -> bool:
+    """Whether a training graph gives `x.data`, or a view of it, and reads it too: backward may need it, and keeps `x`,
+    whose writes are counted by themselves."""
+    graph = _Nodes(whole.graph)
+    if not torch.is_grad_enabled() or not any(_learns(node) for node in whole.graph.nodes):
+        return False
+    paths = [graph.path(graph.first(node))[0] for node in whole.graph.output_node().all_input_nodes]
+    steps = {step for path in paths for step in path}
+    apart = (path[: path.index(step) + 1] for path in paths for step in path if _is_data(step))
+    read = (user for path in apart for step in path for user in step.users)
+    return any(user not in steps and user.op != "output" for user in read)
+
+
+def _is_data(node: fx.Node) -> bool:
+    return node.target is getattr and node.args[1] == "data"
+
+
 def _grad_modes(graph: fx.Graph) -> Mapping[fx.Node, bool] | None:
     """Whether gradients are recorded at each node; None where other state of torch changes, or this one stays so."""
     mode = before = torch.is_grad_enabled()
@@ -152,7 +169,7 @@ class _Nodes:
 
     def is_apart(self, node: fx.Node) -> bool:
         """Whether writes to what a node gives are not counted for what it is a view of."""
-        return any(step.target is getattr and step.args[1] == "data" for step in self.path(node)[0])
+        return any(map(_is_data, self.path(node)[0]))
 
     def path(self, node: fx.Node) -> tuple[list[fx.Node], fx.Node]:
         """The calls that make views one of another up to a node, and the tensor that the first is a view of."""
@@ -179,7 +196,7 @@ class _Nodes:
         return node.op == "get_attr" or self.first(node) in known
 
 
-def _memories(node: fx.Node) -> set[int | None]:
+def _memories(node: fx.Node) -> set[int]:
     leaves = tree_leaves(_fake(node))
     if not all(_is_strided(leaf) for leaf in leaves):
         return set()

@@ -84,6 +84,8 @@ class _Watch:
             wires = training.wiring(metadata, *self.split, self.inputs)
         without_tokens(graph)
         compiled = self.compilers.forward(graph, inputs)
+        if wires is None and not self.merged:
+            compiled = training.tied(metadata, graph, compiled)
         if wires is not None and self.split is not None:
             self.lean = training.connect(wires, compiled, _Later(self.compilers.backward, self.split[1], self.context))
         self.split = None

@@ -8,7 +8,7 @@ backward graph. `connect` then makes the function.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -50,12 +50,13 @@ class Tangent:
 
 @attrs.frozen(eq=False)
 class Shared:
-    """A saved tensor in the memory of an input or output, with whose version counter it has to be saved."""
+    """A saved tensor that is an output, or in the memory of an input or output, with whose version counter it has to
+    be saved."""
 
     saved: int
     of_output: bool
     owner: int
-    whole: bool  # of the same shape and strides as the owner: the owner is saved itself
+    whole: bool  # of the same shape and strides as the owner, or the same: the owner is saved itself
 
 
 @attrs.frozen(eq=False)
@@ -138,21 +139,29 @@ def _is_simple(metadata: Any) -> bool:
     )
 
 
-def _shared(forward: fx.GraphModule, results: tuple[Any, ...], outputs: int) -> Iterator[Shared]:
-    """Saved tensors that are views of inputs or outputs."""
+def _shared(
+    forward: fx.GraphModule, results: tuple[Any, ...], outputs: int, apart: Container[int] = ()
+) -> Iterator[Shared]:
+    """Saved tensors that are outputs, or views of inputs or outputs. apart: outputs that the caller does not get.
+
+    A node that is saved too need not be one tensor: views of a kernel's memory are made anew for each use.
+    """
     inputs = [node for node in forward.graph.nodes if node.op == "placeholder"]
+    given = {node: k for k, node in enumerate(results[:outputs]) if isinstance(node, fx.Node) and k not in apart}
     owned = [(node, False, k) for k, node in enumerate(inputs)]
-    owned += [(node, True, k) for k, node in enumerate(results[:outputs]) if isinstance(node, fx.Node)]
+    owned += [(node, True, k) for node, k in given.items()]
     owners: dict[int, tuple[fx.Node, bool, int]] = {}
     for node, of_output, k in owned:
         if _plain(value := node.meta.get("val")):
             owners.setdefault(value.untyped_storage()._cdata, (node, of_output, k))
-    itself = {node for node, _, _ in owned}
     for k, node in enumerate(results[outputs:]):
-        found = owners.get(node.meta["val"].untyped_storage()._cdata)
-        if found is not None and node not in itself and _plain(node.meta["val"]):
-            owner, of_output, position = found
-            yield Shared(k, of_output, position, _layout(node) == _layout(owner) is not None)
+        if node in given and node.op != "placeholder":
+            yield Shared(k, True, given[node], whole=True)
+        elif isinstance(node, fx.Node) and node.op != "placeholder" and _plain(node.meta.get("val")):
+            found = owners.get(node.meta["val"].untyped_storage()._cdata)
+            if found is not None:
+                owner, of_output, position = found
+                yield Shared(k, of_output, position, _layout(node) == _layout(owner) is not None)
 
 
 def _plain(value: Any) -> bool:
@@ -242,7 +251,7 @@ def _without_autocast(inner: Boxed) -> Boxed:
 
 def _forward(wires: Wiring, inner: Boxed) -> Callable[..., tuple[Any, ...]]:
     count, constant, unsafe_views = wires.outputs, wires.constant, wires.unsafe_views
-    shared = tuple((s.saved, s.of_output, s.owner, s.whole) for s in wires.shared)
+    shared = wires.shared
 
     def forward(ctx: Any, *args: Any) -> tuple[Any, ...]:
         results = inner([*args])
@@ -250,9 +259,8 @@ def _forward(wires: Wiring, inner: Boxed) -> Callable[..., tuple[Any, ...]]:
         saved = [*results[count:]]
         if unsafe_views:
             outputs = tuple(_own(o) if k in unsafe_views else o for k, o in enumerate(outputs))
-        for k, of_output, owner, whole in shared:
-            source = (outputs if of_output else args)[owner]
-            saved[k] = source if whole else _within(saved[k], source)
+        if shared:
+            _tie(shared, args, outputs, saved)
         # A view that is kept would keep its base's history alive too. Detached, it has the same version counter.
         ctx.save_for_backward(*[t.detach() if t._is_view() else t for t in saved])
         if constant:
@@ -261,6 +269,36 @@ def _forward(wires: Wiring, inner: Boxed) -> Callable[..., tuple[Any, ...]]:
         return outputs
 
     return forward
+
+
+def _tie(shared: tuple[Shared, ...], args: Sequence[Any], outputs: Sequence[Any], saved: list[Any]) -> None:
+    for each in shared:
+        source = (outputs if each.of_output else args)[each.owner]
+        saved[each.saved] = source if each.whole else _within(saved[each.saved], source)
+
+
+def tied(metadata: Any, forward: fx.GraphModule, compiled: Boxed) -> Boxed:
+    """The compiled forward graph for AOTAutograd's wrapper: what it saves counts writes with the outputs and inputs
+    whose memory it is in. The wrapper would make outputs that are views another tensor after that; here they are one
+    before it."""
+    count, before = metadata.num_forward, metadata.num_mutated_inp_runtime_indices
+    unsafe_views = tuple(before + k for k in metadata.unsafe_view_out_indices)
+    apart = {*range(before), *(before + k for k in metadata.aliased_out_indices)}
+    shared = tuple(_shared(forward, _returned(forward), count, apart))
+    if not shared:
+        return compiled
+    metadata.unsafe_view_out_indices, metadata.num_unsafe_view_outputs = [], 0
+
+    def run(args: list[Any]) -> list[Any]:
+        given = tuple(args)
+        results = [*compiled(args)]
+        for k in unsafe_views:
+            results[k] = _own(results[k])
+        outputs, saved = results[:count], results[count:]
+        _tie(shared, given, outputs, saved)
+        return [*outputs, *saved]
+
+    return run
 
 
 def _within(tensor: Tensor, owner: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 import attrs
@@ -33,6 +34,7 @@ class Kinship:
     is_view: bool
     base: int | None = None
     creation: Any = None  # what autograd knows of how the view was made: without gradients, as one of several
+    counts: bool = True  # writes together with the owner; not what `x.data` gives
 
 
 def kinships(inputs: Sequence[object], results: Sequence[object]) -> tuple[Kinship, ...]:
@@ -58,9 +60,13 @@ def _kinship(k: int, fake: Any, others: list[tuple[int, bool, Any]]) -> Kinship 
         for owner, of_input, other in kin:
             if other is base or (of_input and other._base is base):
                 return Kinship(k, owner, of_input, is_view=True, creation=creation_of(fake))
-        return Kinship(k, *kin[0][:2], is_view=True, base=id(base), creation=creation_of(fake))
-    owner, of_input, first = kin[0]
-    return None if first is fake else Kinship(k, owner, of_input, is_view=False)
+    earlier = takewhile(lambda other: other[2] is not fake, kin)
+    together = (other for other in earlier if count_together(other[2], fake))
+    owner, of_input, first = next(together, kin[0])
+    counts = count_together(first, fake)
+    if fake._is_view():
+        return Kinship(k, owner, of_input, is_view=True, base=id(base), creation=creation_of(fake), counts=counts)
+    return None if first is fake else Kinship(k, owner, of_input, is_view=False, counts=counts)
 
 
 def in_other_forms(inputs: Sequence[object], results: Sequence[object]) -> bool:
@@ -75,6 +81,17 @@ def in_other_forms(inputs: Sequence[object], results: Sequence[object]) -> bool:
 
 def _is_strided(fake: Any) -> bool:
     return isinstance(fake, Tensor) and not is_wrapper(type(fake)) and fake.layout is torch.strided
+
+
+def count_together(tensor: Tensor, other: Tensor) -> bool:
+    """Whether what is written to one of two tensors counts for both."""
+    if tensor.is_inference() or other.is_inference():
+        return False
+    before = tensor._version, other._version
+    torch.autograd.graph.increment_version(tensor)
+    together = other._version != before[1]
+    _C._autograd._unsafe_set_version_counter((tensor,), (before[0],))
+    return together
 
 
 def creation_of(view: Tensor) -> Any:
@@ -109,10 +126,11 @@ def related(kinds: Sequence[Kinship], inputs: Sequence[Any], results: tuple[Any,
             continue
         if kind.base is not None:
             if kind.base not in bases:
-                bases[kind.base] = _whole(owner.detach())
+                bases[kind.base] = _whole(owner.detach() if kind.counts else owner.data)
             owner = bases[kind.base]
         view = owner.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
-        made[kind.result] = view if kind.is_view else view.detach()
+        detached = view.detach() if kind.counts else view.data
+        made[kind.result] = view if kind.is_view else detached
         if kind.creation is not None and view._is_view():
             _C._autograd._set_creation_meta(view, kind.creation)
     return tuple(made)

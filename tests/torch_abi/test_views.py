@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch._subclasses import FakeTensorMode
 
-from armature.torch_abi.views import counting, kinships, related, share_memory
+from armature.torch_abi.views import count_together, counting, kinships, related, share_memory
 
 
 def eager(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -63,3 +63,10 @@ def test_tensors_that_share_memory() -> None:
         x = torch.empty(4, 6)
         assert share_memory(x, x[:, ::2].reshape(-1)) and share_memory(x[1:], x.detach())
         assert not share_memory(x, x[:, 1:].reshape(-1))
+
+
+def test_which_tensors_count_writes_together() -> None:
+    x = torch.ones(3)
+    others = (x.detach(), x[1:], x.data, x.data[1:], torch.ones(3))
+    assert [count_together(x, other) for other in others] == [True, True, False, False, False]
+    assert [t._version for t in (x, *others)] == [0] * 6
