@@ -33,6 +33,12 @@ BINDINGS: Mapping[object, Callable[..., Any]] = MappingProxyType(
 )
 
 
+def may_differ_in_layout(target: torch._ops.OpOverload) -> bool:
+    """Whether an operator's results may lie otherwise than torch says of tensors without numbers: for all but the few
+    above, whose layouts everybody relies on, this is looked at when they have run."""
+    return target not in BINDINGS
+
+
 def binding_of(target: torch._ops.OpOverload) -> Callable[..., Any]:
     """What to call for an operator."""
     return BINDINGS.get(target) or direct(target)

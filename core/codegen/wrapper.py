@@ -9,13 +9,13 @@ from typing import Any
 import attrs
 import torch
 
-from armature.codegen.externs import binding_name, binding_of
+from armature.codegen.externs import binding_name, binding_of, may_differ_in_layout
 from armature.codegen.origins import place
 from armature.codegen.printer import IndexPrinter, Lines
 from armature.lower.data import Argument, Buffer, ExternCall, Origin, View
 from armature.lower.index import FloorDiv, Index, Mod, Product, Size, Sum, Var, contiguous_strides, numel
 from armature.schedule.data import Allocate, KernelPlan, Launch, Release, Step
-from armature.torch_abi.alloc import empty_strided, reinterpret
+from armature.torch_abi.alloc import empty_strided, laid_out, reinterpret
 
 
 class _Definitions(dict[Var | Size, str]):
@@ -150,6 +150,17 @@ class Wrapper:
             single = len(outputs) == 1 and isinstance(call.target._schema.returns[0].type, torch.TensorType)
             text = f"{outputs[0]} = {text}" if single else f"{_tuple(outputs)} = {text}"
         self.lines.add(text, self.note(call.origins))
+        if may_differ_in_layout(call.target):
+            for made in filter(None, call.outputs):
+                self.check_layout(self.plan.buffers[made])
+
+    def check_layout(self, made: Buffer) -> None:
+        """Kernels read the memory of an operator's result as lowering was told that it lies."""
+        if len(made.shape) > 0:
+            self.bindings["laid_out"] = laid_out
+            strides = self.tuple(made.strides)
+            with self.lines.indented(f"if {made.name}.stride() != {strides}:"):
+                self.lines.add(f"{made.name} = laid_out({made.name}, {strides})")
 
     def note(self, origins: Iterable[Origin]) -> str:
         """The user's first and last line of what the step does."""

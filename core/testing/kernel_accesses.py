@@ -149,6 +149,22 @@ def _scatter(dtype: torch.dtype) -> Case:
 ACCESS_CASES += [_scatter(dtype) for dtype in (F32, F64, I32, I64)]
 
 
+@case("scatters", ACCESS_CASES)
+def the_same_added_often(device: torch.device, features: Features) -> Sketch:
+    """Along the last axis neither the place nor what is added changes."""
+    if F32 not in features.atomic_add:
+        raise Skip
+    k = Sketch("the_same_added_often", device)
+    i, j = variables(6, 37)
+    k.buffer("ids", I64, (6,), randn(6, dtype=I64).abs())
+    k.buffer("grad", F32, (6,), randn(6))
+    k.buffer("out", F32, (10,), randn(10))
+    row = Var("row", 10)
+    place = op("check_index", k.load("ids", i), Const(10, I64), dtype=I64)
+    k.tolerance["out"] = 1e-4
+    return k.pointwise((i, j), Store("out", (row,), k.load("grad", i), True, ((row, place),)))
+
+
 # ---- symbolic sizes
 
 

@@ -27,6 +27,15 @@ def empty_strided(device_type: str) -> Allocator:
     return short if short is not None else partial(_public, torch.device(device_type))
 
 
+def laid_out(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    """The tensor, copied where its strides are others along axes of more than one element."""
+    pairs = zip(tensor.shape, tensor.stride(), strides)
+    if tensor.numel() == 0 or all(size == 1 or one == other for size, one, other in pairs):
+        return tensor
+    made = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
+    return made.copy_(tensor)
+
+
 def _as_strided(base: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...], offset: int) -> torch.Tensor:
     return base.detach().as_strided(sizes, strides, base.storage_offset() + offset)
 

@@ -24,6 +24,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+from armature.torch_abi.fake_layouts import LAYOUTS
 from armature.torch_abi.jagged import is_jagged, ragged_axis, ragged_name, ragged_number
 from armature.torch_abi.symbols import Symbols, expression, symbols_of
 from armature.torch_abi.wrappers import innermost, is_wrapper, parts
@@ -80,7 +81,7 @@ class Axes:
 
 
 class WatchingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
-    """Notices operators that draw random numbers."""
+    """Notices operators that draw random numbers, and knows layouts better than torch."""
 
     random = False
     supports_higher_order_operators = True
@@ -95,7 +96,11 @@ class WatchingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
             raise UnsupportedOperatorException(func)
         if not self.random and torch.Tag.nondeterministic_seeded in func.tags:
             self.random = True
-        return super().__torch_dispatch__(func, types, args, kwargs)
+        result = super().__torch_dispatch__(func, types, args, kwargs)
+        if func not in LAYOUTS:
+            return result
+        with self:
+            return LAYOUTS[func](args, result)
 
 
 def _mode_of(world: FakeWorld) -> WatchingMode:

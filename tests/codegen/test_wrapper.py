@@ -125,3 +125,13 @@ def test_unknown_name_in_a_wrapper_is_found() -> None:
 def test_an_operator_called_directly_takes_the_same_arguments() -> None:
     x = torch.randn(3, 4)
     assert torch.equal(direct(aten.sum.dim_IntList)(x, [0], keepdim=True), x.sum(0, keepdim=True))
+
+
+def test_results_of_operators_are_laid_out_as_kernels_read_them() -> None:
+    w = LoopWriter()
+    x = w.input(3, 4)
+    drawn = w.extern(aten.bernoulli.default, x, shape=(3, 4))
+    program = program_of(w.graph(w.op("add", drawn, 1.0)))
+    lines = [line.split("  #")[0].strip() for line in program.wrapper.splitlines()]
+    assert "if bernoulli_1.stride() != (4, 1):" in lines
+    assert "bernoulli_1 = laid_out(bernoulli_1, (4, 1))" in lines

@@ -41,3 +41,12 @@ def test_this_process_is_supported() -> None:
 )
 def test_range(python: tuple[int, int, int], torch_version: str, supported: bool) -> None:
     assert Versions(python, Version(torch_version)).supported is supported
+
+
+def test_a_tensor_is_copied_where_it_lies_otherwise() -> None:
+    x = torch.arange(6.0).reshape(2, 3)
+    assert alloc.laid_out(x, (3, 1)) is x
+    assert alloc.laid_out(x[:1], (7, 1)).data_ptr() == x.data_ptr()  # any stride is right along one element
+    turned = alloc.laid_out(x, (1, 2))
+    assert turned.stride() == (1, 2)
+    assert turned.equal(x)

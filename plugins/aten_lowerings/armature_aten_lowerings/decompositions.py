@@ -31,8 +31,8 @@ NAMES = (
     # shapes
     "unsqueeze_copy", "narrow_copy", "slice_backward", "select_backward", "diagonal_backward", "unfold_backward",
     "unsafe_chunk", "unsafe_split.Tensor", "unsafe_split_with_sizes",
-    "rot90", "tile", "block_diag", "channel_shuffle", "pixel_shuffle", "pixel_unshuffle", "meshgrid",
-    "index_add", "index_copy", "index_fill.int_Scalar", "masked_scatter", "linspace", "logspace",
+    "rot90", "tile", "block_diag", "pixel_shuffle", "pixel_unshuffle", "meshgrid",
+    "index_copy", "index_fill.int_Scalar", "masked_scatter", "linspace", "logspace",
     "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d",
     "replication_pad3d", "zero", "tril_indices", "triu_indices",
     # sampling
@@ -55,4 +55,38 @@ def take(self: Tensor, index: Tensor) -> Tensor:
     return found
 
 
-OWN = {torch.ops.aten.take.default: take}
+def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
+    """Dropout of all: what `torch.dropout` becomes while it is traced, but which draws no numbers for this."""
+    if p != 1 or train is False:
+        return NotImplemented  # it stays an ATen call
+    return input.mul(input.new_zeros(())), torch.zeros_like(input, dtype=torch.bool)
+
+
+def channel_shuffle(self: Tensor, groups: int) -> Tensor:
+    """Channels of all groups in turn. torch's own gives what is row-major, also for channels last."""
+    count, channels, *sizes = self.shape
+    if self.numel() == 0:
+        return self.clone()
+    apart = self.reshape(count, groups, channels // groups, *sizes).transpose(1, 2)
+    last = self.dim() == 4 and not self.is_contiguous() and self.is_contiguous(memory_format=torch.channels_last)
+    return apart.reshape(self.shape).clone(memory_format=torch.channels_last if last else torch.contiguous_format)
+
+
+def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
+    """By torch's own, which takes sources of other shapes too; the operator refuses them."""
+    axis = dim % max(self.dim(), 1)
+    alike = self.dim() == source.dim() and index.dim() == 1
+    if not alike or any(self.shape[k] != source.shape[k] for k in range(self.dim()) if k != axis):
+        return NotImplemented
+    added: Tensor = TORCHS_INDEX_ADD(self, dim, index, source, alpha=alpha)
+    return added
+
+
+aten = torch.ops.aten
+TORCHS_INDEX_ADD = torch_decompositions([aten.index_add.default])[aten.index_add.default]
+OWN = {
+    aten.index_add.default: index_add,
+    aten.take.default: take,
+    aten.native_dropout.default: native_dropout,
+    aten.channel_shuffle.default: channel_shuffle,
+}

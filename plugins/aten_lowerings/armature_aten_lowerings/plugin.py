@@ -15,6 +15,7 @@ from armature_aten_lowerings import (
     passes,
     pointwise,
     pooling,
+    randomness,
     reductions,
     rnn,
     rnn_cudnn,
@@ -29,7 +30,7 @@ def armature_lowerings() -> Iterable[Lowering]:
     loops = collect_lowerings(
         pointwise, activations, creation, views, reductions, softmax, norms, losses, indexing, pooling
     )
-    return (*loops, *rnn.lowerings(), *rnn_cudnn.lowerings())
+    return (*loops, *randomness.lowerings(), *rnn.lowerings(), *rnn_cudnn.lowerings())
 
 
 @hookimpl

@@ -39,6 +39,7 @@ class KernelPrinter(ValuePrinter):
         self.ways = 1  # how many of them take turns
         self.kept = plan_kept(self.body, nest)
         self.step = 0  # the pass that is printed
+        self.in_lanes = False  # within the vector's loop
 
     # ---- statements ----
 
@@ -119,7 +120,8 @@ class KernelPrinter(ValuePrinter):
         index, pointer = store.index[0], self.pointers[store.buffer]
         dtype = self.buffers[store.buffer].dtype
         stride = self.stride(index, store.indirect)
-        wide = stride != 0 or self.lanes_vary(store.value)
+        # One store of what is the same in all lanes is as good as many; an addition counts once for each lane.
+        wide = stride != 0 or self.lanes_vary(store.value) or (store.atomic and self.in_lanes)
         value = self.spread(store.value) if wide else self.text(store.value)
         if store.value.dtype != dtype:
             value = f"cast<{cpp_type(dtype)}>({value})"
@@ -189,7 +191,9 @@ class KernelPrinter(ValuePrinter):
                     walk = "vectors<N>"
             body = "LANES_OF" if self.ways > 1 else "LANES"
             with self.lines.indented(f"{walk}({begin}, {end}, {body}(l, {name}) {{", "});"):
+                self.in_lanes = True
                 yield
+                self.in_lanes = False
         self.spilled = spilled
 
     def walk(self, extent: Index, limit: Range | None) -> str:

@@ -19,6 +19,7 @@ from armature_torch_handlers import (
     own,
     queries,
     recurrent,
+    sampling,
     stateful,
     tracing_state,
 )
@@ -63,6 +64,7 @@ def armature_handlers() -> Iterable[Handler]:
         arrays,
         items,
         stateful,
+        sampling,
         recurrent,
         optim,
         modules,
