@@ -329,7 +329,7 @@ def hooked(x: torch.Tensor) -> None:
 
 
 BREAKS = [
-    (lambda x: nn.Buffer(x), torch.ones(2), "creates-leaf"),
+    (lambda x: nn.Buffer(x), torch.ones(2, requires_grad=True), "creates-leaf"),
     (lambda x: x.detach_(), torch.ones(2, requires_grad=True) * 1, "unsupported-tensor-method"),
     (lambda x: x.retain_grad(), torch.ones(2, requires_grad=True) * 1, "unsupported-tensor-method"),
     (lambda x: x.requires_grad_(False), torch.ones(2, requires_grad=True) * 1, "unsupported-tensor-method"),
