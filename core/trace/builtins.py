@@ -21,6 +21,7 @@ from armature.trace.class_bodies import DESCRIPTORS, MAKERS, build_class
 from armature.trace.class_checks import CHECKS
 from armature.trace.classes_made import ASKS
 from armature.trace.errors import UserRaised
+from armature.trace.trust import is_trusted
 from armature.trace.values import computed, symbolic
 from armature.trace.values.address import AddressValue
 from armature.trace.values.base import BoundMethod, Value
@@ -401,7 +402,8 @@ COPIED = {"assigned": functools.WRAPPER_ASSIGNMENTS, "updated": functools.WRAPPE
 def _update_wrapper(tracer: Tracer, wrapper: Value, wrapped: Value, *args: Value, **kwargs: Value) -> Value:
     """functools.update_wrapper on functions made in the frame, for another function."""
     usual = not args and all(is_tuple_of(value, COPIED[name]) for name, value in kwargs.items())
-    if isinstance(wrapper, ClosureValue) and usual and wrapped.python_type() in FUNCTION_TYPES:
+    kind = wrapped.python_type()
+    if isinstance(wrapper, ClosureValue) and usual and kind in FUNCTION_TYPES:
         for name in ("__name__", "__qualname__", "__module__", "__doc__"):
             wrapper.attributes[name] = wrapped.get_attribute(tracer, name)
         function = wrapped.function if isinstance(wrapped, MethodValue) else wrapped
@@ -411,6 +413,13 @@ def _update_wrapper(tracer: Tracer, wrapper: Value, wrapped: Value, *args: Value
             own = list(getattr(function.as_object(), "__dict__", ()))
         for name in own:
             wrapper.attributes[name] = wrapped.get_attribute(tracer, name)
+        wrapper.attributes["__wrapped__"] = wrapped
+        return wrapper
+    if isinstance(wrapper, ClosureValue) and usual and is_trusted(kind) and not kind.__dictoffset__:
+        for name in functools.WRAPPER_ASSIGNMENTS:
+            found = tracer.attribute_or_none(wrapped, name)
+            if found is not None:
+                wrapper.attributes[name] = found
         wrapper.attributes["__wrapped__"] = wrapped
         return wrapper
     tracer.graph_break("unsupported-call", callable="functools.update_wrapper")

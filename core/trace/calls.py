@@ -48,7 +48,7 @@ from armature.trace.values.classes import overrides as overrides_in_python
 from armature.trace.values.context import ContextValue
 from armature.trace.values.derived import BASES
 from armature.trace.values.exception import ExceptionValue
-from armature.trace.values.function import ClosureValue, FunctionValue, MethodValue
+from armature.trace.values.function import FunctionValue, MethodValue
 from armature.trace.values.iterator import Original
 from armature.trace.values.methods import fits, invoke
 from armature.trace.values.module import ModuleValue
@@ -117,8 +117,6 @@ def stand_in(tracer: Tracer, plan: Plan, replacement: Callable[..., Any], args: 
     for made in tracer.generators[before:]:
         if made.frame.code.co_filename == own and made.original is None:
             made.original = Original(plan.fn if made is found else None, tuple(args), kwargs)
-    if isinstance(found, ClosureValue) and found.code.co_filename == own and isinstance(plan.fn, type):
-        found.original = Original(plan.fn, tuple(args), kwargs)
     return found
 
 

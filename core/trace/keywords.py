@@ -7,6 +7,7 @@ import collections
 import functools
 import inspect
 import itertools
+import operator
 from collections.abc import Callable, Iterable
 from types import FunctionType, MappingProxyType
 from typing import Any
@@ -23,7 +24,7 @@ BY_NAME: dict[Any, tuple[str, ...]] = {
     itertools.product: ("repeat",), functools.cmp_to_key: ("mycmp",), builtins.__build_class__: (ANY,),
     list.__init__: (), set.__init__: (), functools.partialmethod: (ANY,), bytes.hex: ("sep", "bytes_per_sep"),
     itertools.repeat: ("object", "times"), collections.deque: ("iterable", "maxlen"), str.format: (ANY,),
-    collections.OrderedDict.pop: ("key", "default"),
+    collections.OrderedDict.pop: ("key", "default"), operator.methodcaller: (ANY,),
 }  # fmt: skip
 HOMES = frozenset({
     "builtins", "itertools", "_heapq", "_bisect",

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from armature.frame.sources import Source
     from armature.trace.capture import Tracer
     from armature.trace.rebuild import Rebuilder
-    from armature.trace.values.iterator import Original
 
 # Of a function, not in its `__dict__`.
 OWN_NAMES = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__"})
@@ -224,13 +223,11 @@ class ClosureValue(Value):
     cells: tuple[CellValue, ...] = ()
     attributes: dict[str, Value] = attrs.field(factory=dict)
     annotations: Value | None = None
-    original: Original | None = None  # the call for whose result it stands in, until it is given attributes
 
     mutable: ClassVar[bool] = True
 
     def python_type(self) -> type:
-        kind = None if self.original is None or self.attributes else self.original.kind()
-        return FunctionType if kind is None else kind
+        return FunctionType
 
     def describe(self) -> str:
         return f"function {self.code.co_qualname}"
@@ -311,9 +308,6 @@ class ClosureValue(Value):
         return bound_function(self, args) if name == "__get__" else super().call_method(tracer, name, args, kwargs)
 
     def rebuild(self, out: Rebuilder) -> None:
-        if self.original is not None and self.original.fn is not None and not self.attributes:
-            out.spread(self.original.fn, tuple(self.original.args), dict(self.original.kwargs))
-            return
         out.null_function(FunctionType)
         out.constant(self.code)
         out.namespace(self.namespace)

@@ -9,6 +9,7 @@ from armature_builtin_rules import (
     buffers,
     deques,
     derived,
+    getters,
     handlers,
     json_text,
     load,
@@ -44,7 +45,7 @@ def armature_polyfills() -> Iterable[Polyfill]:
 @hookimpl
 def armature_handlers() -> Iterable[Handler]:
     """Functions of the standard library that act on the world."""
-    return collect(buffers, handlers, json_text, reflection, regex, deques, weak, randomness)
+    return collect(buffers, getters, handlers, json_text, reflection, regex, deques, weak, randomness)
 
 
 @hookimpl

@@ -269,15 +269,9 @@ def length_hint(obj: Any, default: int = 0, /) -> int:
     return hint
 
 
-OBJECTS: tuple[tuple[Any, Any], ...] = (
-    (operator.itemgetter, itemgetter),
-    (operator.attrgetter, attrgetter),
-    (operator.methodcaller, methodcaller),
-)
 STAND_INS = (
     *((getattr(operator, function.__name__), function) for function in _BY_NAME),
     (operator.pow, pow_),
     (operator.invert, inv),
-    *OBJECTS,
     (operator.length_hint, length_hint),
 )

@@ -1,0 +1,91 @@
+"""operator's itemgetter, attrgetter and methodcaller while tracing."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any, ClassVar
+
+import attrs
+
+from armature.plugin_api import BoundMethod, Call, Value, ValueType, handles
+from armature_builtin_rules.polyfills.operator import attrgetter, itemgetter, methodcaller
+
+STAND_INS: dict[Any, Any] = {
+    operator.itemgetter: itemgetter,
+    operator.attrgetter: attrgetter,
+    operator.methodcaller: methodcaller,
+}
+
+
+@attrs.define(eq=False)
+class GetterValue(Value):
+    """An object of one of the classes. function: does in Python what it does."""
+
+    kind: Any
+    args: tuple[Value, ...]
+    kwargs: dict[str, Value]
+    function: Value
+
+    mutable: ClassVar[bool] = True
+
+    def python_type(self) -> type:
+        return self.kind  # type: ignore[no-any-return]
+
+    def call(self, tracer: Any, args: Any, kwargs: Any) -> Value:
+        if len(args) != 1 or kwargs:
+            tracer.raise_real(refusal(self.kind("name"), len(args), kwargs))
+        return tracer.call(self.function, args, {})  # type: ignore[no-any-return]
+
+    def call_method(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value:
+        return (
+            self.call(tracer, args, kwargs) if name == "__call__" else super().call_method(tracer, name, args, kwargs)
+        )
+
+    def get_attribute(self, tracer: Any, name: str) -> Value:
+        if name == "__call__":
+            return BoundMethod(self, name)
+        if name in ("__class__", "__doc__", "__module__"):
+            return tracer.as_value(getattr(self.kind("name"), name))  # type: ignore[no-any-return]
+        try:
+            getattr(self.kind("name"), name)
+        except AttributeError as error:
+            tracer.raise_real(error)
+        return super().get_attribute(tracer, name)
+
+    def rebuild(self, out: Any) -> None:
+        out.spread(self.kind, self.args, self.kwargs)
+
+
+def refusal(fn: Any, count: int, keywords: Any) -> TypeError:
+    """What a callable in C says of arguments that are too many, too few, or named."""
+    try:
+        fn(*(None,) * count, **dict.fromkeys(keywords))
+    except TypeError as error:
+        return error
+    raise AssertionError(f"{fn} takes these")
+
+
+@handles(*STAND_INS)
+def make(call: Call, *args: Value, **kwargs: Value) -> Value:
+    """`operator.itemgetter(0)`."""
+    if not args:
+        call.tracer.raise_real(refusal(call.fn, 0, kwargs))
+    return GetterValue(call.fn, args, kwargs, call.polyfill(STAND_INS[call.fn], *args, **kwargs))
+
+
+def held(obj: Any, source: Any, tracer: Any) -> Value:
+    """One that the program holds."""
+    kind, args = obj.__reduce__()[:2]
+    keywords = {}
+    if isinstance(kind, functools.partial):  # of a methodcaller with keyword arguments
+        kind, args, keywords = kind.func, (*kind.args, *args), kind.keywords
+    tracer.guards.same(source, obj)
+    given = tuple(tracer.as_value(arg) for arg in args)
+    named = {name: tracer.as_value(value) for name, value in keywords.items()}
+    made = GetterValue(type(obj), given, named, tracer.inline_python(STAND_INS[type(obj)], given, named))
+    made.source = source
+    return made
+
+
+VALUE_TYPES = tuple(ValueType(kind, held) for kind in STAND_INS)
