@@ -21,7 +21,7 @@ ROWS = (
         "array-differs",
         "numpy function that torch does differently",
         "What numpy's {operation} gives here has another dtype, size or memory than what torch has in its place; or "
-        "numpy is told, by `errstate` or a filter of warnings, to raise errors of divisions by zero, which torch does not.",
+        "numpy is to raise errors of divisions by zero (`errstate`, a filter of warnings), which torch does not.",
         ("Use the torch function on tensors.", "Call it outside the compiled function."),
     ),
     BreakType(
