@@ -20,6 +20,11 @@ SEARCH_WIDTH = 64  # elements of a container looked at
 
 HOLDERS = (torch.Tensor, nn.Module, torch.optim.Optimizer)
 
+LOOKS_ABOVE = "it looks at the frames above it, and would see those of compiled code"
+_ABOVE = frozenset({
+    "_getframe", "currentframe", "f_back", "getouterframes", "extract_stack", "print_stack", "format_stack",
+    "walk_stack",
+})  # fmt: skip
 _SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _PARTS = frozenset({"<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>"})
 
@@ -36,7 +41,12 @@ def reason_of_code(code: CodeType) -> str | None:
         return "part of Python's import system"
     if is_own(code):
         return "part of armature"
-    return None
+    return LOOKS_ABOVE if looks_above(code) else None
+
+
+def looks_above(code: CodeType) -> bool:
+    """Whether code of the program names what leads to the frames that called it."""
+    return not _ABOVE.isdisjoint(code.co_names)
 
 
 def is_own(code: CodeType) -> bool:

@@ -136,6 +136,11 @@ class FakeWorld:
         """Whether an operator that was run draws random numbers."""
         return self.mode.random
 
+    def run_real(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call a function as the program would, with tensors that have numbers."""
+        with torch._C._DisableTorchDispatch():
+            return fn(*args, **kwargs)
+
     def afresh(self) -> FakeWorld:
         """A world over the same symbols in which no fake was changed yet."""
         return FakeWorld(self.symbols, layouts=self.layouts)

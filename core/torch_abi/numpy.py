@@ -161,6 +161,15 @@ def asking() -> Iterator[None]:
         yield
 
 
+def reports_errors() -> bool:
+    """Whether a division by zero or an overflow in numpy does more now than to warn: the layer says nothing of them."""
+    reports = set(numpy.geterr().values()) - {"ignore"}
+    if not reports <= {"warn"}:
+        return True
+    heeding = (action for action, _, kind, _, _ in warnings.filters if issubclass(RuntimeWarning, kind))
+    return bool(reports) and next(heeding, "default") == "error"
+
+
 def share_memory(first: Any, second: Any) -> bool:
     """Whether two arrays lie in the same memory."""
     return bool(numpy.may_share_memory(first, second))

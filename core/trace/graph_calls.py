@@ -26,7 +26,7 @@ from armature.torch_abi.grad_modes import CHANGED_BY, with_default_dtype
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
 from armature.torch_abi.wrappers import is_wrapper
-from armature.trace import altering, folding, overrides, wrappers
+from armature.trace import altering, folding, overlaps, overrides, wrappers
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.undo import LEAVE, watch
 from armature.trace.values.base import Args, Kwargs, Value
@@ -91,13 +91,16 @@ def graph_call(
         folding.may_run(tracer, fn, args, kwargs)
     arguments = tuple([arg.as_argument(tracer) for arg in args])
     named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
-    watched = tensors_given(tracer, args, kwargs) if is_users(fn) or in_place(fn, kwargs) else []
+    writes = in_place(fn, kwargs)
+    if writes:
+        overlaps.check(tracer, fn, args, kwargs)
+    watched = tensors_given(tracer, args, kwargs) if writes or is_users(fn) else []
     before = [version_of(tensor) for tensor in watched]
     held = wrappers.holding(value.as_fake(tracer) for value in (*args, *kwargs.values())) if state.wrappers else []
     result = run_on_fakes(tracer, fake or fn, args, kwargs)
     wrappers.check_unchanged(tracer, held)
     written = [tensor for tensor, version in zip(watched, before) if version_of(tensor) != version]
-    changes = bool(written) or in_place(fn, kwargs)
+    changes = bool(written) or writes
     if result is not None and not (watched and changes) and is_constant_result(result):
         return folding.folded(tracer, fn, args, kwargs, result) if of_torch(fn) else tracer.as_value(result)
     if any(value.is_symbolic for value in (*args, *kwargs.values())):  # the run may have made numbers of them

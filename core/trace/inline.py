@@ -6,6 +6,7 @@ import inspect
 from types import CodeType
 from typing import TYPE_CHECKING
 
+from armature.frame.skip import LOOKS_ABOVE, looks_above
 from armature.frame.sources import AttrSource, ObjectSource, Source
 from armature.trace import machine
 from armature.trace.binding import bind
@@ -29,6 +30,8 @@ def inline_function(tracer: Tracer, function: FunctionValue, args: Args, kwargs:
     if not trusted and function.source is not None:
         # A function may be given other code: tools that reload modules do it.
         tracer.guards.same(AttrSource(function.source, "__code__"), fn.__code__)
+    if not trusted and looks_above(fn.__code__):
+        tracer.graph_break("skipped-function", function=function.describe(), reason=LOOKS_ABOVE)
     variables = bind(tracer, fn.__code__, function, args, kwargs)
     where = namespace_source(tracer, fn.__globals__, fn.__module__)
     cells = function.closure(tracer) if fn.__closure__ else ()

@@ -49,10 +49,10 @@ from armature.trace.values.function import (
     FunctionValue,
     MethodValue,
     PartialValue,
-    PythonModuleValue,
 )
 from armature.trace.values.mapping import DICT_KINDS, DictValue
 from armature.trace.values.module import REGISTRIES, ModuleValue, is_module
+from armature.trace.values.python_module import PythonModuleValue
 from armature.trace.values.sequence import (
     TUPLE_METHODS,
     ListValue,

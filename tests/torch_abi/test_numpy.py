@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import warnings
 
 import numpy as np
 import pytest
@@ -55,3 +56,15 @@ def test_dtypes(name: str) -> None:
     assert shadow.dtype == np.dtype(name) and layer.as_array(tensor).strides == shadow.strides
     assert layer.shadow_of(torch.empty(1, device="meta").expand(layer.LARGEST + 1), (layer.LARGEST + 1,)) is not None
     assert layer.shadow_of(torch.empty(layer.LARGEST + 1, device="meta"), (layer.LARGEST + 1,)) is None
+
+
+def test_the_layer_reports_nothing_where_numpy_would() -> None:
+    with np.errstate(all="warn"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert layer.reports_errors()
+        with np.errstate(all="ignore"):
+            assert not layer.reports_errors()
+        warnings.simplefilter("ignore")
+        assert not layer.reports_errors()
+        with np.errstate(over="call"):
+            assert layer.reports_errors()

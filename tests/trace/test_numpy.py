@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -354,3 +355,39 @@ def test_arrays_are_told_apart_by_themselves() -> None:
     guards = session().compilations[-1].guards
     assert any(text.startswith("no two of these are one object: a, b") for text in guards)
     assert compiled(one, one).tolist() == [16.0] * 3
+
+
+def errors_of(run: Callable[..., Any], *args: Any) -> object:
+    try:
+        return run(*args).tolist()
+    except (FloatingPointError, RuntimeWarning) as error:
+        return str(error)
+
+
+def test_errors_of_floating_point_are_raised_where_numpy_is_told_to() -> None:
+    def divide(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(x.numpy() / y.numpy())
+
+    x, y = torch.ones(2), torch.zeros(2)
+    for loud_first in (False, True):
+        armature.reset()
+        mine = armature.compile(divide, backend="eager")
+        for loud in (loud_first, not loud_first, loud_first):
+            with np.errstate(all="raise" if loud else "ignore"):
+                assert errors_of(mine, x, y) == errors_of(divide, x, y)
+            with np.errstate(all="warn"), warnings.catch_warnings():
+                warnings.simplefilter("error" if loud else "ignore")
+                assert errors_of(mine, x, y) == errors_of(divide, x, y)
+    with np.errstate(all="raise"):
+        assert break_of(divide, x, y) == "array-differs"
+
+
+def test_errors_of_floating_point_are_handled_where_they_are_raised() -> None:
+    def handled(x: torch.Tensor) -> object:
+        try:
+            with np.errstate(over="raise"):
+                return np.exp(x.numpy() * 1000)
+        except FloatingPointError as error:
+            return str(error)
+
+    assert armature.compile(handled, backend="eager")(torch.ones(2)) == handled(torch.ones(2))

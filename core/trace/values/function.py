@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Hashable
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
@@ -23,11 +22,8 @@ if TYPE_CHECKING:
 
 # Of a function, not in its `__dict__`.
 OWN_NAMES = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__"})
-CHANGING = frozenset({"sys", "time"})  # of the library, modules whose names a program may give other objects
-SETTINGS = (bool, int, float, str, type(None))
 PACKET = type(torch.ops.aten.add)
 WRITE_CELL: Callable[..., object] = CellType.__dict__["cell_contents"].__set__
-OWN_PACKAGE = __name__.partition(".")[0]  # it imports its public names when they are first read
 
 
 @attrs.define(eq=False)
@@ -423,64 +419,6 @@ class PartialValue(Value):
         out.spread(self.kind, (self.function, *self.args), self.kwargs)
         for name, value in self.attributes.items():
             out.store_attribute(name, value)
-
-
-@attrs.define(eq=False)
-class PythonModuleValue(Value):
-    """A Python module, as `torch` or `math` in a global."""
-
-    module: ModuleType
-    read: dict[str, Value] = attrs.field(factory=dict)
-
-    def python_type(self) -> type:
-        return type(self.module)
-
-    def describe(self) -> str:
-        return f"module {self.module.__name__}"
-
-    def as_object(self) -> object:
-        return self.module
-
-    def key(self, tracer: Tracer) -> Hashable:
-        return self.module
-
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
-        known = self.read.get(name)
-        if known is not None:
-            return known
-        trusted = is_trusted(self.module)
-        if name in self.module.__dict__:
-            obj = self.module.__dict__[name]
-        elif (trusted or self.module.__name__ == OWN_PACKAGE) and hasattr(self.module, name):
-            obj = getattr(self.module, name)
-            if trusted and isinstance(obj, SETTINGS):  # by a property: it may be another one next time
-                tracer.guards.answers(functools.partial(getattr, self.module, name), (), {}, obj)
-        else:
-            missing = f"module '{self.module.__name__}' has no attribute '{name}'"
-            if "__getattr__" in self.module.__dict__ and not trusted:
-                tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
-            if self.source is not None and not trusted:
-                for unset in (name, "__getattr__"):
-                    tracer.guard_not_in(DictOfSource(self.source), unset)
-            tracer.raise_error(AttributeError, missing)
-        source: Source
-        if self.module.__name__ in CHANGING and not callable(obj):
-            source = AttrSource(tracer.object_source(self.module), name)
-        elif trusted or self.source is None:
-            source = tracer.object_source(obj, f"{self.module.__name__}.{name}")
-        else:
-            source = AttrSource(self.source, name)
-        self.read[name] = value = tracer.wrap(obj, source)
-        return value
-
-    def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
-        if type(self.module) is not ModuleType or is_trusted(self.module):
-            tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
-        tracer.store_global(self.module.__dict__, name, value)
-        self.read[name] = value
-
-    def rebuild(self, out: Rebuilder) -> None:
-        out.constant(self.module)
 
 
 def content_source(source: Source | None) -> Source | None:

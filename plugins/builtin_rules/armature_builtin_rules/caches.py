@@ -16,7 +16,8 @@ OF_THE_CACHE = frozenset({"cache_info", "cache_clear", "cache_parameters"})
 class CachedFunctionValue(Value):
     """A function of the program whose results are kept. What it computes is traced, once for the same constants.
 
-    Python would not run it again for arguments that it knows, so one that does more than compute runs eagerly.
+    Python would not run it again for arguments that it knows, so one that does more than compute runs eagerly; and so
+    does one that has kept another constant than it would compute now.
     """
 
     obj: Any
@@ -54,8 +55,24 @@ class CachedFunctionValue(Value):
             tracer.graph_break("unsupported-call", callable=self.describe())
         tracer.fakes.mode.random = random
         if key is not None:
+            if made.python_type() in (bool, int, float):  # not one that may change: what is kept does not
+                made = tracer.constant(made.as_constant())
+            if made.is_constant and not changes:
+                self._agree(tracer, made, args, kwargs)
             self.known[key] = made
         return made
+
+    def _agree(self, tracer: Any, made: Value, args: Any, kwargs: Any) -> None:
+        """Ask the function itself, which keeps its answer: while guards hold, it would compute what it has kept."""
+        given = [value.as_constant() for value in args]
+        named = {name: value.as_constant() for name, value in kwargs.items()}
+        expected = made.as_constant()
+        try:
+            kept = tracer.fakes.run_real(self.obj, *given, **named)
+        except Exception:  # to be raised where the program calls it
+            tracer.graph_break("unsupported-call", callable=self.describe())
+        if type(kept) is not type(expected) or (kept is not expected and repr(kept) != repr(expected)):
+            tracer.graph_break("unsupported-call", callable=self.describe())
 
 
 def named(args: Any, kwargs: Any) -> list[tuple[Any, Value]]:

@@ -19,6 +19,7 @@ LEVELS = {
     logging.Logger.critical: logging.CRITICAL,
 }
 
+SAYS_OTHERWISE = frozenset({"__signature__", "__wrapped__"})  # in a function: its signature is not its own
 ASKED = ("isEnabledFor", "getEffectiveLevel")
 
 
@@ -28,6 +29,24 @@ def stub(function: ClosureValue) -> FunctionType:
     made = FunctionType(code, {}, None, tuple(value.as_constant() for value in function.defaults))
     made.__kwdefaults__ = {name: value.as_constant() for name, value in function.keyword_defaults.items()}
     return made
+
+
+def rely_on_parameters(tracer: Any, real: FunctionType, source: Any) -> None:
+    """Rely on all that a function's signature tells: its code, the very defaults and annotations, and nothing else."""
+    tracer.guards.same(AttrSource(source, "__code__"), real.__code__)
+    held = {name: getattr(real, name) for name in ("__defaults__", "__kwdefaults__", "__annotations__")}
+    for name, found in held.items():
+        where = AttrSource(source, name)
+        tracer.guards.type_is(where, type(found))
+        if isinstance(found, dict):
+            tracer.guards.keys(where, found)
+        elif found is not None:
+            tracer.guards.length(where, len(found))
+        items = found.items() if isinstance(found, dict) else enumerate(found or ())
+        for key, item in items:
+            tracer.guards.same(ItemSource(where, key), item)
+    for name in SAYS_OTHERWISE:
+        tracer.guard_not_in(tracer.dict_source(source), name)
 
 
 @handles(inspect.signature)
@@ -43,9 +62,10 @@ def signature(call: Call, fn: Value, **options: Value) -> Value | None:
     bound = issubclass(fn.python_type(), MethodType)
     function = call.tracer.attribute_or_none(fn, "__func__") if bound else fn
     real: Any = None if function is None else getattr(function, "fn", None)
-    if not isinstance(real, FunctionType):
+    if not isinstance(real, FunctionType) or not SAYS_OTHERWISE.isdisjoint(real.__dict__):
         return None
     call.guard(function)  # type: ignore[arg-type]
+    rely_on_parameters(call.tracer, real, function.source or call.tracer.object_source(real))  # type: ignore[union-attr]
     return call.new_value(inspect.signature(MethodType(real, call) if bound else real))
 
 

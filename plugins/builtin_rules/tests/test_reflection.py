@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import armature
+from armature.testing.changed_programs import Program, like_eager
 
 LOGGER = logging.getLogger("armature.tests.reflection")
 QUIET = LOGGER.getChild("quiet")
@@ -165,3 +166,46 @@ def test_a_logger_of_the_program_is_traced() -> None:
 
     x = torch.ones(2)
     assert str(armature.compile(function, backend="eager")(x)) == str(function(x))
+
+
+def changed_signature() -> Program:
+    def asked(a: int, b: object = (1,)) -> None: ...
+
+    def other() -> None: ...
+
+    def function(t: torch.Tensor) -> tuple[object, ...]:
+        return t + 1, str(inspect.signature(asked))
+
+    return function, (
+        lambda: setattr(asked, "__defaults__", (2,)),
+        lambda: setattr(asked, "__defaults__", None),
+        lambda: setattr(asked, "__kwdefaults__", {"c": 1}),
+        lambda: asked.__annotations__.update(a="float"),
+        lambda: setattr(asked, "__wrapped__", other),
+        lambda: setattr(asked, "__signature__", inspect.Signature()),
+    )
+
+
+def test_what_a_signature_is_made_of_is_guarded() -> None:
+    like_eager(changed_signature)
+
+
+SCALE = [1]
+
+
+def test_a_cached_function_gives_what_it_has_kept() -> None:
+    def answers(wrap: Callable[..., Any]) -> list[object]:
+        SCALE[0] = 1
+
+        @functools.lru_cache
+        def scaled(n: int) -> int:
+            return n * SCALE[0]
+
+        run = wrap(lambda t: (t * scaled(3), scaled(4)))
+        found = []
+        for change in (lambda: None, lambda: SCALE.__setitem__(0, 5), scaled.cache_clear, lambda: None):
+            change()
+            found.append([part.tolist() if isinstance(part, torch.Tensor) else part for part in run(torch.ones(2))])
+        return found
+
+    assert answers(lambda fn: armature.compile(fn, backend="eager")) == answers(lambda fn: fn)

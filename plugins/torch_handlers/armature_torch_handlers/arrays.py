@@ -238,6 +238,7 @@ def apply(
     tracer: Any, function: Callable[..., Any], ours: Callable[..., Any], args: tuple[Value, ...], kwargs: Any
 ) -> Value:
     """Put `function`, of tensors, in the graph; `ours` is numpy's own, which tells what it should be."""
+    _rely_on_quiet(tracer, function.__name__)
     inputs = [found for value in (*args, *kwargs.values()) for found in _arrays(tracer, value)]
     given = [_for_graph(tracer, value) for value in args]
     named = {name: _for_graph(tracer, value) for name, value in kwargs.items()}
@@ -252,6 +253,14 @@ def apply(
     found = _as_numpy_has_it(tracer, result, expected, inputs, function.__name__)
     _note_content(tracer, found, ours, (args, kwargs), inputs)
     return found
+
+
+def _rely_on_quiet(tracer: Any, name: str) -> None:
+    """Break the graph where the program is to hear of divisions by zero and overflows."""
+    loud = layer.reports_errors()
+    tracer.guards.answers(layer.reports_errors, (), {}, loud)
+    if loud:
+        tracer.graph_break("array-differs", operation=name)
 
 
 def _note_content(tracer: Any, found: Value, ours: Any, given: Any, inputs: list[ArrayValue]) -> None:
@@ -444,6 +453,7 @@ def function(call: Call, *args: Value, **kwargs: Value) -> Value | None:
 
 def _constant_result(call: Call, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value | None:
     """numpy's own result, where all arguments are known and it is a number and no array."""
+    _rely_on_quiet(call.tracer, getattr(call.fn, "__name__", "function"))
     try:
         plain = [value.as_object() for value in args]
         result = call.fn(*plain, **{name: value.as_object() for name, value in kwargs.items()})

@@ -20,7 +20,8 @@ ROWS = (
     BreakType(
         "array-differs",
         "numpy function that torch does differently",
-        "What numpy's {operation} gives here has another dtype, size or memory than what torch has in its place.",
+        "What numpy's {operation} gives here has another dtype, size or memory than what torch has in its place; or "
+        "numpy is to raise errors of divisions by zero (`errstate`, a filter of warnings), which torch does not.",
         ("Use the torch function on tensors.", "Call it outside the compiled function."),
     ),
     BreakType(

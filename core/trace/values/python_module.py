@@ -1,0 +1,106 @@
+"""Python modules: their names, as far as they stand in the module's dict."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Hashable
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import attrs
+
+from armature.frame.sources import AttrSource, DictOfSource, TypeOfSource
+from armature.trace.trust import is_trusted
+from armature.trace.values.base import Value
+from armature.trace.values.classes import find_in_class, is_data_descriptor, rely_on_class
+
+if TYPE_CHECKING:
+    from armature.frame.sources import Source
+    from armature.trace.capture import Tracer
+    from armature.trace.rebuild import Rebuilder
+
+CHANGING = frozenset({"sys", "time"})  # of the library, modules whose names a program may give other objects
+SETTINGS = (bool, int, float, str, type(None))
+OWN_PACKAGE = __name__.partition(".")[0]  # it imports its public names when they are first read
+
+
+@attrs.define(eq=False)
+class PythonModuleValue(Value):
+    """A Python module, as `torch` or `math` in a global."""
+
+    module: ModuleType
+    read: dict[str, Value] = attrs.field(factory=dict)
+
+    def python_type(self) -> type:
+        return type(self.module)
+
+    def describe(self) -> str:
+        return f"module {self.module.__dict__.get('__name__')}"
+
+    def as_object(self) -> object:
+        return self.module
+
+    def key(self, tracer: Tracer) -> Hashable:
+        return self.module
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        known = self.read.get(name)
+        if known is not None:
+            return known
+        trusted = is_trusted(self.module)
+        if not trusted:
+            self._rely_on_lookup(tracer, name)
+        if name in self.module.__dict__:
+            obj = self.module.__dict__[name]
+        elif (trusted or self.module.__name__ == OWN_PACKAGE) and hasattr(self.module, name):
+            obj = getattr(self.module, name)
+            if trusted and isinstance(obj, SETTINGS):  # by a property: it may be another one next time
+                tracer.guards.answers(functools.partial(getattr, self.module, name), (), {}, obj)
+        else:
+            self._missing(tracer, name, trusted)
+            missing = f"module '{self.module.__name__}' has no attribute '{name}'"
+            tracer.raise_error(AttributeError, missing)
+        source: Source
+        if trusted and self.module.__name__ in CHANGING and not callable(obj):
+            source = AttrSource(tracer.object_source(self.module), name)
+        elif trusted or self.source is None:
+            source = tracer.object_source(obj, f"{self.module.__name__}.{name}")
+        else:
+            source = AttrSource(self.source, name)
+        self.read[name] = value = tracer.wrap(obj, source)
+        return value
+
+    def _rely_on_lookup(self, tracer: Tracer, name: str) -> None:
+        """Rely on the name being looked up in the module's dict first: a program may give a module another class."""
+        kind = type(self.module)
+        if self.source is not None:
+            tracer.guard_is(TypeOfSource(self.source), kind)
+        if kind is ModuleType:
+            return
+        rely_on_class(tracer, kind, name, "__getattribute__")
+        lookup, found = find_in_class(kind, "__getattribute__"), find_in_class(kind, name)
+        own = lookup is not None and lookup.holder is not ModuleType
+        if own or (found is not None and found.holder is not object and is_data_descriptor(found.obj)):
+            tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
+
+    def _missing(self, tracer: Tracer, name: str, trusted: bool) -> None:
+        """Break the graph where the module or its class may have an answer; else rely on their having none."""
+        if trusted:
+            return
+        kind = type(self.module)
+        asked = ("__getattr__", name)
+        if "__getattr__" in self.module.__dict__ or any(find_in_class(kind, one) is not None for one in asked):
+            tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
+        rely_on_class(tracer, kind, *asked)
+        if self.source is not None:
+            for unset in asked:
+                tracer.guard_not_in(DictOfSource(self.source), unset)
+
+    def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+        if type(self.module) is not ModuleType or is_trusted(self.module):
+            tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
+        tracer.store_global(self.module.__dict__, name, value)
+        self.read[name] = value
+
+    def rebuild(self, out: Rebuilder) -> None:
+        out.constant(self.module)

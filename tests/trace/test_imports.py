@@ -1,0 +1,141 @@
+# ruff: noqa: PLC0415 - imports inside functions are what is tested
+"""Imports inside functions: what `sys.modules` has by then is what they give."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+import armature
+from armature.testing.changed_programs import Program, like_eager
+
+NAMES = ("made_module", "made_package", "made_package.part")
+
+
+@pytest.fixture(autouse=True)
+def no_modules_left() -> Iterator[None]:
+    yield
+    for name in NAMES:
+        sys.modules.pop(name, None)
+
+
+def module(name: str, **held: Any) -> ModuleType:
+    made = sys.modules[name] = ModuleType(name)
+    vars(made).update(held)
+    return made
+
+
+class Answering(ModuleType):
+    def __getattribute__(self, name: str) -> Any:
+        return 77 if name == "k" else super().__getattribute__(name)
+
+
+class WithProperty(ModuleType):
+    @property
+    def k(self) -> int:
+        return 78
+
+
+class WithFallback(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return len(name)
+
+
+def replaced_module() -> Program:
+    module("made_module", k=1)
+
+    def function(t: torch.Tensor) -> tuple[object, ...]:
+        import made_module  # type: ignore[import-not-found]
+        from made_module import k
+
+        return t + made_module.k, k
+
+    return function, (
+        lambda: module("made_module", k=5),
+        lambda: setattr(sys.modules["made_module"], "k", 6),
+        lambda: setattr(sys.modules["made_module"], "__class__", Answering),
+        lambda: setattr(sys.modules["made_module"], "__class__", WithProperty),
+    )
+
+
+def replaced_part() -> Program:
+    package = module("made_package", __path__=[])
+    module("made_package.part", v=1)
+
+    def function(t: torch.Tensor) -> tuple[object, ...]:
+        from made_package import part  # type: ignore[import-not-found]
+
+        return (t + part.v,)
+
+    return function, (
+        lambda: module("made_package.part", v=2),
+        lambda: setattr(package, "part", SimpleNamespace(v=3)),
+        lambda: delattr(package, "part"),
+        lambda: setattr(package, "__getattr__", lambda name: SimpleNamespace(v=4)),
+    )
+
+
+def class_of_a_global_module() -> Program:
+    held = ModuleType("held_module")
+    held.k = 1  # type: ignore[attr-defined]
+    return lambda t: (t + held.k, hasattr(held, "other")), (
+        lambda: setattr(held, "__class__", WithProperty),
+        lambda: setattr(held, "__class__", WithFallback),
+        lambda: setattr(WithFallback, "late", 1),
+        lambda: setattr(held, "__class__", ModuleType),
+    )
+
+
+@pytest.mark.parametrize("program", [replaced_module, replaced_part, class_of_a_global_module])
+def test_like_eager(program: Callable[[], Program]) -> None:
+    like_eager(program)
+
+
+def test_a_module_that_is_gone_is_not_found() -> None:
+    def ask(t: torch.Tensor) -> torch.Tensor:
+        import made_module
+
+        return t + made_module.k  # type: ignore[no-any-return]
+
+    module("made_module", k=1)
+    run = armature.compile(ask, backend="eager")
+    assert run(torch.zeros(2)).tolist() == [1, 1]
+    del sys.modules["made_module"]
+    with pytest.raises(ModuleNotFoundError, match="made_module"):
+        run(torch.zeros(2))
+
+
+def test_a_name_that_a_module_lacks_is_an_import_error() -> None:
+    def ask(t: torch.Tensor) -> object:
+        try:
+            from made_module import lacking
+        except ImportError as error:
+            return t + 1, str(error)
+        return lacking
+
+    module("made_module", k=1)
+    assert armature.compile(ask, backend="eager")(torch.zeros(2))[1] == ask(torch.zeros(2))[1]  # type: ignore[index]
+
+
+def test_an_import_of_the_programs_own_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(t: torch.Tensor) -> torch.Tensor:
+        import made_module
+
+        return t + made_module.k  # type: ignore[no-any-return]
+
+    plain = builtins.__import__
+
+    def own(name: str, *args: Any) -> Any:
+        return SimpleNamespace(k=9) if name == "made_module" else plain(name, *args)
+
+    run = armature.compile(ask, backend="eager")
+    monkeypatch.setattr(builtins, "__import__", own)
+    assert run(torch.zeros(2)).tolist() == [9, 9]
