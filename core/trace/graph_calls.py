@@ -111,11 +111,8 @@ def graph_call(
         tracer.effects.write_memory(written)
     elif isinstance(result, torch.Tensor) and id(result) in tracer.by_fake:
         return tracer.by_fake[id(result)]  # `x.contiguous()` of a contiguous tensor is `x`
-    chosen = tracer.effects.chosen_dtype
-    if chosen is not None:
-        if tracer.parts:  # such a graph may run when the default is another one
-            tracer.graph_break("unsupported-mutation", operation="a change of the default dtype", type="torch")
-        fn = with_default_dtype(chosen, getattr(torch.Tensor, fn) if isinstance(fn, str) else fn)
+    if tracer.effects.chosen_dtype is not None:
+        fn = under_default_dtype(tracer, fn, tracer.effects.chosen_dtype)
     node = record(tracer, "call_method" if isinstance(fn, str) else "call_function", fn, arguments, named)
     made = from_fake(tracer, result, node)
     if tracer.mutates:
@@ -138,6 +135,13 @@ def scripted(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     call_scripted.scripted = fn  # type: ignore[attr-defined]
     return call_scripted
+
+
+def under_default_dtype(tracer: Tracer, fn: Callable[..., Any] | str, chosen: torch.dtype) -> Callable[..., Any]:
+    """A function that is called while the default dtype is the one that the frame has set."""
+    if tracer.parts:  # such a graph may run when the default is another one
+        tracer.graph_break("unsupported-mutation", operation="a change of the default dtype", type="torch")
+    return with_default_dtype(chosen, getattr(torch.Tensor, fn) if isinstance(fn, str) else fn)
 
 
 def takes_floats(fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> bool:
