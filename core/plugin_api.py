@@ -20,6 +20,7 @@ from armature.lower.index import Index, Var
 from armature.lower.registry import collect_lowerings, lowers
 from armature.lower.values import Spec, TensorValue
 from armature.rules import Answer, Decision, Rule, RuleOrigin, RuleTable, Subject, Verdict
+from armature.torch_abi import collectives as functional_collectives
 from armature.torch_abi import numpy as numpy_layer
 from armature.torch_abi.aot import Compilers, compile_functional, min_cut
 from armature.torch_abi.attention import attention_results, item_by_tensors, nested_attention
@@ -167,6 +168,7 @@ __all__ = [
     "compute_dtype",
     "compute_early",
     "existing",
+    "functional_collectives",
     "handles",
     "hookimpl",
     "in_tree",

@@ -237,8 +237,12 @@ def action(text: str, category: type[Warning], module: str, line: int) -> str:
     """What the filters say of a warning: "default", "ignore", "error", ..."""
     filters: Any = warnings.filters
     for kind, pattern, wanted, where, number in filters:
-        fits = pattern is None or pattern.match(text)
-        here = where is None or where.match(module)
-        if fits and here and issubclass(category, wanted) and number in (0, line):
+        here = matches(pattern, text) and matches(where, module)
+        if here and issubclass(category, wanted) and number in (0, line):
             return str(kind)
     return str(getattr(sys.modules["warnings"], "defaultaction", "default"))
+
+
+def matches(pattern: Any, text: str) -> bool:
+    """Whether a filter's pattern fits. Those that Python begins with are the whole text."""
+    return pattern is None or (pattern == text if isinstance(pattern, str) else pattern.match(text) is not None)

@@ -10,6 +10,7 @@ from armature_torch_handlers import (
     arrays,
     breaks,
     checks,
+    collectives,
     creation,
     graph_backends,
     items,
@@ -59,6 +60,7 @@ def armature_handlers() -> Iterable[Handler]:
         tracing_state,
         queries,
         checks,
+        collectives,
         creation,
         nested,
         arrays,
@@ -74,7 +76,13 @@ def armature_handlers() -> Iterable[Handler]:
 @hookimpl
 def armature_value_types() -> Iterable[ValueType]:
     """Contexts that the program made before the function was called."""
-    return (*autocast.VALUE_TYPES, *profiler.VALUE_TYPES, *settings.VALUE_TYPES, *arrays.value_types())
+    return (
+        *autocast.VALUE_TYPES,
+        *profiler.VALUE_TYPES,
+        *settings.VALUE_TYPES,
+        *collectives.VALUE_TYPES,
+        *arrays.value_types(),
+    )
 
 
 @hookimpl
