@@ -13,6 +13,8 @@ import torch
 import torch.distributed as dist
 
 AVAILABLE = dist.is_available()
+if AVAILABLE:
+    import torch.distributed.tensor  # handlers are for its functions; compilers of torch load it anyway
 _C10D: Any = getattr(dist, "distributed_c10d", None)
 _OPERATORS: Any = torch.ops._c10d_functional
 

@@ -12,6 +12,7 @@ from armature_torch_handlers import (
     checks,
     collectives,
     creation,
+    dtensors,
     graph_backends,
     items,
     modules,
@@ -62,6 +63,7 @@ def armature_handlers() -> Iterable[Handler]:
         checks,
         collectives,
         creation,
+        dtensors,
         nested,
         arrays,
         items,
@@ -81,6 +83,7 @@ def armature_value_types() -> Iterable[ValueType]:
         *profiler.VALUE_TYPES,
         *settings.VALUE_TYPES,
         *collectives.VALUE_TYPES,
+        *dtensors.VALUE_TYPES,
         *arrays.value_types(),
     )
 
