@@ -109,8 +109,8 @@ class ExceptionValue(Value):
     def traceback(self, tracer: Tracer) -> Value:
         """`__traceback__`, and the third part of `sys.exc_info()` while it is handled."""
         if self.known_traceback is None:
-            made = TracebackValue(places_of(tracer.frames)) if self.raised_at else tracer.constant(None)
-            self.known_traceback = made
+            has_one = self.raised_at or isinstance(self, CaughtValue)
+            self.known_traceback = TracebackValue(places_of(tracer.frames)) if has_one else tracer.constant(None)
         return self.known_traceback
 
     def _set_traceback(self, tracer: Tracer, value: Value) -> None:
