@@ -30,6 +30,12 @@ def stub(function: ClosureValue) -> FunctionType:
     return made
 
 
+@handles(inspect.getfullargspec)
+def full_signature(call: Call, func: Value) -> Value | None:
+    """The parameters of a function of the program, by name and kind."""
+    return None if isinstance(func, ClosureValue) else signature(call, func)
+
+
 @handles(inspect.signature)
 def signature(call: Call, fn: Value, **options: Value) -> Value | None:
     """The signature of a function of the program, or of a method of it."""
@@ -46,7 +52,7 @@ def signature(call: Call, fn: Value, **options: Value) -> Value | None:
     if not isinstance(real, FunctionType):
         return None
     call.guard(function)  # type: ignore[arg-type]
-    return call.new_value(inspect.signature(MethodType(real, call) if bound else real))
+    return call.new_value(call.fn(MethodType(real, call) if bound else real))
 
 
 @handles(importlib.util.find_spec, importlib.metadata.version)

@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from armature.plugin_api import Value, ValueType
-from armature_builtin_rules import buffers, caches, deques, randomness, regex, weak
+from armature_builtin_rules import buffers, caches, deques, randomness, regex, thread_locals, weak
 from armature_builtin_rules.polyfills.operator import OBJECTS
 
 
@@ -36,4 +36,5 @@ VALUE_TYPES = (
     *weak.VALUE_TYPES,
     *randomness.VALUE_TYPES,
     *regex.VALUE_TYPES,
+    *thread_locals.VALUE_TYPES,
 )
