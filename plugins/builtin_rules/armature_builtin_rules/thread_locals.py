@@ -24,12 +24,12 @@ class ThreadLocalValue(ObjectValue):
             return super().get_attribute(tracer, name)
         if name in self.attributes:
             known = self.attributes[name]
-            if known is None:
-                tracer.raise_error(AttributeError, f"'_thread._local' object has no attribute '{name}'")
-            return known
-        if lacks(self.obj, name):
+            if known is not None:
+                return known
+        elif lacks(self.obj, name):
             tracer.guards.answers(lacks, (self.obj, name), {}, True)
-            tracer.raise_error(AttributeError, f"'_thread._local' object has no attribute '{name}'")
+        if name in self.attributes or lacks(self.obj, name):
+            raise tracer.raise_error(AttributeError, f"'_thread._local' object has no attribute '{name}'")
         found: Value = tracer.wrap(getattr(self.obj, name), AttrSource(self.source, name))  # type: ignore[arg-type]
         self.attributes[name] = found
         return found
@@ -59,7 +59,7 @@ class ThreadLocalValue(ObjectValue):
         return found
 
 
-def of_program(obj: threading.local, source: Any, tracer: Any) -> Value:
+def of_program(obj: Any, source: Any, tracer: Any) -> Value:
     """An object of the class itself: one of a class below it runs its `__init__` in each thread."""
     tracer.guards.same(source, obj)
     return ThreadLocalValue(type(obj), obj, source=source)
