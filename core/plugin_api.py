@@ -45,6 +45,7 @@ from armature.trace.outside import call_outside, running_graphs
 from armature.trace.overrides import OffValue as OverridesOff
 from armature.trace.overrides import default as as_overridden
 from armature.trace.parts import NotApart, Part, Watch, trace_part
+from armature.trace.places import places_of
 from armature.trace.values.address import AddressValue
 from armature.trace.values.base import BoundMethod, Value, Write
 from armature.trace.values.classes import ClassValue
@@ -185,6 +186,7 @@ __all__ = [
     "number_now",
     "numpy_layer",
     "overload",
+    "places_of",
     "running_graphs",
     "switch_grad",
     "together",

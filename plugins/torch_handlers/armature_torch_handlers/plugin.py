@@ -25,7 +25,7 @@ from armature_torch_handlers import (
     stateful,
     tracing_state,
 )
-from armature_torch_handlers.contexts import attention, autocast, grad, overrides, profiler, settings
+from armature_torch_handlers.contexts import attention, autocast, forward_ad, grad, overrides, profiler, settings
 from armature_torch_handlers.programs import (
     autograd_function,
     checkpoint,
@@ -48,6 +48,7 @@ def armature_handlers() -> Iterable[Handler]:
         autocast,
         attention,
         profiler,
+        forward_ad,
         overrides,
         autograd_function,
         function_context,
