@@ -25,7 +25,16 @@ from armature_torch_handlers import (
     stateful,
     tracing_state,
 )
-from armature_torch_handlers.contexts import attention, autocast, forward_ad, grad, overrides, profiler, settings
+from armature_torch_handlers.contexts import (
+    attention,
+    autocast,
+    forward_ad,
+    grad,
+    overrides,
+    profiler,
+    saved_tensors,
+    settings,
+)
 from armature_torch_handlers.programs import (
     autograd_function,
     checkpoint,
@@ -49,6 +58,7 @@ def armature_handlers() -> Iterable[Handler]:
         attention,
         profiler,
         forward_ad,
+        saved_tensors,
         overrides,
         autograd_function,
         function_context,
