@@ -23,6 +23,7 @@ from armature_torch_handlers import (
     recurrent,
     sampling,
     stateful,
+    storages,
     tracing_state,
 )
 from armature_torch_handlers.contexts import (
@@ -79,6 +80,7 @@ def armature_handlers() -> Iterable[Handler]:
         arrays,
         items,
         stateful,
+        storages,
         sampling,
         recurrent,
         optim,
