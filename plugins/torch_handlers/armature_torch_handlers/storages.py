@@ -35,17 +35,19 @@ class StorageValue(Value):
         return self._bytes(tracer)
 
     def length(self, tracer: Any) -> int:
-        return int(self._bytes(tracer).as_constant())  # type: ignore[call-overload]
+        found: Any = self._bytes(tracer).as_constant()
+        return int(found)
 
     def _bytes(self, tracer: Any) -> Value:
         source, real = self.tensor.source, self.tensor.real
-        if source is None or real is None or tracer.mutates:  # what was written to may have other memory now
-            tracer.graph_break(
-                "unsupported-operation", operation="size()", type="a storage, after a tensor was changed"
-            )
-        counted = CallSource(source, bytes_in_storage, "bytes_in_storage")
-        found: Value = tracer.wrap(bytes_in_storage(real), counted)
-        return found
+        if source is not None and real is not None and not tracer.mutates:
+            counted = CallSource(source, bytes_in_storage, "bytes_in_storage")
+            found: Value = tracer.wrap(bytes_in_storage(real), counted)
+            return found
+        # What was written to may have other memory now.
+        raise tracer.graph_break(
+            "unsupported-operation", operation="size()", type="a storage, after a tensor was changed"
+        )
 
 
 @handles(torch.Tensor.untyped_storage)

@@ -25,7 +25,7 @@ def exit_without_hooks(entered: AbstractContextManager[Any]) -> None:
 
 def has_no_hooks() -> bool:
     """Whether nobody has asked to see what autograd saves."""
-    return torch._C._autograd._top_saved_tensors_default_hooks(True) is None  # type: ignore[attr-defined]
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is None
 
 
 @handles(disable_saved_tensors_hooks)
