@@ -20,6 +20,7 @@ from armature.lower.index import Index, Var
 from armature.lower.registry import collect_lowerings, lowers
 from armature.lower.values import Spec, TensorValue
 from armature.rules import Answer, Decision, Rule, RuleOrigin, RuleTable, Subject, Verdict
+from armature.torch_abi import collectives as functional_collectives
 from armature.torch_abi import numpy as numpy_layer
 from armature.torch_abi.aot import Compilers, compile_functional, min_cut
 from armature.torch_abi.attention import attention_results, item_by_tensors, nested_attention
@@ -44,6 +45,7 @@ from armature.trace.outside import call_outside, running_graphs
 from armature.trace.overrides import OffValue as OverridesOff
 from armature.trace.overrides import default as as_overridden
 from armature.trace.parts import NotApart, Part, Watch, trace_part
+from armature.trace.places import places_of
 from armature.trace.values.address import AddressValue
 from armature.trace.values.base import BoundMethod, Value, Write
 from armature.trace.values.classes import ClassValue
@@ -167,6 +169,7 @@ __all__ = [
     "compute_dtype",
     "compute_early",
     "existing",
+    "functional_collectives",
     "handles",
     "hookimpl",
     "in_tree",
@@ -183,6 +186,7 @@ __all__ = [
     "number_now",
     "numpy_layer",
     "overload",
+    "places_of",
     "running_graphs",
     "switch_grad",
     "together",

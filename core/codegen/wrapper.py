@@ -12,7 +12,7 @@ import torch
 from armature.codegen.externs import binding_name, binding_of, may_differ_in_layout
 from armature.codegen.origins import place
 from armature.codegen.printer import IndexPrinter, Lines
-from armature.lower.data import Argument, Buffer, ExternCall, Origin, View
+from armature.lower.data import Argument, Buffer, ExternCall, Given, Origin, View
 from armature.lower.index import FloorDiv, Index, Mod, Product, Size, Sum, Var, contiguous_strides, numel
 from armature.schedule.data import Allocate, KernelPlan, Launch, Release, Step
 from armature.torch_abi.alloc import empty_strided, laid_out, reinterpret
@@ -202,6 +202,8 @@ class Wrapper:
         """An argument of an operator, or an output of the graph, as Python text."""
         if isinstance(value, View):
             return self.view(value)
+        if isinstance(value, Given):
+            return value.name
         if isinstance(value, tuple):
             return f"[{', '.join(self.argument(v) for v in value)}]"
         if isinstance(value, _INDEX):

@@ -140,8 +140,19 @@ class View:
     offset: Index = 0
 
 
+@attrs.frozen
+class Given:
+    """An input of the graph that is neither a tensor nor a number, passed on."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
 Argument: TypeAlias = (
     View
+    | Given
     | Index
     | bool
     | float

@@ -17,13 +17,14 @@ from armature.errors import LoweringError, invariant
 from armature.graph.data import AtenGraph
 from armature.lower import layout, symints
 from armature.lower.builder import Builder
-from armature.lower.data import Buffer, BufferKind, CallInstead, LoopGraph, Origin, Reading, View
+from armature.lower.data import Buffer, BufferKind, CallInstead, Given, LoopGraph, Origin, Reading, View
 from armature.lower.elements import NotSupported
 from armature.lower.extern import as_view, call_extern
 from armature.lower.index import Index, Size, Sum
 from armature.lower.values import Spec, TensorValue
 from armature.torch_abi.fake import detached
 from armature.torch_abi.views import share_memory
+from armature.torch_abi.wrappers import stands_for_part
 
 if TYPE_CHECKING:
     from armature.context import CompileContext
@@ -101,7 +102,7 @@ class _Lowering:
             return
         spec = spec_of(fake)
         if spec is None:
-            self.values[node] = fake
+            self.values[node] = Given(name) if stands_for_part(fake) else fake
             return
         for axis, size in enumerate(cast(torch.Tensor, fake).shape):
             self._read_size(size, Reading(position, axis))

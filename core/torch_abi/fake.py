@@ -262,7 +262,7 @@ class FakeWorld:
         found, kind = parts(tensor), cast(Any, type(tensor))
         inner = {name: self.of(value) for name, value in found.tensors.items()}
         with torch.no_grad(), self.mode:
-            made = kind.__tensor_unflatten__(inner, found.context, layout.sizes, layout.strides)
+            made = kind.__tensor_unflatten__({**inner, **found.objects}, found.context, layout.sizes, layout.strides)
             made.requires_grad_(tensor.requires_grad)
         if isinstance(tensor, nn.Parameter):
             made._is_param = True

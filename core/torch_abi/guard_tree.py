@@ -108,9 +108,17 @@ def tensor_match(
     manager.add_tensor_match_guard(tensor, list(sizes), list(strides), name, parts, None, type(tensor), keys)
 
 
+def forward_level() -> int:
+    """The level of forward mode that the program is in, -1 for none."""
+    level: int = torch.autograd.forward_ad._current_level
+    return level
+
+
 def global_state(manager: Manager, parts: Parts) -> None:
-    """Guard grad mode, autocast, default dtype, determinism, threads and active function modes: as they are now."""
+    """Guard grad mode, autocast, default dtype, determinism, threads, active function modes and the level of forward
+    mode: as they are now."""
     manager.add_global_state_guard(_C.GlobalStateGuard(), parts, None)
+    manager.add_dual_level_match_guard(forward_level(), parts, None)
     count = torch._C._len_torch_function_stack()
     modes = [torch._C._get_function_stack_at(position) for position in range(count)]
     manager.add_torch_function_mode_stack_guard(modes, parts, None)

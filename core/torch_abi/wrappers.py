@@ -12,20 +12,24 @@ from typing import Any
 
 import attrs
 import torch
+from torch._library.fake_class_registry import FakeScriptObject
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 
+from armature.callables import existing
 from armature.torch_abi.jagged import NestedTensor
 from armature.torch_abi.overrides import DEFAULT, KINDS, NO_FUNCTION, dispatches
 
+OPAQUE: tuple[type, ...] = existing("torch._opaque_base.OpaqueBase")
 PLAIN = frozenset({*KINDS, FakeTensor})
 
 
 @attrs.frozen(eq=False)
 class Parts:
-    """What a wrapper is made of: tensors by name, and what else there is to know."""
+    """What a wrapper is made of: tensors and other objects by name, and what else there is to know."""
 
     tensors: dict[str, Any]
+    objects: dict[str, Any]
     context: object
 
 
@@ -49,7 +53,19 @@ def asks_as_tensors_do(kind: type) -> bool:
 def parts(tensor: torch.Tensor) -> Parts:
     """What a wrapper is made of. Errors: those of the class."""
     names, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
-    return Parts({name: getattr(tensor, name) for name in names}, context)
+    found = {name: getattr(tensor, name) for name in names}
+    tensors = {name: part for name, part in found.items() if isinstance(part, torch.Tensor)}
+    return Parts(tensors, {name: part for name, part in found.items() if name not in tensors}, context)
+
+
+def stands_for_part(obj: object) -> bool:
+    """Whether AOTAutograd has put the object in a graph for a part of a wrapper that is no tensor."""
+    return isinstance(obj, FakeScriptObject)
+
+
+def is_known(part: object) -> bool:
+    """Whether a part that is no tensor is of a class whose objects do not change: those that torch calls opaque."""
+    return isinstance(part, OPAQUE)
 
 
 def innermost(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -83,15 +99,18 @@ def like(tensor: torch.Tensor) -> Callable[[Any], bool]:
     Errors: TypeError where a copy of the context is not equal to it, so that nothing could be told later.
     """
     found = parts(tensor)
-    names, kind = tuple(found.tensors), type(tensor)
+    kind = type(tensor)
     own: Callable[[Any, Any], Any] | None = getattr(kind, "__metadata_guard__", None)
     with unset_fake_temporarily():
         context = copy.deepcopy(found.context)
 
     def test(other: Any) -> bool:
-        theirs, given = other.__tensor_flatten__()
-        if tuple(theirs) != names:
+        theirs = parts(other)
+        if [*theirs.tensors] != [*found.tensors] or [*theirs.objects] != [*found.objects]:
             return False
+        if any(part is not theirs.objects[name] for name, part in found.objects.items()):
+            return False
+        given = theirs.context
         return bool(own(context, given) if own is not None else given == context)
 
     if own is not None and inspect.ismethod(own) and own.__self__ is not kind:
@@ -104,7 +123,7 @@ def like(tensor: torch.Tensor) -> Callable[[Any], bool]:
 def comes_back(tensor: torch.Tensor) -> bool:
     """Whether the class makes the like of a wrapper out of its parts, at any depth. Errors: those of the class."""
     found, kind = parts(tensor), type(tensor)
-    again = kind.__tensor_unflatten__(found.tensors, found.context, tensor.size(), tensor.stride())  # type: ignore[attr-defined]
+    again = kind.__tensor_unflatten__({**found.tensors, **found.objects}, found.context, tensor.size(), tensor.stride())  # type: ignore[attr-defined]
     inner = (value for value in found.tensors.values() if is_wrapper(type(value)))
     return type(again) is kind and all(map(comes_back, inner))
 

@@ -19,6 +19,7 @@ from armature.frame.data import FrameRequest
 from armature.frame.sources import LocalSource, Source
 from armature.torch_abi.fake import in_transform, version_of
 from armature.torch_abi.grad_modes import set_default_dtype, set_grad_enabled
+from armature.torch_abi.guard_tree import forward_level
 from armature.torch_abi.overrides import quietly
 from armature.trace import aliasing, graph_calls, inline, machine, wrappers
 from armature.trace.capture import Tracer
@@ -50,6 +51,8 @@ def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
         raise SkipFrame("a generator or coroutine runs eagerly")
     if in_transform():
         raise SkipFrame("it runs inside a transform of torch.func")
+    if forward_level() >= 0:  # tensors without numbers have none of the tangents
+        raise SkipFrame("it runs inside a level of forward mode", once=True)
     tracer = Tracer(ctx, request, ctx.config.strict)
     grad = torch.is_grad_enabled()
     with let_go(tracer):

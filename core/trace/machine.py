@@ -5,7 +5,6 @@ from __future__ import annotations
 import dis
 import functools
 from types import CodeType
-from typing import TYPE_CHECKING
 
 from armature.errors import invariant
 from armature.trace.errors import NotConstant, UserRaised
@@ -17,9 +16,6 @@ from armature.trace.places import Stopped, places_of
 from armature.trace.state import Frame
 from armature.trace.values.base import LAST_INSTRUCTION
 from armature.trace.values.exception import ExceptionValue
-
-if TYPE_CHECKING:
-    from armature.trace.capture import Tracer
 
 # Instructions whose effect on the stack depends on what is iterated, or that 3.11 counts on the one before (CALL).
 UNCHECKED = frozenset({
@@ -50,13 +46,15 @@ def run(frame: Frame) -> None:
     frame.tracer.has_handlers |= bool(frame.code.co_exceptiontable)
     if frame.thrown is not None:
         error, frame.thrown = frame.thrown, None
+        if isinstance(error, ExceptionValue):
+            error.known_traceback = None
         unwind(frame, UserRaised(error))
     while not (frame.done or frame.paused):
         try:
             step(frame, functions)
         except UserRaised as raised:
-            if isinstance(raised.value, ExceptionValue) and not raised.value.raised_at:
-                note_raised(frame.tracer, raised.value)
+            if isinstance(raised.value, ExceptionValue):
+                note_raised(frame, raised.value)
             unwind(frame, raised)
         except NotConstant as unknown:
             frame.tracer.graph_break("unsupported-argument", type=unknown.args[0].describe())
@@ -136,12 +134,22 @@ def stopping_steps(frame: Frame, functions: tuple[OpcodeFunction, ...]) -> None:
         functions[position](frame, instructions[position])
 
 
-def note_raised(tracer: Tracer, error: ExceptionValue) -> None:
+def note_raised(frame: Frame, error: ExceptionValue) -> None:
     """Keep where an exception is raised first, and what is being handled there."""
+    tracer, inst = frame.tracer, frame.instructions[max(frame.position - 1, 0)]
+    if not only_reraises(inst):
+        error.known_traceback = None  # it has one more entry now
+    if error.raised_at:
+        return
     error.raised_at = places_of(tracer.frames)
     handled = tracer.handled_exception()
     if handled is not None and handled is not error:
         error.attributes.setdefault("__context__", handled)
+
+
+def only_reraises(inst: Instruction) -> bool:
+    """Whether what an instruction raises keeps the traceback that it has."""
+    return inst.opname in ("RERAISE", "CLEANUP_THROW") or (inst.opname == "RAISE_VARARGS" and inst.arg == 0)
 
 
 def unwind(frame: Frame, raised: UserRaised) -> None:

@@ -57,6 +57,7 @@ def resumed(request: FrameRequest, ctx: CompileContext, stop: GraphBreak) -> Tra
             return cut(request, ctx, places[depth].moment, stop.event)
         except CannotResume as reason:
             stop.not_resumed = str(reason)
+            places = origin_of(reason.blame) or places
         except GraphBreak as other:
             stop.not_resumed = str(other)
             earlier = other.places if other.assumed else origin_of(other.blame)
@@ -122,6 +123,8 @@ def leave_contexts(tracer: Tracer, cuts: list[CutFrame], grad: bool) -> None:
     if torch.is_grad_enabled() != (modes[-1] if modes else grad):
         raise CannotResume("the grad mode is not that of the innermost context manager")
     for context in reversed(contexts):
+        if not context.reenters:
+            raise CannotResume(f"{context.describe()} can't be entered again", context)
         context.leave(tracer)
     if torch.is_grad_enabled() != grad or tracer.on_abort:
         raise CannotResume("a context manager of torch was entered without `with`")

@@ -10,7 +10,7 @@ import functools
 import sys
 from collections.abc import Hashable
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import attrs
@@ -36,6 +36,9 @@ from armature.trace.layout import (
 )
 from armature.trace.liveness import accesses, live_at, reachable
 from armature.trace.trampoline import Continue, forget_caller
+
+if TYPE_CHECKING:
+    from armature.trace.values.base import Value
 
 VERSION = sys.version_info[:2]
 DROPPED_FLAGS = (
@@ -68,7 +71,11 @@ PAIRS = {
 
 
 class CannotResume(Exception):
-    """The frame can't be cut here. The text says why."""
+    """The frame can't be cut here. The text says why. blame: the value that does not allow it."""
+
+    def __init__(self, reason: str, blame: Value | None = None) -> None:
+        super().__init__(reason)
+        self.blame = blame
 
 
 @functools.lru_cache(maxsize=512)

@@ -5,6 +5,7 @@ Operators on them go in the graph as they are; what the class does is run on fak
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn, cast
@@ -43,9 +44,10 @@ def accept_parts(tracer: Tracer, tensor: torch.Tensor) -> None:
         found = abi.parts(tensor)
     except Exception as error:
         refuse(tracer, kind, f"`__tensor_flatten__` raises {type(error).__name__}: {error}")
-    for name, inner in found.tensors.items():
-        if not isinstance(inner, torch.Tensor):
+    for name, part in found.objects.items():
+        if not abi.is_known(part):
             refuse(tracer, kind, f"`{name}`, which it holds, is no tensor")
+    for name, inner in found.tensors.items():
         if abi.is_wrapper(type(inner)):
             if not abi.asks_as_tensors_do(type(inner)):
                 refuse(tracer, kind, f"`{name}`, which it holds, has a `__torch_function__`")
@@ -143,7 +145,29 @@ def has_to_run_as_it_is(tracer: Tracer, outputs: Iterable[fx.Node]) -> bool:
     values = [value for node in outputs if isinstance(value := node.meta["example_value"], torch.Tensor)]
     made = [value for value in values if abi.is_wrapper(type(value))]
     resized = (is_resized(tracer, value) for value in tracer.inputs if isinstance(value, TensorValue))
-    return any(resized) or not all(map(abi.comes_back, made)) or part_is_output(tracer, values)
+    return (
+        any(resized)
+        or not all(map(abi.comes_back, made))
+        or part_is_output(tracer, values)
+        or any(map(has_no_strides, views(tracer, values)))
+    )
+
+
+def has_no_strides(tensor: torch.Tensor) -> bool:
+    """Whether no view can be made of what the tensor shares memory with by sizes and strides: where these are not those
+    of what it holds, as on a mesh."""
+    return bool(abi.parts(tensor).objects)
+
+
+def views(tracer: Tracer, values: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The wrappers among results that share memory with an input, or with another result."""
+    given = {id(value.fake): value.fake for value in tracer.inputs if isinstance(value, TensorValue)}
+    results = {id(value): value for value in values if id(value) not in given}
+    held = Counter(
+        memory for tensor in (given | results).values() for memory in set(map(_memory, abi.innermost(tensor)))
+    )
+    wrappers = (value for value in results.values() if abi.is_wrapper(type(value)))
+    return [value for value in wrappers if any(held[_memory(inner)] > 1 for inner in abi.innermost(value))]
 
 
 def is_resized(tracer: Tracer, value: TensorValue) -> bool:

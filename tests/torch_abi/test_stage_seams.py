@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import fx, nn
 
-from armature.torch_abi import aot, decomps, effects, fake, grad_modes, operators, pytree, recorder, streams
+from armature.torch_abi import aot, decomps, effects, fake, grad_modes, guard_tree, operators, pytree, recorder, streams
 
 ROOT = Path(__file__).resolve().parents[2]
 aten = torch.ops.aten
@@ -181,6 +181,17 @@ def test_every_seam_has_a_contract_test() -> None:
             elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("armature.torch_abi."):
                 tested.add(str(node.module).rsplit(".", 1)[1])
     assert seams <= tested
+
+
+def test_the_level_of_forward_mode() -> None:
+    assert guard_tree.forward_level() == -1
+    root = guard_tree.new_root()
+    guard_tree.global_state(root, ["state"])
+    assert root.check({})
+    with torch.autograd.forward_ad.dual_level() as level:
+        assert guard_tree.forward_level() == level == 0
+        assert not root.check({})
+    assert root.check({})
 
 
 def test_inside_of_a_transform() -> None:

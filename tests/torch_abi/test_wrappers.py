@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._library.fake_class_registry import FakeScriptObject
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.testing._internal.two_tensor import TwoTensor
 
@@ -68,6 +69,43 @@ def test_fakes_are_of_the_class_and_share_memory() -> None:
     assert type(out) is TwoTensor and isinstance(out.a, FakeTensor)
     deep: Any = world.of(TwoTensor(two(), two()))
     assert type(deep.a) is TwoTensor and isinstance(deep.a.b, FakeTensor)
+
+
+OpaqueBase: Any = next(iter(wrappers.OPAQUE), object)
+opaque = pytest.mark.skipif(not wrappers.OPAQUE, reason="this torch has no opaque objects")
+
+
+class Meshed(TwoTensor):
+    mesh: Any = None
+
+    def __tensor_flatten__(self):
+        return ["a", "b", "mesh"], None
+
+    @staticmethod
+    def __tensor_unflatten__(inner, context, size, stride):
+        made = Meshed(inner["a"], inner["b"])
+        made.mesh = inner["mesh"]
+        return made
+
+
+@opaque
+def test_a_part_that_is_no_tensor() -> None:
+    x, y = two(Meshed), two(Meshed)
+    x.mesh = y.mesh = OpaqueBase()
+    assert wrappers.parts(x).tensors.keys() == {"a", "b"}
+    assert wrappers.parts(x).objects == {"mesh": x.mesh}
+    assert wrappers.is_known(x.mesh) and not wrappers.is_known(object())
+    assert wrappers.comes_back(x)
+    test = wrappers.like(x)
+    assert test(y)
+    y.mesh = OpaqueBase()
+    assert not test(y)
+
+
+@opaque
+def test_what_stands_for_such_a_part_in_a_graph() -> None:
+    assert wrappers.stands_for_part(FakeScriptObject(OpaqueBase(), "Opaque", None))
+    assert not wrappers.stands_for_part(OpaqueBase())
 
 
 def test_metadata_is_compared_with_a_copy() -> None:

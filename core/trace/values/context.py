@@ -35,6 +35,7 @@ class ContextValue(Value):
     inside: int = attrs.field(default=0, kw_only=True)
 
     mutable: ClassVar[bool] = True
+    reenters: ClassVar[bool] = True  # a graph may end inside, and the next one begin inside
 
     def python_type(self) -> type:
         return self.kind

@@ -30,6 +30,7 @@ class ExceptionValue(Value):
     args: list[Value]
     attributes: dict[str, Value] = attrs.field(factory=dict)
     raised_at: tuple[Place, ...] = ()  # where it was raised first
+    known_traceback: Value | None = None  # as it was read last, or set
 
     mutable: ClassVar[bool] = True
 
@@ -61,6 +62,8 @@ class ExceptionValue(Value):
             return tracer.constant("__cause__" in self.attributes)
         if name == "__class__":
             return tracer.as_value(self.kind)
+        if name == "__traceback__" and not overrides(self.kind, name):
+            return self.traceback(tracer)
         if name in METHODS and not overrides(self.kind, name):
             return BoundMethod(self, name)
         return tracer.class_attribute(self, self.kind, name)
@@ -68,6 +71,8 @@ class ExceptionValue(Value):
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
         if name == "args":
             self.args = tracer.unpack(value)
+        elif name == "__traceback__" and not overrides(self.kind, name):
+            self._set_traceback(tracer, value)
         else:
             self.attributes[name] = value
 
@@ -76,6 +81,7 @@ class ExceptionValue(Value):
             self.args = list(args)
             return tracer.constant(None)
         if name == "with_traceback":
+            self._set_traceback(tracer, *args)
             return self
         if name == "add_note":
             notes = self.attributes.setdefault("__notes__", tracer.as_value([]))
@@ -101,11 +107,19 @@ class ExceptionValue(Value):
         return tracer.text_of(self.args[0] if len(self.args) == 1 else tracer.tuple_of(self.args), repr)
 
     def traceback(self, tracer: Tracer) -> Value:
-        """The third part of `sys.exc_info()` while it is handled."""
-        return TracebackValue(places_of(tracer.frames))
+        """`__traceback__`, and the third part of `sys.exc_info()` while it is handled."""
+        if self.known_traceback is None:
+            has_one = self.raised_at or isinstance(self, CaughtValue)
+            self.known_traceback = TracebackValue(places_of(tracer.frames)) if has_one else tracer.constant(None)
+        return self.known_traceback
+
+    def _set_traceback(self, tracer: Tracer, value: Value) -> None:
+        if value.python_type() not in (TracebackType, type(None)):
+            tracer.raise_error(TypeError, "__traceback__ must be a traceback or None")
+        self.known_traceback = value
 
     def rebuild(self, out: Rebuilder) -> None:
-        if self.attributes or self.raised_at:  # raised, it has a traceback
+        if self.attributes or self.raised_at or isinstance(self.known_traceback, TracebackValue):
             out.cannot(self)
         out.function(lambda: out.load(out.tracer.as_value(self.kind)))
         for arg in self.args:

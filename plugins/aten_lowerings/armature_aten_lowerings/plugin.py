@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from armature.plugin_api import Decomposition, Lowering, Pass, collect_lowerings, hookimpl
 from armature_aten_lowerings import (
     activations,
+    collectives,
     creation,
     decompositions,
     indexing,
@@ -30,7 +31,7 @@ def armature_lowerings() -> Iterable[Lowering]:
     loops = collect_lowerings(
         pointwise, activations, creation, views, reductions, softmax, norms, losses, indexing, pooling
     )
-    return (*loops, *randomness.lowerings(), *rnn.lowerings(), *rnn_cudnn.lowerings())
+    return (*loops, *randomness.lowerings(), *collectives.lowerings(), *rnn.lowerings(), *rnn_cudnn.lowerings())
 
 
 @hookimpl

@@ -6,6 +6,7 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import struct
 import sys
 import threading
 import types
@@ -95,6 +96,20 @@ def translation_table(call: Call, first: Value, *others: Value) -> Value | None:
     except (TypeError, ValueError) as error:
         call.tracer.raise_real(error)
     return call.new_value(made)
+
+
+@handles(struct.pack, struct.unpack, struct.unpack_from, struct.calcsize)
+def packed(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """Numbers as bytes and back, where all is known."""
+    try:
+        plain: list[Any] = [value.as_constant() for value in args]
+        named: dict[str, Any] = {name: value.as_constant() for name, value in kwargs.items()}
+    except NotConstant:
+        return None
+    try:
+        return call.new_value(call.fn(*plain, **named))
+    except Exception as error:
+        call.tracer.raise_real(error)
 
 
 def same_attributes(self: Any, other: Any) -> Any:
@@ -237,8 +252,12 @@ def action(text: str, category: type[Warning], module: str, line: int) -> str:
     """What the filters say of a warning: "default", "ignore", "error", ..."""
     filters: Any = warnings.filters
     for kind, pattern, wanted, where, number in filters:
-        fits = pattern is None or pattern.match(text)
-        here = where is None or where.match(module)
-        if fits and here and issubclass(category, wanted) and number in (0, line):
+        here = matches(pattern, text) and matches(where, module)
+        if here and issubclass(category, wanted) and number in (0, line):
             return str(kind)
     return str(getattr(sys.modules["warnings"], "defaultaction", "default"))
+
+
+def matches(pattern: Any, text: str) -> bool:
+    """Whether a filter's pattern fits. Those that Python begins with are the whole text."""
+    return pattern is None or (pattern == text if isinstance(pattern, str) else pattern.match(text) is not None)

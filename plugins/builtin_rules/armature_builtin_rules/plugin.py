@@ -20,7 +20,7 @@ from armature_builtin_rules import (
     weak,
 )
 from armature_builtin_rules.breaks import calls, control_flow, data_dependent, mutation, objects
-from armature_builtin_rules.polyfills import bisect, collections, copy, functools, itertools, operator, system
+from armature_builtin_rules.polyfills import bisect, collections, copy, functools, inspect, itertools, operator, system
 
 
 @hookimpl
@@ -38,7 +38,7 @@ def armature_decide(subject: Subject) -> Verdict | None:
 @hookimpl
 def armature_polyfills() -> Iterable[Polyfill]:
     """Python stand-ins for C functions of the standard library."""
-    for module in (bisect, collections, copy, functools, itertools, operator, system):
+    for module in (bisect, collections, copy, functools, inspect, itertools, operator, system):
         yield from (Polyfill(original, stand_in) for original, stand_in in module.STAND_INS)
 
 

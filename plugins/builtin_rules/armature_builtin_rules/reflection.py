@@ -49,6 +49,12 @@ def rely_on_parameters(tracer: Any, real: FunctionType, source: Any) -> None:
         tracer.guard_not_in(tracer.dict_source(source), name)
 
 
+@handles(inspect.getfullargspec)
+def full_signature(call: Call, func: Value) -> Value | None:
+    """The parameters of a function of the program, by name and kind."""
+    return None if isinstance(func, ClosureValue) else signature(call, func)
+
+
 @handles(inspect.signature)
 def signature(call: Call, fn: Value, **options: Value) -> Value | None:
     """The signature of a function of the program, or of a method of it."""
@@ -66,7 +72,7 @@ def signature(call: Call, fn: Value, **options: Value) -> Value | None:
         return None
     call.guard(function)  # type: ignore[arg-type]
     rely_on_parameters(call.tracer, real, function.source or call.tracer.object_source(real))  # type: ignore[union-attr]
-    return call.new_value(inspect.signature(MethodType(real, call) if bound else real))
+    return call.new_value(call.fn(MethodType(real, call) if bound else real))
 
 
 @handles(importlib.util.find_spec, importlib.metadata.version)

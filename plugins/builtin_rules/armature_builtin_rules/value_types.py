@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from armature.plugin_api import ValueType
-from armature_builtin_rules import buffers, caches, deques, getters, randomness, regex, weak
+from armature_builtin_rules import buffers, caches, deques, getters, randomness, regex, thread_locals, weak
 
 VALUE_TYPES = (
     ValueType(type(functools.lru_cache(len)), caches.of_program),
@@ -15,4 +15,5 @@ VALUE_TYPES = (
     *weak.VALUE_TYPES,
     *randomness.VALUE_TYPES,
     *regex.VALUE_TYPES,
+    *thread_locals.VALUE_TYPES,
 )

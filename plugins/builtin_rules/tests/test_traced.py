@@ -176,6 +176,15 @@ def test_a_warning_that_is_an_error_breaks_the_graph() -> None:
         assert break_id(warned, ones()) == "skipped-function"
 
 
+def test_a_filter_of_a_text_that_is_no_pattern() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.filters.insert(0, ("error", "on.e", UserWarning, __name__, 0))  # type: ignore[attr-defined]
+        assert break_id(warned, ones()) == ""
+        warnings.filters.insert(0, ("error", "once", UserWarning, __name__, 0))  # type: ignore[attr-defined]
+        assert break_id(warned, ones()) == "skipped-function"
+
+
 def test_a_table_is_guarded_by_what_it_holds() -> None:
     table = {ord("a"): "zz"}
 

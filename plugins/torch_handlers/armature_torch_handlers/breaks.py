@@ -67,4 +67,10 @@ ROWS = (
         "{operation} makes a tensor over memory that torch does not own.",
         ("Make the tensor before the compiled function is called, and pass it.",),
     ),
+    BreakType(
+        "collective",
+        "Collective that writes in place",
+        "A collective of torch.distributed stands in a graph as one that gives a new tensor, but here {why}.",
+        ("Call torch.distributed._functional_collectives, or communicate outside the compiled function.",),
+    ),
 )

@@ -10,7 +10,9 @@ from armature_torch_handlers import (
     arrays,
     breaks,
     checks,
+    collectives,
     creation,
+    dtensors,
     graph_backends,
     items,
     modules,
@@ -20,10 +22,21 @@ from armature_torch_handlers import (
     queries,
     recurrent,
     sampling,
+    spectra,
     stateful,
+    storages,
     tracing_state,
 )
-from armature_torch_handlers.contexts import attention, autocast, grad, overrides, profiler, settings
+from armature_torch_handlers.contexts import (
+    attention,
+    autocast,
+    forward_ad,
+    grad,
+    overrides,
+    profiler,
+    saved_tensors,
+    settings,
+)
 from armature_torch_handlers.programs import (
     autograd_function,
     checkpoint,
@@ -46,6 +59,8 @@ def armature_handlers() -> Iterable[Handler]:
         autocast,
         attention,
         profiler,
+        forward_ad,
+        saved_tensors,
         overrides,
         autograd_function,
         function_context,
@@ -59,12 +74,16 @@ def armature_handlers() -> Iterable[Handler]:
         tracing_state,
         queries,
         checks,
+        collectives,
         creation,
+        dtensors,
         nested,
         arrays,
         items,
         stateful,
+        storages,
         sampling,
+        spectra,
         recurrent,
         optim,
         modules,
@@ -74,7 +93,14 @@ def armature_handlers() -> Iterable[Handler]:
 @hookimpl
 def armature_value_types() -> Iterable[ValueType]:
     """Contexts that the program made before the function was called."""
-    return (*autocast.VALUE_TYPES, *profiler.VALUE_TYPES, *settings.VALUE_TYPES, *arrays.value_types())
+    return (
+        *autocast.VALUE_TYPES,
+        *profiler.VALUE_TYPES,
+        *settings.VALUE_TYPES,
+        *collectives.VALUE_TYPES,
+        *dtensors.VALUE_TYPES,
+        *arrays.value_types(),
+    )
 
 
 @hookimpl

@@ -23,6 +23,11 @@ def ones() -> tuple[Tensor]:
     return (torch.ones(2, 3),)
 
 
+def reduced_later(x: Tensor) -> Tensor:
+    torch.distributed.all_reduce(x.clone(), async_op=True)
+    return x + 1
+
+
 def leaf() -> tuple[Tensor]:
     return (torch.ones(2, 3, requires_grad=True),)
 
@@ -259,6 +264,7 @@ class TestHandlers(HandlerConformance):
         Case("function with a side effect", counted, leaf, breaks="autograd-function"),
         Case("level", level, ones, breaks="transform-level"),
         Case("array", lambda x: x + torch.from_numpy(np.flip(x.numpy()).copy()), ones, breaks="array-differs"),
+        Case("collective to wait for", reduced_later, ones, breaks="collective"),
         Case("asked for", broken, ones, breaks="explicit-break"),
         Case("overridden", overridden, ones),
         Case("equal", lambda x: x + 1 if torch.equal(x, x) else x, ones, breaks="data-dependent-value"),

@@ -7,14 +7,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from armature.plugin_api import NullContextValue, Value, ValueType
+import attrs
 
-MODULE, NAME = "torch._dynamo.decorators", "DynamoConfigPatchProxy"  # not loaded before it is used
+from armature.plugin_api import ClassValue, NullContextValue, Value, ValueType
+
+MODULE = "torch._dynamo.decorators"  # not loaded before it is used
+NAMES = frozenset({"DynamoConfigPatchProxy", "ErrorOnGraphBreakDecoratorContextManager"})
+
+
+def is_setting(kind: object) -> bool:
+    """Whether it is a class of contexts that do nothing but change settings of torch.compile."""
+    return isinstance(kind, type) and kind.__module__ == MODULE and kind.__name__ in NAMES
 
 
 def changes_settings(obj: object) -> bool:
-    """Whether entering the object does nothing but change settings of torch.compile."""
-    return type(obj).__module__ == MODULE and type(obj).__name__ == NAME
+    """Whether it is such a context."""
+    return is_setting(type(obj))
 
 
 def held(obj: Any, source: Any, tracer: Any) -> Value:
@@ -22,4 +30,18 @@ def held(obj: Any, source: Any, tracer: Any) -> Value:
     return NullContextValue(type(obj), source=source)
 
 
-VALUE_TYPES = (ValueType(changes_settings, held),)
+@attrs.define(eq=False)
+class SettingClass(ClassValue):
+    """Such a class, which makes a context that does nothing."""
+
+    def call(self, tracer: Any, args: Any, kwargs: Any) -> Value:
+        return NullContextValue(self.cls)
+
+
+def class_of_program(obj: Any, source: Any, tracer: Any) -> Value:
+    """The class, where the program makes a context."""
+    tracer.guards.same(source, obj)
+    return SettingClass(obj, source=source)
+
+
+VALUE_TYPES = (ValueType(changes_settings, held), ValueType(is_setting, class_of_program))

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from armature.plugin_api import Call, Polyfill, TracedTensor, Value, choose, existing, handles
+from armature.plugin_api import Call, NotConstant, Polyfill, TracedTensor, Value, choose, existing, handles
 
 
 @handles(*existing("torch.cond", "torch._higher_order_ops.cond.cond_op"))
@@ -34,6 +34,32 @@ def marked_region(call: Call, func: Value, *args: Value, **kwargs: Value) -> Val
     """What `torch.compiler.nested_compile_region` wraps: the function, as in eager mode. Asked while torch.compile is
     at work, the call itself would raise."""
     return call.inline(func, *args, **kwargs)
+
+
+@handles(*existing("torch._higher_order_ops.hints_wrap.hints_wrapper"))
+def hinted(call: Call, body_fn: Value, args: Value, kwargs: Value, hints: Value) -> Value | None:
+    """The function: hints say something to other compilers only. Eager mode gives it no gradients."""
+    if args.python_type() is not tuple or kwargs.python_type() is not dict or not is_hints(hints):
+        return None
+    given = call.tracer.unpack(args)
+    wants = (isinstance(arg, TracedTensor) and arg.fake.requires_grad and torch.is_grad_enabled() for arg in given)
+    plain = all(arg.is_tensor or arg.python_type() in (int, float, bool) for arg in given)
+    if call.tracer.unpack(kwargs) or not plain or any(wants):
+        return None
+    result = call.inline(body_fn, *given)
+    if isinstance(result, TracedTensor) and result.fake.requires_grad:
+        call.graph_break("control-flow-operator", operation="hints_wrapper")
+    return result
+
+
+def is_hints(hints: Value) -> bool:
+    """Whether it is a dict of texts, numbers and texts for them."""
+    try:
+        known = hints.as_constant()
+    except NotConstant:
+        return False
+    types = (int, float, bool, str)
+    return isinstance(known, dict) and all(isinstance(k, str) and isinstance(v, types) for k, v in known.items())
 
 
 def with_grad_enabled(enable_grad: bool, wrapped_func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -1,0 +1,72 @@
+"""Collectives of torch.distributed as functions of tensors, with the group of processes by its name.
+
+The operators of `_c10d_functional` give new tensors; those of the public functions write in place and are hidden from
+compilers. Waiting for a result is an operator of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+AVAILABLE = dist.is_available()
+if AVAILABLE:
+    import torch.distributed.tensor  # handlers are for its functions; compilers of torch load it anyway
+_C10D: Any = getattr(dist, "distributed_c10d", None)
+_OPERATORS: Any = torch.ops._c10d_functional
+
+# The names under which the operators know reductions.
+REDUCTIONS: dict[Any, str] = (
+    {
+        getattr(dist.ReduceOp, name): name.lower()
+        for name in ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR")
+    }
+    if AVAILABLE
+    else {}
+)
+
+
+def group_or_default(group: Any) -> Any:
+    """The group, where None is that of all processes. Raises ValueError where there is none."""
+    return _C10D._get_default_group() if group is None else group
+
+
+def is_coalescing(group: Any) -> bool:
+    """Whether collectives of the group are kept and made together later."""
+    return group in _C10D._world.pg_coalesce_state
+
+
+def all_reduce(tensor: torch.Tensor, reduction: str, group: str) -> torch.Tensor:
+    """The reduction over all processes."""
+    return _OPERATORS.wait_tensor(_OPERATORS.all_reduce(tensor, reduction, group))  # type: ignore[no-any-return]
+
+
+def all_gather(tensor: torch.Tensor, size: int, group: str) -> torch.Tensor:
+    """What all processes have, in a row by the first dimension."""
+    return _OPERATORS.wait_tensor(_OPERATORS.all_gather_into_tensor(tensor, size, group))  # type: ignore[no-any-return]
+
+
+def reduce_scatter(tensor: torch.Tensor, reduction: str, size: int, group: str) -> torch.Tensor:
+    """This process's part, by the first dimension, of the reduction."""
+    reduced = _OPERATORS.reduce_scatter_tensor(tensor, reduction, size, group)
+    return _OPERATORS.wait_tensor(reduced)  # type: ignore[no-any-return]
+
+
+def all_to_all(tensor: torch.Tensor, received: Sequence[int], sent: Sequence[int], group: str) -> torch.Tensor:
+    """What all processes send to this one, in a row by the first dimension."""
+    exchanged = _OPERATORS.all_to_all_single(tensor, received, sent, group)
+    return _OPERATORS.wait_tensor(exchanged)  # type: ignore[no-any-return]
+
+
+TRACED = (group_or_default, is_coalescing, all_reduce, all_gather, reduce_scatter, all_to_all)
+
+_NAMES = (
+    "all_reduce", "broadcast", "all_gather_into_tensor", "reduce_scatter_tensor", "all_to_all_single",
+    "all_reduce_coalesced", "all_gather_into_tensor_coalesced", "reduce_scatter_tensor_coalesced",
+)  # fmt: skip
+# The operators that give new tensors, into which others still write until they are waited for; and the one that waits.
+STARTING: tuple[Any, ...] = tuple(getattr(_OPERATORS, name).default for name in _NAMES) if AVAILABLE else ()
+WAITING: tuple[Any, ...] = (_OPERATORS.wait_tensor.default,) if AVAILABLE else ()

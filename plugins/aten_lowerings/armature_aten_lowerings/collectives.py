@@ -1,0 +1,51 @@
+"""Collectives: what is sent and received is written and read by others until it is waited for.
+
+Memory of a buffer is used again after its last reader, and the order of kernels is our own. So the call that starts a
+collective waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from torch import Tensor
+
+from armature.plugin_api import Builder, CallInstead, Lowering, TensorValue, functional_collectives
+
+
+def lowerings() -> Iterable[Lowering]:
+    """A row for each operator that starts a collective, and for the one that waits."""
+    starting = [Lowering(op, started_by(op)) for op in functional_collectives.STARTING]
+    return [*starting, *(Lowering(op, wait) for op in functional_collectives.WAITING)]
+
+
+def started_by(op: Any) -> Callable[..., CallInstead]:
+    """The lowering of an operator that starts a collective."""
+
+    def run(*args: object) -> object:
+        made = op(*args)
+        for result in [made] if isinstance(made, Tensor) else made:
+            waited_for(result)
+        return made
+
+    def lowering(b: Builder, *args: object) -> CallInstead:
+        return CallInstead(run)
+
+    return lowering
+
+
+def waited_for(tensor: Tensor) -> Tensor:
+    """The tensor, complete."""
+    for op in functional_collectives.WAITING:
+        op(tensor)
+    return tensor
+
+
+def wait(b: Builder, x: TensorValue) -> TensorValue | CallInstead:
+    """Nothing for what this graph has started. Of what others have started, the operator gives the tensor itself."""
+    starting = functional_collectives.STARTING
+    started = (getattr(node, "outputs", ()) for node in b.nodes if getattr(node, "target", None) in starting)
+    if any(x.buffer in outputs for outputs in started):
+        return x
+    return CallInstead(lambda tensor: waited_for(tensor).clone())

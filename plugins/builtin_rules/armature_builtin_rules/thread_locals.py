@@ -1,0 +1,68 @@
+"""`threading.local`: attributes that each thread has for itself."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import attrs
+
+from armature.plugin_api import AttrSource, ObjectValue, Value, ValueType, Write
+
+
+def lacks(obj: threading.local, name: str) -> bool:
+    """Whether this thread has no such attribute."""
+    return name not in obj.__dict__
+
+
+@attrs.define(eq=False)
+class ThreadLocalValue(ObjectValue):
+    """Such an object of the program. Guards read what the thread that calls has."""
+
+    def get_attribute(self, tracer: Any, name: str) -> Value:
+        if name.startswith("__"):
+            return super().get_attribute(tracer, name)
+        if name in self.attributes:
+            known = self.attributes[name]
+            if known is not None:
+                return known
+        elif lacks(self.obj, name):
+            tracer.guards.answers(lacks, (self.obj, name), {}, True)
+        if name in self.attributes or lacks(self.obj, name):
+            raise tracer.raise_error(AttributeError, f"'_thread._local' object has no attribute '{name}'")
+        found: Value = tracer.wrap(getattr(self.obj, name), AttrSource(self.source, name))  # type: ignore[arg-type]
+        self.attributes[name] = found
+        return found
+
+    def set_attribute(self, tracer: Any, name: str, value: Value) -> None:
+        if name.startswith("__"):
+            super().set_attribute(tracer, name, value)
+            return
+        self.attributes[name] = value
+        self.written[name] = False
+        tracer.mutate(self)
+
+    def delete_attribute(self, tracer: Any, name: str) -> None:
+        self.get_attribute(tracer, name)  # which raises where there is none
+        self.attributes[name] = None
+        self.written[name] = False
+        tracer.mutate(self)
+
+    def writes(self, out: Any) -> list[Write]:
+        found = []
+        for name in self.written:
+            held = self.attributes[name]
+            if held is not None:
+                found.append(Write(threading.local.__setattr__, (self, out.value(name), held)))
+            elif not lacks(self.obj, name):
+                found.append(Write(threading.local.__delattr__, (self, out.value(name))))
+        return found
+
+
+def of_program(obj: Any, source: Any, tracer: Any) -> Value:
+    """An object of the class itself: one of a class below it runs its `__init__` in each thread."""
+    tracer.guards.same(source, obj)
+    return ThreadLocalValue(type(obj), obj, source=source)
+
+
+VALUE_TYPES = (ValueType(threading.local, of_program),)

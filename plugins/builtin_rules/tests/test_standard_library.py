@@ -1,0 +1,161 @@
+"""Functions and objects of the standard library that are known while tracing."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import struct
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from armature import api
+from armature.testing.handler_kit import break_id
+
+X = torch.ones(2)
+LOCAL = threading.local()
+
+
+def plus(x: Tensor, by: int = 1, *, twice: bool = False) -> Tensor:
+    return x + by
+
+
+@functools.wraps(plus)
+def wrapper(*args: Any, **kwargs: Any) -> Tensor:
+    return plus(*args, **kwargs) * 2
+
+
+wraps_itself = functools.wraps(plus)(lambda x: x)
+wraps_itself.__wrapped__ = wraps_itself  # type: ignore[attr-defined]
+
+
+class Wraps:
+    __wrapped__ = plus
+
+    def method(self, a: int, b: str = "b") -> None: ...
+
+
+def looped() -> str:
+    try:
+        return str(inspect.unwrap(wraps_itself))
+    except ValueError as error:
+        return type(error).__name__
+
+
+def refused() -> str:
+    try:
+        return str(struct.unpack("<i", b"12"))
+    except struct.error as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("what", [
+    lambda: struct.pack("<if", 1, 2.0),
+    lambda: struct.unpack(">hI", struct.pack(">hI", -3, 7)),
+    lambda: struct.unpack_from("<i", buffer=b"12345678", offset=2),
+    lambda: struct.calcsize("@Pd"),
+    refused,
+    lambda: inspect.unwrap(wrapper) is plus,
+    lambda: inspect.unwrap(wrapper, stop=lambda f: f is wrapper) is wrapper,
+    lambda: inspect.unwrap(Wraps) is Wraps,
+    looped,
+    lambda: inspect.getfullargspec(plus),
+    lambda: inspect.getfullargspec(Wraps().method).args,
+    lambda: functools.wraps(len)(lambda: 3).__name__,
+])  # fmt: skip
+def test_like_eager(what: Callable[[], Any]) -> None:
+    def fn(x: Tensor) -> tuple[Tensor, Any]:
+        return x + 1, what()
+
+    assert str(api.compile(fn, backend="eager", fullgraph=True)(X)) == str(fn(X))
+
+
+def test_a_size_that_is_packed() -> None:
+    def fn(x: Tensor) -> tuple[Tensor, bytes]:
+        return x + 1, struct.pack("<i", x.shape[0])
+
+    compiled = api.compile(fn, backend="eager", fullgraph=True)
+    for size in (2, 3, 4, 5):
+        assert compiled(torch.ones(size))[1] == struct.pack("<i", size)
+
+
+def reads(x: Tensor) -> tuple[Tensor, Any, bool]:
+    return x + getattr(LOCAL, "by", 5), getattr(LOCAL, "other", None), hasattr(LOCAL, "by")
+
+
+def in_thread(fn: Callable[[], Any]) -> Any:
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(fn()))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+@pytest.fixture(autouse=True)
+def empty() -> None:
+    LOCAL.__dict__.clear()
+
+
+def test_each_thread_has_its_attributes() -> None:
+    compiled = api.compile(reads, backend="eager", fullgraph=True)
+
+    def both(**attributes: Any) -> None:
+        LOCAL.__dict__.update(attributes)
+        assert str(compiled(X)) == str(reads(X))
+
+    both()
+    both(by=2)
+    both(by=3)
+    in_thread(both)
+    in_thread(lambda: both(by=4, other="a"))
+    both()
+    del LOCAL.by
+    both()
+
+
+def test_a_tensor_of_a_thread() -> None:
+    compiled = api.compile(lambda x: x + LOCAL.y, backend="eager", fullgraph=True)
+    for y in (torch.ones(2), torch.zeros(2), torch.ones(2, dtype=torch.float64)):
+        LOCAL.y = y
+        assert torch.equal(compiled(X), X + y)
+
+
+def changes(x: Tensor) -> tuple[Tensor, Any]:
+    LOCAL.count = getattr(LOCAL, "count", 0) + 1
+    LOCAL.kept = x * 2
+    LOCAL.passing = 1
+    del LOCAL.passing
+    if hasattr(LOCAL, "old"):
+        del LOCAL.old
+    return LOCAL.kept + 1, hasattr(LOCAL, "old"), hasattr(LOCAL, "passing")
+
+
+def test_changes() -> None:
+    compiled = api.compile(changes, backend="eager", fullgraph=True)
+
+    def run(fn: Callable[[Tensor], Any]) -> list[str]:
+        LOCAL.__dict__.clear()
+        LOCAL.old = 3
+        results = [str(fn(X)) for _ in range(3)]
+        return [*results, str(sorted(LOCAL.__dict__.items()))]
+
+    assert run(compiled) == run(changes)
+    assert in_thread(lambda: run(compiled)) == run(changes)
+
+
+def test_what_is_not_there() -> None:
+    def fn(x: Tensor) -> tuple[Tensor, str]:
+        try:
+            return x, LOCAL.missing
+        except AttributeError as error:
+            return x + 1, str(error)
+
+    assert str(api.compile(fn, backend="eager", fullgraph=True)(X)) == str(fn(X))
+
+
+def test_its_dict_breaks() -> None:
+    assert break_id(lambda x: x + len(LOCAL.__dict__), (X,)) == "unsupported-attribute"

@@ -1,0 +1,262 @@
+"""torch.distributed: groups of processes as objects that are known while tracing, and collectives that write in place.
+
+A collective that the graph has becomes one that gives a new tensor, which is copied to where the program wants it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import attrs
+import torch
+
+from armature.plugin_api import (
+    BoundMethod,
+    Call,
+    ListValue,
+    ObjectValue,
+    TracedTensor,
+    Value,
+    ValueType,
+    existing,
+    functional_collectives,
+    handles,
+)
+
+GROUPS = existing("torch.distributed.ProcessGroup")
+FOR_LIFE = frozenset({"rank", "size", "name"})  # methods
+SETTABLE = frozenset({"group_name", "group_desc", "bound_device_id"})
+
+
+def attribute_of(group: Any, name: str) -> Any:
+    """What a group says of itself."""
+    return getattr(group, name)
+
+
+@attrs.define(eq=False)
+class GroupValue(ObjectValue):
+    """A group of processes: the same object in each call, so that functions may be asked about it."""
+
+    is_constant: ClassVar[bool] = True
+
+    def as_constant(self) -> object:
+        return self.obj
+
+    def as_argument(self, tracer: Any) -> object:
+        return self.obj
+
+    def as_fake(self, tracer: Any) -> object:
+        return self.obj
+
+    def get_attribute(self, tracer: Any, name: str) -> Value:
+        if name in FOR_LIFE:
+            return BoundMethod(self, name)
+        if name in SETTABLE:
+            found = getattr(self.obj, name)
+            tracer.guards.answers(attribute_of, (self.obj, name), {}, found)
+            constant: Value = tracer.constant(found)
+            return constant
+        return super().get_attribute(tracer, name)
+
+    def call_method(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value:
+        if name in FOR_LIFE and not args and not kwargs:
+            constant: Value = tracer.constant(getattr(self.obj, name)())
+            return constant
+        return super().call_method(tracer, name, args, kwargs)
+
+
+def group_of_program(obj: Any, source: Any, tracer: Any) -> Value:
+    """A group that the program has made."""
+    tracer.guards.same(source, obj)
+    return GroupValue(type(obj), obj, source=source)
+
+
+VALUE_TYPES = tuple(ValueType(kind, group_of_program) for kind in GROUPS)
+
+
+def refused(why: str) -> None:
+    """Ends the graph while tracing."""
+    raise NotImplementedError(why)
+
+
+@handles(refused)
+def ends_here(call: Call, why: Value) -> Value | None:
+    """A stand-in has met what it does not do."""
+    call.graph_break("collective", why=str(why.as_constant()))
+
+
+@handles(*functional_collectives.TRACED)
+def trace_into(call: Call, *args: Value) -> Value:
+    """The stand-ins are of Python, down to the operators."""
+    return call.polyfill(call.fn, *args)
+
+
+def demand(call: Call, group: Value | None, async_op: Value | None, *tensors: Value) -> Value:
+    """The group. Break where a collective that gives a new tensor would not do the same."""
+    if async_op is not None and not (async_op.is_constant and not async_op.as_constant()):
+        call.graph_break("collective", why="with async_op=True the program gets an object to wait for")
+    if not (group is None or isinstance(group, GroupValue) or (group.is_constant and group.as_constant() is None)):
+        call.graph_break("collective", why="the group is none that this process is in")
+    for tensor in tensors:
+        if not isinstance(tensor, TracedTensor) or tensor.python_type() is not torch.Tensor:
+            call.graph_break("collective", why=f"it is given {tensor.describe()}")
+        demand_plain(call, tensor.fake)
+    return call.constant(None) if group is None else group
+
+
+def demand_plain(call: Call, fake: torch.Tensor) -> None:
+    """Break where memory or history of a tensor is not what its numbers tell."""
+    if fake.layout is not torch.strided or fake.is_complex() or not fake.is_contiguous():
+        call.graph_break("collective", why="a tensor is complex, sparse or not contiguous")
+    if fake.requires_grad and torch.is_grad_enabled():
+        call.graph_break("collective", why="a tensor wants a gradient, which autograd does not give")
+
+
+def reduction(call: Call, op: Value | None) -> Value:
+    """The name of a reduction."""
+    if op is None:
+        return call.constant("sum")
+    held = op.as_object()
+    name = functional_collectives.REDUCTIONS.get(held)
+    if name is None:
+        call.graph_break("collective", why=f"{held} has no form that gives a new tensor")
+    call.guard(op)
+    return call.constant(name)
+
+
+@handles(*existing("torch.distributed.all_reduce"))
+def all_reduce(
+    call: Call, tensor: Value, op: Value | None = None, group: Value | None = None, async_op: Value | None = None
+) -> Value:
+    """`dist.all_reduce(tensor)`."""
+    known = demand(call, group, async_op, tensor)
+    return call.polyfill(all_reduce_in_place, tensor, reduction(call, op), known)
+
+
+def all_reduce_in_place(tensor: torch.Tensor, op: str, group: Any) -> None:
+    """The reduction, written to the tensor."""
+    group = in_use(group)
+    tensor.copy_(functional_collectives.all_reduce(tensor, op, group.group_name))
+
+
+def in_use(group: Any) -> Any:
+    """The group, at once."""
+    group = functional_collectives.group_or_default(group)
+    if functional_collectives.is_coalescing(group):
+        refused("collectives of the group are kept to be made together")
+    return group
+
+
+def gathering(kind: str) -> tuple[Any, ...]:
+    """The function of a kind that does the work: torch 2.13 has renamed some, and the older names call it."""
+    return existing(f"torch.distributed.{kind}_single") or existing(
+        f"torch.distributed.{'all_gather_into' if kind == 'all_gather' else kind}_tensor"
+    )
+
+
+@handles(*gathering("all_gather"))
+def all_gather_into(
+    call: Call,
+    output_tensor: Value,
+    input_tensor: Value,
+    group: Value | None = None,
+    async_op: Value | None = None,
+) -> Value:
+    """`dist.all_gather_into_tensor(output, input)`."""
+    known = demand(call, group, async_op, output_tensor, input_tensor)
+    return call.polyfill(all_gather_in_place, output_tensor, input_tensor, known)
+
+
+def all_gather_in_place(output: torch.Tensor, input: torch.Tensor, group: Any) -> None:
+    """All processes' tensors in a row."""
+    group = in_use(group)
+    whole = input.dim() > 0 and output.shape == (group.size() * input.shape[0], *input.shape[1:])
+    if not whole or output.dtype is not input.dtype:
+        refused("the output has not the shape or dtype of all inputs in a row")
+    output.copy_(functional_collectives.all_gather(input, group.size(), group.group_name))
+
+
+@handles(*existing("torch.distributed.all_gather"))
+def all_gather(
+    call: Call, tensor_list: Value, tensor: Value, group: Value | None = None, async_op: Value | None = None
+) -> Value:
+    """`dist.all_gather(outputs, input)`."""
+    if not isinstance(tensor_list, ListValue):
+        call.graph_break("collective", why=f"it is given {tensor_list.describe()} for a list")
+    known = demand(call, group, async_op, tensor, *call.tracer.unpack(tensor_list))
+    return call.polyfill(all_gather_in_list, tensor_list, tensor, known)
+
+
+def all_gather_in_list(outputs: list[torch.Tensor], input: torch.Tensor, group: Any) -> None:
+    """All processes' tensors, one each."""
+    group = functional_collectives.group_or_default(group)
+    if len(outputs) != group.size() or input.dim() == 0:
+        refused("there is not one output for each process, or the tensors have no dimension")
+    for output in outputs:
+        if output.shape != input.shape or output.dtype is not input.dtype:
+            refused("an output has not the shape or dtype of the input")
+    gathered = functional_collectives.all_gather(input, group.size(), group.group_name)
+    parts_of_all = gathered.view(group.size(), *input.shape)
+    for position, output in enumerate(outputs):
+        output.copy_(parts_of_all[position])
+
+
+@handles(*gathering("reduce_scatter"))
+def reduce_scatter(
+    call: Call,
+    output: Value,
+    input: Value,
+    op: Value | None = None,
+    group: Value | None = None,
+    async_op: Value | None = None,
+) -> Value:
+    """`dist.reduce_scatter_tensor(output, input)`."""
+    known = demand(call, group, async_op, output, input)
+    return call.polyfill(reduce_scatter_in_place, output, input, reduction(call, op), known)
+
+
+def reduce_scatter_in_place(output: torch.Tensor, input: torch.Tensor, op: str, group: Any) -> None:
+    """This process's part of the reduction."""
+    group = in_use(group)
+    whole = output.dim() > 0 and input.shape == (group.size() * output.shape[0], *output.shape[1:])
+    if not whole or output.dtype is not input.dtype:
+        refused("the input has not the shape or dtype of all outputs in a row")
+    output.copy_(functional_collectives.reduce_scatter(input, op, group.size(), group.group_name))
+
+
+@handles(*existing("torch.distributed.all_to_all_single"))
+def all_to_all(
+    call: Call,
+    output: Value,
+    input: Value,
+    output_split_sizes: Value | None = None,
+    input_split_sizes: Value | None = None,
+    group: Value | None = None,
+    async_op: Value | None = None,
+) -> Value:
+    """`dist.all_to_all_single(output, input)`."""
+    known = demand(call, group, async_op, output, input)
+    none = call.constant(None)
+    return call.polyfill(
+        all_to_all_in_place, output, input, output_split_sizes or none, input_split_sizes or none, known
+    )
+
+
+def all_to_all_in_place(output: torch.Tensor, input: torch.Tensor, received: Any, sent: Any, group: Any) -> None:
+    """A part from each process."""
+    group = functional_collectives.group_or_default(group)
+    received, sent = parts(output, received, group.size()), parts(input, sent, group.size())
+    if output.shape[1:] != input.shape[1:] or output.dtype is not input.dtype:
+        refused("output and input differ in more than their first dimension")
+    output.copy_(functional_collectives.all_to_all(input, received, sent, group.group_name))
+
+
+def parts(tensor: torch.Tensor, sizes: Any, count: int) -> list[int]:
+    """The sizes of the parts of a tensor."""
+    if tensor.dim() == 0:
+        refused("a tensor without dimensions has no parts")
+    if not sizes:
+        sizes = [tensor.shape[0] // count] * count
+    if len(sizes) != count or sum(sizes) != tensor.shape[0]:
+        refused("the sizes of the parts are not those of the tensor")
+    return list(sizes)

@@ -1,0 +1,41 @@
+"""`torch.autograd.forward_ad.dual_level`: a level of forward mode that the program enters itself."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import attrs
+from torch.autograd import forward_ad
+
+from armature.plugin_api import Call, ContextValue, Value, handles, places_of
+
+
+@attrs.define(eq=False)
+class DualLevelValue(ContextValue):
+    """The level is entered and left in one graph: what breaks inside breaks where the context is made. Entered again,
+    the level would have none of the tangents."""
+
+    made_at: tuple[Any, ...] = ()
+
+    reenters: ClassVar[bool] = False
+
+    def enter(self, tracer: Any) -> Value:
+        tracer.regions += 1
+        level: Value = tracer.inline_python(forward_ad.enter_dual_level, (), {})
+        return level
+
+    def leave(self, tracer: Any) -> None:
+        tracer.inline_python(forward_ad.exit_dual_level, (), {})
+        tracer.regions -= 1
+
+    def again(self) -> Value:
+        return DualLevelValue(self.kind, made_at=self.made_at)
+
+    def rebuild(self, out: Any) -> None:
+        out.cannot(self)
+
+
+@handles(forward_ad.dual_level)
+def dual_level(call: Call) -> Value:
+    """The context manager."""
+    return DualLevelValue(forward_ad.dual_level, made_at=places_of(call.tracer.frames))

@@ -1,0 +1,163 @@
+"""DTensor: a tensor in parts on several processes. Meshes and placements are known while tracing.
+
+What a DTensor's operators come to on each process, its class says; that runs on fakes and when the graph is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import attrs
+import torch
+
+from armature.plugin_api import (
+    BoundMethod,
+    Call,
+    NotConstant,
+    ObjectValue,
+    TracedTensor,
+    Value,
+    ValueType,
+    existing,
+    handles,
+)
+
+PLACEMENTS = existing(*(f"torch.distributed.tensor.{name}" for name in ("Shard", "Replicate", "Partial")))
+MESHES = existing("torch.distributed.device_mesh.DeviceMesh")
+DTENSORS = existing("torch.distributed.tensor.DTensor")
+FIELDS = frozenset({"dim", "reduce_op"})
+METHODS = frozenset({"is_shard", "is_replicate", "is_partial"})
+OPERATORS: dict[str, Callable[[Any, Any], bool]] = {"__eq__": lambda a, b: a == b, "__ne__": lambda a, b: a != b}
+
+
+@attrs.define(eq=False)
+class KnownValue(ObjectValue):
+    """An object that does not change."""
+
+    is_constant: ClassVar[bool] = True
+
+    def as_constant(self) -> object:
+        return self.obj
+
+    def as_argument(self, tracer: Any) -> object:
+        return self.obj
+
+    def as_fake(self, tracer: Any) -> object:
+        return self.obj
+
+
+@attrs.define(eq=False)
+class PlacementValue(KnownValue):
+    """How a tensor lies on the processes of one dimension of a mesh."""
+
+    def get_attribute(self, tracer: Any, name: str) -> Value:
+        if name in FIELDS and hasattr(self.obj, name):
+            constant: Value = tracer.constant(getattr(self.obj, name))
+            return constant
+        return BoundMethod(self, name) if name in METHODS else super().get_attribute(tracer, name)
+
+    def call_method(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value:
+        if name not in METHODS:
+            return super().call_method(tracer, name, args, kwargs)
+        named = {key: value.as_constant() for key, value in kwargs.items()}
+        constant: Value = tracer.constant(getattr(self.obj, name)(*(arg.as_constant() for arg in args), **named))
+        return constant
+
+    def binary(self, tracer: Any, name: str, other: Value) -> Value | None:
+        if name not in OPERATORS or not isinstance(other, PlacementValue):
+            return super().binary(tracer, name, other)
+        constant: Value = tracer.constant(OPERATORS[name](self.obj, other.obj))
+        return constant
+
+    def key(self, tracer: Any) -> Any:
+        return self.obj
+
+
+def placement_of_program(obj: Any, source: Any, tracer: Any) -> Value:
+    """A placement of the program: an equal one will do."""
+    tracer.guards.equal(source, obj)
+    return PlacementValue(type(obj), obj, source=source)
+
+
+def mesh_of_program(obj: Any, source: Any, tracer: Any) -> Value:
+    """A mesh of the program: the same one."""
+    tracer.guards.same(source, obj)
+    return KnownValue(type(obj), obj, source=source)
+
+
+VALUE_TYPES = (
+    *(ValueType(kind, placement_of_program) for kind in PLACEMENTS),
+    *(ValueType(kind, mesh_of_program) for kind in MESHES),
+)
+
+
+@handles(*PLACEMENTS)
+def placement(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """`Shard(0)`."""
+    try:
+        plain = [arg.as_constant() for arg in args]
+        named = {name: value.as_constant() for name, value in kwargs.items()}
+    except NotConstant:
+        return None
+    try:
+        return call.new_value(call.fn(*plain, **named))
+    except TypeError as error:
+        call.tracer.raise_real(error)
+
+
+def plain(value: Value) -> Any:
+    """What is known of an argument. Raises NotConstant."""
+    return None if value is None else value.as_constant()
+
+
+def whole(call: Call, tensor: Value, *args: Value, **kwargs: Value) -> Value | None:
+    """A method of DTensor as one node: what else it is given is known."""
+    if not isinstance(tensor, TracedTensor):
+        return None
+    try:
+        given = [plain(arg) for arg in args]
+        named = {name: plain(value) for name, value in kwargs.items()}
+    except NotConstant:
+        return None
+    return call.graph_call(with_known(call.fn, given, named), tensor)
+
+
+def with_known(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Callable[[torch.Tensor], Any]:
+    """The function of its first argument. A graph's text has no words for meshes and placements."""
+
+    def on_mesh(tensor: torch.Tensor) -> Any:
+        return fn(tensor, *args, **kwargs)
+
+    on_mesh.__name__ = f"{fn.__name__}_on_mesh"
+    return on_mesh
+
+
+def members(*names: str) -> tuple[Any, ...]:
+    """Functions of the class."""
+    return tuple(getattr(kind, name) for kind in DTENSORS for name in names)
+
+
+@handles(*members("to_local", "full_tensor", "redistribute"))
+def method(call: Call, self: Value, *args: Value, **kwargs: Value) -> Value | None:
+    """One node."""
+    return whole(call, self, *args, **kwargs)
+
+
+@handles(*members("from_local"))
+def from_local(
+    call: Call, local_tensor: Value, device_mesh: Value | None = None, *args: Value, **kwargs: Value
+) -> Value | None:
+    """One node. The mesh that is entered is not looked for; a check would ask the other processes now."""
+    checks = kwargs.get("run_check")
+    if not isinstance(device_mesh, KnownValue) or (checks is not None and checks.truth(call.tracer)):
+        return None
+    return whole(call, local_tensor, device_mesh, *args, **kwargs)
+
+
+@handles(*(getattr(kind, name).fget for kind in DTENSORS for name in ("placements", "device_mesh")))
+def layout_of(call: Call, self: Value) -> Value | None:
+    """What the tensor's own fake says; for one of the program that is guarded."""
+    if not isinstance(self, TracedTensor):
+        return None
+    return call.new_value(getattr(self.fake, call.fn.__name__))

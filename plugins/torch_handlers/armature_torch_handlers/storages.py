@@ -1,0 +1,61 @@
+"""`x.untyped_storage()`: how many bytes there are, of a tensor of the program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import torch
+
+from armature.plugin_api import BoundMethod, Call, CallSource, TracedTensor, Value, handles
+
+COUNTS = frozenset({"size", "nbytes", "__len__"})
+
+
+def bytes_in_storage(tensor: torch.Tensor) -> int:
+    """How large the memory is that a tensor lies in."""
+    return tensor.untyped_storage().nbytes()
+
+
+@attrs.define(eq=False)
+class StorageValue(Value):
+    """The storage of a tensor, asked for and not changed."""
+
+    tensor: TracedTensor
+
+    def python_type(self) -> type:
+        return torch.UntypedStorage
+
+    def get_attribute(self, tracer: Any, name: str) -> Value:
+        return BoundMethod(self, name) if name in COUNTS else super().get_attribute(tracer, name)
+
+    def call_method(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value:
+        if name not in COUNTS or args or kwargs:
+            return super().call_method(tracer, name, args, kwargs)
+        return self._bytes(tracer)
+
+    def length(self, tracer: Any) -> int:
+        found: Any = self._bytes(tracer).as_constant()
+        return int(found)
+
+    def _bytes(self, tracer: Any) -> Value:
+        source, real = self.tensor.source, self.tensor.real
+        if source is not None and real is not None and not tracer.mutates:
+            counted = CallSource(source, bytes_in_storage, "bytes_in_storage")
+            found: Value = tracer.wrap(bytes_in_storage(real), counted)
+            return found
+        # What was written to may have other memory now.
+        raise tracer.graph_break(
+            "unsupported-operation", operation="size()", type="a storage, after a tensor was changed"
+        )
+
+
+@handles(torch.Tensor.untyped_storage)
+def untyped_storage(call: Call, self: Value) -> Value | None:
+    """The storage of a plain tensor of the program."""
+    if not isinstance(self, TracedTensor) or self.source is None or self.python_type() not in PLAIN:
+        return None
+    return StorageValue(self)
+
+
+PLAIN = (torch.Tensor, torch.nn.Parameter)

@@ -1,0 +1,96 @@
+"""Contexts and operators that say something to other compilers only, or to autograd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._higher_order_ops.hints_wrap import hints_wrapper
+from torch.autograd.graph import disable_saved_tensors_hooks, saved_tensors_hooks
+
+from armature import api
+
+X = torch.linspace(-1, 1, 4)
+
+
+def with_setting(x: Tensor) -> Tensor:
+    with torch._dynamo.error_on_graph_break(True):
+        return x + 1
+
+
+@torch._dynamo.error_on_graph_break(False)
+def decorated(x: Tensor) -> Tensor:
+    return x + 1
+
+
+def with_decorated(x: Tensor) -> Tensor:
+    return decorated(x) * 2
+
+
+def hinted(x: Tensor) -> Tensor:
+    return hints_wrapper(lambda a: a.sin() + x, (x,), {}, hints={"a": 1, "b": "c"})
+
+
+def without_hooks(x: Tensor) -> Tensor:
+    y = x + 1
+    with disable_saved_tensors_hooks("not here"):
+        return (y * y).sum()
+
+
+@pytest.mark.parametrize("options", [{"backend": "eager"}, {}], ids=str)
+@pytest.mark.parametrize("fn", [with_setting, with_decorated, hinted, without_hooks], ids=lambda fn: fn.__name__)
+def test_one_graph(fn: Callable[[Tensor], Tensor], options: dict[str, Any]) -> None:
+    torch.testing.assert_close(api.compile(fn, fullgraph=True, **options)(X), fn(X))
+
+
+def test_a_break_in_a_setting() -> None:
+    def fn(x: Tensor) -> Tensor:
+        with torch._dynamo.error_on_graph_break(False):
+            y = x + 1
+            api.graph_break("here")
+            return y * 2
+
+    assert torch.equal(api.compile(fn, backend="eager")(X), fn(X))
+
+
+def test_wrong_hints_are_eager_modes_error() -> None:
+    def fn(x: Tensor) -> Tensor:
+        return hints_wrapper(torch.sin, (x,), {}, hints={"a": [1]})
+
+    with pytest.raises(RuntimeError, match="hints must be"):
+        api.compile(fn, backend="eager")(X)
+
+
+def test_hints_where_gradients_are_wanted() -> None:
+    compiled = api.compile(hinted, backend="eager")
+    x = X.clone().requires_grad_()
+    assert torch.equal(compiled(x), hinted(x))
+    for fn in (compiled, hinted):
+        with pytest.raises(RuntimeError, match="Autograd not implemented"):
+            fn(x).sum().backward()
+
+
+def test_hooks_of_the_caller() -> None:
+    compiled = api.compile(without_hooks, backend="eager")
+    x = X.clone().requires_grad_()
+    assert torch.equal(compiled(x), without_hooks(x))
+    for fn in (compiled, without_hooks):
+        with saved_tensors_hooks(lambda t: t, lambda t: t), pytest.raises(RuntimeError, match="not here"):
+            fn(x)
+    compiled(x).backward()
+    torch.testing.assert_close(x.grad, 2 * (X + 1))
+
+
+def test_hooks_inside() -> None:
+    def fn(x: Tensor) -> Tensor:
+        with disable_saved_tensors_hooks("not here"), saved_tensors_hooks(lambda t: t, lambda t: t):
+            return x * x
+
+    for run in (fn, api.compile(fn, backend="eager")):
+        with pytest.raises(RuntimeError, match="not here"):
+            run(X)
+    with saved_tensors_hooks(lambda t: t, lambda t: t):  # allowed again
+        pass
