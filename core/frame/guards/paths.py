@@ -23,8 +23,8 @@ from armature.frame.sources import (
     ObjectSource,
     ReferentSource,
     Source,
-    TensorKey,
     TypeOfSource,
+    WeakKey,
     real_key,
 )
 from armature.torch_abi.numpy import as_tensor
@@ -96,7 +96,7 @@ class Expressions:
 
     def key(self, key: object) -> str:
         """The expression of a dict's key."""
-        return self.name(key) + "()" * isinstance(key, TensorKey)
+        return self.name(key) + "()" * isinstance(key, WeakKey)
 
 
 _WRITE: dict[type, Callable[[Expressions, Any], str]] = {

@@ -25,8 +25,8 @@ from armature.frame.sources import (
     ObjectSource,
     ReferentSource,
     Source,
-    TensorKey,
     TypeOfSource,
+    WeakKey,
 )
 from armature.torch_abi.eval_frame import framelocals_index
 from armature.torch_abi.guard_tree import Manager, Root, example
@@ -113,7 +113,7 @@ class Reach:
     def item(self, source: ItemSource | MemberSource) -> Manager:
         base, value = self.resolver.value(source.base), example(self.resolver.value(source))
         manager, key = self.manager(source.base), source.key
-        if isinstance(key, TensorKey):
+        if isinstance(key, WeakKey):
             return manager.lambda_manager(item_getter(key), source.expr, value, None)
         if isinstance(base, dict):
             return manager.dict_getitem_manager(key, source.expr, value, None)
@@ -168,9 +168,14 @@ _MAKE: dict[type, Callable[[Reach, Any], Manager]] = {
 }
 
 
-def item_getter(key: TensorKey) -> Callable[[Any], object]:
-    """Reads a dict under a key that is a tensor; None: no such key. C++ would compare these by their elements."""
-    return lambda found: dict.get(found, key())
+def item_getter(key: WeakKey) -> Callable[[Any], object]:
+    """Reads a dict under a key that is not kept alive. C++ would compare tensors by their elements."""
+
+    def item(found: Any) -> object:
+        held = key()
+        return MISSING if held is None else dict.get(found, held, MISSING)
+
+    return item
 
 
 def has_instance_dict(obj: object) -> bool:
