@@ -130,7 +130,7 @@ class Plain:
     [
         lambda t, held, key: t + held[key],
         lambda t, held, key: t + (key in held),
-        lambda t, held, key: [t, *held],
+        lambda t, held, key: [t, len(held)],
         lambda t, held, key: [one is key for one in held],
     ],
 )
