@@ -180,7 +180,7 @@ def item_getter(key: WeakKey) -> Callable[[Any], object]:
 
 def has_instance_dict(obj: object) -> bool:
     """Whether the object has a dict of its own, of the ordinary kind. A class's is another kind."""
-    return type(obj).__dictoffset__ != 0 and not isinstance(obj, type)
+    return type(obj).__dictoffset__ != 0 and not issubclass(type(obj), type)
 
 
 def dict_path(obj: object, name: str) -> tuple[str, ...] | None:
@@ -194,7 +194,7 @@ def dict_path(obj: object, name: str) -> tuple[str, ...] | None:
         return None
     if name in held:
         return (name,)
-    module = isinstance(obj, nn.Module) and class_member(kind, "__getattr__") is nn.Module.__getattr__
+    module = issubclass(kind, nn.Module) and class_member(kind, "__getattr__") is nn.Module.__getattr__
     if module and in_class is MISSING:
         return next(((table, name) for table in MODULE_TABLES if name in held.get(table, ())), None)
     return None
