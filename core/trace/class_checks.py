@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Callable
+from types import UnionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,7 +31,8 @@ def _classes(tracer: Tracer, kinds: Value) -> tuple[type, ...]:
     except NotConstant:
         held = None
     if held is not None and not isinstance(held, tuple):  # a union such as `int | None`
-        return tuple(getattr(held, "__args__", ())) or (held,)  # type: ignore[return-value]
+        united = isinstance(held, UnionType) or typing.get_origin(held) is typing.Union
+        return held.__args__ if united else (held,)  # type: ignore[attr-defined, return-value]
     return tuple(cls for item in tracer.unpack(kinds) for cls in _classes(tracer, item))
 
 
@@ -55,8 +58,8 @@ def _isinstance(tracer: Tracer, obj: Value, kinds: Value) -> Value:
         return tracer.constant(any(_says_so(tracer, obj, cls) for cls in wanted))
     try:
         return tracer.constant(isinstance(held, wanted) if held is not None else issubclass(kind, wanted))
-    except TypeError as error:
-        tracer.raise_real(error)
+    except TypeError:  # Python says which it is
+        tracer.graph_break("unsupported-call", callable="isinstance() with what is no class")
 
 
 def _says_so(tracer: Tracer, obj: Value, wanted: type) -> bool:
