@@ -26,12 +26,12 @@ LAYOUTS = frozenset({
 def check(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> None:
     """Break the graph where an operator in place raises for the memory of its arguments."""
     name = fn if isinstance(fn, str) else getattr(fn, "__name__", "")
-    fakes = [value.as_fake(tracer) for value in (*args, *kwargs.values()) if value.is_tensor]
+    fakes: list[Any] = [value.as_fake(tracer) for value in (*args, *kwargs.values()) if value.is_tensor]
     out = kwargs.get("out")
     written: Any = out.as_fake(tracer) if out is not None and out.is_tensor else next(iter(fakes), None)
     if not isinstance(written, torch.Tensor) or name in LAYOUTS or not _is_strided(written):
         return
-    memory = written.untyped_storage()._cdata
+    memory = _memory(written)
     others = [one for one in fakes if one is not written and _is_strided(one) and _memory(one) == memory]
     if fn is operator.setitem:
         if not others and not _repeats(written):
@@ -57,7 +57,8 @@ def _is_strided(tensor: torch.Tensor) -> bool:
 
 
 def _memory(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage()._cdata
+    memory: int = tensor.untyped_storage()._cdata
+    return memory
 
 
 def _repeats(tensor: torch.Tensor) -> bool:
