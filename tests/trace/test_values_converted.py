@@ -44,6 +44,8 @@ CALLS: tuple[Callable[[], object], ...] = (
     lambda: f"{Wrong()}",
     lambda: str(Wrong()),
     lambda: repr(Wrong()),
+    lambda: max(1, 2, default=3),  # type: ignore[call-overload]
+    lambda: min(),  # type: ignore[call-overload]
     lambda: isinstance(1, 2),  # type: ignore[arg-type]
     lambda: isinstance(1, (int, 2)),  # type: ignore[arg-type]
     lambda: isinstance(5, list[int]),
