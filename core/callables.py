@@ -109,6 +109,12 @@ def class_member(cls: Any, name: str) -> Any:
     return MISSING
 
 
+def dict_of(obj: Any) -> Any:
+    """`obj.__dict__`, where a `__getattribute__` of the program is not asked."""
+    asks = type(class_member(type(obj), "__getattribute__")) is types.FunctionType
+    return object.__getattribute__(obj, "__dict__") if asks else obj.__dict__
+
+
 def member(owner: object, name: str) -> Any:
     """What stands under the name in a module, class or instance, without running descriptors or `__getattr__`."""
     if is_module(owner):

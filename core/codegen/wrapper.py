@@ -212,6 +212,8 @@ class Wrapper:
             return self.dtype(value)
         if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
             return f'float("{value}")'
+        if isinstance(value, complex):  # as sums its two parts would lose the sign of a zero
+            return f"complex({self.argument(value.real)}, {self.argument(value.imag)})"
         if isinstance(value, (torch.device, torch.layout, torch.memory_format)):
             name = "".join(c if c.isalnum() else "_" for c in f"{type(value).__name__}_{value}")
             self.bindings[name] = value

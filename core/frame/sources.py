@@ -6,41 +6,52 @@ again) and people (`expr`). All three switch over the class, each in a table of 
 
 from __future__ import annotations
 
+import enum
 import weakref
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, TypeAlias
 
 import attrs
 import torch
 
+# What a program makes once, or what code is known by.
+LASTING: frozenset[type] = frozenset({BuiltinFunctionType, FunctionType, ModuleType})
+
 
 @attrs.frozen(eq=False, repr=False)
-class TensorKey:
-    """A tensor that is a dict's key, not kept alive. Equal to another of the same tensor: `==` of tensors compares
-    their elements. Called, it gives the tensor; None when that is gone."""
+class WeakKey:
+    """A dict's key, not kept alive: a tensor, or an object that equals only itself. Equal to another of the same
+    object: `==` of tensors compares their elements. Called, it gives the object; None when that is gone."""
 
-    held: weakref.ref[torch.Tensor]
+    held: weakref.ref[Any]
 
-    def __call__(self) -> torch.Tensor | None:
+    def __call__(self) -> Any:
         return self.held()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, TensorKey) and other.held is self.held
+        return isinstance(other, WeakKey) and other.held is self.held
 
     def __hash__(self) -> int:
         return id(self.held)
 
     def __repr__(self) -> str:
-        return f"tensor at {id(self.held()):#x}"
+        return f"{type(self.held()).__name__} at {id(self.held):#x}"
 
 
-def held_key(key: object) -> object:
+def held_key(key: object) -> Any:
     """The key as a source or a guard keeps it."""
-    return TensorKey(weakref.ref(key)) if isinstance(key, torch.Tensor) else key
+    kind = type(key)
+    if not issubclass(kind, torch.Tensor):
+        if kind.__hash__ is not object.__hash__ or kind.__eq__ is not object.__eq__ or not kind.__weakrefoffset__:
+            return key
+        if kind in LASTING or issubclass(kind, (type, enum.Enum)):
+            return key
+    return WeakKey(weakref.ref(key))
 
 
 def real_key(key: object) -> Any:
     """The key as the dict has it."""
-    return key() if isinstance(key, TensorKey) else key
+    return key() if isinstance(key, WeakKey) else key
 
 
 @attrs.frozen(cache_hash=True)
@@ -126,7 +137,7 @@ class TypeOfSource:
 
 @attrs.frozen(cache_hash=True)
 class ItemSource:
-    """`base[key]` for a list, tuple or dict; `key` is an int, a hashable constant, or a `TensorKey`."""
+    """`base[key]` for a list, tuple or dict; `key` is an int, a hashable constant, or a `WeakKey`."""
 
     base: Source
     key: object

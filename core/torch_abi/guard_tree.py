@@ -6,11 +6,15 @@ Managers are never given an example value that is a dict: torch would then want 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import WrapperDescriptorType
 from typing import Any, Protocol
 
 import torch
 
+from armature.callables import class_member
+
 _C: Any = torch._C._dynamo.guards
+ITS_CLASS: Any = object.__dict__["__class__"]
 
 Parts = list[str]  # what a failing guard says of itself
 
@@ -91,8 +95,13 @@ def never() -> Root:
 
 
 def example(obj: object) -> object:
-    """The object as example value for a manager: None in place of a dict."""
-    return None if isinstance(obj, dict) else obj
+    """The object as example value for a manager: None in place of a dict, and of an object that would be asked for its
+    `__class__` and answers by code of the program."""
+    kind = type(obj)
+    plain = class_member(kind, "__class__") is ITS_CLASS and isinstance(
+        class_member(kind, "__getattribute__"), WrapperDescriptorType
+    )
+    return None if issubclass(kind, dict) or not plain else obj
 
 
 def tensor_match(

@@ -244,6 +244,8 @@ def _sum(tracer: Tracer, items: Value, start: Value | None = None) -> Value:
 
 def _extreme(name: str, op: str) -> Builtin:
     def choose(tracer: Tracer, *args: Value, key: Value | None = None, default: Value | None = None) -> Value:
+        if not args or (len(args) > 1 and default is not None):
+            tracer.graph_break("unsupported-call", callable=f"{name}() with these arguments")
         items = in_any_order(tracer, args[0]) if len(args) == 1 else list(args)
         if not items:
             if default is None:

@@ -458,7 +458,7 @@ class Tracer:
         if not isinstance(value, UserObjectValue) or value.base is not None:
             return value
         method = value.method(self, "__index__")
-        return value if method is None else self.call(method, (), {})
+        return value if method is None else operators.must_be_int(self, self.call(method, (), {}))
 
     def method_or_none(self, owner: Value, name: str) -> Value | None:
         """A special method as the language looks it up, in the class only; None when the class has none."""

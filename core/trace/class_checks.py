@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Callable
+from types import UnionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,7 +31,8 @@ def _classes(tracer: Tracer, kinds: Value) -> tuple[type, ...]:
     except NotConstant:
         held = None
     if held is not None and not isinstance(held, tuple):  # a union such as `int | None`
-        return tuple(getattr(held, "__args__", ())) or (held,)  # type: ignore[return-value]
+        united = isinstance(held, UnionType) or typing.get_origin(held) is typing.Union
+        return held.__args__ if united else (held,)  # type: ignore[attr-defined, return-value]
     return tuple(cls for item in tracer.unpack(kinds) for cls in _classes(tracer, item))
 
 
@@ -51,13 +54,20 @@ def _isinstance(tracer: Tracer, obj: Value, kinds: Value) -> Value:
     held = _plain_object(obj)
     for cls in wanted:
         rely_on_kind(tracer, kind, cls, held)
-    if says_its_class(kind) and not issubclass(kind, wanted):
-        told = tracer.attribute_or_none(obj, "__class__")
-        return _issubclass(tracer, told, kinds) if isinstance(told, ClassValue) else tracer.constant(False)
+    if says_its_class(kind):
+        return tracer.constant(any(_says_so(tracer, obj, cls) for cls in wanted))
     try:
         return tracer.constant(isinstance(held, wanted) if held is not None else issubclass(kind, wanted))
-    except TypeError as error:
-        tracer.raise_real(error)
+    except TypeError:  # Python says which it is
+        tracer.graph_break("unsupported-call", callable="isinstance() with what is no class")
+
+
+def _says_so(tracer: Tracer, obj: Value, wanted: type) -> bool:
+    """Whether an object is of a class, or says so itself: it is asked once for each class that it is not of."""
+    if issubclass(obj.python_type(), wanted):
+        return True
+    told = tracer.attribute_or_none(obj, "__class__")
+    return isinstance(told, ClassValue) and _issubclass(tracer, told, tracer.as_value(wanted)).truth(tracer)
 
 
 def _is_parameter(tracer: Tracer, obj: TensorValue) -> bool:

@@ -91,10 +91,7 @@ def graph_call(
         folding.may_run(tracer, fn, args, kwargs)
     arguments = tuple([arg.as_argument(tracer) for arg in args])
     named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
-    writes = in_place(fn, kwargs)
-    if writes:
-        overlaps.check(tracer, fn, args, kwargs)
-    watched = tensors_given(tracer, args, kwargs) if writes or is_users(fn) else []
+    writes, watched = writing(tracer, fn, args, kwargs)
     before = [version_of(tensor) for tensor in watched]
     held = wrappers.holding(value.as_fake(tracer) for value in (*args, *kwargs.values())) if state.wrappers else []
     result = run_on_fakes(tracer, fake or fn, args, kwargs)
@@ -206,6 +203,16 @@ def tensors_given(tracer: Tracer, args: Args, kwargs: Kwargs) -> list[torch.Tens
     """The fakes of all tensors among the arguments, in containers too."""
     fakes = [value.as_fake(tracer) for value in (*args, *kwargs.values())]
     return [leaf for leaf in tree_leaves(fakes) if isinstance(leaf, torch.Tensor)]
+
+
+def writing(
+    tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs
+) -> tuple[bool, list[torch.Tensor]]:
+    """Whether a call surely changes one of its arguments, and the fakes of those that it may change."""
+    writes = in_place(fn, kwargs)
+    if writes:
+        overlaps.check(tracer, fn, args, kwargs)
+    return writes, tensors_given(tracer, args, kwargs) if writes or is_users(fn) else []
 
 
 def in_place(fn: Callable[..., Any] | str, kwargs: Kwargs) -> bool:

@@ -59,6 +59,9 @@ def fold(tracer: Tracer, function: Callable[..., Any], *operands: Any) -> Value:
         tracer.raise_real(error)
 
 
+REPEATED: frozenset[type] = frozenset({list, tuple, str, bytes, bytearray})
+
+
 def operate(tracer: Tracer, name: str, left: Value, right: Value, in_place: bool = False) -> Value:
     """`left <op> right`. in_place: for `left <op>= right`, which says so in its errors."""
     functions = IN_PLACE if in_place else FUNCTIONS
@@ -87,6 +90,10 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value, in_place: bool
         return found
     if left.base is not None or right.base is not None:
         return operate(tracer, name, native(left), native(right), in_place)
+    if name == "mul" and (isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue)):
+        made = _repeated(tracer, left, right) or _repeated(tracer, right, left)
+        if made is not None:
+            return made
     if name == "mod" and left.is_constant and isinstance(left.as_constant(), str):
         made = text.percent(tracer, str(left.as_constant()), right)
         if made is not None:
@@ -350,3 +357,22 @@ def _identical_constants(tracer: Tracer, left: object, right: object) -> bool:
         # Whether equal numbers and strings are one object is up to CPython.
         tracer.graph_break("unsupported-operation", operation="is", type=f"the constant {left!r}")
     return False
+
+
+def _repeated(tracer: Tracer, items: Value, count: Value) -> Value | None:
+    """A sequence as often as the `__index__` of an object says; None where the first is no sequence."""
+    kind = items.python_type()
+    if kind not in REPEATED or not isinstance(count, UserObjectValue):
+        return None
+    times = tracer.index(count)
+    if times is count:
+        tracer.raise_error(TypeError, f"can't multiply sequence by non-int of type '{count.cls.__name__}'")
+    return operate(tracer, "mul", items, times)
+
+
+def must_be_int(tracer: Tracer, made: Value) -> Value:
+    """What `__index__` has returned. TypeError of the program when that is no int."""
+    kind = made.python_type()
+    if not issubclass(kind, int):
+        tracer.raise_error(TypeError, f"__index__ returned non-int (type {kind.__name__})")
+    return made

@@ -28,8 +28,8 @@ from armature.frame.sources import (
     ObjectSource,
     ReferentSource,
     Source,
-    TensorKey,
     TypeOfSource,
+    WeakKey,
 )
 from armature.torch_abi import overrides, symbols
 from armature.torch_abi.fake import of_transform
@@ -334,7 +334,7 @@ class Rebuilder(Emitter):
         self.call(2)
 
     def _key(self, key: object) -> None:
-        if isinstance(key, TensorKey):
+        if isinstance(key, WeakKey):
             self.null_function(key)
             self.call(0)
         else:

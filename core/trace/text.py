@@ -210,7 +210,9 @@ def text_of_object(tracer: Tracer, value: UserObjectValue, convert: Callable[[ob
     for name in METHODS[convert]:
         if overrides(value.cls, name):
             args = (tracer.constant(""),) if name == "__format__" else ()
-            return must_be_text(tracer, name, tracer.call(tracer.class_attribute(value, value.cls, name), args, {}))
+            made = tracer.call(tracer.class_attribute(value, value.cls, name), args, {})
+            asked = "__str__" if convert in (str, format) and name == "__repr__" else name  # which falls back on it
+            return must_be_text(tracer, asked, made)
     return None
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+import armature
 from armature.plugins import manager
 from armature.testing.tensor_programs import compare
 from armature.trace.builtins import BUILTINS
@@ -150,3 +151,27 @@ def test_calls(name: str) -> None:
         return t + 1, found
 
     compare(program, lambda: (torch.ones(2),), fullgraph=False)
+
+
+def test_errors_of_merged_keywords_name_the_function() -> None:
+    class Pairs:
+        def keys(self) -> list[str]:
+            return ["a", "b"]
+
+        def __getitem__(self, name: str) -> str:
+            return name * 2
+
+    def takes(*args: object, **kwargs: object) -> object:
+        return args, kwargs
+
+    def program(x: torch.Tensor) -> tuple[object, ...]:
+        found: list[object] = [takes(**Pairs(), c=x)]
+        for call in (lambda: takes(**Pairs(), a=1), lambda: takes(**5), lambda: takes(c=1, **[2])):  # type: ignore[arg-type]
+            try:
+                found.append(call())
+            except TypeError as error:
+                found.append(str(error))
+        return tuple(found)
+
+    x = torch.ones(2)
+    assert repr(armature.compile(program, backend="eager")(x)) == repr(program(x))

@@ -419,3 +419,29 @@ def test_returned_iterator() -> None:
     assert torch.equal(next(listed), X)
     assert list(zipped_) == [(1, 2)]
     assert list(gen) == [1, 2]
+
+
+def test_what_a_generator_refuses() -> None:
+    def counts():
+        while True:
+            yield 1
+
+    def throws_into_itself():
+        try:
+            made[0].throw(KeyError("mine"))
+        except ValueError as error:
+            yield str(error)
+
+    made: list[Any] = []
+
+    def fn(t):
+        waiting = counts()
+        try:
+            waiting.send(t)
+        except TypeError as error:
+            found = [str(error), next(waiting)]
+        made[:] = [throws_into_itself()]
+        return t + 1, found, next(made[0])
+
+    out, eager = armature.compile(fn, backend="eager")(X), fn(X)
+    assert out[1:] == eager[1:]

@@ -391,3 +391,19 @@ def test_errors_of_floating_point_are_handled_where_they_are_raised() -> None:
             return str(error)
 
     assert armature.compile(handled, backend="eager")(torch.ones(2)) == handled(torch.ones(2))
+
+
+def test_a_tensor_over_an_array_counts_its_own_writes() -> None:
+    def program(y: torch.Tensor) -> tuple[Any, ...]:
+        z = torch.from_numpy(y.numpy())
+        y.add_(1)
+        z.mul_(1)
+        z.mul_(2)
+        return z, z is y, y._version, z._version
+
+    mine, theirs = torch.ones(3), torch.ones(3)
+    found, expected = armature.compile(program, backend="eager")(mine), program(theirs)
+    assert found[1:] == expected[1:]
+    assert (found[0]._version, mine._version) == (expected[0]._version, theirs._version)
+    assert torch.equal(mine, theirs)
+    assert found[0].data_ptr() == mine.data_ptr()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import gc
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -117,3 +119,45 @@ def refers_in_a_helper(t):
 )
 def test_objects_live_as_long_as_the_variable(fn: Any) -> None:
     assert resumes(fn, one).eager == []
+
+
+class Plain:
+    pass
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda t, held, key: t + held[key],
+        lambda t, held, key: t + (key in held),
+        lambda t, held, key: [t, len(held)],
+        lambda t, held, key: [one is key for one in held],
+    ],
+)
+def test_objects_that_are_keys_are_not_kept_alive(ask: Callable[..., Any]) -> None:
+    key = Plain()
+    held = {key: 1}
+    run = armature.compile(ask, backend="eager")
+    for _ in range(2):
+        run(torch.ones(2), held, key)
+    lives = weakref.ref(key)
+    del key, held
+    gc.collect()
+    assert lives() is None
+
+
+def test_what_stands_under_an_object_is_guarded() -> None:
+    def ask(t: torch.Tensor, held: dict[object, Any], key: object) -> object:
+        return held[key], t + 1
+
+    key, other = Plain(), Plain()
+    run = armature.compile(ask, backend="eager")
+    held: dict[object, Any] = {key: None}
+    assert run(torch.ones(2), held, key)[0] is None
+    held[key] = 3
+    assert run(torch.ones(2), held, key)[0] == 3
+    assert run(torch.ones(2), {other: 4}, other)[0] == 4
+    del held[key]
+    with pytest.raises(KeyError):
+        run(torch.ones(2), held, key)
+    assert run(torch.ones(2), {None: 7, other: 5}, other)[0] == 5

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import CellType
 from typing import Any
 
+from armature.callables import dict_of
 from armature.errors import invariant
 from armature.frame.data import FrameRequest
 from armature.frame.sources import (
@@ -23,8 +24,8 @@ from armature.frame.sources import (
     ObjectSource,
     ReferentSource,
     Source,
-    TensorKey,
     TypeOfSource,
+    WeakKey,
     real_key,
 )
 from armature.torch_abi.numpy import as_tensor
@@ -46,7 +47,7 @@ class Resolver:
 
     def local(self, source: LocalSource) -> object:
         value = self.request.locals[source.name]
-        if isinstance(value, CellType) and source.name in self.request.code.co_freevars:
+        if type(value) is CellType and source.name in self.request.code.co_freevars:
             return value.cell_contents
         return value
 
@@ -60,7 +61,7 @@ _READ: dict[type, Callable[[Resolver, Any], object]] = {
     BuiltinSource: Resolver.builtin,
     ObjectSource: lambda r, s: s.obj,
     AttrSource: lambda r, s: getattr(r.value(s.base), s.name),
-    DictOfSource: lambda r, s: r.value(s.base).__dict__,
+    DictOfSource: lambda r, s: dict_of(r.value(s.base)),
     TypeOfSource: lambda r, s: type(r.value(s.base)),
     ItemSource: lambda r, s: r.value(s.base)[real_key(s.key)],
     ReferentSource: lambda r, s: r.value(s.base)(),
@@ -96,7 +97,7 @@ class Expressions:
 
     def key(self, key: object) -> str:
         """The expression of a dict's key."""
-        return self.name(key) + "()" * isinstance(key, TensorKey)
+        return self.name(key) + "()" * isinstance(key, WeakKey)
 
 
 _WRITE: dict[type, Callable[[Expressions, Any], str]] = {

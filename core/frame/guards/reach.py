@@ -25,8 +25,8 @@ from armature.frame.sources import (
     ObjectSource,
     ReferentSource,
     Source,
-    TensorKey,
     TypeOfSource,
+    WeakKey,
 )
 from armature.torch_abi.eval_frame import framelocals_index
 from armature.torch_abi.guard_tree import Manager, Root, example
@@ -113,7 +113,7 @@ class Reach:
     def item(self, source: ItemSource | MemberSource) -> Manager:
         base, value = self.resolver.value(source.base), example(self.resolver.value(source))
         manager, key = self.manager(source.base), source.key
-        if isinstance(key, TensorKey):
+        if isinstance(key, WeakKey):
             return manager.lambda_manager(item_getter(key), source.expr, value, None)
         if isinstance(base, dict):
             return manager.dict_getitem_manager(key, source.expr, value, None)
@@ -168,14 +168,19 @@ _MAKE: dict[type, Callable[[Reach, Any], Manager]] = {
 }
 
 
-def item_getter(key: TensorKey) -> Callable[[Any], object]:
-    """Reads a dict under a key that is a tensor; None: no such key. C++ would compare these by their elements."""
-    return lambda found: dict.get(found, key())
+def item_getter(key: WeakKey) -> Callable[[Any], object]:
+    """Reads a dict under a key that is not kept alive. C++ would compare tensors by their elements."""
+
+    def item(found: Any) -> object:
+        held = key()
+        return MISSING if held is None else dict.get(found, held, MISSING)
+
+    return item
 
 
 def has_instance_dict(obj: object) -> bool:
     """Whether the object has a dict of its own, of the ordinary kind. A class's is another kind."""
-    return type(obj).__dictoffset__ != 0 and not isinstance(obj, type)
+    return type(obj).__dictoffset__ != 0 and not issubclass(type(obj), type)
 
 
 def dict_path(obj: object, name: str) -> tuple[str, ...] | None:
@@ -189,7 +194,7 @@ def dict_path(obj: object, name: str) -> tuple[str, ...] | None:
         return None
     if name in held:
         return (name,)
-    module = isinstance(obj, nn.Module) and class_member(kind, "__getattr__") is nn.Module.__getattr__
+    module = issubclass(kind, nn.Module) and class_member(kind, "__getattr__") is nn.Module.__getattr__
     if module and in_class is MISSING:
         return next(((table, name) for table in MODULE_TABLES if name in held.get(table, ())), None)
     return None

@@ -39,7 +39,7 @@ from armature.frame.guards.paths import Expressions
 from armature.frame.guards.reach import Reach, has_instance_dict
 from armature.frame.guards.text import describe
 from armature.frame.guards.values import is_by_equality, is_by_identity, same
-from armature.frame.sources import DictOfSource, Source, TensorKey, held_key
+from armature.frame.sources import DictOfSource, Source, WeakKey, held_key
 from armature.torch_abi import eval_frame, guard_tree, overrides, symbols
 from armature.torch_abi.eval_frame import GuardHolder
 
@@ -189,7 +189,7 @@ class _Builder:
 
     def add_absent(self, guard: AbsentGuard, parts: list[str]) -> None:
         owner, name = self.reach.resolver.value(guard.source), guard.name
-        if isinstance(name, TensorKey):
+        if isinstance(name, WeakKey):
             manager = self.reach.manager(guard.source)
             manager.add_lambda_guard(lambda found: name() not in found, parts, None)
         elif isinstance(owner, dict):

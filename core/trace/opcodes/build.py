@@ -108,9 +108,10 @@ def dict_update(frame: Frame, inst: Instruction) -> None:
 def dict_merge(frame: Frame, inst: Instruction) -> None:
     more = frame.pop()
     made = frame.stack[-inst.arg]
-    for key, value in pairs(frame.tracer, more):
-        if made.contains(frame.tracer, key):
-            frame.tracer.raise_error(TypeError, f"got multiple values for keyword argument {key.as_constant()!r}")
+    found = list(pairs(frame.tracer, more)) if hasattr(more.python_type(), "keys") else None
+    if found is None or any(made.contains(frame.tracer, key) for key, _ in found):  # an error that names the function
+        frame.tracer.graph_break("unsupported-operation", operation="merging keyword arguments", type=more.describe())
+    for key, value in found:
         made.set_item(frame.tracer, key, value)
 
 

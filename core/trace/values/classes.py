@@ -98,7 +98,7 @@ def rely_on_kind(tracer: Tracer, kind: type, wanted: Any, held: object = None) -
 def says_its_class(kind: type) -> bool:
     """Whether objects of a type say themselves of which class they are, as proxies do."""
     found = find_in_class(kind, "__class__")
-    return found is not None and found.holder is not object
+    return (found is not None and found.holder is not object) or overrides(kind, "__getattribute__")
 
 
 def inherits(cls: type, name: str, base: type) -> bool:

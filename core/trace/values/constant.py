@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from armature.trace.capture import Tracer
     from armature.trace.rebuild import Rebuilder
 
+
+class Written(complex):
+    """A complex number as graphs write it. Python's own text loses the sign of a zero, and has names for NaN."""
+
+    def __repr__(self) -> str:
+        return f"complex({self.real!r}, {self.imag!r})"
+
+
 # Types whose objects are immutable, compare by value and may stand in a code's constants.
 SCALARS: frozenset[type] = frozenset({int, float, bool, str, bytes, complex, type(None)})
 ATOMS: frozenset[type] = SCALARS | {
@@ -54,7 +62,7 @@ class ConstantValue(Value):
     def as_argument(self, tracer: Tracer) -> object:
         if type(self.value) in numpy.SCALARS:  # to torch, a number of Python
             return self.value.item()  # type: ignore[attr-defined]
-        return self.value
+        return Written(self.value) if type(self.value) is complex else self.value
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
         if isinstance(self.value, enum.Enum):

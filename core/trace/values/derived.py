@@ -70,10 +70,14 @@ def _tuple(tracer: Tracer, obj: Any, kind: Any, source: Source) -> Value:
 
 
 def _set(tracer: Tracer, obj: Any, kind: Any, source: Source) -> Value:
-    members = frozenset(kind.__iter__(obj))
+    members = frozenset(obj)  # a copy: no member is asked for its hash
     tracer.guards.metadata(source, functools.partial(same_members, members))
     values = map(tracer.as_value, members)
-    return SetValue({value.key(tracer): value for value in values}, kind, None, source=source)
+    before = tracer.effects.count
+    entries = {value.key(tracer): value for value in values}
+    if tracer.effects.count != before:  # Python keeps the hashes, and asks for none
+        tracer.graph_break("unsupported-argument", type="a set whose members change something when they are hashed")
+    return SetValue(entries, kind, None, source=source)
 
 
 def _scalar(tracer: Tracer, obj: Any, kind: Any, source: Source) -> Value:

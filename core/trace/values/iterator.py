@@ -121,11 +121,15 @@ class GeneratorValue(Value):
             raise StopIteration(tracer.constant(None))
         if self.running:
             tracer.raise_error(ValueError, "generator already executing")
+        if not self.started and not (value.is_constant and value.as_constant() is None):
+            tracer.raise_error(TypeError, "can't send non-None value to a just-started generator")
         self.frame.push(value)  # also at the start, where the frame drops it
         return self._run(tracer)
 
     def throw(self, tracer: Tracer, error: ExceptionValue) -> Value:
         """Raise an exception where the generator stands. Returns what it yields next."""
+        if self.running:
+            tracer.raise_error(ValueError, "generator already executing")
         if self.finished or not self.started:
             self.finished = True
             raise UserRaised(error)

@@ -411,8 +411,10 @@ def pairs(tracer: Tracer, other: Value) -> Iterator[tuple[Value, Value]]:
             yield key, other.get_item(tracer, key)
     else:
         for pair in other.stream(tracer):
-            key, value = tracer.unpack(pair)
-            yield key, value
+            parts = tracer.unpack(pair)
+            if len(parts) != 2:
+                tracer.graph_break("unsupported-operation", operation="a dict of pairs", type=f"{len(parts)} items")
+            yield parts[0], parts[1]
 
 
 def _clear(tracer: Tracer, self: DictValue) -> None:

@@ -444,9 +444,17 @@ def _reverse(tracer: Tracer, self: ListValue) -> None:
 
 
 def _sort(tracer: Tracer, self: ListValue, *, key: Value | None = None, reverse: Value | None = None) -> None:
-    ordered = sorted_items(tracer, self.items, key, reverse)
+    """The list is empty while keys and items are asked, and refuses what they put in it."""
     tracer.mutate(self)
-    self.items[:] = ordered
+    ordered = held = list(self.items)
+    self.items.clear()
+    try:
+        ordered = sorted_items(tracer, held, key, reverse)
+    finally:
+        changed = bool(self.items)
+        self.items[:] = ordered
+    if changed:
+        tracer.raise_error(ValueError, "list modified during sort")
 
 
 @attrs.frozen(eq=False)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import attrs
 
-from armature.callables import is_written_in_c
+from armature.callables import dict_of, is_written_in_c
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource
 from armature.trace.errors import NotConstant, SkipFrame, UserRaised
 from armature.trace.trust import is_trusted
@@ -188,8 +188,9 @@ class UserObjectValue(Value):
             return self.instance_dict.find(tracer, tracer.constant(name))
         if self.obj is None or name in self.written or self.source is None:
             return None
-        held = getattr(self.obj, "__dict__", None)
-        if held is None:
+        try:
+            held = dict_of(self.obj)
+        except AttributeError:  # all it has are slots
             return None
         if name not in held:
             if not self.is_stable(name):
@@ -252,7 +253,7 @@ class UserObjectValue(Value):
             text = name if slot else f"'{self.cls.__name__}' object has no attribute '{name}'"
             tracer.raise_error(AttributeError, text)
         self._write(tracer, name, None)
-        if not slot and self.obj is not None and self.source is not None and name not in self.obj.__dict__:
+        if not slot and self.obj is not None and self.source is not None and name not in dict_of(self.obj):
             tracer.guard_not_in(DictOfSource(self.source), name)
             self.written.pop(name, None)
 

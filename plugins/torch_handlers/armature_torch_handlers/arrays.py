@@ -504,7 +504,7 @@ def from_numpy(call: Call, array: Value) -> Value | None:
     if not isinstance(array, ArrayValue) or array.is_scalar or not array.shadow.flags.writeable:
         call.graph_break("foreign-memory", operation="torch.from_numpy")
     array.forget()  # what is written to the tensor is written to the array
-    return array.tensor.as_kind(call.tracer, torch.Tensor)
+    return array.tensor.get_attribute(call.tracer, "data")  # of the same memory, with a count of writes of its own
 
 
 @handles(torch.as_tensor, torch.asarray)
