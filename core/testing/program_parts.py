@@ -276,7 +276,7 @@ BLOCKS = (
     "        <alone>\n        return v\n    inner(1)\n    return inner\nn = <var>(<num>)(<num>)",
     "def <var>(v):\n    try:\n        <alone>\n        return v + <num>\n    finally:\n"
     "        items.append(v)\nn = <var>(<num>)",
-    "def <var>(v):\n    for w in <seq>:\n        try:\n            <alone>\n            <raiser>\n"
+    "def <var>(v):\n    for w in [*<seq>]:\n        try:\n            <alone>\n            <raiser>\n"
     "            return w\n        except <error>:\n            continue\n        finally:\n"
     "            if <test>:\n                break\n    return v\nn = <var>(<num>)",
     "def <var>(v):\n    with guarded(items):\n        <alone>\n        return v\n<tv> = <var>(<ten>)",
