@@ -26,6 +26,7 @@ from armature.torch_abi.aot import Compilers, compile_functional, min_cut
 from armature.torch_abi.attention import attention_results, item_by_tensors, nested_attention
 from armature.torch_abi.decomps import overload, torch_decompositions
 from armature.torch_abi.effects import CHECK
+from armature.torch_abi.marks import assumed_constant
 from armature.trace.bodies import (
     ANY_INT,
     Body,
@@ -155,6 +156,7 @@ __all__ = [
     "Watch",
     "Write",
     "as_overridden",
+    "assumed_constant",
     "attach_body",
     "attention_results",
     "autocast_value",

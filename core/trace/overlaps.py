@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from armature.torch_abi.fake import of_transform
 from armature.trace.values.base import Args, Kwargs, Value
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def _part(tracer: Tracer, written: torch.Tensor, index: Value) -> torch.Tensor |
 
 
 def _is_strided(tensor: torch.Tensor) -> bool:
-    return tensor.layout is torch.strided and not tensor.is_nested
+    return tensor.layout is torch.strided and not tensor.is_nested and not of_transform(tensor)
 
 
 def _memory(tensor: torch.Tensor) -> int:

@@ -203,6 +203,8 @@ def indexes(t):
         lambda: "abc"[1.0],
         lambda: [1, 2][1.5],
         lambda: [1][None],
+        lambda: -1 in b"ab",
+        lambda: 256 not in b"ab",
         lambda: range(n),
         lambda: range(1.5),
         lambda: range(3)["x"],

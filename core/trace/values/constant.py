@@ -164,7 +164,7 @@ class ConstantValue(Value):
                 return item.as_constant() in self.value  # type: ignore[operator]
             except NotConstant:
                 tracer.graph_break("unsupported-operation", operation="in", type=item.describe())
-            except TypeError as error:
+            except (TypeError, ValueError) as error:  # bytes hold no number beyond 255
                 tracer.raise_real(error)
         if isinstance(self.value, enum.Enum) and find_in_class(type(self.value), "__contains__") is not None:
             return self._special(tracer, "__contains__", item).truth(tracer)

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from armature.plugin_api import Value
+from armature.plugin_api import Value, assumed_constant
 
 OF_THE_CACHE = frozenset({"cache_info", "cache_clear", "cache_parameters"})
 
@@ -57,7 +57,7 @@ class CachedFunctionValue(Value):
         if key is not None:
             if made.python_type() in (bool, int, float):  # not one that may change: what is kept does not
                 made = tracer.constant(made.as_constant())
-            if made.is_constant and not changes:
+            if made.is_constant and not changes and not assumed_constant(self.obj.__wrapped__):
                 self._agree(tracer, made, args, kwargs)
             self.known[key] = made
         return made

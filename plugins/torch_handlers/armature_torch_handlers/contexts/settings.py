@@ -15,9 +15,9 @@ MODULE = "torch._dynamo.decorators"  # not loaded before it is used
 NAMES = frozenset({"DynamoConfigPatchProxy", "ErrorOnGraphBreakDecoratorContextManager"})
 
 
-def is_setting(kind: object) -> bool:
+def is_setting(kind: Any) -> bool:
     """Whether it is a class of contexts that do nothing but change settings of torch.compile."""
-    return isinstance(kind, type) and kind.__module__ == MODULE and kind.__name__ in NAMES
+    return issubclass(type(kind), type) and kind.__module__ == MODULE and kind.__name__ in NAMES
 
 
 def changes_settings(obj: object) -> bool:
