@@ -120,6 +120,21 @@ def like(tensor: torch.Tensor) -> Callable[[Any], bool]:
     return test
 
 
+def takes_strides(tensor: torch.Tensor) -> bool:
+    """Whether views of a wrapper can be made by sizes and strides, as AOTAutograd makes them of its memory.
+
+    Not where it has other sizes than what it holds, as on a mesh.
+    """
+    if parts(tensor).objects:
+        return False
+    try:
+        with torch.no_grad():
+            tensor.as_strided((), ())
+    except (RuntimeError, NotImplementedError, TypeError):
+        return False
+    return True
+
+
 def comes_back(tensor: torch.Tensor) -> bool:
     """Whether the class makes the like of a wrapper out of its parts, at any depth. Errors: those of the class."""
     found, kind = parts(tensor), type(tensor)

@@ -149,14 +149,8 @@ def has_to_run_as_it_is(tracer: Tracer, outputs: Iterable[fx.Node]) -> bool:
         any(resized)
         or not all(map(abi.comes_back, made))
         or part_is_output(tracer, values)
-        or any(map(has_no_strides, views(tracer, values)))
+        or not all(map(abi.takes_strides, views(tracer, values)))
     )
-
-
-def has_no_strides(tensor: torch.Tensor) -> bool:
-    """Whether no view can be made of what the tensor shares memory with by sizes and strides: where these are not those
-    of what it holds, as on a mesh."""
-    return bool(abi.parts(tensor).objects)
 
 
 def views(tracer: Tracer, values: list[torch.Tensor]) -> list[torch.Tensor]:
