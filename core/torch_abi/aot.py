@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from armature.torch_abi import training
 from armature.torch_abi.overrides import QuietSubclasses
 from armature.torch_abi.symbols import Symbols
-from armature.torch_abi.wrappers import fake_mode_of, is_wrapper
+from armature.torch_abi.wrappers import fake_mode_of, is_wrapper, stands_for_part
 
 GraphCompiler = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 Partition = Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
@@ -61,6 +61,8 @@ class _Watch:
     lean: Callable[..., Any] | None = None  # the compiled training graphs, connected
 
     def inference(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        if any(stands_for_part(getattr(graph, str(node.target))) for node in graph.graph.find_nodes(op="get_attr")):
+            raise _Overwritten  # a mesh that was another one when torch saw its equal first
         without_tokens(graph)
         self.merged |= len(inputs) != self.inputs
         self.inner = self.compilers.inference(graph, inputs)
