@@ -42,8 +42,8 @@ class Compilers:
 REFUSED = "modified by an inplace operation"  # is said of a tensor that backward was to read
 
 
-class _Overwritten(Exception):
-    """Backward is to read what a call writes to when it ends."""
+class _AsCaptured(Exception):
+    """The graph has to run as it was captured, operator by operator."""
 
 
 @attrs.define(eq=False)
@@ -61,8 +61,8 @@ class _Watch:
     lean: Callable[..., Any] | None = None  # the compiled training graphs, connected
 
     def inference(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        if any(stands_for_part(getattr(graph, str(node.target))) for node in graph.graph.find_nodes(op="get_attr")):
-            raise _Overwritten  # a mesh that was another one when torch saw its equal first
+        if holds_stand_ins(graph):
+            raise _AsCaptured
         without_tokens(graph)
         self.merged |= len(inputs) != self.inputs
         self.inner = self.compilers.inference(graph, inputs)
@@ -76,9 +76,11 @@ class _Watch:
     def forward(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         metadata = self.context.fw_metadata
         if self.split is not None and (
-            reads_what_is_written(self.split[0], metadata) or self.keeps_new_values(self.split[0], metadata)
+            any(map(holds_stand_ins, self.split))
+            or reads_what_is_written(self.split[0], metadata)  # Backward is to read what the call writes to at its end.
+            or self.keeps_new_values(self.split[0], metadata)
         ):
-            raise _Overwritten
+            raise _AsCaptured
         # Compiled graphs leave their inputs as they are. Told of donated ones, AOTAutograd refuses retain_graph=True.
         metadata.bw_donated_idxs = []
         wires = None
@@ -104,6 +106,12 @@ class _Watch:
     def backward(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         without_tokens(graph)
         return boxed(self.compilers.backward(graph, inputs))
+
+
+def holds_stand_ins(graph: fx.GraphModule) -> bool:
+    """Whether a constant stands for a part of a wrapper that is no tensor, and there is none to run with: a mesh that
+    torch took from its caches, where an equal one of an ended group was."""
+    return any(stands_for_part(getattr(graph, str(node.target))) for node in graph.graph.find_nodes(op="get_attr"))
 
 
 def reads_what_is_written(forward: fx.GraphModule, metadata: Any) -> bool:
@@ -238,7 +246,7 @@ def compile_functional(
                 decompositions=dict(decompositions),
                 keep_inference_input_mutations=True,
             )
-    except _Overwritten:
+    except _AsCaptured:
         return module.forward
     except RuntimeError as error:  # of autograd, for what is written to inside
         if REFUSED not in str(error):

@@ -9,8 +9,10 @@ import attrs
 import pytest
 import torch
 
+import armature
 from armature import config
 from armature.context import CompileContext
+from armature.graph import functional
 from armature.graph.data import AtenGraph
 from armature.lower.data import LoopGraph
 from armature.lower.lower import lower
@@ -22,9 +24,24 @@ from armature_aten_lowerings import plugin
 
 @pytest.fixture(autouse=True)
 def strict() -> Iterator[None]:
+    armature.reset()
     torch.manual_seed(0)
     with config.patch(strict=True):
         yield
+
+
+@pytest.fixture
+def compiled_graphs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the graphs for which kernels are made."""
+    made: list[str] = []
+    compile_one = functional._Compilation.compile
+
+    def noted(self: Any, graph: Any, kind: Any) -> Any:
+        made.append(kind.value)
+        return compile_one(self, graph, kind)
+
+    monkeypatch.setattr(functional._Compilation, "compile", noted)
+    return made
 
 
 @pytest.fixture

@@ -9,28 +9,6 @@ import torch
 from torch import Tensor, nn
 
 import armature
-from armature import config
-from armature.graph import functional
-
-
-@pytest.fixture(autouse=True)
-def strict():
-    with config.patch(strict=True):
-        yield
-
-
-@pytest.fixture
-def compiled_graphs(monkeypatch):
-    """Names of the graphs for which kernels are made."""
-    made: list[str] = []
-    compile_one = functional._Compilation.compile
-
-    def noted(self, graph, kind):
-        made.append(kind.value)
-        return compile_one(self, graph, kind)
-
-    monkeypatch.setattr(functional._Compilation, "compile", noted)
-    return made
 
 
 class Counts(nn.Module):

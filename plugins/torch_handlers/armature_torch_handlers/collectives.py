@@ -5,7 +5,7 @@ A collective that the graph has becomes one that gives a new tensor, which is co
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import attrs
 import torch
@@ -14,7 +14,6 @@ from armature.plugin_api import (
     BoundMethod,
     Call,
     ListValue,
-    ObjectValue,
     TracedTensor,
     Value,
     ValueType,
@@ -22,6 +21,7 @@ from armature.plugin_api import (
     functional_collectives,
     handles,
 )
+from armature_torch_handlers.known import KnownValue
 
 GROUPS = existing("torch.distributed.ProcessGroup")
 FOR_LIFE = frozenset({"rank", "size", "name"})  # methods
@@ -34,19 +34,8 @@ def attribute_of(group: Any, name: str) -> Any:
 
 
 @attrs.define(eq=False)
-class GroupValue(ObjectValue):
-    """A group of processes: the same object in each call, so that functions may be asked about it."""
-
-    is_constant: ClassVar[bool] = True
-
-    def as_constant(self) -> object:
-        return self.obj
-
-    def as_argument(self, tracer: Any) -> object:
-        return self.obj
-
-    def as_fake(self, tracer: Any) -> object:
-        return self.obj
+class GroupValue(KnownValue):
+    """A group of processes."""
 
     def get_attribute(self, tracer: Any, name: str) -> Value:
         if name in FOR_LIFE:

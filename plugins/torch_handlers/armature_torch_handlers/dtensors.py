@@ -6,7 +6,7 @@ What a DTensor's operators come to on each process, its class says; that runs on
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import attrs
 import torch
@@ -15,13 +15,13 @@ from armature.plugin_api import (
     BoundMethod,
     Call,
     NotConstant,
-    ObjectValue,
     TracedTensor,
     Value,
     ValueType,
     existing,
     handles,
 )
+from armature_torch_handlers.known import KnownValue
 
 PLACEMENTS = existing(*(f"torch.distributed.tensor.{name}" for name in ("Shard", "Replicate", "Partial")))
 MESHES = existing("torch.distributed.device_mesh.DeviceMesh")
@@ -29,22 +29,6 @@ DTENSORS = existing("torch.distributed.tensor.DTensor")
 FIELDS = frozenset({"dim", "reduce_op"})
 METHODS = frozenset({"is_shard", "is_replicate", "is_partial"})
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {"__eq__": lambda a, b: a == b, "__ne__": lambda a, b: a != b}
-
-
-@attrs.define(eq=False)
-class KnownValue(ObjectValue):
-    """An object that does not change."""
-
-    is_constant: ClassVar[bool] = True
-
-    def as_constant(self) -> object:
-        return self.obj
-
-    def as_argument(self, tracer: Any) -> object:
-        return self.obj
-
-    def as_fake(self, tracer: Any) -> object:
-        return self.obj
 
 
 @attrs.define(eq=False)

@@ -25,9 +25,13 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 dist = torch.distributed
 
 
+def begin() -> None:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+
+
 @pytest.fixture(autouse=True)
 def processes() -> Iterator[None]:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    begin()
     yield
     dist.destroy_process_group()
 
@@ -84,6 +88,25 @@ def test_gradients(fn: Callable[[Tensor, Any], Tensor], options: dict[str, Any])
     torch.testing.assert_close(mine.grad, theirs.grad)
 
 
+@pytest.mark.parametrize("learns", [False, True])
+def test_a_mesh_equal_to_one_of_an_ended_group(learns: bool) -> None:
+    def fn(d: DTensor) -> DTensor | Tensor:
+        result = (d * 2 + 1).relu()
+        return result.to_local() if learns else result
+
+    numbers = torch.randn(4, 3)
+    for _ in range(2):
+        mine, theirs = (distribute_tensor(numbers, mesh(), [Shard(0)]).requires_grad_(learns) for _ in range(2))
+        found, expected = api.compile(fn, fullgraph=True)(mine), fn(theirs)
+        torch.testing.assert_close(found, expected)
+        if learns:
+            found.square().sum().backward()
+            expected.square().sum().backward()
+            torch.testing.assert_close(mine.grad, theirs.grad)
+        dist.destroy_process_group()
+        begin()
+
+
 @pytest.mark.parametrize("options", [{"backend": "eager"}, {}], ids=str)
 def test_a_module_in_parts(options: dict[str, Any]) -> None:
     module = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4))
@@ -131,9 +154,10 @@ def test_a_result_is_a_dtensor() -> None:
     compiled = api.compile(lambda d: (d * 2).relu(), fullgraph=True)
     for size in (4, 5, 6):
         d = distribute_tensor(torch.randn(size, 3), where, [Shard(0)])
-        found = compiled(d)
-        assert type(found) is DTensor and found.placements == (Shard(0),) and found.device_mesh is where
-        torch.testing.assert_close(found.to_local(), (d * 2).relu().to_local())
+        found, expected = compiled(d), (d * 2).relu()
+        assert type(found) is DTensor and found.placements == (Shard(0),)
+        assert found.device_mesh is expected.device_mesh  # of an ended group, if torch has seen such a mesh before
+        torch.testing.assert_close(found.to_local(), expected.to_local())
 
 
 def adds_to_local(d: DTensor) -> Any:

@@ -1,0 +1,25 @@
+"""Objects of the program that are the same in each call, so that functions may be asked about them while tracing."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import attrs
+
+from armature.plugin_api import ObjectValue
+
+
+@attrs.define(eq=False)
+class KnownValue(ObjectValue):
+    """An object that does not change."""
+
+    is_constant: ClassVar[bool] = True
+
+    def as_constant(self) -> object:
+        return self.obj
+
+    def as_argument(self, tracer: Any) -> object:
+        return self.obj
+
+    def as_fake(self, tracer: Any) -> object:
+        return self.obj
