@@ -15,8 +15,8 @@ from armature.trace.errors import NotConstant, UserRaised
 from armature.trace.iterating import advanced, can_be_remade, iterate, keeps_position, set_state, state_of
 from armature.trace.places import places_of
 from armature.trace.values import computed
-from armature.trace.values.base import Value
-from armature.trace.values.classes import ClassValue, SuperValue
+from armature.trace.values.base import Value, in_classes, type_name
+from armature.trace.values.classes import ClassValue, SuperValue, rely_on_class
 from armature.trace.values.context import GradModeValue, NullContextValue, autocast_value, switch_grad
 from armature.trace.values.function import CellValue, MethodValue, PartialValue
 from armature.trace.values.iterator import IteratorValue
@@ -293,6 +293,11 @@ def _reversed(tracer: Tracer, items: Value) -> Value:
                 out.call(2)
 
         return IteratorValue(values, reversed, remake, places_of(tracer.frames))
+    kind = items.python_type()
+    own = in_classes(kind, "__reversed__")
+    rely_on_class(tracer, kind, "__reversed__", "__getitem__")
+    if own is None or (own is in_classes and in_classes(kind, "__getitem__") is in_classes):
+        tracer.raise_error(TypeError, f"'{type_name(kind)}' object is not reversible")
     if isinstance(items, UserObjectValue):
         method = items.method(tracer, "__reversed__")
         if method is not None:
@@ -300,8 +305,6 @@ def _reversed(tracer: Tracer, items: Value) -> Value:
         last = items.length(tracer) - 1
         found = [items.get_item(tracer, tracer.constant(position)) for position in range(last, -1, -1)]
         return IteratorValue(iter(found), reversed)
-    if not hasattr(items.python_type(), "__reversed__") and not hasattr(items.python_type(), "__getitem__"):
-        tracer.raise_error(TypeError, f"'{items.python_type().__name__}' object is not reversible")
     return IteratorValue(reversed(tracer.unpack(items)), reversed)
 
 

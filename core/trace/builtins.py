@@ -24,7 +24,7 @@ from armature.trace.errors import UserRaised
 from armature.trace.trust import is_trusted
 from armature.trace.values import computed, symbolic
 from armature.trace.values.address import AddressValue
-from armature.trace.values.base import BoundMethod, Value
+from armature.trace.values.base import Value, in_classes, raise_missing, type_name
 from armature.trace.values.classes import (
     ClassValue,
     find_in_class,
@@ -32,7 +32,7 @@ from armature.trace.values.classes import (
     rely_on_class,
 )
 from armature.trace.values.derived import BASES, DICTS, base_of
-from armature.trace.values.function import OWN_NAMES, CallableValue, ClosureValue, MethodValue, PartialValue
+from armature.trace.values.function import OWN_NAMES, ClosureValue, MethodValue
 from armature.trace.values.iterator import GeneratorValue, IteratorValue, advance_or_raise
 from armature.trace.values.keys import is_by_address
 from armature.trace.values.mapping import DictValue
@@ -51,9 +51,8 @@ CALLABLE_ITERATOR: type = type(iter(int, 1))
 
 
 def _callable(tracer: Tracer, obj: Value) -> Value:
-    known = isinstance(obj, (CallableValue, ClosureValue, MethodValue, ClassValue, PartialValue, BoundMethod))
     rely_on_class(tracer, obj.python_type(), "__call__")
-    return tracer.constant(known or find_in_class(obj.python_type(), "__call__") is not None)
+    return tracer.constant(find_in_class(obj.python_type(), "__call__") is not None)
 
 
 def _getattr(tracer: Tracer, obj: Value, name: Value, *default: Value) -> Value:
@@ -66,7 +65,7 @@ def _getattr(tracer: Tracer, obj: Value, name: Value, *default: Value) -> Value:
 
 def _hasattr(tracer: Tracer, obj: Value, name: Value) -> Value:
     text = str(name.as_constant())
-    if isinstance(obj, TensorValue) and hasattr(torch.Tensor, text):
+    if isinstance(obj, TensorValue) and in_classes(torch.Tensor, text) is not in_classes:
         return tracer.constant(True)
     return tracer.constant(tracer.attribute_or_none(obj, text) is not None)
 
@@ -101,7 +100,7 @@ def _object_getattribute(tracer: Tracer, obj: Value, name: Value) -> Value:
         return obj.get_attribute(tracer, text)
     found = obj.found(tracer, text)
     if found is None:
-        tracer.raise_error(AttributeError, f"'{obj.cls.__name__}' object has no attribute '{text}'")
+        raise_missing(tracer, obj.cls, text)
     return found
 
 
@@ -198,6 +197,10 @@ def _iter(tracer: Tracer, obj: Value, *sentinel: Value) -> Value:
 
 
 def _next(tracer: Tracer, iterator: Value, *default: Value) -> Value:
+    kind = iterator.python_type()
+    if in_classes(kind, "__next__") is in_classes:
+        rely_on_class(tracer, kind, "__next__")
+        tracer.raise_error(TypeError, f"'{type_name(kind)}' object is not an iterator")
     try:
         if isinstance(iterator, (IteratorValue, GeneratorValue)):
             return advance_or_raise(tracer, iterator)

@@ -282,6 +282,10 @@ def _exception(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) ->
     if new is not None and isinstance(new.obj, staticmethod):
         tracer.graph_break("unsupported-call", callable=f"__new__ of {value.describe()}")
     cls: type[Any] = value.cls
+    if issubclass(cls, OSError) and len(args) > 2:  # it keeps names of files
+        tracer.graph_break("unsupported-call", callable=f"{value.describe()} with the name of a file")
+    if cls is OSError and len(args) == 2:
+        cls = type(OSError(*(arg.as_constant() for arg in args)))  # the number says which
     is_group = issubclass(cls, BaseExceptionGroup)
     made = exception_groups.make_group(tracer, cls, args) if is_group else ExceptionValue(cls, list(args))
     if init is not None and isinstance(init.obj, FunctionType):

@@ -177,8 +177,8 @@ class Tracer:
             return value
         if isinstance(value, UserObjectValue):
             method = value.method(self, "__iter__")
-            if method is not None:
-                return self.call(method, (), {})
+            if method is not None and method is not NONE:
+                return iterating.must_be_iterator(self, self.call(method, (), {}))
         return iterating.iterate(self, value)
 
     def backwards(self, value: Value) -> Value:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from armature.torch_abi.eval_frame import skip_code
 from armature.trace.places import places_of
-from armature.trace.values.base import Value
+from armature.trace.values.base import Value, in_classes, is_iterable, type_name
+from armature.trace.values.classes import rely_on_class
 from armature.trace.values.iterator import IteratorValue
 from armature.trace.values.mapping import DictValue, DictViewValue
 from armature.trace.values.module import CONTAINERS, ModuleValue
@@ -24,12 +25,25 @@ if TYPE_CHECKING:
 
 def iterate(tracer: Tracer, value: Value) -> IteratorValue:
     """`iter(value)` of what is no iterator itself."""
+    kind = value.python_type()
+    if not is_iterable(kind):
+        rely_on_class(tracer, kind, "__iter__", "__getitem__")
+        tracer.raise_error(TypeError, f"'{type_name(kind)}' object is not iterable")
     if isinstance(value, TensorValue):
         value = TupleValue(list(value.stream(tracer)))
     if isinstance(value, (DictValue, DictViewValue)):
         (value if isinstance(value, DictValue) else value.owner).realise(tracer)
     remake = functools.partial(remake_over, value, state_of(value)) if can_be_remade(value) else None
     return IteratorValue(iter(value.stream(tracer)), remake=remake, made_at=places_of(tracer.frames))
+
+
+def must_be_iterator(tracer: Tracer, value: Value) -> Value:
+    """What `__iter__` has given. TypeError of the program where it can't be advanced."""
+    kind = value.python_type()
+    if in_classes(kind, "__next__") is in_classes:
+        rely_on_class(tracer, kind, "__next__")
+        tracer.raise_error(TypeError, f"iter() returned non-iterator of type '{type_name(kind)}'")
+    return value
 
 
 def can_be_remade(value: Value) -> bool:

@@ -16,7 +16,7 @@ from armature.torch_abi.fake import version_of
 from armature.trace.errors import NotConstant
 from armature.trace.places import Place, places_of
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.values.base import Args, Kwargs, Value, in_classes, type_name
 from armature.trace.values.classes import ClassValue, find_in_class, overrides, rely_on_class
 from armature.trace.values.constant import ConstantValue, enum_attribute
 from armature.trace.values.early import EarlyNumber
@@ -336,6 +336,9 @@ def formatted(tracer: Tracer, value: Value, spec: str) -> Value:
     try:
         return ConstantValue(format(value.as_constant(), spec))
     except NotConstant:
+        if in_classes(value.python_type(), "__format__") is object.__dict__["__format__"]:
+            name = type_name(value.python_type())
+            tracer.raise_error(TypeError, f"unsupported format string passed to {name}.__format__")
         return text_of(tracer, value, format, tracer.constant(spec))
     except (TypeError, ValueError) as error:
         tracer.raise_real(error)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from types import CodeType
-from typing import TYPE_CHECKING, ClassVar
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, MethodWrapperType, WrapperDescriptorType
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import attrs
 
@@ -163,6 +163,47 @@ class Write:
     operands: tuple[Value, ...]
 
 
+IMMUTABLE = 1 << 8  # in the flags of a class: written in C, so its errors give its module as well
+METHOD_TYPES: dict[type, type] = {WrapperDescriptorType: MethodWrapperType, FunctionType: MethodType}
+
+
+def in_classes(kind: type, name: str) -> object:
+    """What the first class of the MRO that has the name holds, as it is; `in_classes` itself where none has it."""
+    return next((cls.__dict__[name] for cls in kind.__mro__ if name in cls.__dict__), in_classes)
+
+
+def is_iterable(kind: type) -> bool:
+    """Whether `iter()` takes objects of a class."""
+    own = in_classes(kind, "__iter__")
+    return own is not None and (own is not in_classes or in_classes(kind, "__getitem__") is not in_classes)
+
+
+def type_name(kind: type) -> str:
+    """A class as errors of CPython call it."""
+    qualified = kind.__flags__ & IMMUTABLE and kind.__module__ != "builtins"
+    return f"{kind.__module__}.{kind.__qualname__}" if qualified else kind.__name__
+
+
+def raise_missing(tracer: Tracer, kind: type, name: str) -> NoReturn:
+    """The AttributeError of the program for an attribute that its object has not."""
+    tracer.raise_error(AttributeError, f"'{type_name(kind)}' object has no attribute '{name}'")
+
+
+def attribute_of_builtin(tracer: Tracer, value: Value, name: str) -> Value:
+    """`value.name`, of an object without attributes of its own whose class is written in C."""
+    kind = value.python_type()
+    if name == "__class__":
+        return tracer.as_value(kind)
+    held = in_classes(kind, name)
+    if held is in_classes:
+        raise_missing(tracer, kind, name)
+    if callable(held) or isinstance(held, staticmethod | classmethod):
+        return BoundMethod(value, name)
+    if hasattr(type(held), "__get__"):
+        tracer.graph_break("unsupported-attribute", name=name, type=value.describe())
+    return tracer.as_value(held)
+
+
 @attrs.define(eq=False)
 class BoundMethod(Value):
     """`owner.name`, looked up and not yet called, of a value that answers `call_method`."""
@@ -171,7 +212,7 @@ class BoundMethod(Value):
     name: str
 
     def python_type(self) -> type:
-        return type([].append)
+        return METHOD_TYPES.get(type(in_classes(self.owner.python_type(), self.name)), BuiltinFunctionType)
 
     def describe(self) -> str:
         return f"method {self.name} of {self.owner.describe()}"

@@ -20,7 +20,7 @@ import attrs
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource
 from armature.trace.errors import NotConstant
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.values.base import Args, Kwargs, Value, raise_missing
 from armature.trace.values.function import BUILTIN_TYPES, BuiltinValue, MethodValue
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def class_attribute(tracer: Tracer, owner: Value, cls: type, name: str, after: t
         if name == "__class__":
             return tracer.as_value(cls)
         rely_on_class(tracer, cls, name, after=after)
-        tracer.raise_error(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+        raise_missing(tracer, cls, name)
     return bind(tracer, owner, cls, found, name)
 
 
@@ -329,11 +329,7 @@ class ClassValue(Value):
         found = find_in_class(self.cls, name)
         meta = find_in_class(type(self.cls), name)
         if meta is not None and isinstance(meta.obj, (GetSetDescriptorType, MemberDescriptorType)):
-            try:
-                held = getattr(self.cls, name)
-            except AttributeError as error:
-                tracer.raise_real(error)
-            return tracer.wrap(held, tracer.object_source(held))
+            return self._held(tracer, name)
         if meta is not None and is_data_descriptor(meta.obj):
             return bind(tracer, self, type(self.cls), meta, name)
         if found is not None:
@@ -343,14 +339,24 @@ class ClassValue(Value):
         if meta is not None:
             return bind(tracer, self, type(self.cls), meta, name)
         rely_on_class(tracer, type(self.cls), name, "__getattr__")
+        if isinstance(self.cls, enum.EnumMeta) and find_in_class(type(self.cls), "__getattr__"):  # until Python 3.12
+            tracer.raise_error(AttributeError, name)
         tracer.raise_error(AttributeError, f"type object '{self.cls.__name__}' has no attribute '{name}'")
+
+    def _held(self, tracer: Tracer, name: str) -> Value:
+        """What a descriptor of the library gives for the class."""
+        try:
+            held = getattr(self.cls, name)
+        except AttributeError as error:
+            tracer.raise_real(error)
+        return tracer.wrap(held, tracer.object_source(held))
 
     def _own(self, tracer: Tracer, found: Found, name: str) -> Value:
         kind = type(found.obj)
         if isinstance(found.obj, enum.Enum):
             return tracer.constant(found.obj)
         if kind is enum.property or kind in (property, MemberDescriptorType, GetSetDescriptorType):
-            return tracer.wrap(getattr(self.cls, name), tracer.object_source(getattr(self.cls, name)))
+            return self._held(tracer, name)
         if is_descriptor(found.obj):
             return got_by_class(tracer, self.cls, found, name, self)
         if isinstance(found.obj, classmethod):
@@ -465,6 +471,13 @@ def as_type(tracer: Tracer, key: Value) -> Any:
     return key.as_object()
 
 
+# What `super` objects know of themselves, by the class they look behind and that of their object.
+SUPERS_OWN: dict[str, Callable[[type, type], type]] = {
+    "__thisclass__": lambda cls, kind: cls,
+    "__self_class__": lambda cls, kind: kind,
+}
+
+
 @attrs.define(eq=False)
 class SuperValue(Value):
     """`super(cls, owner)`."""
@@ -487,8 +500,13 @@ class SuperValue(Value):
                 return got_by_class(tracer, found.holder, found, name, self.owner)
             value = held_value(tracer, found.holder, found, name)
             return MethodValue(value, self.owner) if isinstance(found.obj, classmethod) else value
-        found = find_in_class(self.owner.python_type(), name, self.cls)
-        rely_on_class(tracer, self.owner.python_type(), name, after=self.cls)
+        kind = self.owner.python_type()
+        found = find_in_class(kind, name, self.cls)
+        rely_on_class(tracer, kind, name, after=self.cls)
+        if found is None and name == "__self__":
+            return self.owner
+        if found is None and name in SUPERS_OWN:
+            return tracer.as_value(SUPERS_OWN[name](self.cls, kind))
         if found is None:
             tracer.raise_error(AttributeError, f"'super' object has no attribute '{name}'")
         return bind(tracer, self.owner, found.holder, found, name)

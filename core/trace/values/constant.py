@@ -132,9 +132,12 @@ class ConstantValue(Value):
         except NotConstant:
             tracer.graph_break("unsupported-argument", type=f"an argument of {type(self.value).__name__}.{name}")
         try:
-            return tracer.as_value(getattr(self.value, name)(*plain, **named))
+            made = getattr(self.value, name)(*plain, **named)
         except Exception as error:
             tracer.raise_real(error)
+        if hasattr(type(made), "__next__"):  # another one in each call, which would be used up by the first
+            tracer.graph_break("unsupported-call", callable=f"{type(self.value).__name__}.{name}")
+        return tracer.as_value(made)
 
     def truth(self, tracer: Tracer) -> bool:
         return bool(self.value)

@@ -12,7 +12,7 @@ import torch
 from armature.frame.sources import AttrSource, CellSource, DictOfSource, ItemSource, ObjectSource
 from armature.trace.errors import NotConstant
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
+from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write, attribute_of_builtin, in_classes
 from armature.trace.values.keys import Identity
 
 if TYPE_CHECKING:
@@ -118,7 +118,10 @@ class BuiltinValue(CallableValue):
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
         if name in ("__name__", "__qualname__", "__module__", "__doc__", "__self__", "__objclass__"):
-            return tracer.as_value(getattr(self.fn, name))
+            try:
+                return tracer.as_value(getattr(self.fn, name))
+            except AttributeError as error:
+                tracer.raise_real(error)
         if name == "__call__":
             return self
         overload: Any = getattr(self.fn, name, None) if type(self.fn) is PACKET else None
@@ -368,6 +371,12 @@ class MethodValue(Value):
             return self.owner
         if name == "__func__":
             return self.function
+        if name == "__class__":
+            return tracer.as_value(MethodType)
+        if name == "__call__":
+            return self
+        if name != "__doc__" and in_classes(MethodType, name) is not in_classes:
+            return super().get_attribute(tracer, name)
         return self.function.get_attribute(tracer, name)
 
     def rebuild(self, out: Rebuilder) -> None:
@@ -404,11 +413,7 @@ class PartialValue(Value):
             return tracer.namespace_of(self.kwargs)
         if name in self.attributes:
             return self.attributes[name]
-        if name == "__class__":
-            return tracer.as_value(self.kind)
-        if not hasattr(self.kind, name):
-            tracer.raise_error(AttributeError, f"'{self.kind.__qualname__}' object has no attribute '{name}'")
-        return super().get_attribute(tracer, name)
+        return attribute_of_builtin(tracer, self, name)
 
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
         if self.source is not None or hasattr(self.kind, name):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 
 from armature.trace.errors import NotConstant
-from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
+from armature.trace.values.base import Args, Kwargs, Value, Write, attribute_of_builtin, is_iterable
 from armature.trace.values.keys import is_new, looked_up
 from armature.trace.values.methods import invoke
 from armature.trace.values.sequence import TupleValue
@@ -176,17 +176,13 @@ class DictValue(Value):
         return entries
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
-        if name == "default_factory" and self.factory is not None:
-            return self.factory
-        if name == "__class__":
-            return tracer.as_value(self.kind)
+        if name == "default_factory" and issubclass(self.kind, collections.defaultdict):
+            return self.factory or tracer.constant(None)
         if name in self.attributes:
             return self.attributes[name]
         if self.pending is not None and self.owner is None and name in getattr(self.pending, "__dict__", ()):
             tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
-        if not hasattr(self.kind, name):
-            tracer.raise_error(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
-        return BoundMethod(self, name)
+        return attribute_of_builtin(tracer, self, name)
 
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
         if self.kind is not collections.OrderedDict or self.source is not None or hasattr(self.kind, name):
@@ -264,7 +260,7 @@ class DictViewValue(SetLike):
         return super().contains(tracer, item)
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
-        return BoundMethod(self, name)
+        return attribute_of_builtin(tracer, self, name)
 
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         method = VIEW_METHODS.get(name)
@@ -410,10 +406,13 @@ def pairs(tracer: Tracer, other: Value) -> Iterator[tuple[Value, Value]]:
         for key in tracer.unpack(other.call_method(tracer, "keys", (), {})):
             yield key, other.get_item(tracer, key)
     else:
-        for pair in other.stream(tracer):
+        for position, pair in enumerate(other.stream(tracer)):
+            element = f"dictionary update sequence element #{position}"
+            if not is_iterable(pair.python_type()):
+                tracer.raise_error(TypeError, f"cannot convert {element} to a sequence")
             parts = tracer.unpack(pair)
             if len(parts) != 2:
-                tracer.graph_break("unsupported-operation", operation="a dict of pairs", type=f"{len(parts)} items")
+                tracer.raise_error(ValueError, f"{element} has length {len(parts)}; 2 is required")
             yield parts[0], parts[1]
 
 

@@ -13,7 +13,7 @@ from torch import nn
 from armature.frame.sources import DictOfSource, ItemSource
 from armature.trace.errors import UserRaised
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.values.base import Args, Kwargs, Value, raise_missing
 from armature.trace.values.classes import find_in_class, inherits, rely_on_class
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.user_object import UserObjectValue
@@ -51,7 +51,7 @@ class ModuleValue(UserObjectValue):
         if known is None and self.obj is None:
             made = self.attributes.get(name) or self.own_attribute(tracer, name)
             if not isinstance(made, DictValue):
-                tracer.raise_error(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+                raise_missing(tracer, self.cls, name)
             return made
         if known is None:
             source = ItemSource(DictOfSource(self.where(tracer).source), name)  # type: ignore[arg-type]
@@ -101,7 +101,7 @@ class ModuleValue(UserObjectValue):
                 self.registry(tracer, registry).find(tracer, tracer.constant(name))
             if self.obj is not None and name not in self.written and name not in self.obj.__dict__:
                 tracer.guard_not_in(DictOfSource(self.where(tracer).source), name)  # type: ignore[arg-type]
-            tracer.raise_error(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+            raise_missing(tracer, self.cls, name)
         return found
 
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:

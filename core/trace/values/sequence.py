@@ -9,7 +9,7 @@ import attrs
 import torch
 
 from armature.trace.errors import NotConstant
-from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
+from armature.trace.values.base import Args, Kwargs, Value, Write, attribute_of_builtin, in_classes
 from armature.trace.values.keys import is_nan
 from armature.trace.values.methods import invoke
 
@@ -83,12 +83,7 @@ class SequenceValue(Value):
         return invoke(tracer, method, name, (self,), args, kwargs) or tracer.constant(None)
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
-        if name == "__class__":
-            return tracer.as_value(self.python_type())
-        if not hasattr(self.python_type(), name):
-            kind = self.python_type().__name__
-            tracer.raise_error(AttributeError, f"'{kind}' object has no attribute '{name}'")
-        return BoundMethod(self, name)
+        return attribute_of_builtin(tracer, self, name)
 
 
 @attrs.define(eq=False)
@@ -181,7 +176,7 @@ class TupleValue(SequenceValue):
             return self.items[fields.index(name)]
         if self.kind is tuple or self.kind is torch.Size or is_structseq(self.kind):
             return super().get_attribute(tracer, name)
-        if getattr(self.kind, name, None) is getattr(tuple, name, self):
+        if in_classes(self.kind, name) is in_classes(tuple, name):
             return super().get_attribute(tracer, name)
         return tracer.class_attribute(self, self.kind, name)
 
@@ -226,9 +221,7 @@ class SliceValue(Value):
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
         if name in ("start", "stop", "step"):
             return self.parts[("start", "stop", "step").index(name)]
-        if name == "indices":
-            return BoundMethod(self, name)
-        return super().get_attribute(tracer, name)
+        return attribute_of_builtin(tracer, self, name)
 
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "indices":
@@ -274,8 +267,9 @@ class RangeValue(Value):
             tracer.raise_real(error)
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
-        found = getattr(self.value, name)
-        return BoundMethod(self, name) if callable(found) else tracer.as_value(found)
+        if name in ("start", "stop", "step"):
+            return tracer.as_value(getattr(self.value, name))
+        return attribute_of_builtin(tracer, self, name)
 
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name in ("index", "count", "__len__", "__contains__"):

@@ -11,7 +11,7 @@ import attrs
 
 from armature.frame.guards.values import layout, lies_alike
 from armature.trace.errors import UserRaised
-from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
+from armature.trace.values.base import Args, Kwargs, Value, Write, attribute_of_builtin
 from armature.trace.values.keys import is_by_address, looked_up
 from armature.trace.values.methods import invoke
 from armature.trace.values.sequence import TupleValue
@@ -139,11 +139,7 @@ class SetValue(Value):
         return key in self.entries
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
-        if name == "__class__":
-            return tracer.as_value(self.kind)
-        if not hasattr(self.kind, name):
-            tracer.raise_error(AttributeError, f"'{self.kind.__name__}' object has no attribute '{name}'")
-        return BoundMethod(self, name)
+        return attribute_of_builtin(tracer, self, name)
 
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         method = SET_METHODS.get(name)

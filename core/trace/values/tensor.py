@@ -16,7 +16,7 @@ from armature.torch_abi.fake import alias, of_transform, version_of
 from armature.torch_abi.overrides import OWN_CLASSES, as_subclass
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace import aliasing, altering
-from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
+from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write, in_classes, raise_missing
 from armature.trace.values.classes import ClassValue, find_in_class, is_data_descriptor
 from armature.trace.values.keys import Identity
 from armature.trace.values.sequence import ListValue
@@ -188,12 +188,13 @@ class TensorValue(Value):
             return own
         if self.holds(name):
             return tracer.graph_call(getattr, (self, tracer.constant(name)), {})
-        if callable(getattr(torch.Tensor, name, None)):
+        held = in_classes(torch.Tensor, name)
+        if held is not in_classes and (callable(held) or isinstance(held, staticmethod | classmethod)):
             return BoundMethod(self, name)
-        if not hasattr(torch.Tensor, name):
+        if held is in_classes:
             if self.real is not None and self.source is not None:
                 tracer.guard_not_in(tracer.dict_source(self.source), name)
-            tracer.raise_error(AttributeError, f"'{self.python_type().__name__}' object has no attribute '{name}'")
+            raise_missing(tracer, self.python_type(), name)
         tracer.graph_break("unsupported-attribute", name=name, type="a tensor")
 
     def _own_attribute(self, tracer: Tracer, name: str) -> Value | None:

@@ -16,7 +16,7 @@ from armature.callables import dict_of, is_written_in_c
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource
 from armature.trace.errors import NotConstant, SkipFrame, UserRaised
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, Kwargs, Value, Write
+from armature.trace.values.base import Args, Kwargs, Value, Write, raise_missing
 from armature.trace.values.classes import (
     Found,
     bind,
@@ -166,7 +166,7 @@ class UserObjectValue(Value):
             return tracer.as_value(self.cls)
         if name == "__dict__" and written_in_c:
             if not self.cls.__dictoffset__:
-                tracer.raise_error(AttributeError, f"'{self.cls.__name__}' object has no attribute '__dict__'")
+                raise_missing(tracer, self.cls, name)
             return self.open_dict(tracer)
         if not isinstance(found.obj, MemberDescriptorType):
             return bind(tracer, self, self.cls, found, name)
@@ -211,7 +211,7 @@ class UserObjectValue(Value):
             return tracer.call(bind(tracer, self, self.cls, fallback, "__getattr__"), (tracer.constant(name),), {})
         if raised is not None:
             raise raised
-        tracer.raise_error(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        raise_missing(tracer, self.cls, name)
 
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
         setter = find_in_class(self.cls, "__setattr__")
@@ -384,14 +384,12 @@ class UserObjectValue(Value):
             rely_on_class(tracer, self.cls, name)
             known = tracer.handled(found.obj, (self, other), {}) if found is not None else None
             if known is not None:
-                return known
+                return None if says_not_implemented(known) else known
             if name in ("__eq__", "__ne__") or self.base is not None:
                 return None
             return self._foreign(tracer, name) if found is not None and found.holder is not object else None
         result = tracer.call(bind(tracer, self, self.cls, found, name), (other,), {})
-        if result.is_constant and result.as_constant() is NotImplemented:
-            return None
-        return result
+        return None if says_not_implemented(result) else result
 
     def _foreign(self, tracer: Tracer, name: str) -> Value | None:
         tracer.graph_break("unsupported-operation", operation=name, type=self.describe())
@@ -421,7 +419,7 @@ class UserObjectValue(Value):
     def stream(self, tracer: Tracer) -> Iterator[Value]:
         if self.method(tracer, "__iter__") is None:
             return self._by_index(tracer)
-        iterator = self.special(tracer, "__iter__")
+        iterator = tracer.iterator(self)
         if isinstance(iterator, UserObjectValue):
             return iterator.drain(tracer)
         return iterator.stream(tracer)
@@ -490,6 +488,11 @@ class UserObjectValue(Value):
             else:
                 found.append(Write(object.__setattr__, (self, out.value(name), held)))
         return found
+
+
+def says_not_implemented(result: Value) -> bool:
+    """Whether the other operand is to be asked."""
+    return result.is_constant and result.as_constant() is NotImplemented
 
 
 LACKING: dict[str, str] = {

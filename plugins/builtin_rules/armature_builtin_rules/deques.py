@@ -69,8 +69,9 @@ class DequeValue(SequenceValue):
         self.reshaped += 1
 
     def get_item(self, tracer: Any, key: Value) -> Value:
-        if key.python_type() is slice:
-            tracer.raise_error(TypeError, "sequence index must be integer, not 'slice'")
+        kind = key.python_type()
+        if (key.is_constant and not hasattr(kind, "__index__")) or kind is slice:
+            tracer.raise_error(TypeError, f"sequence index must be integer, not '{kind.__name__}'")
         try:
             return self.items[tracer.index(key).as_constant()]
         except IndexError:

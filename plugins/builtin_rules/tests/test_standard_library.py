@@ -46,6 +46,50 @@ def looped() -> str:
         return type(error).__name__
 
 
+class Meta(type):
+    of_meta = 1
+
+
+class Overrides:
+    def __get__(self, obj: Any, kind: Any) -> int:
+        return 3
+
+    def __set__(self, obj: Any, value: int) -> None: ...
+
+
+class Holds(metaclass=Meta):
+    __slots__ = ("__dict__", "slot")
+    overrides = Overrides()
+
+    def __init__(self) -> None:
+        self.__dict__.update({"own": 1, "overrides": 2, "method": 3})
+
+    def method(self) -> None: ...
+
+    @property
+    def asked(self) -> int:
+        raise AssertionError("nobody is to ask")
+
+    def __getattr__(self, name: str) -> int:
+        raise AssertionError("nobody is to ask")
+
+
+class Hides(Holds):
+    @property
+    def __dict__(self) -> dict[str, int]:  # type: ignore[override]
+        return {"hidden": 1}
+
+
+holds, hides, linear = Holds(), Hides(), torch.nn.Linear(2, 2)
+
+
+def missing() -> str:
+    try:
+        return str(inspect.getattr_static(holds, "nothing"))
+    except AttributeError as error:
+        return str(error.args)
+
+
 def refused() -> str:
     try:
         return str(struct.unpack("<i", b"12"))
@@ -66,6 +110,12 @@ def refused() -> str:
     lambda: inspect.getfullargspec(plus),
     lambda: inspect.getfullargspec(Wraps().method).args,
     lambda: functools.wraps(len)(lambda: 3).__name__,
+    lambda: [inspect.getattr_static(holds, name) for name in ("own", "overrides", "method", "asked", "slot")],
+    lambda: [inspect.getattr_static(Holds, name, None) for name in ("of_meta", "overrides", "method", "mro", "own")],
+    lambda: [inspect.getattr_static(hides, name, None) for name in ("hidden", "own", "method", "asked")],
+    lambda: [inspect.getattr_static(linear, name, None) for name in ("in_features", "weight", "forward")],
+    lambda: [inspect.getattr_static(3, "real"), inspect.getattr_static("a", "join"), inspect.getattr_static([], "x", 1)],
+    missing,
 ])  # fmt: skip
 def test_like_eager(what: Callable[[], Any]) -> None:
     def fn(x: Tensor) -> tuple[Tensor, Any]:

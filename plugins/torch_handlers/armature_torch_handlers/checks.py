@@ -121,3 +121,9 @@ def assertion(call: Call, condition: Value, message: Value | None = None) -> Val
     if not condition.as_constant():
         call.tracer.raise_error(AssertionError, text)
     return call.constant(None)
+
+
+@handles(*existing("torch.distributions.utils._lazy_property_and_property"))
+def property_of_distributions(call: Call, wrapped: Value) -> Value | None:
+    """What a lazy property of a distribution gives for the class: checks of arguments ask whether there is one."""
+    return call.new_value(call.fn(wrapped.as_object()))

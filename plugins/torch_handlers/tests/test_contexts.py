@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch._higher_order_ops.hints_wrap import hints_wrapper
+from torch._higher_order_ops.strict_mode import strict_mode
 from torch.autograd.graph import disable_saved_tensors_hooks, saved_tensors_hooks
 
 from armature import api
@@ -34,6 +35,10 @@ def hinted(x: Tensor) -> Tensor:
     return hints_wrapper(lambda a: a.sin() + x, (x,), {}, hints={"a": 1, "b": "c"})
 
 
+def strictly(x: Tensor) -> Tensor:
+    return strict_mode(lambda a, b: (a.sin() * b, [a + x]), (x, 2))[1][0]
+
+
 def without_hooks(x: Tensor) -> Tensor:
     y = x + 1
     with disable_saved_tensors_hooks("not here"):
@@ -41,7 +46,9 @@ def without_hooks(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("options", [{"backend": "eager"}, {}], ids=str)
-@pytest.mark.parametrize("fn", [with_setting, with_decorated, hinted, without_hooks], ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize(
+    "fn", [with_setting, with_decorated, hinted, strictly, without_hooks], ids=lambda fn: fn.__name__
+)
 def test_one_graph(fn: Callable[[Tensor], Tensor], options: dict[str, Any]) -> None:
     torch.testing.assert_close(api.compile(fn, fullgraph=True, **options)(X), fn(X))
 
@@ -64,13 +71,18 @@ def test_wrong_hints_are_eager_modes_error() -> None:
         api.compile(fn, backend="eager")(X)
 
 
-def test_hints_where_gradients_are_wanted() -> None:
-    compiled = api.compile(hinted, backend="eager")
+def learns_inside(x: Tensor) -> Tensor:
+    return strict_mode(lambda a: (a * x,), [x.detach()])[0]
+
+
+@pytest.mark.parametrize("fn", [hinted, strictly, learns_inside], ids=lambda fn: fn.__name__)
+def test_operators_where_gradients_are_wanted(fn: Callable[[Tensor], Tensor]) -> None:
+    compiled = api.compile(fn, backend="eager")
     x = X.clone().requires_grad_()
-    assert torch.equal(compiled(x), hinted(x))
-    for fn in (compiled, hinted):
+    assert torch.equal(compiled(x), fn(x))
+    for called in (compiled, fn):
         with pytest.raises(RuntimeError, match="Autograd not implemented"):
-            fn(x).sum().backward()
+            called(x).sum().backward()
 
 
 def test_hooks_of_the_caller() -> None:

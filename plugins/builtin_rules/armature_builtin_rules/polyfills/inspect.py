@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterable
 from typing import Any
 
 
@@ -29,4 +30,51 @@ def unwrap(func: Any, *, stop: Callable[[Any], Any] | None = None) -> Any:
     return func
 
 
-STAND_INS: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = ((inspect.unwrap, unwrap),)
+class _Missing:
+    """Nothing was found."""
+
+
+def _in_classes(classes: Iterable[type], name: str) -> Any:
+    """What the first of the classes that has the name holds, as it is."""
+    for kind in classes:
+        if name in kind.__dict__:
+            return kind.__dict__[name]
+    return _Missing
+
+
+def _own(obj: Any, name: str) -> Any:
+    """What the object itself holds. A class that says what `__dict__` is has no say."""
+    held = _in_classes(type(obj).__mro__, "__dict__")
+    if held is not _Missing and not isinstance(held, types.GetSetDescriptorType | types.MemberDescriptorType):
+        return _Missing
+    try:
+        return object.__getattribute__(obj, "__dict__").get(name, _Missing)
+    except AttributeError:
+        return _Missing
+
+
+def getattr_static(obj: Any, attr: str, default: Any = _Missing) -> Any:
+    """An attribute as it is held: no descriptor is asked for its value, and no `__getattr__`."""
+    kind = type(obj)
+    is_class = issubclass(kind, type)
+    own = _Missing if is_class else _own(obj, attr)
+    found = _in_classes((obj if is_class else kind).__mro__, attr)
+    if found is _Missing and is_class:
+        found = _in_classes(kind.__mro__, attr)
+    if own is not _Missing and found is not _Missing:
+        reads = type(found).__mro__
+        if _in_classes(reads, "__get__") is _Missing or (
+            _in_classes(reads, "__set__") is _Missing and _in_classes(reads, "__delete__") is _Missing
+        ):
+            return own
+        return found
+    for value in (own, found, default):
+        if value is not _Missing:
+            return value
+    raise AttributeError(attr)
+
+
+STAND_INS: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
+    (inspect.unwrap, unwrap),
+    (inspect.getattr_static, getattr_static),
+)

@@ -7,7 +7,7 @@ And the operators by which an exported program calls a part of itself under anot
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -41,15 +41,35 @@ def hinted(call: Call, body_fn: Value, args: Value, kwargs: Value, hints: Value)
     """The function: hints say something to other compilers only. Eager mode gives it no gradients."""
     if args.python_type() is not tuple or kwargs.python_type() is not dict or not is_hints(hints):
         return None
-    given = call.tracer.unpack(args)
-    wants = (isinstance(arg, TracedTensor) and arg.fake.requires_grad and torch.is_grad_enabled() for arg in given)
-    plain = all(arg.is_tensor or arg.python_type() in (int, float, bool) for arg in given)
-    if call.tracer.unpack(kwargs) or not plain or any(wants):
+    return None if call.tracer.unpack(kwargs) else without_gradients(call, body_fn, call.tracer.unpack(args))
+
+
+@handles(*existing("torch._higher_order_ops.strict_mode.strict_mode"))
+def strict(call: Call, callable: Value, operands: Value) -> Value | None:
+    """The function: tracing is strict as it is. Eager mode gives it no gradients."""
+    if operands.python_type() not in (tuple, list):
         return None
-    result = call.inline(body_fn, *given)
-    if isinstance(result, TracedTensor) and result.fake.requires_grad:
-        call.graph_break("control-flow-operator", operation="hints_wrapper")
+    return without_gradients(call, callable, call.tracer.unpack(operands))
+
+
+def without_gradients(call: Call, fn: Value, args: Sequence[Value]) -> Value | None:
+    """The function, where eager mode would not refuse to go back through its operator."""
+    wants = (isinstance(arg, TracedTensor) and arg.fake.requires_grad and torch.is_grad_enabled() for arg in args)
+    if any(wants) or not all(arg.is_tensor or arg.python_type() in (int, float, bool) for arg in args):
+        return None
+    result = call.inline(fn, *args)
+    if may_learn(call, result):
+        call.graph_break("control-flow-operator", operation=call.fn.__name__)
     return result
+
+
+def may_learn(call: Call, value: Value) -> bool:
+    """Whether a tensor in it may need a gradient."""
+    if isinstance(value, TracedTensor):
+        return value.fake.requires_grad
+    if value.python_type() in (tuple, list):
+        return any(may_learn(call, part) for part in call.tracer.unpack(value))
+    return not value.is_constant
 
 
 def is_hints(hints: Value) -> bool:
