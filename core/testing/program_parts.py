@@ -28,7 +28,7 @@ ATOMS: Mapping[str, tuple[str, ...]] = {
         "sub", "point", "stack", "x.shape",
     ),
     "map": ("table", "{}", "{'k': n}", "counts", "extra", "dict(a=m)", "STATE"),
-    "set": ("seen", "{n, m}", "set()", "{1, 2}", "set(items)"),
+    "set": ("seen", "{n, m}", "set()", "{1, 2}", "{j for j in items if isinstance(j, int)}"),
     "fn": ("abs", "helper", "twice", "Box.twice", "box.scaled", "operator.neg", "str", "later[-1]", "int", "stepped"),
     "nv": ("n", "m", "k"),
     "tv": ("x", "y", "z"),

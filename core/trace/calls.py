@@ -148,7 +148,8 @@ def call_object(tracer: Tracer, fn: Callable[..., Any], value: Value, args: Args
     if type(fn) in C_METHODS and args:
         method = method_of_base(fn, args[0])
         if method is not None:
-            return method.call_method(tracer, fn.__name__, args[1:], kwargs)
+            result = method.call_method(tracer, fn.__name__, args[1:], kwargs)
+            return args[0] if result is method and method.mutable else result  # `__iadd__` gives the object itself
     if args and isinstance(args[0], ContextValue) and getattr(fn, "__name__", "") in ("__enter__", "__exit__"):
         return args[0].call_method(tracer, fn.__name__, args[1:], kwargs)
     verdict = tracer.verdict(fn)

@@ -213,3 +213,52 @@ def test_namespaces_equal_nothing_else() -> None:
         return x + 1, asked, 2 if one == "a" else 3
 
     like_eager(fn, fullgraph=True)
+
+
+class Grows(list[int]):
+    def __iadd__(self, other: Any) -> Any:
+        return super().__iadd__(other)
+
+
+class Merges(dict[str, int]):
+    def __ior__(self, other: Any) -> Any:
+        return super().__ior__(other)
+
+
+def test_what_changes_in_place_gives_the_object_itself() -> None:
+    def fn(x: Tensor) -> Any:
+        grown, merged = Grows([1]), Merges(a=1)
+        first, second = grown, merged
+        grown += [2]
+        merged |= {"b": 2}
+        return x + 1, grown is first, grown, type(grown), merged is second, merged, type(merged)
+
+    like_eager(fn, fullgraph=True)
+
+
+class Number(int):
+    pass
+
+
+def test_class_methods_in_c_of_objects() -> None:
+    made = (lambda: Merges().fromkeys("ab", 1), lambda: {}.fromkeys("c"), lambda: Number(3).from_bytes(b"a", "big"),
+            lambda: (5).from_bytes(b"ab", "little"), lambda: collections.OrderedDict().fromkeys("ab"))  # fmt: skip
+    like_eager(lambda x: (x + 1, [(type(one()), one()) for one in made]), fullgraph=False)
+
+
+def test_errors_of_methods() -> None:
+    calls = (
+        lambda: range(3).index(9), lambda: range(3).index(1), lambda: range(3).index(), lambda: range(3).__len__(1),
+        lambda: slice(1, 2).indices(-1), lambda: slice(1, 2).indices(), lambda: slice(0, 3).indices("a"),
+        lambda: collections.deque([1]).index(4), lambda: collections.deque([1]).remove("a"), lambda: [1].index("a"),
+        lambda: [1].remove(3), lambda: (1,).index(5), lambda: dict([5]), lambda: dict([(1, 2, 3)]),
+        lambda: next(5), lambda: next([]),
+    )  # fmt: skip
+
+    def tried(call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except (TypeError, ValueError) as error:
+            return type(error), str(error)
+
+    like_eager(lambda x: (x + 1, [tried(call) for call in calls]), fullgraph=False)

@@ -211,6 +211,13 @@ def _bind_class_method(tracer: Tracer, owner: Value, cls: type, found: Found, na
     return MethodValue(held_value(tracer, cls, found, name), tracer.as_value(owner.python_type()))
 
 
+def _bind_class_method_in_c(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
+    kind = tracer.as_value(owner.python_type())
+    if not isinstance(kind, ClassValue):
+        tracer.graph_break("unsupported-attribute", name=name, type=owner.describe())
+    return class_method_in_c(tracer, found.obj, kind)
+
+
 def _bind_static_method(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
     return held_value(tracer, cls, found, name)
 
@@ -248,6 +255,7 @@ BINDERS: dict[type, Binder] = {
     staticmethod: _bind_static_method,
     TUPLE_GETTER: _bind_field,
     LRU_CACHE: _bind_cached_method,
+    ClassMethodDescriptorType: _bind_class_method_in_c,
     MemberDescriptorType: _bind_slot,
     GetSetDescriptorType: _bind_slot,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import attrs
 import torch
@@ -84,6 +84,11 @@ class SequenceValue(Value):
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
         return attribute_of_builtin(tracer, self, name)
+
+    def raise_lacking(self, tracer: Tracer, item: Value) -> NoReturn:
+        """The ValueError of the program for an item that a list or deque has not."""
+        ending = tracer.constant(f" is not in {self.python_type().__name__}")
+        tracer.raise_value(ValueError, (tracer.join_text([tracer.text_of(item, repr), ending]),))
 
 
 @attrs.define(eq=False)
@@ -225,7 +230,11 @@ class SliceValue(Value):
 
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "indices":
-            return tracer.as_value(slice(*(p.as_constant() for p in self.parts)).indices(args[0].as_constant()))  # type: ignore[arg-type]
+            try:
+                given: list[Any] = [arg.as_constant() for arg in args]
+                return tracer.as_value(slice(*(part.as_constant() for part in self.parts)).indices(*given))
+            except (TypeError, ValueError) as error:
+                tracer.raise_real(error)
         return super().call_method(tracer, name, args, kwargs)
 
     def rebuild(self, out: Rebuilder) -> None:
@@ -275,11 +284,11 @@ class RangeValue(Value):
         if name in ("index", "count", "__len__", "__contains__"):
             try:
                 return tracer.as_value(getattr(self.value, name)(*(arg.as_constant() for arg in args)))
-            except ValueError as error:
+            except (TypeError, ValueError) as error:
                 tracer.raise_real(error)
-        if name == "__iter__":
+        if name == "__iter__" and not args:
             return tracer.iterator(self)
-        if name == "__getitem__":
+        if name == "__getitem__" and len(args) == 1:
             return self.get_item(tracer, args[0])
         return super().call_method(tracer, name, args, kwargs)
 
@@ -348,10 +357,9 @@ def _position(tracer: Tracer, self: SequenceValue, item: Value, *bounds: Value) 
     for position in range(start, stop):
         if tracer.same_or_equal(self.items[position], item):
             return tracer.constant(position)
-    if isinstance(self, ListValue):
-        shown = tracer.text_of(item, repr)
-        tracer.raise_value(ValueError, (tracer.join_text([shown, tracer.constant(" is not in list")]),))
-    tracer.raise_error(ValueError, "tuple.index(x): x not in tuple")
+    if isinstance(self, TupleValue):
+        tracer.raise_error(ValueError, "tuple.index(x): x not in tuple")
+    self.raise_lacking(tracer, item)
 
 
 def _count(tracer: Tracer, self: SequenceValue, item: Value) -> Value:

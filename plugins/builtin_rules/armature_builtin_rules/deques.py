@@ -180,7 +180,7 @@ def _remove(tracer: Any, self: DequeValue, item: Value) -> None:
             self.reshape(tracer)
             del self.items[position]
             return
-    tracer.raise_error(ValueError, "deque.remove(x): x not in deque")
+    self.raise_lacking(tracer, item)
 
 
 def _clear(tracer: Any, self: DequeValue) -> None:
