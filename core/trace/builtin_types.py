@@ -21,7 +21,15 @@ from armature.trace.values.context import GradModeValue, NullContextValue, autoc
 from armature.trace.values.function import CellValue, MethodValue, PartialValue
 from armature.trace.values.iterator import IteratorValue
 from armature.trace.values.mapping import DictValue, DictViewValue, update
-from armature.trace.values.sequence import ListValue, RangeValue, SequenceValue, SliceValue, TupleValue, items_of
+from armature.trace.values.sequence import (
+    ListValue,
+    RangeValue,
+    SequenceValue,
+    SliceValue,
+    TupleValue,
+    items_of,
+    place_of,
+)
 from armature.trace.values.sets import SetValue, made_of
 from armature.trace.values.streams import Steps
 from armature.trace.values.user_object import UserObjectValue
@@ -146,7 +154,7 @@ def _range(tracer: Tracer, *bounds: Value) -> Value:
 
 
 def _enumerate(tracer: Tracer, items: Value, start: Value | None = None) -> Value:
-    first: Any = 0 if start is None else start.as_constant()
+    first: Any = 0 if start is None else place_of(tracer, start)
     inner = inner_iterator(tracer, items)
 
     stream, number = inner.stream(tracer), first
@@ -230,6 +238,8 @@ def arguments_up_to(count: int) -> str:
 
 
 def _map(tracer: Tracer, function: Value, *iterables: Value) -> Value:
+    if not iterables:
+        tracer.raise_error(TypeError, "map() must have at least two arguments.")
     inner = [inner_iterator(tracer, iterable) for iterable in iterables]
 
     streams = [iterable.stream(tracer) for iterable in inner]

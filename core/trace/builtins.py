@@ -55,8 +55,16 @@ def _callable(tracer: Tracer, obj: Value) -> Value:
     return tracer.constant(find_in_class(obj.python_type(), "__call__") is not None)
 
 
+def name_of(tracer: Tracer, name: Value) -> str:
+    """The name of an attribute. TypeError of the program for what is no text."""
+    kind = name.python_type()
+    if not issubclass(kind, str):
+        tracer.raise_error(TypeError, f"attribute name must be string, not '{kind.__name__}'")
+    return str(name.as_constant())
+
+
 def _getattr(tracer: Tracer, obj: Value, name: Value, *default: Value) -> Value:
-    text = str(name.as_constant())
+    text = name_of(tracer, name)
     if not default:
         return obj.get_attribute(tracer, text)
     found = tracer.attribute_or_none(obj, text)
@@ -64,14 +72,14 @@ def _getattr(tracer: Tracer, obj: Value, name: Value, *default: Value) -> Value:
 
 
 def _hasattr(tracer: Tracer, obj: Value, name: Value) -> Value:
-    text = str(name.as_constant())
+    text = name_of(tracer, name)
     if isinstance(obj, TensorValue) and in_classes(torch.Tensor, text) is not in_classes:
         return tracer.constant(True)
     return tracer.constant(tracer.attribute_or_none(obj, text) is not None)
 
 
 def _setattr(tracer: Tracer, obj: Value, name: Value, value: Value) -> Value:
-    obj.set_attribute(tracer, str(name.as_constant()), value)
+    obj.set_attribute(tracer, name_of(tracer, name), value)
     return tracer.constant(None)
 
 
@@ -389,7 +397,10 @@ def _dir(tracer: Tracer, obj: Value) -> Value:
 def _vars(tracer: Tracer, obj: Value | None = None) -> Value:
     if obj is None:
         return _locals(tracer)
-    return obj.get_attribute(tracer, "__dict__")
+    found = tracer.attribute_or_none(obj, "__dict__")
+    if found is None:
+        tracer.raise_error(TypeError, "vars() argument must have __dict__ attribute")
+    return found
 
 
 def _globals(tracer: Tracer) -> Value:

@@ -14,7 +14,7 @@ import torch
 from armature.trace import aliasing, text
 from armature.trace.errors import NotConstant
 from armature.trace.values import computed, symbolic
-from armature.trace.values.base import BoundMethod, Value
+from armature.trace.values.base import BoundMethod, Value, in_classes
 from armature.trace.values.classes import ClassValue, inherits
 from armature.trace.values.constant import SCALARS
 from armature.trace.values.derived import native
@@ -155,13 +155,20 @@ def _by_member(tracer: Tracer, name: str, reflected: str, left: Value, right: Va
     return None
 
 
+def is_number(kind: type) -> bool:
+    """Whether it is a class whose objects `divmod` takes."""
+    return in_classes(kind, "__divmod__") is not in_classes
+
+
 def divide_with_rest(tracer: Tracer, left: Value, right: Value) -> Value:
     """`divmod(left, right)`."""
     found = by_methods(tracer, "__divmod__", "__rdivmod__", left, right)
     if found is not None:
         return found
     kinds = left.python_type(), right.python_type()
-    if any(issubclass(kind, torch.Tensor) for kind in kinds):  # they have `//` and `%`, but not this
+    constant = left.is_constant and right.is_constant
+    # Tensors have `//` and `%`, but not this.
+    if any(issubclass(kind, torch.Tensor) for kind in kinds) or (constant and not all(map(is_number, kinds))):
         names = " and ".join(repr(kind.__name__) for kind in kinds)
         tracer.raise_error(TypeError, f"unsupported operand type(s) for divmod(): {names}")
     return tracer.tuple_of([operate(tracer, "floordiv", left, right), operate(tracer, "mod", left, right)])

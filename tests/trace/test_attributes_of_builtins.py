@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import enum
 import itertools
+import operator
 import types
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -252,13 +253,16 @@ def test_errors_of_methods() -> None:
         lambda: slice(1, 2).indices(-1), lambda: slice(1, 2).indices(), lambda: slice(0, 3).indices("a"),
         lambda: collections.deque([1]).index(4), lambda: collections.deque([1]).remove("a"), lambda: [1].index("a"),
         lambda: [1].remove(3), lambda: (1,).index(5), lambda: dict([5]), lambda: dict([(1, 2, 3)]),
-        lambda: next(5), lambda: next([]),
+        lambda: next(5), lambda: next([]), lambda: [1, 2].index(2, 2), lambda: [1, 2, 1].index(1, -2), lambda: (1, 2).index(1, 1),
+        lambda: [1, 2, 1].index(1, 1, 2), lambda: list(enumerate("ab", 2.0)), lambda: list(map(len)), lambda: divmod("a", 1),
+        lambda: divmod(7, -2), lambda: getattr(1, 3), lambda: hasattr(1, 3), lambda: vars(1), lambda: operator.getitem((1, 2), "a"),
+        lambda: operator.getitem([1], "a"), lambda: operator.getitem(range(3), "a"), lambda: len(range(10**20)), lambda: list(itertools.islice([1], -1)),
     )  # fmt: skip
 
     def tried(call: Callable[[], Any]) -> Any:
         try:
             return call()
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             return type(error), str(error)
 
     like_eager(lambda x: (x + 1, [tried(call) for call in calls]), fullgraph=False)

@@ -65,7 +65,7 @@ class SequenceValue(Value):
             position -= 1
 
     def get_item(self, tracer: Tracer, key: Value) -> Value:
-        index: int | slice = index_of(tracer, key)
+        index: int | slice = index_of(tracer, key, tuple if isinstance(self, TupleValue) else list)
         if isinstance(index, slice):
             try:
                 return self.like(self.items[index])
@@ -261,7 +261,10 @@ class RangeValue(Value):
         return bool(self.value)
 
     def length(self, tracer: Tracer) -> int:
-        return len(self.value)
+        try:
+            return len(self.value)
+        except OverflowError as error:
+            tracer.raise_real(error)
 
     def stream(self, tracer: Tracer) -> Iterator[Value]:
         return map(tracer.constant, self.value)
@@ -271,7 +274,7 @@ class RangeValue(Value):
 
     def get_item(self, tracer: Tracer, key: Value) -> Value:
         try:
-            return tracer.as_value(self.value[index_of(tracer, key)])
+            return tracer.as_value(self.value[index_of(tracer, key, range)])
         except IndexError as error:
             tracer.raise_real(error)
 
@@ -327,8 +330,8 @@ def field_names(kind: type) -> tuple[str, ...]:
     return tuple(getattr(kind, "_fields", ()))
 
 
-def index_of(tracer: Tracer, key: Value) -> Any:
-    """The int or slice that a subscript stands for."""
+def index_of(tracer: Tracer, key: Value, kind: type = list) -> Any:
+    """The int or slice that a subscript stands for. `kind`: the class of what is subscribed, for the error."""
     try:
         index = tracer.index(key).as_constant()
     except NotConstant:
@@ -339,7 +342,7 @@ def index_of(tracer: Tracer, key: Value) -> Any:
         return index
     if hasattr(type(index), "__index__"):
         return int(index)  # type: ignore[call-overload]
-    tracer.raise_error(TypeError, f"list indices must be integers or slices, not {type(index).__name__}")
+    tracer.raise_error(TypeError, f"{kind.__name__} indices must be integers or slices, not {type(index).__name__}")
 
 
 def place_of(tracer: Tracer, position: Value) -> Any:
@@ -351,9 +354,8 @@ def place_of(tracer: Tracer, position: Value) -> Any:
 
 
 def _position(tracer: Tracer, self: SequenceValue, item: Value, *bounds: Value) -> Value:
-    window = slice(*(bound.as_constant() for bound in bounds)) if bounds else slice(None)
-    start = window.indices(len(self.items))[0] if bounds else 0
-    stop = len(self.items) if len(bounds) < 2 else slice(0, bounds[1].as_constant()).indices(len(self.items))[1]
+    first, last, *_ = (*(place_of(tracer, bound) for bound in bounds), None, None)
+    start, stop, _ = slice(first or 0, last).indices(len(self.items))
     for position in range(start, stop):
         if tracer.same_or_equal(self.items[position], item):
             return tracer.constant(position)

@@ -178,6 +178,8 @@ def islice(iterable: Iterable[Any], *limits: int | None) -> Iterator[Any]:
     start, stop, step = (0, limits[0], 1) if len(limits) == 1 else (*limits, 1)[:3]
     start = 0 if start is None else start
     step = 1 if step is None else step
+    if len(limits) == 1 and stop is not None and stop < 0:
+        raise ValueError("Stop argument for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
     if start < 0 or (stop is not None and stop < 0):
         raise ValueError("Indices for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
     if step < 1:
