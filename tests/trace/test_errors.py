@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+import armature
 from armature.testing.resuming import resumes
 from armature.testing.tracing import programs
 
@@ -764,3 +765,38 @@ def strs(t):
 @pytest.mark.parametrize("program", programs(globals()))
 def test_like_eager(program: Callable[..., Any]) -> None:
     resumes(program, one)
+
+
+CLAUSES = (
+    (ZeroDivisionError, KeyError), ((ZeroDivisionError,), KeyError), [ZeroDivisionError], int, 5, None, (KeyError, "a"), (),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("clause", CLAUSES, ids=str)
+def test_what_a_clause_may_name(clause: Any) -> None:
+    def plain(t: torch.Tensor) -> Any:
+        try:
+            try:
+                1 / 0
+            except clause:
+                return t + 1, "taken"
+        except TypeError as error:
+            return t + 1, str(error)
+        except ZeroDivisionError:
+            return t + 1, "left"
+
+    def star(t: torch.Tensor) -> Any:
+        seen = []
+        try:
+            try:
+                1 / 0
+            except* clause:
+                seen.append("taken")
+        except* TypeError as group:
+            seen.append(str(group.exceptions[0]))
+        except* ZeroDivisionError:
+            seen.append("left")
+        return t + 1, seen
+
+    for fn in (plain, star):
+        assert str(armature.compile(fn, backend="eager")(*one())) == str(fn(*one()))

@@ -57,17 +57,23 @@ def check_exc_match(frame: Frame, inst: Instruction) -> None:
     frame.push(frame.tracer.constant(issubclass(error.python_type(), exception_classes(frame, wanted))))
 
 
-def exception_classes(frame: Frame, wanted: Value) -> tuple[type, ...]:
-    """The classes that an `except` clause names."""
-    if isinstance(wanted, ClassValue):
-        return (wanted.cls,)
-    return tuple(cls for item in frame.tracer.unpack(wanted) for cls in exception_classes(frame, item))
+def exception_classes(frame: Frame, wanted: Value, of_groups: bool = False) -> tuple[type, ...]:
+    """The classes that an `except` clause names. `of_groups`: it is an `except*`."""
+    items = frame.tracer.unpack(wanted) if issubclass(wanted.python_type(), tuple) else [wanted]
+    classes = tuple(item.cls for item in items if isinstance(item, ClassValue) and issubclass(item.cls, BaseException))
+    if len(classes) < len(items):
+        text = "catching classes that do not inherit from BaseException is not allowed"
+        frame.tracer.raise_error(TypeError, text)
+    if of_groups and any(issubclass(cls, BaseExceptionGroup) for cls in classes):
+        text = "catching ExceptionGroup with except* is not allowed. Use except instead."
+        frame.tracer.raise_error(TypeError, text)
+    return classes
 
 
 @opcode("CHECK_EG_MATCH")
 def check_eg_match(frame: Frame, inst: Instruction) -> None:
     """Split the exception into what an `except*` clause takes and the rest; None where nothing is taken."""
-    classes = exception_classes(frame, frame.pop())
+    classes = exception_classes(frame, frame.pop(), of_groups=True)
     error = frame.tracer.as_exception(frame.pop())
     if isinstance(error, CaughtValue) or overrides(error.kind, "split"):
         frame.tracer.graph_break("unsupported-operation", operation="except*", type=error.describe())
