@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from armature.trace.errors import NotConstant, UserRaised
-from armature.trace.iterating import advanced, can_be_remade, iterate, keeps_position, set_state, state_of
+from armature.trace.iterating import (
+    REVERSED,
+    advanced,
+    can_be_remade,
+    iterate,
+    keeps_position,
+    kind_of_iterator,
+    set_state,
+    state_of,
+)
 from armature.trace.places import places_of
 from armature.trace.values import computed
 from armature.trace.values.base import Value, in_classes, type_name
@@ -302,7 +311,8 @@ def _reversed(tracer: Tracer, items: Value) -> Value:
                 out.constant(taken)
                 out.call(2)
 
-        return IteratorValue(values, reversed, remake, places_of(tracer.frames))
+        kind = kind_of_iterator(REVERSED, items.python_type())
+        return IteratorValue(values, kind, remake, places_of(tracer.frames))
     kind = items.python_type()
     own = in_classes(kind, "__reversed__")
     rely_on_class(tracer, kind, "__reversed__", "__getitem__")
@@ -315,7 +325,7 @@ def _reversed(tracer: Tracer, items: Value) -> Value:
         last = items.length(tracer) - 1
         found = [items.get_item(tracer, tracer.constant(position)) for position in range(last, -1, -1)]
         return IteratorValue(iter(found), reversed)
-    return IteratorValue(reversed(tracer.unpack(items)), reversed)
+    return IteratorValue(reversed(tracer.unpack(items)), kind_of_iterator(REVERSED, kind))
 
 
 def _super(tracer: Tracer, *args: Value) -> Value:

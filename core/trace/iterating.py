@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from armature.torch_abi.eval_frame import skip_code
 from armature.trace.places import places_of
 from armature.trace.values.base import Value, in_classes, is_iterable, type_name
 from armature.trace.values.classes import rely_on_class
-from armature.trace.values.iterator import IteratorValue
+from armature.trace.values.iterator import LIST_ITERATOR, IteratorValue
 from armature.trace.values.mapping import DictValue, DictViewValue
 from armature.trace.values.module import CONTAINERS, ModuleValue
 from armature.trace.values.sequence import SequenceValue, TupleValue
@@ -34,7 +35,21 @@ def iterate(tracer: Tracer, value: Value) -> IteratorValue:
     if isinstance(value, (DictValue, DictViewValue)):
         (value if isinstance(value, DictValue) else value.owner).realise(tracer)
     remake = functools.partial(remake_over, value, state_of(value)) if can_be_remade(value) else None
-    return IteratorValue(iter(value.stream(tracer)), remake=remake, made_at=places_of(tracer.frames))
+    return IteratorValue(
+        iter(value.stream(tracer)), kind_of_iterator(ITERATORS, kind), remake, places_of(tracer.frames)
+    )
+
+
+VIEWS: tuple[Any, ...] = ({}.keys(), {}.values(), {}.items())
+EMPTY: tuple[Any, ...] = ([], (), {}, collections.OrderedDict(), *VIEWS, range(0), collections.deque())
+ITERATORS: dict[type, type] = {type(of): type(iter(of)) for of in (*EMPTY, set(), frozenset(), "", b"", bytearray())}
+REVERSED: dict[type, type] = {type(of): type(reversed(of)) for of in EMPTY}
+
+
+def kind_of_iterator(known: Mapping[type, type], kind: type) -> type:
+    """The class of iterators over objects of a class. `known`: by builtin class."""
+    default = LIST_ITERATOR if known is ITERATORS else reversed
+    return next((known[cls] for cls in kind.__mro__ if cls in known), default)
 
 
 def must_be_iterator(tracer: Tracer, value: Value) -> Value:
@@ -82,7 +97,7 @@ def remake_over(value: Value, state: tuple[int, int], out: Rebuilder, taken: int
         out.load(value)
         out.call(1)
         if value in out.tracer.effects.changed:  # it may have fewer items until the changes are made
-            out.later(LIST_ITERATOR.__setstate__, taken)
+            out.later(LIST_ITERATOR.__setstate__, taken)  # type: ignore[attr-defined]
         else:
             set_state(out, taken)
         return
@@ -90,9 +105,6 @@ def remake_over(value: Value, state: tuple[int, int], out: Rebuilder, taken: int
     out.load(value)
     out.constant(taken)
     out.call(2)
-
-
-LIST_ITERATOR: Any = type(iter([]))
 
 
 def set_state(out: Rebuilder, state: int) -> None:

@@ -266,3 +266,38 @@ def test_errors_of_methods() -> None:
             return type(error), str(error)
 
     like_eager(lambda x: (x + 1, [tried(call) for call in calls]), fullgraph=False)
+
+
+ITERATED: tuple[Any, ...] = (
+    [1], (1,), {1: 2}, {1}, frozenset(), "a", b"a", range(3), collections.OrderedDict(a=1), collections.deque([1]),
+    collections.Counter("a"), torch.Size([1]), Grows([1]),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("given", ITERATED, ids=lambda given: type(given).__name__)
+def test_classes_of_iterators(given: Any) -> None:
+    def backwards(one: Any) -> Any:
+        try:
+            return type(reversed(one))
+        except TypeError as error:
+            return str(error)
+
+    like_eager(lambda x: (x + 1, type(iter(given)), backwards(given)), fullgraph=True)
+
+
+def test_classes_of_iterators_over_views() -> None:
+    like_eager(lambda x: (x + 1, [(type(iter(v)), type(reversed(v))) for v in ({}.keys(), {}.items())]), fullgraph=True)
+
+
+def test_what_super_is_not() -> None:
+    class Last(Grows):
+        def first(self) -> Any:
+            return super()[0]  # type: ignore[index]
+
+    def fn(x: Tensor) -> Any:
+        try:
+            return x, Last([1]).first()
+        except TypeError as error:
+            return x + 1, str(error)
+
+    like_eager(fn, fullgraph=True)

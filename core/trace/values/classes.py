@@ -519,5 +519,8 @@ class SuperValue(Value):
             tracer.raise_error(AttributeError, f"'super' object has no attribute '{name}'")
         return bind(tracer, self.owner, found.holder, found, name)
 
+    def get_item(self, tracer: Tracer, key: Value) -> Value:
+        tracer.raise_error(TypeError, "'super' object is not subscriptable")
+
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         return tracer.call(self.get_attribute(tracer, name), args, kwargs)

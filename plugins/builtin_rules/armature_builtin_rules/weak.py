@@ -34,6 +34,8 @@ class WeakReferenceValue(Value):
         return weakref.ref
 
     def call(self, tracer: Any, args: Any, kwargs: Any) -> Value:
+        if args or kwargs:
+            tracer.graph_break("unsupported-call", callable="a weak reference with arguments")
         return tracer.constant(None) if self.referent is None else self.referent
 
     def as_object(self) -> object:
