@@ -301,3 +301,22 @@ def test_what_super_is_not() -> None:
             return x + 1, str(error)
 
     like_eager(fn, fullgraph=True)
+
+
+class Always(list[int]):
+    def __eq__(self, other: Any) -> Any:
+        return super().__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("name", ["__eq__", "__ne__", "__lt__", "__ge__"])
+def test_methods_of_comparison_say_what_they_do_not_compare(name: str) -> None:
+    objects = ([1], (1,), {1: 2}, collections.deque([1]), Always([1]), collections.OrderedDict(a=1), torch.Size([1]))
+    others = (1, None, [1], (1,), {1: 2}, collections.deque([1]), Always([1]), "a")
+
+    def fn(x: Tensor) -> Any:
+        return x + 1, [getattr(one, name)(other) for one in objects if hasattr(one, name) for other in others]
+
+    like_eager(fn, fullgraph=False)
+    like_eager(lambda x: (x + 1, [Always([1]) == other for other in others]), fullgraph=False)

@@ -13,7 +13,7 @@ from armature.trace.errors import NotConstant
 from armature.trace.values.base import Args, Kwargs, Value, Write, attribute_of_builtin, is_iterable
 from armature.trace.values.keys import is_new, looked_up
 from armature.trace.values.methods import invoke
-from armature.trace.values.sequence import TupleValue
+from armature.trace.values.sequence import TupleValue, comparison
 from armature.trace.values.sets import COMPARISONS, SET_METHODS, SetLike, SetValue, made_of
 from armature.trace.values.streams import Steps, Walk
 
@@ -463,8 +463,8 @@ DICT_METHODS: dict[str, Callable[..., Value | None]] = {
     "__setitem__": lambda tracer, self, key, value: self.set_item(tracer, key, value),
     "__delitem__": lambda tracer, self, key: self.delete_item(tracer, key),
     "__contains__": lambda tracer, self, key: tracer.constant(self.contains(tracer, key)),
-    "__eq__": lambda tracer, self, other: tracer.compare("==", self, other),
-    "__ne__": lambda tracer, self, other: tracer.compare("!=", self, other),
+    "__eq__": comparison("==", dict),
+    "__ne__": comparison("!=", dict),
     "__or__": lambda tracer, self, other: tracer.operate("or_", self, other),
     "__ior__": _update_in_place,
     "__init__": lambda tracer, self, *others, **more: update(tracer, self, *others, **more),

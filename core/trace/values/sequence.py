@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -368,10 +369,19 @@ def _count(tracer: Tracer, self: SequenceValue, item: Value) -> Value:
     return tracer.constant(sum(tracer.same_or_equal(other, item) for other in self.items))
 
 
-def _comparison(op: str) -> Callable[..., Value]:
-    return lambda tracer, self, other: tracer.compare(op, self, other)
+def comparison(op: str, *kinds: type) -> Callable[..., Value]:
+    """The method of a comparison, for objects of builtin classes that compare with their own kind only."""
+
+    def method(tracer: Tracer, self: Value, other: Value) -> Value:
+        kind = next((kind for kind in kinds if issubclass(self.python_type(), kind)), None)
+        if kind is not None and not issubclass(other.python_type(), kind):
+            return tracer.constant(NotImplemented)
+        return tracer.compare(op, self, other)
+
+    return method
 
 
+COMPARISONS = {"__eq__": "==", "__ne__": "!=", "__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
 SHARED_METHODS: dict[str, Callable[..., Value]] = {
     "index": _position,
     "count": _count,
@@ -379,11 +389,9 @@ SHARED_METHODS: dict[str, Callable[..., Value]] = {
     "__iter__": lambda tracer, self: tracer.iterator(self),
     "__getitem__": lambda tracer, self, key: self.get_item(tracer, key),
     "__contains__": lambda tracer, self, item: tracer.constant(self.contains(tracer, item)),
-    "__eq__": lambda tracer, self, other: tracer.compare("==", self, other),
-    "__ne__": lambda tracer, self, other: tracer.compare("!=", self, other),
     "__hash__": lambda tracer, self: tracer.constant(hash(self.key(tracer))),
     "__reversed__": lambda tracer, self: tracer.backwards(self),
-    **{name: _comparison(op) for name, op in (("__lt__", "<"), ("__le__", "<="), ("__gt__", ">"), ("__ge__", ">="))},
+    **{name: comparison(op, list, tuple, collections.deque) for name, op in COMPARISONS.items()},
     "__add__": lambda tracer, self, other: tracer.operate("add", self, other),
     "__rmul__": lambda tracer, self, other: tracer.operate("mul", self, other),
     "__mul__": lambda tracer, self, other: tracer.operate("mul", self, other),
