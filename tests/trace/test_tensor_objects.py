@@ -113,3 +113,17 @@ BOOLS: dict[str, Callable[[torch.Tensor, Any], Any]] = {
 def test_bool_of_numpy_is_no_bool_of_python_to_torch(program: Callable[..., Any], which: int) -> None:
     check(program, tensors()[which], np.bool_(True))
     check(program, tensors()[which], True)
+
+
+SIZES: dict[str, Callable[[torch.Tensor], Any]] = {
+    "no argument": lambda x: x.shape.numel(),
+    "an argument": lambda x: x.shape.numel(1),
+    "a keyword": lambda x: x.shape.numel(dim=1),
+    "by the class": lambda x: torch.Size.numel(x.shape),
+    "by the class, with an argument": lambda x: torch.Size.numel(x.shape, 1),
+}
+
+
+@pytest.mark.parametrize("program", SIZES.values(), ids=SIZES)
+def test_elements_of_sizes(program: Callable[..., Any]) -> None:
+    check(program, torch.ones(2, 3))
