@@ -108,6 +108,8 @@ def graph_call(
         tracer.effects.write_memory(written)
     elif isinstance(result, torch.Tensor) and id(result) in tracer.by_fake:
         return tracer.by_fake[id(result)]  # `x.contiguous()` of a contiguous tensor is `x`
+    if fn is operator.pow and not isinstance(arguments[0], fx.Node):
+        fn = torch.pow  # FX writes `-1 ** x`, which is another thing than `(-1) ** x`
     if tracer.effects.chosen_dtype is not None:
         fn = under_default_dtype(tracer, fn, tracer.effects.chosen_dtype)
     node = record(tracer, "call_method" if isinstance(fn, str) else "call_function", fn, arguments, named)
@@ -241,6 +243,8 @@ def is_constant_result(result: object) -> bool:
 
 def record(tracer: Tracer, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
     """A node with the user's line."""
+    if any(isinstance(arg, type) for arg in (*args, *kwargs.values())):  # FX would write `<class 'float'>`
+        tracer.graph_break("unsupported-argument", type="a class")
     node = tracer.graph.create_node(kind, target, args, kwargs)
     summary, trace, _ = tracer.origin()
     node.meta["origin"] = summary

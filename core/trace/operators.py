@@ -71,6 +71,8 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value, in_place: bool
         if found is not None:
             return found
         return _fold_scalars(tracer, name, functions[name], left.as_constant(), right.as_constant())
+    if right.is_tensor and _is_template(name, left):
+        return _percent(tracer, left, right)
     if left.is_tensor or right.is_tensor:
         found = _with_tensor(tracer, f"__{name.removesuffix('_')}__", f"__r{name.removesuffix('_')}__", left, right)
         return tracer.graph_call(FUNCTIONS[name], (left, right), {}) if found is None else found
@@ -94,7 +96,7 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value, in_place: bool
         made = _repeated(tracer, left, right) or _repeated(tracer, right, left)
         if made is not None:
             return made
-    if name == "mod" and left.is_constant and isinstance(left.as_constant(), str):
+    if _is_template(name, left):
         made = text.percent(tracer, str(left.as_constant()), right)
         if made is not None:
             return made
@@ -108,6 +110,19 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value, in_place: bool
         unknown = f"{left.describe()} and {right.describe()}"
         tracer.graph_break("unsupported-operation", operation=plain, type=unknown)
     return fold(tracer, functions[name], *operands)
+
+
+def _is_template(name: str, left: Value) -> bool:
+    """Whether the operation is `text % operand`."""
+    return name == "mod" and left.is_constant and isinstance(left.as_constant(), str)
+
+
+def _percent(tracer: Tracer, template: Value, tensor: Value) -> Value:
+    """`template % tensor`: the text of a fake is another one."""
+    made = text.percent(tracer, str(template.as_constant()), tensor)
+    if made is None:
+        tracer.graph_break("unsupported-operation", operation="mod", type=f"a text and {tensor.describe()}")
+    return made
 
 
 def _union_of_types(tracer: Tracer, left: Value, right: Value) -> Value | None:

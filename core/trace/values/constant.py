@@ -60,6 +60,8 @@ class ConstantValue(Value):
         return self.value
 
     def as_argument(self, tracer: Tracer) -> object:
+        if type(self.value) is numpy.BOOL:  # to torch, no bool, but a float
+            tracer.graph_break("unsupported-argument", type="a bool of numpy")
         if type(self.value) in numpy.SCALARS:  # to torch, a number of Python
             return self.value.item()  # type: ignore[attr-defined]
         return Written(self.value) if type(self.value) is complex else self.value

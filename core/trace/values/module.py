@@ -118,14 +118,15 @@ class ModuleValue(UserObjectValue):
             return
         if self.obj is None and self._register(tracer, name, value):
             return
+        kind = value.python_type()
         buffers = self.registry(tracer, "_buffers")
         if name in (buffers.entries if buffers.pending is None else buffers.pending):
-            if value.is_tensor or value.is_constant:
+            if (value.is_tensor and not issubclass(kind, nn.Parameter)) or issubclass(kind, NoneType):
                 buffers.set_item(tracer, tracer.constant(name), value)
                 return
         elif self._replace(tracer, name, value) or self._adopt(tracer, name, value):
             return
-        elif not issubclass(value.python_type(), (nn.Parameter, nn.Module)) and self.registered(tracer, name) is None:
+        elif not issubclass(kind, (nn.Parameter, nn.Module)) and self.registered(tracer, name) is None:
             self.store(tracer, name, value)
             return
         tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
@@ -195,6 +196,9 @@ class ModuleValue(UserObjectValue):
         for table in REGISTRIES:
             if table != wanted and name in self.registry(tracer, table).entries:
                 self.registry(tracer, table).delete_item(tracer, tracer.constant(name))
+        hidden = tracer.attribute_or_none(self, "_non_persistent_buffers_set")
+        if hidden is not None and not value.is_constant:
+            hidden.call_method(tracer, "discard", (tracer.constant(name),), {})
         if self.attributes.pop(name, None) is not None:
             self.written.pop(name, None)
         self.registry(tracer, wanted).set_item(tracer, tracer.constant(name), value)

@@ -189,6 +189,10 @@ class TupleValue(SequenceValue):
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "numel" and self.kind is torch.Size:
             total: Value = tracer.constant(1)
+            try:
+                torch.Size().numel(*args, **kwargs)
+            except TypeError as error:
+                tracer.raise_real(error)
             for item in self.items:
                 total = tracer.operate("mul", total, item)
             return total

@@ -44,7 +44,8 @@ STATIC_METHODS = frozenset({
 # Methods whose result only the numbers tell.
 VALUE_METHODS = frozenset({
     "item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__complex__", "__index__", "__array__",
-    "data_ptr", "is_nonzero", "equal", "allclose", "__contains__",
+    "data_ptr", "const_data_ptr", "is_set_to", "is_nonzero", "equal", "allclose", "__contains__",
+    "__str__", "__repr__", "__format__", "__hash__", "__dir__", "__sizeof__",
 })  # fmt: skip
 # Methods that change what a tensor is, not its numbers, or that leave the graph.
 OPAQUE_METHODS = frozenset({
