@@ -41,7 +41,7 @@ from armature.trace.values.sequence import ListValue, TupleValue, is_named_tuple
 from armature.trace.values.sets import in_any_order
 from armature.trace.values.streams import Steps
 from armature.trace.values.tensor import TensorValue
-from armature.trace.values.user_object import PLAIN_LOOKUP, UserObjectValue
+from armature.trace.values.user_object import PLAIN_LOOKUP, UserObjectValue, says_not_implemented
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -305,7 +305,12 @@ def _pow(tracer: Tracer, base: Value, exponent: Value, *modulus: Value) -> Value
     if not modulus:
         return tracer.operate("pow", base, exponent)
     if isinstance(base, UserObjectValue) and base.base is None:
-        return base.call_method(tracer, "__pow__", (exponent, *modulus), {})
+        method = base.method(tracer, "__pow__")
+        found = None if method is None else tracer.call(method, (exponent, *modulus), {})
+        if found is not None and not says_not_implemented(found):
+            return found
+        kinds = ", ".join(repr(type_name(side.python_type())) for side in (base, exponent, *modulus))
+        tracer.raise_error(TypeError, f"unsupported operand type(s) for ** or pow(): {kinds}")
     return _folded(tracer, pow, base.as_constant(), exponent.as_constant(), modulus[0].as_constant())
 
 
@@ -355,6 +360,9 @@ def _object_eq(tracer: Tracer, left: Value, right: Value) -> Value:
 
 
 def _object_ne(tracer: Tracer, left: Value, right: Value) -> Value:
+    equal = left.binary(tracer, "__eq__", right)
+    if equal is not None:
+        return tracer.constant(not equal.truth(tracer))
     return tracer.constant(False if tracer.identical(left, right) else NotImplemented)
 
 
