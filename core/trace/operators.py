@@ -19,7 +19,7 @@ from armature.trace.values.derived import native
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import ListValue, SequenceValue, TupleValue
 from armature.trace.values.symbolic import SymbolicValue
-from armature.trace.values.user_object import UserObjectValue
+from armature.trace.values.user_object import LACKING, UserObjectValue
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -272,6 +272,12 @@ def operate_unary(tracer: Tracer, name: str, value: Value) -> Value:
         return fold(tracer, UNARY[name], value.as_constant())
     if isinstance(value, UserObjectValue):
         return value.special(tracer, f"__{name}__")
+    if isinstance(value, ClassValue):
+        method = value.meta(tracer, f"__{name}__")
+        if method is None:
+            text = LACKING[f"__{name}__"].format(type_name(value.python_type()))
+            tracer.raise_error(TypeError, text)
+        return tracer.call(method, (), {})
     return value.call_method(tracer, f"__{name}__", (), {})
 
 
@@ -302,7 +308,8 @@ def compare(tracer: Tracer, op: str, left: Value, right: Value) -> Value:
     found = by_comparing(tracer, COMPARE_METHODS[op], COMPARE_METHODS[SWAPPED[op]], left, right)
     if found is None and op == "!=":
         found = _negated_eq(tracer, left, right)
-    if found is None and (left.base is not None or right.base is not None) and left is not right:
+    derived = left.base is not None or right.base is not None
+    if found is None and derived and (left is not right or op not in ("==", "!=")):
         return compare(tracer, op, native(left), native(right))
     return found if found is not None else _compare_objects(tracer, op, left, right)
 

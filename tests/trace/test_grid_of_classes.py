@@ -1,10 +1,11 @@
 """Objects of classes with odd or partial special methods, by many operations: answers and errors as in eager."""
 
-# ruff: noqa: F507, UP031 - it is what is tested
+# ruff: noqa: C408, F507, UP018, UP031 - it is what is tested
 
 from __future__ import annotations
 
 import collections
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -70,6 +71,73 @@ class Unsure:
 class Item:
     def __getitem__(self, key):
         return key
+
+
+class Without:
+    """Says by None that it does without."""
+
+    __bool__ = __contains__ = __iter__ = __len__ = __getitem__ = __neg__ = __call__ = None
+
+
+class EmptyAt:
+    __iter__ = None
+
+    def __getitem__(self, key):
+        raise IndexError
+
+
+class NoContainer:
+    __contains__ = None
+
+    def __iter__(self):
+        return iter([1])
+
+
+class Meta(type):
+    def __bool__(cls):
+        return False
+
+    def __getattr__(cls, name):
+        return ("of the metaclass", name)
+
+    def __neg__(cls):
+        return "negated"
+
+
+class OfMeta(metaclass=Meta):
+    """Its class answers."""
+
+
+class LongMeta(type):
+    def __len__(cls):
+        return 0
+
+
+class OfLongMeta(metaclass=LongMeta):
+    """Its class has a length."""
+
+
+class Returns:
+    def __init__(self, given=5):
+        self.given = given
+        return given
+
+
+class Members(tuple):
+    """Compares as a tuple does."""
+
+
+class OneSlot:
+    __slots__ = ("a",)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Frozen:
+    a: int = 1
+
+
+def change_frozen(o):
+    o.b = 1
 
 
 class EntersOnly:
@@ -159,6 +227,79 @@ STATEMENTS = {
     "catch nested": (catch, lambda: ((KeyError,), ValueError)),
     "catch a list": (catch, lambda: [KeyError]),
 }
+
+
+REFUSED = {
+    "bool": (bool, Without),
+    "len": (len, Without),
+    "in": (lambda o: 1 in o, Without),
+    "in no container": (lambda o: 1 in o, NoContainer),
+    "in what is not iterable": (lambda o: 1 in o, Plain),
+    "iter": (list, Without),
+    "iter by items": (list, EmptyAt),
+    "max by items": (max, EmptyAt),
+    "subscript": (lambda o: o[0], Without),
+    "negate": (lambda o: -o, Without),
+    "iterates all the same": (list, NoContainer),
+}
+METACLASSES = {
+    "bool": (bool, lambda: OfMeta),
+    "branch": (lambda o: 1 if o else 2, lambda: OfMeta),
+    "bool by length": (bool, lambda: OfLongMeta),
+    "plain": (bool, lambda: Plain),
+    "attribute": (lambda o: o.missing, lambda: OfMeta),
+    "hasattr": (lambda o: hasattr(o, "missing"), lambda: OfMeta),
+    "negate": (lambda o: -o, lambda: OfMeta),
+    "negate plain": (lambda o: -o, lambda: Plain),
+    "invert": (lambda o: ~o, lambda: OfMeta),
+    "init returns": (lambda o: o(), lambda: Returns),
+    "init returns None": (lambda o: o(None).given, lambda: Returns),
+    "frozen with slots": (change_frozen, Frozen),
+    "members": (lambda o: (o > o, o >= o, o == o, o < o), lambda: Members([1, 2])),
+}
+ARGUMENTS = {
+    "getattr by number": lambda o: getattr(o, 2),
+    "getattr by number, default": lambda o: getattr(o, 2, 3),
+    "getattr of four": lambda o: getattr(o, "a", 3, 4),
+    "getattr default": lambda o: getattr(o, "nope", 3),
+    "hasattr by number": lambda o: hasattr(o, 2),
+    "setattr by number": lambda o: setattr(o, 2, 3),
+    "delattr by number": lambda o: delattr(o, 2),
+    "dict of two": lambda o: dict([], [], a=1),
+    "dict self": lambda o: dict(self=1, tracer=2, other=3, kind=4),
+    "dict": lambda o: dict([("a", 1)], self=2),
+    "update self": lambda o: (d := {}, d.update(self=1, tracer=3))[0],
+    "pow of four": lambda o: pow(1, 2, 3, 4),
+    "pow by keywords": lambda o: pow(base=2, exp=5, mod=3),
+    "pow by None": lambda o: pow(2, 5, None),
+    "repr of nothing": lambda o: repr(),
+    "repr of two": lambda o: repr(1, 2),
+    "str": lambda o: (str(), str(1), str(b"a", "ascii")),
+    "slice of nothing": lambda o: slice(),
+    "slice of four": lambda o: slice(1, 2, 3, 4),
+    "slices": lambda o: (slice(1), slice(1, 2), slice(1, 2, 3), slice(1, None)),
+    "next of three": lambda o: next(iter([1]), 2, 3),
+    "next default": lambda o: next(iter([]), None),
+    "format by number": lambda o: format(1, 2),
+    "vars of a number": lambda o: vars(1),
+    "vars of slots": lambda o: vars(OneSlot()),
+    "vars": lambda o: vars(o),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_methods_that_are_none(name: str) -> None:
+    differs_not(*REFUSED[name])
+
+
+@pytest.mark.parametrize("name", METACLASSES)
+def test_classes(name: str) -> None:
+    differs_not(*METACLASSES[name])
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_arguments_of_builtin_functions(name: str) -> None:
+    differs_not(ARGUMENTS[name], Plain)
 
 
 @pytest.mark.parametrize("name", OPERATORS)
