@@ -24,7 +24,7 @@ from armature.trace.values.mapping import DictValue, DictViewValue, update
 from armature.trace.values.sequence import ListValue, RangeValue, SequenceValue, SliceValue, TupleValue, items_of
 from armature.trace.values.sets import SetValue, made_of
 from armature.trace.values.streams import Steps
-from armature.trace.values.user_object import UserObjectValue
+from armature.trace.values.user_object import UserObjectValue, namesake
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -325,7 +325,10 @@ def _super(tracer: Tracer, *args: Value) -> Value:
         tracer.graph_break("unsupported-call", callable="super()")
     held = owner.cls if isinstance(owner, ClassValue) else owner.python_type()
     if cls.cls not in (*held.__mro__, *owner.python_type().__mro__):
-        tracer.raise_error(TypeError, "super(type, obj): obj must be an instance or subtype of type")
+        try:
+            super(cls.cls, namesake(held))
+        except TypeError as error:
+            tracer.raise_real(error)
     return SuperValue(cls.cls, owner)
 
 
