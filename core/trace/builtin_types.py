@@ -41,7 +41,7 @@ from armature.trace.values.sequence import (
 )
 from armature.trace.values.sets import SetValue, made_of
 from armature.trace.values.streams import Steps
-from armature.trace.values.user_object import UserObjectValue
+from armature.trace.values.user_object import UserObjectValue, namesake
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -125,15 +125,15 @@ def _set(kind: type) -> Make:
 
 
 def _dict(kind: type) -> Make:
-    def make(tracer: Tracer, *others: Value, **more: Value) -> Value:
+    def make(tracer: Tracer, other: Value | None = None, /, **more: Value) -> Value:
         made = DictValue({}, kind)
-        update(tracer, made, *others, **more)
+        update(tracer, made, *(() if other is None else (other,)), **more)
         return made
 
     return make
 
 
-def _defaultdict(tracer: Tracer, factory: Value | None = None, *others: Value, **more: Value) -> Value:
+def _defaultdict(tracer: Tracer, factory: Value | None = None, /, *others: Value, **more: Value) -> Value:
     made = DictValue({}, collections.defaultdict, tracer.constant(None) if factory is None else factory)
     update(tracer, made, *others, **more)
     return made
@@ -145,11 +145,11 @@ def _mapping_proxy(tracer: Tracer, mapping: Value) -> Value:
     return DictValue(mapping.realise(tracer), MappingProxyType)
 
 
-def _slice(tracer: Tracer, *parts: Value) -> Value:
+def _slice(tracer: Tracer, first: Value, second: Value | None = None, step: Value | None = None, /) -> Value:
     none = tracer.constant(None)
-    if len(parts) == 1:
-        return SliceValue((none, parts[0], none))
-    return SliceValue((parts[0], parts[1], parts[2] if len(parts) == 3 else none))
+    if second is None:
+        return SliceValue((none, first, none))
+    return SliceValue((first, second, none if step is None else step))
 
 
 def _range(tracer: Tracer, *bounds: Value) -> Value:
@@ -343,6 +343,12 @@ def _super(tracer: Tracer, *args: Value) -> Value:
         owner = frame.cells[name].get(tracer, name) if name in frame.cells else frame.variables[name]
     if not isinstance(cls, ClassValue):
         tracer.graph_break("unsupported-call", callable="super()")
+    held = owner.cls if isinstance(owner, ClassValue) else owner.python_type()
+    if cls.cls not in (*held.__mro__, *owner.python_type().__mro__):
+        try:
+            super(cls.cls, namesake(held))
+        except TypeError as error:
+            tracer.raise_real(error)
     return SuperValue(cls.cls, owner)
 
 

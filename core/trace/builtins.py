@@ -41,7 +41,7 @@ from armature.trace.values.sequence import ListValue, TupleValue, is_named_tuple
 from armature.trace.values.sets import in_any_order
 from armature.trace.values.streams import Steps
 from armature.trace.values.tensor import TensorValue
-from armature.trace.values.user_object import PLAIN_LOOKUP, UserObjectValue
+from armature.trace.values.user_object import PLAIN_LOOKUP, UserObjectValue, says_not_implemented
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -55,36 +55,36 @@ def _callable(tracer: Tracer, obj: Value) -> Value:
     return tracer.constant(find_in_class(obj.python_type(), "__call__") is not None)
 
 
-def name_of(tracer: Tracer, name: Value) -> str:
-    """The name of an attribute. TypeError of the program for what is no text."""
+def _attribute_name(tracer: Tracer, name: Value) -> str:
+    """The name of an attribute. TypeError of the program when it is no string."""
     kind = name.python_type()
     if not issubclass(kind, str):
-        tracer.raise_error(TypeError, f"attribute name must be string, not '{kind.__name__}'")
+        tracer.raise_error(TypeError, f"attribute name must be string, not '{type_name(kind)}'")
     return str(name.as_constant())
 
 
-def _getattr(tracer: Tracer, obj: Value, name: Value, *default: Value) -> Value:
-    text = name_of(tracer, name)
-    if not default:
+def _getattr(tracer: Tracer, obj: Value, name: Value, default: Value | None = None, /) -> Value:
+    text = _attribute_name(tracer, name)
+    if default is None:
         return obj.get_attribute(tracer, text)
     found = tracer.attribute_or_none(obj, text)
-    return default[0] if found is None else found
+    return default if found is None else found
 
 
 def _hasattr(tracer: Tracer, obj: Value, name: Value) -> Value:
-    text = name_of(tracer, name)
+    text = _attribute_name(tracer, name)
     if isinstance(obj, TensorValue) and in_classes(torch.Tensor, text) is not in_classes:
         return tracer.constant(True)
     return tracer.constant(tracer.attribute_or_none(obj, text) is not None)
 
 
 def _setattr(tracer: Tracer, obj: Value, name: Value, value: Value) -> Value:
-    obj.set_attribute(tracer, name_of(tracer, name), value)
+    obj.set_attribute(tracer, _attribute_name(tracer, name), value)
     return tracer.constant(None)
 
 
 def _delattr(tracer: Tracer, obj: Value, name: Value) -> Value:
-    obj.delete_attribute(tracer, str(name.as_constant()))
+    obj.delete_attribute(tracer, _attribute_name(tracer, name))
     return tracer.constant(None)
 
 
@@ -204,7 +204,7 @@ def _iter(tracer: Tracer, obj: Value, *sentinel: Value) -> Value:
     return IteratorValue(Steps(step), CALLABLE_ITERATOR)
 
 
-def _next(tracer: Tracer, iterator: Value, *default: Value) -> Value:
+def _next(tracer: Tracer, iterator: Value, default: Value | None = None, /) -> Value:
     kind = iterator.python_type()
     if in_classes(kind, "__next__") is in_classes:
         rely_on_class(tracer, kind, "__next__")
@@ -216,8 +216,8 @@ def _next(tracer: Tracer, iterator: Value, *default: Value) -> Value:
             return iterator.special(tracer, "__next__")
         return iterator.call_method(tracer, "__next__", (), {})
     except UserRaised as raised:
-        if default and issubclass(raised.value.python_type(), StopIteration):
-            return default[0]
+        if default is not None and issubclass(raised.value.python_type(), StopIteration):
+            return default
         raise
 
 
@@ -309,12 +309,17 @@ def _abs(tracer: Tracer, value: Value) -> Value:
     return _folded(tracer, abs, value.as_constant()) if found is None else found
 
 
-def _pow(tracer: Tracer, base: Value, exponent: Value, *modulus: Value) -> Value:
-    if not modulus:
-        return tracer.operate("pow", base, exponent)
+def _pow(tracer: Tracer, base: Value, exp: Value, mod: Value | None = None) -> Value:
+    if mod is None or (mod.is_constant and mod.as_constant() is None):
+        return tracer.operate("pow", base, exp)
     if isinstance(base, UserObjectValue) and base.base is None:
-        return base.call_method(tracer, "__pow__", (exponent, *modulus), {})
-    return _folded(tracer, pow, base.as_constant(), exponent.as_constant(), modulus[0].as_constant())
+        method = base.method(tracer, "__pow__")
+        found = None if method is None else tracer.call(method, (exp, mod), {})
+        if found is not None and not says_not_implemented(found):
+            return found
+        kinds = ", ".join(repr(type_name(side.python_type())) for side in (base, exp, mod))
+        tracer.raise_error(TypeError, f"unsupported operand type(s) for ** or pow(): {kinds}")
+    return _folded(tracer, pow, base.as_constant(), exp.as_constant(), mod.as_constant())
 
 
 def _folded(tracer: Tracer, fn: Callable[..., Any], *args: Any) -> Value:
@@ -340,15 +345,21 @@ def _fold(fn: Callable[..., Any]) -> Builtin:
 
 
 def _text(convert: Callable[[object], str]) -> Builtin:
-    def made(tracer: Tracer, value: Value | None = None, *decoding: Value) -> Value:
-        if decoding and value is not None:
-            return _folded(tracer, str, *(part.as_constant() for part in (value, *decoding)))
-        return tracer.constant("") if value is None else tracer.text_of(value, convert)
+    def made(tracer: Tracer, value: Value, /) -> Value:
+        return tracer.text_of(value, convert)
 
     return made
 
 
+def _str(tracer: Tracer, value: Value | None = None, *decoding: Value) -> Value:
+    if decoding and value is not None:
+        return _folded(tracer, str, *(part.as_constant() for part in (value, *decoding)))
+    return tracer.constant("") if value is None else tracer.text_of(value, str)
+
+
 def _format(tracer: Tracer, value: Value, spec: Value | None = None) -> Value:
+    if spec is not None and not issubclass(spec.python_type(), str):
+        tracer.raise_error(TypeError, f"format() argument 2 must be str, not {type_name(spec.python_type())}")
     return tracer.formatted(value, "" if spec is None else str(spec.as_constant()))
 
 
@@ -363,6 +374,9 @@ def _object_eq(tracer: Tracer, left: Value, right: Value) -> Value:
 
 
 def _object_ne(tracer: Tracer, left: Value, right: Value) -> Value:
+    equal = left.binary(tracer, "__eq__", right)
+    if equal is not None:
+        return tracer.constant(not equal.truth(tracer))
     return tracer.constant(False if tracer.identical(left, right) else NotImplemented)
 
 
@@ -485,7 +499,7 @@ BUILTINS: dict[Any, Builtin] = {
     pow: _pow,
     repr: _text(repr),
     ascii: _text(ascii),
-    str: _text(str),
+    str: _str,
     format: _format,
     id: _id,
     hash: _hash,

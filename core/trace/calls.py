@@ -12,6 +12,7 @@ from types import (
     MethodType,
     MethodWrapperType,
     ModuleType,
+    NoneType,
     WrapperDescriptorType,
 )
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ from armature.trace.errors import GraphBreak
 from armature.trace.keywords import refuses
 from armature.trace.places import places_of
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.values.base import Args, Kwargs, Value, type_name
 from armature.trace.values.classes import (
     ClassValue,
     bind,
@@ -290,7 +291,7 @@ def _exception(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) ->
     is_group = issubclass(cls, BaseExceptionGroup)
     made = exception_groups.make_group(tracer, cls, args) if is_group else ExceptionValue(cls, list(args))
     if init is not None and isinstance(init.obj, FunctionType):
-        tracer.call(bind(tracer, made, value.cls, init, "__init__"), args, kwargs)
+        _returns_none(tracer, tracer.call(bind(tracer, made, value.cls, init, "__init__"), args, kwargs))
     elif kwargs:
         tracer.graph_break("unsupported-call", callable=value.describe())
     return made
@@ -411,9 +412,16 @@ def _initialise(tracer: Tracer, made: UserObjectValue, args: Args, kwargs: Kwarg
         if (args or kwargs) and inherits(made.cls, "__new__", object):
             tracer.raise_error(TypeError, f"{made.cls.__name__}() takes no arguments")
     elif init is not None and (isinstance(init.obj, FunctionType) or builtin_of(init.obj) is not None):
-        tracer.call(bind(tracer, made, made.cls, init, "__init__"), args, kwargs)
+        _returns_none(tracer, tracer.call(bind(tracer, made, made.cls, init, "__init__"), args, kwargs))
     else:
         tracer.graph_break("unsupported-call", callable=f"the constructor of {made.describe()}")
+
+
+def _returns_none(tracer: Tracer, result: Value) -> None:
+    """What `__init__` gave. TypeError of the program when that is anything."""
+    kind = result.python_type()
+    if kind is not NoneType:
+        tracer.raise_error(TypeError, f"__init__() should return None, not '{type_name(kind)}'")
 
 
 MakeObject = Callable[["Tracer", ClassValue, Args, Kwargs], Value]

@@ -9,19 +9,17 @@ from collections.abc import Callable
 from types import GenericAlias, MappingProxyType, UnionType
 from typing import TYPE_CHECKING, Any, List, TypeVar, Union  # noqa: UP035
 
-import torch
-
 from armature.trace import aliasing, text
 from armature.trace.errors import NotConstant
 from armature.trace.values import computed, symbolic
-from armature.trace.values.base import BoundMethod, Value, in_classes
-from armature.trace.values.classes import ClassValue, inherits
+from armature.trace.values.base import BoundMethod, Value, in_classes, type_name
+from armature.trace.values.classes import ClassValue, inherits, rely_on_class
 from armature.trace.values.constant import SCALARS
 from armature.trace.values.derived import native
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import ListValue, SequenceValue, TupleValue
 from armature.trace.values.symbolic import SymbolicValue
-from armature.trace.values.user_object import UserObjectValue
+from armature.trace.values.user_object import LACKING, UserObjectValue
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -39,6 +37,7 @@ UNARY: dict[str, Callable[[Any], Any]] = {"neg": operator.neg, "pos": operator.p
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
+Ask = Callable[["Tracer", str, str, Value, Value], Value | None]
 COMPARE_METHODS = {"==": "__eq__", "!=": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
 UNIONS = (UnionType, type(Union[int, str]))  # noqa: UP007 - the older spelling has a type of its own
 # What stands for a type with parameters, or for several types.
@@ -65,16 +64,16 @@ REPEATED: frozenset[type] = frozenset({list, tuple, str, bytes, bytearray})
 def operate(tracer: Tracer, name: str, left: Value, right: Value, in_place: bool = False) -> Value:
     """`left <op> right`. in_place: for `left <op>= right`, which says so in its errors."""
     functions = IN_PLACE if in_place else FUNCTIONS
+    plain = name.removesuffix("_")
     if left.is_constant and right.is_constant:
-        plain = name.removesuffix("_")
-        found = _by_member(tracer, f"__{plain}__", f"__r{plain}__", left, right)
+        found = _by_member(tracer, by_methods, f"__{plain}__", f"__r{plain}__", left, right)
         if found is not None:
             return found
         return _fold_scalars(tracer, name, functions[name], left.as_constant(), right.as_constant())
     if right.is_tensor and _is_template(name, left):
         return _percent(tracer, left, right)
     if left.is_tensor or right.is_tensor:
-        found = _with_tensor(tracer, f"__{name.removesuffix('_')}__", f"__r{name.removesuffix('_')}__", left, right)
+        found = _with_tensor(tracer, by_methods, f"__{plain}__", f"__r{plain}__", left, right)
         return tracer.graph_call(FUNCTIONS[name], (left, right), {}) if found is None else found
     if left.is_symbolic or right.is_symbolic:
         found = computed.operate(tracer, name, left, right) or symbolic.operate(tracer, name, left, right)
@@ -86,11 +85,11 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value, in_place: bool
     made = _union_of_types(tracer, left, right) if name == "or_" else None
     if made is not None:
         return made
-    plain = name.removesuffix("_")
-    found = by_methods(tracer, f"__{plain}__", f"__r{plain}__", left, right)
+    formats = name == "mod" and left.python_type() is str and not issubclass(right.python_type(), str)
+    found = None if formats else by_methods(tracer, f"__{plain}__", f"__r{plain}__", left, right)
     if found is not None:
         return found
-    if left.base is not None or right.base is not None:
+    if (left.base is not None or right.base is not None) and not formats:
         return operate(tracer, name, native(left), native(right), in_place)
     if name == "mul" and (isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue)):
         made = _repeated(tracer, left, right) or _repeated(tracer, right, left)
@@ -104,6 +103,8 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value, in_place: bool
         operands = left.as_constant(), right.as_constant()
     except NotConstant:
         if isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue):
+            if formats:
+                tracer.graph_break("unsupported-operation", operation="%", type=right.describe())
             kinds = f"'{left.python_type().__name__}' and '{right.python_type().__name__}'"
             symbol = f"{SYMBOLS[name].split()[0]}=" if in_place else SYMBOLS[name]
             tracer.raise_error(TypeError, f"unsupported operand type(s) for {symbol}: {kinds}")
@@ -143,19 +144,38 @@ def _is_type(value: Value) -> bool:
     return issubclass(value.python_type(), ALIASES)
 
 
-def _with_tensor(tracer: Tracer, name: str, reflected: str, left: Value, right: Value) -> Value | None:
+def _with_tensor(tracer: Tracer, ask: Ask, name: str, reflected: str, left: Value, right: Value) -> Value | None:
     """A tensor and an object of the program: torch leaves it to the object, if that knows the operator."""
     if isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue) or tracer.overrides.present:
-        return by_methods(tracer, name, reflected, left, right)
+        return ask(tracer, name, reflected, left, right)
     return None
 
 
 def by_methods(tracer: Tracer, name: str, reflected: str, left: Value, right: Value) -> Value | None:
+    """By the method of the left operand, else of the right one. None: neither knows.
+
+    A derived class on the right goes first where it reflects in a way of its own; two of one class reflect nothing.
+    """
+    order = [(left, name, right)]
+    mine, theirs = left.python_type(), right.python_type()
+    if mine is not theirs:
+        rely_on_class(tracer, mine, reflected)
+        rely_on_class(tracer, theirs, reflected)
+        overloaded = in_classes(mine, reflected) is not in_classes(theirs, reflected)
+        order.insert(0 if overloaded and issubclass(theirs, mine) else 1, (right, reflected, left))
+    return _first_known(tracer, order)
+
+
+def by_comparing(tracer: Tracer, name: str, reflected: str, left: Value, right: Value) -> Value | None:
     """By the method of the left operand, else of the right one; of a derived class first. None: neither knows."""
     order = [(left, name, right), (right, reflected, left)]
     mine, theirs = left.python_type(), right.python_type()
     if mine is not theirs and issubclass(theirs, mine):
         order.reverse()
+    return _first_known(tracer, order)
+
+
+def _first_known(tracer: Tracer, order: list[tuple[Value, str, Value]]) -> Value | None:
     for owner, method, other in order:
         found = owner.binary(tracer, method, other)
         if found is not None:
@@ -163,16 +183,11 @@ def by_methods(tracer: Tracer, name: str, reflected: str, left: Value, right: Va
     return None
 
 
-def _by_member(tracer: Tracer, name: str, reflected: str, left: Value, right: Value) -> Value | None:
+def _by_member(tracer: Tracer, ask: Ask, name: str, reflected: str, left: Value, right: Value) -> Value | None:
     """By the method that the class of an enum member defines. None: neither has one."""
     if any(issubclass(side.python_type(), enum.Enum) for side in (left, right)):
-        return by_methods(tracer, name, reflected, left, right)
+        return ask(tracer, name, reflected, left, right)
     return None
-
-
-def is_number(kind: type) -> bool:
-    """Whether it is a class whose objects `divmod` takes."""
-    return in_classes(kind, "__divmod__") is not in_classes
 
 
 def divide_with_rest(tracer: Tracer, left: Value, right: Value) -> Value:
@@ -180,11 +195,11 @@ def divide_with_rest(tracer: Tracer, left: Value, right: Value) -> Value:
     found = by_methods(tracer, "__divmod__", "__rdivmod__", left, right)
     if found is not None:
         return found
-    kinds = left.python_type(), right.python_type()
-    constant = left.is_constant and right.is_constant
-    # Tensors have `//` and `%`, but not this.
-    if any(issubclass(kind, torch.Tensor) for kind in kinds) or (constant and not all(map(is_number, kinds))):
-        names = " and ".join(repr(kind.__name__) for kind in kinds)
+    names = " and ".join(repr(type_name(side.python_type())) for side in (left, right))
+    left, right = native(left), native(right)
+    if not all(hasattr(side.python_type(), "__divmod__") for side in (left, right)) or any(
+        isinstance(side, UserObjectValue) for side in (left, right)
+    ):  # tensors have `//` and `%`, but not this
         tracer.raise_error(TypeError, f"unsupported operand type(s) for divmod(): {names}")
     return tracer.tuple_of([operate(tracer, "floordiv", left, right), operate(tracer, "mod", left, right)])
 
@@ -232,6 +247,11 @@ def operate_in_place(tracer: Tracer, name: str, left: Value, right: Value) -> Va
         found = left.binary(tracer, f"__i{name.removesuffix('_')}__", right) if tracer.overrides.present else None
         return tracer.graph_call(IN_PLACE[name], (left, right), {}) if found is None else found
     if isinstance(left, ListValue):
+        # A number's method goes before the one of a list.
+        own = isinstance(right, UserObjectValue) and name in ("add", "mul")
+        found = right.binary(tracer, f"__r{name}__", left) if own else None
+        if found is not None:
+            return found
         if name == "add":
             left.call_method(tracer, "extend", (right,), {})
             return left
@@ -267,21 +287,27 @@ def operate_unary(tracer: Tracer, name: str, value: Value) -> Value:
         return fold(tracer, UNARY[name], value.as_constant())
     if isinstance(value, UserObjectValue):
         return value.special(tracer, f"__{name}__")
+    if isinstance(value, ClassValue):
+        method = value.meta(tracer, f"__{name}__")
+        if method is None:
+            text = LACKING[f"__{name}__"].format(type_name(value.python_type()))
+            tracer.raise_error(TypeError, text)
+        return tracer.call(method, (), {})
     return value.call_method(tracer, f"__{name}__", (), {})
 
 
 def compare(tracer: Tracer, op: str, left: Value, right: Value) -> Value:
     """`left <op> right` for a comparison."""
     if left.is_constant and right.is_constant:
-        found = _by_member(tracer, COMPARE_METHODS[op], COMPARE_METHODS[SWAPPED[op]], left, right)
+        found = _by_member(tracer, by_comparing, COMPARE_METHODS[op], COMPARE_METHODS[SWAPPED[op]], left, right)
         if found is None and op == "!=":
-            found = _by_member(tracer, "__eq__", "__eq__", left, right)
+            found = _by_member(tracer, by_comparing, "__eq__", "__eq__", left, right)
             found = None if found is None else tracer.constant(not found.truth(tracer))
         if found is not None:
             return found
         return fold(tracer, COMPARISONS[op], left.as_constant(), right.as_constant())
     if left.is_tensor or right.is_tensor:
-        found = _with_tensor(tracer, COMPARE_METHODS[op], COMPARE_METHODS[SWAPPED[op]], left, right)
+        found = _with_tensor(tracer, by_comparing, COMPARE_METHODS[op], COMPARE_METHODS[SWAPPED[op]], left, right)
         return tracer.graph_call(COMPARISONS[op], (left, right), {}) if found is None else found
     if left.is_symbolic or right.is_symbolic:
         found = symbolic.compare(tracer, COMPARISONS[op], left, right)
@@ -294,10 +320,11 @@ def compare(tracer: Tracer, op: str, left: Value, right: Value) -> Value:
         if left.kind is right.kind is collections.OrderedDict:
             equal = equal and list(left.entries) == list(right.entries)
         return tracer.constant(equal == (op == "=="))
-    found = by_methods(tracer, COMPARE_METHODS[op], COMPARE_METHODS[SWAPPED[op]], left, right)
+    found = by_comparing(tracer, COMPARE_METHODS[op], COMPARE_METHODS[SWAPPED[op]], left, right)
     if found is None and op == "!=":
         found = _negated_eq(tracer, left, right)
-    if found is None and (left.base is not None or right.base is not None) and left is not right:
+    derived = left.base is not None or right.base is not None
+    if found is None and derived and (left is not right or op not in ("==", "!=")):
         return compare(tracer, op, native(left), native(right))
     return found if found is not None else _compare_objects(tracer, op, left, right)
 

@@ -19,6 +19,7 @@ from armature.trace.trust import is_trusted
 from armature.trace.values.base import Args, Kwargs, Value, in_classes, type_name
 from armature.trace.values.classes import ClassValue, find_in_class, overrides, rely_on_class
 from armature.trace.values.constant import ConstantValue, enum_attribute
+from armature.trace.values.derived import native
 from armature.trace.values.early import EarlyNumber
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.mapping import DictValue
@@ -351,7 +352,8 @@ def percent(tracer: Tracer, template: str, operand: Value) -> Value | None:
     """`template % operand`, where the operand holds what is no constant; None when the template is of another form."""
     if operand.python_type() is dict or "%" in PERCENT.sub("", template):
         return None
-    items = iter(tracer.unpack(operand) if operand.python_type() is tuple else [operand])
+    given = native(operand)
+    items = iter(given.items if isinstance(given, TupleValue) else [operand])
     parts: list[Value] = []
     end = 0
     for found in PERCENT.finditer(template):
@@ -375,9 +377,16 @@ def percent(tracer: Tracer, template: str, operand: Value) -> Value | None:
         if not value.is_constant and form != "%s":
             return None
         parts.append(inserted(tracer, form, value.as_constant()) if value.is_constant else value)
-    if next(items, None) is not None:
+    if next(items, None) is not None and not _is_mapping(tracer, operand):
         tracer.raise_error(TypeError, "not all arguments converted during string formatting")
     return join([*parts, tracer.constant(template[end:])])
+
+
+def _is_mapping(tracer: Tracer, operand: Value) -> bool:
+    """Whether `%` takes it as a mapping, of which nothing need be used."""
+    kind = operand.python_type()
+    rely_on_class(tracer, kind, "__getitem__")
+    return in_classes(kind, "__getitem__") is not in_classes and not issubclass(kind, (tuple, str))
 
 
 def inserted(tracer: Tracer, form: str, constant: object) -> Value:

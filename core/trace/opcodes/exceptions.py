@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from types import NoneType
+from typing import TypeGuard
+
 from armature.trace import exception_groups
 from armature.trace.errors import UserRaised
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
 from armature.trace.state import Frame
-from armature.trace.values.base import Value
-from armature.trace.values.classes import ClassValue, overrides
+from armature.trace.values.base import Value, in_classes, type_name
+from armature.trace.values.classes import ClassValue, overrides, rely_on_class
+from armature.trace.values.derived import native
 from armature.trace.values.exception import CaughtValue, ExceptionValue
-from armature.trace.values.sequence import ListValue
+from armature.trace.values.sequence import ListValue, TupleValue
 
 
 @opcode("RAISE_VARARGS")
@@ -23,8 +27,10 @@ def raise_varargs(frame: Frame, inst: Instruction) -> None:
         raise UserRaised(handled)
     error = frame.tracer.as_exception(frame.pop())
     if cause is not None:
-        if isinstance(cause, ClassValue):
+        if isinstance(cause, ClassValue) and issubclass(cause.cls, BaseException):
             cause = frame.tracer.as_exception(cause)
+        if not issubclass(cause.python_type(), (BaseException, NoneType)):
+            frame.tracer.raise_error(TypeError, "exception causes must derive from BaseException")
         error.attributes["__cause__"] = cause
     raise frame.tracer.raising(error)
 
@@ -59,15 +65,19 @@ def check_exc_match(frame: Frame, inst: Instruction) -> None:
 
 def exception_classes(frame: Frame, wanted: Value, of_groups: bool = False) -> tuple[type, ...]:
     """The classes that an `except` clause names. `of_groups`: it is an `except*`."""
-    items = frame.tracer.unpack(wanted) if issubclass(wanted.python_type(), tuple) else [wanted]
-    classes = tuple(item.cls for item in items if isinstance(item, ClassValue) and issubclass(item.cls, BaseException))
-    if len(classes) < len(items):
+    found = native(wanted)
+    classes = [cls for cls in (found.items if isinstance(found, TupleValue) else [wanted]) if is_exception_class(cls)]
+    if len(classes) != (len(found.items) if isinstance(found, TupleValue) else 1):
         text = "catching classes that do not inherit from BaseException is not allowed"
         frame.tracer.raise_error(TypeError, text)
-    if of_groups and any(issubclass(cls, BaseExceptionGroup) for cls in classes):
+    if of_groups and any(issubclass(cls.cls, BaseExceptionGroup) for cls in classes):
         text = "catching ExceptionGroup with except* is not allowed. Use except instead."
         frame.tracer.raise_error(TypeError, text)
-    return classes
+    return tuple(cls.cls for cls in classes)
+
+
+def is_exception_class(value: Value) -> TypeGuard[ClassValue]:
+    return isinstance(value, ClassValue) and issubclass(value.cls, BaseException)
 
 
 @opcode("CHECK_EG_MATCH")
@@ -116,10 +126,19 @@ def load_assertion_error(frame: Frame, inst: Instruction) -> None:
 @opcode("BEFORE_WITH")
 def before_with(frame: Frame, inst: Instruction) -> None:
     manager = frame.pop()
-    leave = frame.tracer.special_method(manager, "__exit__")
-    enter = frame.tracer.special_method(manager, "__enter__")
-    frame.push(leave)
+    enter = entry(frame, manager, "__enter__", "")
+    frame.push(entry(frame, manager, "__exit__", " (missed __exit__ method)"))
     frame.push(frame.tracer.call(enter, (), {}))
+
+
+def entry(frame: Frame, manager: Value, name: str, missed: str) -> Value:
+    """A method that `with` asks the class of an object for. TypeError of the program when it has none."""
+    kind = manager.python_type()
+    if in_classes(kind, name) is in_classes:
+        rely_on_class(frame.tracer, kind, name)
+        text = f"'{type_name(kind)}' object does not support the context manager protocol{missed}"
+        frame.tracer.raise_error(TypeError, text)
+    return frame.tracer.special_method(manager, name)
 
 
 @opcode("WITH_EXCEPT_START")

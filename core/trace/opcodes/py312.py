@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from armature.trace.builtin_types import TYPES
 from armature.trace.errors import UserRaised
 from armature.trace.instructions import STOPITERATION_ERROR, Instruction
 from armature.trace.opcodes.exceptions import reraise_star
@@ -11,7 +12,7 @@ from armature.trace.opcodes.names import cell_of
 from armature.trace.opcodes.table import opcode
 from armature.trace.state import Frame
 from armature.trace.values.base import NULL
-from armature.trace.values.classes import ClassValue, SuperValue
+from armature.trace.values.classes import ClassValue
 from armature.trace.values.function import CellValue
 from armature.trace.values.sequence import TupleValue
 
@@ -41,7 +42,7 @@ def load_super_attr(frame: Frame, inst: Instruction) -> None:
         frame.tracer.graph_break("unsupported-operation", operation="super()", type=cls.describe())
     if inst.arg & 1:
         frame.stack.append(NULL)
-    frame.stack.append(SuperValue(cls.cls, owner).get_attribute(frame.tracer, str(inst.argval)))
+    frame.stack.append(TYPES[super](frame.tracer, cls, owner).get_attribute(frame.tracer, str(inst.argval)))
 
 
 @opcode("LOAD_FAST_AND_CLEAR")

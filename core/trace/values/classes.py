@@ -349,6 +349,9 @@ class ClassValue(Value):
         rely_on_class(tracer, type(self.cls), name, "__getattr__")
         if isinstance(self.cls, enum.EnumMeta) and find_in_class(type(self.cls), "__getattr__"):  # until Python 3.12
             tracer.raise_error(AttributeError, name)
+        fallback = self.meta(tracer, "__getattr__")
+        if fallback is not None:
+            return tracer.call(fallback, (tracer.constant(name),), {})
         tracer.raise_error(AttributeError, f"type object '{self.cls.__name__}' has no attribute '{name}'")
 
     def _held(self, tracer: Tracer, name: str) -> Value:
@@ -402,6 +405,18 @@ class ClassValue(Value):
             return None
         result = tracer.call(method, (other,), {})
         return None if result.is_constant and result.as_constant() is NotImplemented else result
+
+    def truth(self, tracer: Tracer) -> bool:
+        if issubclass(self.cls, enum.Enum):
+            return True
+        method = self.meta(tracer, "__bool__")
+        if method is None:
+            return self.meta(tracer, "__len__") is None or bool(self.length(tracer))
+        made = tracer.call(method, (), {})
+        if made.python_type() is not bool:
+            text = f"__bool__ should return bool, returned {made.python_type().__name__}"
+            tracer.raise_error(TypeError, text)
+        return made.truth(tracer)
 
     def contains(self, tracer: Tracer, item: Value) -> bool:
         method = None if issubclass(self.cls, enum.Enum) else self.meta(tracer, "__contains__")

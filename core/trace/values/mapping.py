@@ -387,7 +387,7 @@ def _setdefault(tracer: Tracer, self: DictValue, key: Value, default: Value | No
     return found
 
 
-def update(tracer: Tracer, self: DictValue, *others: Value, **more: Value) -> None:
+def update(tracer: Tracer, self: DictValue, /, *others: Value, **more: Value) -> None:
     """`self.update(other, **more)`."""
     for other in others:
         for key, value in pairs(tracer, other):

@@ -16,7 +16,7 @@ from armature.callables import dict_of, is_written_in_c
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource
 from armature.trace.errors import NotConstant, SkipFrame, UserRaised
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, Kwargs, Value, Write, raise_missing
+from armature.trace.values.base import Args, Kwargs, Value, Write, is_iterable, raise_missing
 from armature.trace.values.classes import (
     Found,
     bind,
@@ -349,6 +349,11 @@ class UserObjectValue(Value):
             return None
         return bind(tracer, self, self.cls, found, name)
 
+    def refuses(self, name: str) -> bool:
+        """Whether the class holds None as a special method, to say that it does without."""
+        found = find_in_class(self.cls, name)
+        return found is not None and found.obj is None
+
     def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
         known = tracer.handled(self.obj, args, kwargs) if self.obj is not None else None
         if known is not None:
@@ -374,6 +379,8 @@ class UserObjectValue(Value):
         """The result of a special method, looked up in the class only. TypeError of the program when it has none."""
         method = self.method(tracer, name)
         if method is None:
+            if self.refuses(name):
+                tracer.raise_error(TypeError, "'NoneType' object is not callable")
             text = LACKING.get(name, f"'{{0}}' object does not support {name}")
             tracer.raise_error(TypeError, text.format(self.cls.__name__))
         return tracer.call(method, args, {})
@@ -402,7 +409,10 @@ class UserObjectValue(Value):
             if kind is not bool and not found.is_tensor:
                 tracer.raise_error(TypeError, f"__bool__ should return bool, returned {kind.__name__}")
             return found.truth(tracer)
-        return self.method(tracer, "__len__") is None or bool(self.length(tracer))
+        if self.refuses("__bool__"):
+            tracer.raise_error(TypeError, "'NoneType' object is not callable")
+        lacks = self.method(tracer, "__len__") is None and not self.refuses("__len__")
+        return lacks or bool(self.length(tracer))
 
     def length(self, tracer: Tracer) -> int:
         length = tracer.index(self.special(tracer, "__len__"))
@@ -438,7 +448,7 @@ class UserObjectValue(Value):
         return Steps(step)
 
     def _by_index(self, tracer: Tracer) -> Iterator[Value]:
-        if self.method(tracer, "__getitem__") is None:
+        if self.method(tracer, "__getitem__") is None or self.refuses("__iter__"):
             tracer.raise_error(TypeError, f"'{self.cls.__name__}' object is not iterable")
         position = 0
         while True:
@@ -454,6 +464,11 @@ class UserObjectValue(Value):
     def contains(self, tracer: Tracer, item: Value) -> bool:
         if self.method(tracer, "__contains__") is not None:
             return self.special(tracer, "__contains__", item).truth(tracer)
+        if self.refuses("__contains__"):
+            tracer.raise_error(TypeError, f"'{self.cls.__name__}' object is not a container")
+        rely_on_class(tracer, self.cls, "__iter__", "__getitem__")
+        if not is_iterable(self.cls):
+            tracer.raise_error(TypeError, f"argument of type '{self.cls.__name__}' is not iterable")
         return super().contains(tracer, item)
 
     def rebuild(self, out: Rebuilder) -> None:
