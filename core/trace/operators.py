@@ -158,7 +158,7 @@ def by_methods(tracer: Tracer, name: str, reflected: str, left: Value, right: Va
     """
     order = [(left, name, right)]
     mine, theirs = left.python_type(), right.python_type()
-    if mine is not theirs:
+    if mine is not theirs or not isinstance(left, UserObjectValue) or not isinstance(right, UserObjectValue):
         rely_on_class(tracer, mine, reflected)
         rely_on_class(tracer, theirs, reflected)
         overloaded = in_classes(mine, reflected) is not in_classes(theirs, reflected)
