@@ -149,7 +149,7 @@ def test_objects_with_attributes_are_told_apart() -> None:
 
 
 def test_an_iterator_of_a_constant_is_new_in_each_call() -> None:
-    code = like_eager.__code__
+    code = described.__code__
 
     def fn(x: Tensor, skipped: int) -> tuple[Tensor, Any, Any, str]:
         first = next(itertools.islice(code.co_positions(), skipped, None))
