@@ -20,7 +20,10 @@ from armature.callables import existing
 from armature.torch_abi.jagged import NestedTensor
 from armature.torch_abi.overrides import DEFAULT, KINDS, NO_FUNCTION, dispatches
 
-OPAQUE: tuple[type, ...] = existing("torch._opaque_base.OpaqueBase")
+# The older name warns where there is the newer one.
+OPAQUE: tuple[type, ...] = existing("torch._custom_class_base.CustomClassBase") or existing(
+    "torch._opaque_base.OpaqueBase"
+)
 PLAIN = frozenset({*KINDS, FakeTensor})
 
 
