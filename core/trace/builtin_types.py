@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from armature.callables import MISSING, class_member
 from armature.trace.errors import NotConstant, UserRaised
 from armature.trace.iterating import (
     REVERSED,
@@ -24,7 +25,7 @@ from armature.trace.iterating import (
 )
 from armature.trace.places import places_of
 from armature.trace.values import computed
-from armature.trace.values.base import Value, in_classes, type_name
+from armature.trace.values.base import Value, type_name
 from armature.trace.values.classes import ClassValue, SuperValue, rely_on_class
 from armature.trace.values.context import GradModeValue, NullContextValue, autocast_value, switch_grad
 from armature.trace.values.function import CellValue, MethodValue, PartialValue
@@ -314,9 +315,9 @@ def _reversed(tracer: Tracer, items: Value) -> Value:
         kind = kind_of_iterator(REVERSED, items.python_type())
         return IteratorValue(values, kind, remake, places_of(tracer.frames))
     kind = items.python_type()
-    own = in_classes(kind, "__reversed__")
+    own = class_member(kind, "__reversed__")
     rely_on_class(tracer, kind, "__reversed__", "__getitem__")
-    if own is None or (own is in_classes and in_classes(kind, "__getitem__") is in_classes):
+    if own is None or (own is MISSING and class_member(kind, "__getitem__") is MISSING):
         tracer.raise_error(TypeError, f"'{type_name(kind)}' object is not reversible")
     if isinstance(items, UserObjectValue):
         method = items.method(tracer, "__reversed__")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from armature.callables import is_written_in_c
+from armature.callables import MISSING, class_member, is_written_in_c
 from armature.trace import exception_groups, operators
 from armature.trace.builtin_types import TYPES
 from armature.trace.class_bodies import DESCRIPTORS, MAKERS, build_class
@@ -24,7 +24,7 @@ from armature.trace.errors import UserRaised
 from armature.trace.trust import is_trusted
 from armature.trace.values import computed, symbolic
 from armature.trace.values.address import AddressValue
-from armature.trace.values.base import Value, in_classes, raise_missing, type_name
+from armature.trace.values.base import Value, raise_missing, type_name
 from armature.trace.values.classes import (
     ClassValue,
     find_in_class,
@@ -73,7 +73,7 @@ def _getattr(tracer: Tracer, obj: Value, name: Value, default: Value | None = No
 
 def _hasattr(tracer: Tracer, obj: Value, name: Value) -> Value:
     text = _attribute_name(tracer, name)
-    if isinstance(obj, TensorValue) and in_classes(torch.Tensor, text) is not in_classes:
+    if isinstance(obj, TensorValue) and class_member(torch.Tensor, text) is not MISSING:
         return tracer.constant(True)
     return tracer.constant(tracer.attribute_or_none(obj, text) is not None)
 
@@ -206,7 +206,7 @@ def _iter(tracer: Tracer, obj: Value, *sentinel: Value) -> Value:
 
 def _next(tracer: Tracer, iterator: Value, default: Value | None = None, /) -> Value:
     kind = iterator.python_type()
-    if in_classes(kind, "__next__") is in_classes:
+    if class_member(kind, "__next__") is MISSING:
         rely_on_class(tracer, kind, "__next__")
         tracer.raise_error(TypeError, f"'{type_name(kind)}' object is not an iterator")
     try:

@@ -8,9 +8,10 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from armature.callables import MISSING, class_member
 from armature.torch_abi.eval_frame import skip_code
 from armature.trace.places import places_of
-from armature.trace.values.base import Value, in_classes, is_iterable, type_name
+from armature.trace.values.base import Value, is_iterable, type_name
 from armature.trace.values.classes import rely_on_class
 from armature.trace.values.iterator import LIST_ITERATOR, IteratorValue
 from armature.trace.values.mapping import DictValue, DictViewValue
@@ -55,7 +56,7 @@ def kind_of_iterator(known: Mapping[type, type], kind: type) -> type:
 def must_be_iterator(tracer: Tracer, value: Value) -> Value:
     """What `__iter__` has given. TypeError of the program where it can't be advanced."""
     kind = value.python_type()
-    if in_classes(kind, "__next__") is in_classes:
+    if class_member(kind, "__next__") is MISSING:
         rely_on_class(tracer, kind, "__next__")
         tracer.raise_error(TypeError, f"iter() returned non-iterator of type '{type_name(kind)}'")
     return value

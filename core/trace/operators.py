@@ -9,15 +9,16 @@ from collections.abc import Callable
 from types import GenericAlias, MappingProxyType, UnionType
 from typing import TYPE_CHECKING, Any, List, TypeVar, Union  # noqa: UP035
 
+from armature.callables import class_member
 from armature.trace import aliasing, text
 from armature.trace.errors import NotConstant
 from armature.trace.values import computed, symbolic
-from armature.trace.values.base import BoundMethod, Value, in_classes, type_name
+from armature.trace.values.base import BoundMethod, Value, type_name
 from armature.trace.values.classes import ClassValue, inherits, rely_on_class
 from armature.trace.values.constant import SCALARS
 from armature.trace.values.derived import native
 from armature.trace.values.mapping import DictValue
-from armature.trace.values.sequence import ListValue, SequenceValue, TupleValue
+from armature.trace.values.sequence import COMPARING, ListValue, SequenceValue, TupleValue
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.user_object import LACKING, UserObjectValue
 
@@ -38,7 +39,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 Ask = Callable[["Tracer", str, str, Value, Value], Value | None]
-COMPARE_METHODS = {"==": "__eq__", "!=": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
+COMPARE_METHODS = {op: name for name, op in COMPARING.items()}
 UNIONS = (UnionType, type(Union[int, str]))  # noqa: UP007 - the older spelling has a type of its own
 # What stands for a type with parameters, or for several types.
 ALIASES = (GenericAlias, type(List[int]), TypeVar, *UNIONS)  # noqa: UP006 - the older spelling has a type of its own
@@ -161,7 +162,7 @@ def by_methods(tracer: Tracer, name: str, reflected: str, left: Value, right: Va
     if mine is not theirs or not isinstance(left, UserObjectValue) or not isinstance(right, UserObjectValue):
         rely_on_class(tracer, mine, reflected)
         rely_on_class(tracer, theirs, reflected)
-        overloaded = in_classes(mine, reflected) is not in_classes(theirs, reflected)
+        overloaded = class_member(mine, reflected) is not class_member(theirs, reflected)
         order.insert(0 if overloaded and issubclass(theirs, mine) else 1, (right, reflected, left))
     return _first_known(tracer, order)
 

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
+from armature.callables import MISSING, class_member
 from armature.torch_abi.fake import version_of
 from armature.trace.errors import NotConstant
 from armature.trace.places import Place, places_of
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, Kwargs, Value, in_classes, type_name
+from armature.trace.values.base import Args, Kwargs, Value, type_name
 from armature.trace.values.classes import ClassValue, find_in_class, overrides, rely_on_class
 from armature.trace.values.constant import ConstantValue, enum_attribute
 from armature.trace.values.derived import native
@@ -337,7 +338,7 @@ def formatted(tracer: Tracer, value: Value, spec: str) -> Value:
     try:
         return ConstantValue(format(value.as_constant(), spec))
     except NotConstant:
-        if in_classes(value.python_type(), "__format__") is object.__dict__["__format__"]:
+        if class_member(value.python_type(), "__format__") is object.__dict__["__format__"]:
             name = type_name(value.python_type())
             tracer.raise_error(TypeError, f"unsupported format string passed to {name}.__format__")
         return text_of(tracer, value, format, tracer.constant(spec))
@@ -386,7 +387,7 @@ def _is_mapping(tracer: Tracer, operand: Value) -> bool:
     """Whether `%` takes it as a mapping, of which nothing need be used."""
     kind = operand.python_type()
     rely_on_class(tracer, kind, "__getitem__")
-    return in_classes(kind, "__getitem__") is not in_classes and not issubclass(kind, (tuple, str))
+    return class_member(kind, "__getitem__") is not MISSING and not issubclass(kind, (tuple, str))
 
 
 def inserted(tracer: Tracer, form: str, constant: object) -> Value:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from types import NoneType
 from typing import TypeGuard
 
+from armature.callables import MISSING, class_member
 from armature.trace import exception_groups
 from armature.trace.errors import UserRaised
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
 from armature.trace.state import Frame
-from armature.trace.values.base import Value, in_classes, type_name
+from armature.trace.values.base import Value, type_name
 from armature.trace.values.classes import ClassValue, overrides, rely_on_class
 from armature.trace.values.context import ContextValue
 from armature.trace.values.derived import native
@@ -135,7 +136,7 @@ def before_with(frame: Frame, inst: Instruction) -> None:
 def entry(frame: Frame, manager: Value, name: str, missed: str) -> Value:
     """A method that `with` asks the class of an object for. TypeError of the program when it has none."""
     kind = manager.python_type()
-    if in_classes(kind, name) is in_classes and not isinstance(manager, ContextValue):  # which knows its function only
+    if class_member(kind, name) is MISSING and not isinstance(manager, ContextValue):  # which knows its function only
         rely_on_class(frame.tracer, kind, name)
         text = f"'{type_name(kind)}' object does not support the context manager protocol{missed}"
         frame.tracer.raise_error(TypeError, text)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import attrs
 
+from armature.callables import MISSING, class_member
 from armature.trace.errors import NotConstant
 from armature.trace.values.keys import is_nan
 
@@ -167,15 +168,10 @@ IMMUTABLE = 1 << 8  # in the flags of a class: written in C, so its errors give 
 METHOD_TYPES: dict[type, type] = {WrapperDescriptorType: MethodWrapperType, FunctionType: MethodType}
 
 
-def in_classes(kind: type, name: str) -> object:
-    """What the first class of the MRO that has the name holds, as it is; `in_classes` itself where none has it."""
-    return next((cls.__dict__[name] for cls in kind.__mro__ if name in cls.__dict__), in_classes)
-
-
 def is_iterable(kind: type) -> bool:
     """Whether `iter()` takes objects of a class."""
-    own = in_classes(kind, "__iter__")
-    return own is not None and (own is not in_classes or in_classes(kind, "__getitem__") is not in_classes)
+    own = class_member(kind, "__iter__")
+    return own is not None and (own is not MISSING or class_member(kind, "__getitem__") is not MISSING)
 
 
 def type_name(kind: type) -> str:
@@ -194,8 +190,8 @@ def attribute_of_builtin(tracer: Tracer, value: Value, name: str) -> Value:
     kind = value.python_type()
     if name == "__class__":
         return tracer.as_value(kind)
-    held = in_classes(kind, name)
-    if held is in_classes:
+    held = class_member(kind, name)
+    if held is MISSING:
         raise_missing(tracer, kind, name)
     if callable(held) or isinstance(held, staticmethod | classmethod):
         return BoundMethod(value, name)
@@ -212,7 +208,7 @@ class BoundMethod(Value):
     name: str
 
     def python_type(self) -> type:
-        return METHOD_TYPES.get(type(in_classes(self.owner.python_type(), self.name)), BuiltinFunctionType)
+        return METHOD_TYPES.get(type(class_member(self.owner.python_type(), self.name)), BuiltinFunctionType)
 
     def describe(self) -> str:
         return f"method {self.name} of {self.owner.describe()}"

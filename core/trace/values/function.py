@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 import torch
 
+from armature.callables import MISSING, class_member
 from armature.frame.sources import AttrSource, CellSource, DictOfSource, ItemSource, ObjectSource
 from armature.trace.errors import NotConstant
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write, attribute_of_builtin, in_classes
+from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write, attribute_of_builtin
 from armature.trace.values.keys import Identity
 
 if TYPE_CHECKING:
@@ -375,7 +376,7 @@ class MethodValue(Value):
             return tracer.as_value(MethodType)
         if name == "__call__":
             return self
-        if name != "__doc__" and in_classes(MethodType, name) is not in_classes:
+        if name != "__doc__" and class_member(MethodType, name) is not MISSING:
             return super().get_attribute(tracer, name)
         return self.function.get_attribute(tracer, name)
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import attrs
 import torch
 
+from armature.callables import class_member
 from armature.trace.errors import NotConstant
-from armature.trace.values.base import Args, Kwargs, Value, Write, attribute_of_builtin, in_classes
+from armature.trace.values.base import Args, Kwargs, Value, Write, attribute_of_builtin
 from armature.trace.values.keys import is_nan
 from armature.trace.values.methods import invoke
 
@@ -182,7 +183,7 @@ class TupleValue(SequenceValue):
             return self.items[fields.index(name)]
         if self.kind is tuple or self.kind is torch.Size or is_structseq(self.kind):
             return super().get_attribute(tracer, name)
-        if in_classes(self.kind, name) is in_classes(tuple, name):
+        if class_member(self.kind, name) is class_member(tuple, name):
             return super().get_attribute(tracer, name)
         return tracer.class_attribute(self, self.kind, name)
 
@@ -385,7 +386,7 @@ def comparison(op: str, *kinds: type) -> Callable[..., Value]:
     return method
 
 
-COMPARISONS = {"__eq__": "==", "__ne__": "!=", "__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
+COMPARING = {"__eq__": "==", "__ne__": "!=", "__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
 SHARED_METHODS: dict[str, Callable[..., Value]] = {
     "index": _position,
     "count": _count,
@@ -395,7 +396,7 @@ SHARED_METHODS: dict[str, Callable[..., Value]] = {
     "__contains__": lambda tracer, self, item: tracer.constant(self.contains(tracer, item)),
     "__hash__": lambda tracer, self: tracer.constant(hash(self.key(tracer))),
     "__reversed__": lambda tracer, self: tracer.backwards(self),
-    **{name: comparison(op, list, tuple, collections.deque) for name, op in COMPARISONS.items()},
+    **{name: comparison(op, list, tuple, collections.deque) for name, op in COMPARING.items()},
     "__add__": lambda tracer, self, other: tracer.operate("add", self, other),
     "__rmul__": lambda tracer, self, other: tracer.operate("mul", self, other),
     "__mul__": lambda tracer, self, other: tracer.operate("mul", self, other),

@@ -11,12 +11,13 @@ import attrs
 import torch
 from torch import nn
 
+from armature.callables import MISSING, class_member
 from armature.torch_abi.altering import is_parameter
 from armature.torch_abi.fake import alias, of_transform, version_of
 from armature.torch_abi.overrides import OWN_CLASSES, as_subclass
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace import aliasing, altering
-from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write, in_classes, raise_missing
+from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write, raise_missing
 from armature.trace.values.classes import ClassValue, find_in_class, is_data_descriptor
 from armature.trace.values.keys import Identity
 from armature.trace.values.sequence import ListValue
@@ -189,10 +190,10 @@ class TensorValue(Value):
             return own
         if self.holds(name):
             return tracer.graph_call(getattr, (self, tracer.constant(name)), {})
-        held = in_classes(torch.Tensor, name)
-        if held is not in_classes and (callable(held) or isinstance(held, staticmethod | classmethod)):
+        held = class_member(torch.Tensor, name)
+        if held is not MISSING and (callable(held) or isinstance(held, staticmethod | classmethod)):
             return BoundMethod(self, name)
-        if held is in_classes:
+        if held is MISSING:
             if self.real is not None and self.source is not None:
                 tracer.guard_not_in(tracer.dict_source(self.source), name)
             raise_missing(tracer, self.python_type(), name)
