@@ -154,6 +154,11 @@ class Symbols(ShapeEnv):
             self.lines += [self.where()] * (len(self.guards) - len(self.lines))
         return result
 
+    def _maybe_guard_rel(self, expr: Any) -> None:
+        """torch's, which learns from a relation that holds: not where it would divide by what may be zero to do so."""
+        if not isinstance(expr, sympy.Rel) or not divides_by_zero(self.simplify(expr)):
+            super()._maybe_guard_rel(expr)
+
     def assumptions(self) -> list[tuple[Any, str]]:
         """What must hold of numbers that only a run will tell: (sympy condition, message), in the order found."""
         return [(found.expr, found.msg) for held in self.deferred_runtime_asserts.values() for found in held]
@@ -186,6 +191,15 @@ class Symbols(ShapeEnv):
             for symbol in sorted(symbols - self.ragged, key=str):
                 found.setdefault(sympy.Eq(symbol, self.hints[symbol]), line)
         return list(found.items())
+
+
+def divides_by_zero(relation: Any) -> bool:
+    """Whether solving the relation for one of its symbols may divide by zero: `a*b + a = 0` does not say `b = -1`."""
+    for product in relation.atoms(sympy.Mul):
+        factors = [factor for factor in product.args if factor.free_symbols]
+        if len(factors) > 1 and not all(factor.is_nonzero for factor in factors):
+            return True
+    return False
 
 
 def plain(value: Any) -> Any:

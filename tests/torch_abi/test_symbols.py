@@ -33,6 +33,17 @@ def test_a_decision_has_the_users_line() -> None:
     assert isinstance(second, sympy.Eq) and symbols.plain(size) == 4
 
 
+def test_nothing_is_learned_by_dividing_by_what_may_be_zero() -> None:
+    env = Symbols()
+    n, m = env.number(0, "n"), env.number(0, "m")
+    assert int(n * (m + 1) + 6) == 6  # since n is 0; m is any number
+    assert symbols.plain(m) is m
+    conditions = [condition for condition, _ in env.conditions()]
+    assert [condition.subs({symbols.lone(n): 0, symbols.lone(m): 5}) for condition in conditions] == [sympy.true]
+    size, other = env.size(2, "x.size(0)"), env.size(6, "x.size(1)")
+    assert bool(size * 3 == other) and str(other) == f"3*{size}"  # sizes are not zero
+
+
 def test_no_decisions_after_closing() -> None:
     env = Symbols()
     size = env.size(4, "x.size(0)")
