@@ -154,7 +154,7 @@ class Symbols(ShapeEnv):
             self.lines += [self.where()] * (len(self.guards) - len(self.lines))
         return result
 
-    def _maybe_guard_rel(self, expr: Any) -> None:
+    def _maybe_guard_rel(self, expr: Any) -> None:  # type: ignore[override]  # torch's is cached
         """torch's, which learns from a relation that holds: not where it would divide by what may be zero to do so."""
         if not isinstance(expr, sympy.Rel) or not divides_by_zero(self.simplify(expr)):
             super()._maybe_guard_rel(expr)

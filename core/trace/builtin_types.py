@@ -75,7 +75,7 @@ def _number(kind: type) -> Make:
                 if method is not None:
                     made = tracer.call(method, (), {})
                     if kind is not bytes:
-                        return tracer.constant(kind(made.as_constant()))
+                        return converted(tracer, kind, args[0].cls, name, made.as_constant())
                     if not issubclass(made.python_type(), bytes):
                         returned = made.python_type().__name__
                         tracer.raise_error(TypeError, f"__bytes__ returned non-bytes (type {returned})")
@@ -102,6 +102,15 @@ CONVERSIONS: dict[type, tuple[str, ...]] = {
     complex: ("__complex__", "__float__", "__index__"),
     bytes: ("__bytes__",),
 }
+
+
+def converted(tracer: Tracer, kind: type, cls: type, method: str, given: object) -> Value:
+    """What a number type makes of an object of a class whose method has given this."""
+    stand_in = type(cls.__name__, (), {method: lambda _: given})()
+    try:
+        return tracer.constant(kind(stand_in))
+    except TypeError as error:
+        tracer.raise_real(error)
 
 
 def _list(tracer: Tracer, items: Value | None = None) -> Value:
@@ -175,12 +184,12 @@ def _enumerate(tracer: Tracer, items: Value, start: Value | None = None) -> Valu
         number += 1
         return TupleValue([tracer.constant(number - 1), item])
 
-    def remake(out: Rebuilder, taken: int) -> None:
-        if taken and not isinstance(inner, IteratorValue):
+    def remake(out: Rebuilder, made: IteratorValue) -> None:
+        if made.asked and not isinstance(inner, IteratorValue):
             out.cannot(inner)  # it would start again
         out.null_function(enumerate)
         out.load(inner)
-        out.constant(first + taken)
+        out.constant(first + made.taken)
         out.call(2)
 
     return IteratorValue(Steps(step), enumerate, remake, places_of(tracer.frames))
@@ -193,15 +202,15 @@ def inner_iterator(tracer: Tracer, items: Value) -> Value:
 
 def remake_call(
     function: Callable[..., Any], iterators: list[Value], *first: Value
-) -> Callable[[Rebuilder, int], None]:
+) -> Callable[[Rebuilder, IteratorValue], None]:
     """Makes an iterator again by calling what made it on its iterators as they are now."""
 
-    def remake(out: Rebuilder, taken: int) -> None:
+    def remake(out: Rebuilder, made: IteratorValue) -> None:
         out.null_function(function)
         for value in first:
             out.load(value)
         for value in iterators:
-            if taken and not isinstance(value, IteratorValue):
+            if made.asked and not isinstance(value, IteratorValue):
                 out.cannot(value)
             out.load(value)
         out.call(len(first) + len(iterators))
@@ -297,7 +306,7 @@ def _reversed(tracer: Tracer, items: Value) -> Value:
         values = sequence.backwards(tracer)
         last, state = sequence.length(tracer) - 1, state_of(sequence)
 
-        def remake(out: Rebuilder, taken: int) -> None:
+        def remake(out: Rebuilder, made: IteratorValue) -> None:
             if state_of(sequence) != state:
                 out.cannot(sequence)
             keeps = keeps_position(sequence)
@@ -307,9 +316,9 @@ def _reversed(tracer: Tracer, items: Value) -> Value:
             out.load(sequence)
             out.call(1)
             if keeps:
-                set_state(out, last - taken)
+                set_state(out, last - made.taken)
             else:
-                out.constant(taken)
+                out.constant(made.asked)
                 out.call(2)
 
         kind = kind_of_iterator(REVERSED, items.python_type())

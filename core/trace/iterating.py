@@ -87,8 +87,15 @@ def keeps_position(value: Value) -> bool:
     return issubclass(value.python_type(), (bytes, list, range, str, tuple))
 
 
-def remake_over(value: Value, state: tuple[int, int], out: Rebuilder, taken: int) -> None:
-    """Push an iterator over a value that has given so many items."""
+def remake_over(value: Value, state: tuple[int, int], out: Rebuilder, iterator: IteratorValue) -> None:
+    """Push an iterator over a value that has given as many items. One at its end does not see what is added later."""
+    if iterator.ended and iterator.kind is LIST_ITERATOR:
+        out.null_function(advanced)
+        out.build("BUILD_LIST", 0)
+        out.constant(1)
+        out.call(2)
+        return
+    taken = iterator.taken
     if state_of(value) != state:
         out.cannot(value)
     if not keeps_position(value) and container_of(value) in out.tracer.effects.changed:
@@ -104,7 +111,7 @@ def remake_over(value: Value, state: tuple[int, int], out: Rebuilder, taken: int
         return
     out.null_function(advanced)
     out.load(value)
-    out.constant(taken)
+    out.constant(iterator.asked)
     out.call(2)
 
 

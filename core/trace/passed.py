@@ -49,14 +49,12 @@ skip_code(advance.__code__)
 
 @attrs.define(eq=False)
 class PassedIterator(IteratorValue):
-    """An iterator of the program. asked: how often it was asked for a value. over: the list that it goes over."""
+    """An iterator of the program. over: the list that it goes over."""
 
-    asked: int = 0
     over: Value | None = None
 
     def advance(self, tracer: Tracer) -> Value:
         tracer.mutate(self)
-        self.asked += 1
         return IteratorValue.advance(self, tracer)
 
     def writes(self, out: Rebuilder) -> list[Write]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+import armature
 from armature.testing.resuming import compiled, resumes
 from armature.testing.tracing import programs
 
@@ -315,6 +316,43 @@ FILLED: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
     (lambda: collections.deque([0]), lambda held: held.extend(map(bad, (1, 2, 3)))),
     (lambda: collections.deque([0]), lambda held: held.extendleft(bad(i) for i in (1, 2, 3))),
 ]
+
+
+WAYS: list[Callable[[list[int]], Any]] = [
+    iter,
+    reversed,
+    enumerate,
+    lambda items: zip(items, [1, 2]),
+    lambda items: zip([7], items),
+    lambda items: map(abs, items),
+    lambda items: filter(None, items),
+    lambda items: (item for item in items),
+]
+
+
+@pytest.mark.parametrize("way", range(len(WAYS)))
+@pytest.mark.parametrize("there", [[], [3, 4]])
+def test_a_list_that_grows_after_its_iterator_has_ended(way: int, there: list[int]) -> None:
+    def after_a_break(t, items):
+        it = WAYS[way](items)
+        seen = list(it)
+        armature.graph_break()
+        items.append(5)
+        return t + 1, seen, list(it)
+
+    def outside(t, items):
+        it = WAYS[way](items)
+        return t + 1, list(it), it
+
+    t = torch.ones(2)
+    fn, _ = compiled(after_a_break)
+    other, _ = compiled(outside)
+    for _ in range(2):
+        assert fn(t, list(there))[1:] == after_a_break(t, list(there))[1:]
+        items = list(there)
+        _, seen, it = other(t, items)
+        items.append(5)
+        assert (seen and list(it) == []) or not there
 
 
 @pytest.mark.parametrize("number", range(len(FILLED)))

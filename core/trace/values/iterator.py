@@ -32,15 +32,17 @@ LIST_ITERATOR: type = type(iter([]))
 class IteratorValue(Value):
     """An iterator over what the tracer knows how to produce: list iterators, zip, enumerate, map, ...
 
-    taken: how many values it has given. remake: pushes such an iterator, None where that can't be done; made_at: where
-    the iterator was made.
+    asked: how often it was asked for a value; taken: how many it has given; ended: whether it has said that there are no
+    more. remake: pushes such an iterator, None where that can't be done; made_at: where the iterator was made.
     """
 
     values: Iterator[Value]
     kind: type = LIST_ITERATOR
-    remake: Callable[[Rebuilder, int], None] | None = None
+    remake: Callable[[Rebuilder, IteratorValue], None] | None = None
     made_at: tuple[Place, ...] = ()
+    asked: int = 0
     taken: int = 0
+    ended: bool = False
 
     mutable: ClassVar[bool] = True
 
@@ -49,7 +51,12 @@ class IteratorValue(Value):
 
     def advance(self, tracer: Tracer) -> Value:
         """The next value. Raises StopIteration of the tracer itself, not of the program."""
-        value = next(self.values)
+        self.asked += 1
+        try:
+            value = next(self.values)
+        except StopIteration:
+            self.ended = True
+            raise
         self.taken += 1
         return value
 
@@ -59,7 +66,7 @@ class IteratorValue(Value):
     def rebuild(self, out: Rebuilder) -> None:
         if self.remake is None:
             out.cannot(self)
-        self.remake(out, self.taken)
+        self.remake(out, self)
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
         if name in ("__next__", "__iter__"):

@@ -191,8 +191,8 @@ def iterator(found: Iterator[Any], again: Callable[[], Iterator[Any]]) -> Value:
     """What finditer gives."""
     matches = (MatchValue(match, functools.partial(nth, again, number)) for number, match in enumerate(found))
 
-    def remake(out: Any, taken: int) -> None:
-        out.null_function(functools.partial(beyond, again, taken))
+    def remake(out: Any, made: Any) -> None:
+        out.null_function(functools.partial(beyond, again, made.taken))
         out.call(0)
 
     return IteratorValue(matches, type(found), remake)
