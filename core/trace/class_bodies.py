@@ -130,7 +130,10 @@ def make_class(
         tracer.graph_break("unsupported-call", callable=f"__subclasshook__ of class {name}")
     if (traced and issubclass(kind, enum.EnumMeta)) or (keywords and not traced):
         tracer.graph_break("unsupported-call", callable=f"__init_subclass__ of class {name}")
-    namespace: Any = kind.__prepare__(name, classes) if kind in METACLASSES else {}
+    try:
+        namespace: Any = kind.__prepare__(name, classes) if kind in METACLASSES else {}
+    except TypeError as error:  # of an enum with members
+        tracer.raise_real(error)
     for attribute, value in variables.items():
         if attribute != "__classcell__":
             check_descriptor(tracer, value)

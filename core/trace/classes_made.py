@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
@@ -84,7 +85,7 @@ def detach(cls: type) -> None:
 @functools.lru_cache(maxsize=256)
 def nobody(base: type, slots: bool) -> type:
     """A class that derives from one of the library's and from none of the program's."""
-    return type(base)("Nobody", (base,), {"__slots__": ()} if slots else {})
+    return types.new_class("Nobody", (base,), exec_body=lambda names: names.update({"__slots__": ()} if slots else {}))
 
 
 def subclasses(tracer: Tracer, cls: Value) -> NoReturn:

@@ -173,10 +173,10 @@ class CutWriter(Rebuilder):
         self.make_writes(prepared)
         for name, held in cells.items():
             if held is None:
-                self.emit("DELETE_DEREF", self._variable(name))
+                self.emit("DELETE_DEREF", self.variable(name))
             else:
                 self.emit("LOAD_FAST", held)
-                self.emit("STORE_DEREF", self._variable(name))
+                self.emit("STORE_DEREF", self.variable(name))
         targets = {**kept[0], **inner, **remade}
         for held in targets.values():
             self.emit("LOAD_FAST", held)

@@ -214,7 +214,19 @@ def writing(
     writes = in_place(fn, kwargs)
     if writes:
         overlaps.check(tracer, fn, args, kwargs)
+        refuse_to_write(tracer, fn, args, kwargs)
     return writes, tensors_given(tracer, args, kwargs) if writes or is_users(fn) else []
+
+
+def refuse_to_write(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> None:
+    """End the graph where torch refuses to write to a tensor of inference mode: views of fakes do not tell."""
+    if torch.is_inference_mode_enabled():
+        return
+    targets = [value for value in (*args[:1], kwargs.get("out")) if value is not None]
+    if any(tensor.is_inference() for tensor in tensors_given(tracer, targets, {})):
+        name = fn if isinstance(fn, str) else getattr(fn, "__name__", str(fn))
+        message = "it writes to a tensor of inference mode outside of that mode"
+        tracer.graph_break("operator-failed", operation=name, message=message)
 
 
 def in_place(fn: Callable[..., Any] | str, kwargs: Kwargs) -> bool:

@@ -12,36 +12,19 @@ from bytecode import Bytecode, CompilerFlags, Instr, Label
 from bytecode.instr import CellVar, FreeVar, Intrinsic1Op, TryBegin, TryEnd
 from torch import fx
 
-from armature.frame.sources import (
-    ArrayMemorySource,
-    AttrSource,
-    BuiltinSource,
-    CallSource,
-    CellSource,
-    DictOfSource,
-    EarlySource,
-    GlobalSource,
-    ItemSource,
-    LocalSource,
-    MemberSource,
-    ModeSource,
-    ObjectSource,
-    ReferentSource,
-    Source,
-    TypeOfSource,
-    WeakKey,
-)
+from armature.frame.sources import EarlySource, LocalSource, ObjectSource, Source
 from armature.torch_abi import overrides, symbols
 from armature.torch_abi.fake import of_transform
-from armature.torch_abi.numpy import as_tensor
 from armature.trace.again import Again, can_run_again, run_again
 from armature.trace.data import CompiledGraphSlot
 from armature.trace.early import EarlyWriter
 from armature.trace.emitter import Emitter
 from armature.trace.errors import GraphBreak
+from armature.trace.loading import LOADERS
 from armature.trace.trampoline import forget_caller
 from armature.trace.undo import Undo, plan
 from armature.trace.values.base import Value, Write
+from armature.trace.values.classes import is_made
 from armature.trace.values.constant import NONE, ConstantValue
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.symbolic import SymbolicValue
@@ -52,8 +35,6 @@ if TYPE_CHECKING:
 
 VERSION = sys.version_info[:2]
 GENERATOR_FLAGS = CompilerFlags.GENERATOR | CompilerFlags.COROUTINE | CompilerFlags.ASYNC_GENERATOR
-# Of nn.Module, plain attributes of the instance: reading them as attributes is quicker than through `__dict__`.
-MODULE_DICTS = frozenset({"_modules", "_parameters", "_buffers"})
 
 
 @attrs.define(eq=False)
@@ -96,6 +77,11 @@ class Rebuilder(Emitter):
             stop.blame = value
             raise
 
+    def must_last(self, cls: type) -> None:
+        """A class that the frame made can't be made again."""
+        if is_made(self.tracer, cls):
+            self.cannot(self.tracer.by_id[id(cls)][1])
+
     # What values use to rebuild themselves.
 
     def load(self, value: Value) -> None:
@@ -104,9 +90,10 @@ class Rebuilder(Emitter):
         if held is not None:
             self.emit("LOAD_FAST", held)
         elif isinstance(value, ConstantValue):
+            self.must_last(type(value.value))  # a member of an enum
             self.constant(value.value)
         elif id(value) in self._cells:
-            self.emit("LOAD_CLOSURE" if VERSION < (3, 13) else "LOAD_FAST", self._variable(self._cells[id(value)]))
+            self.emit("LOAD_CLOSURE" if VERSION < (3, 13) else "LOAD_FAST", self.variable(self._cells[id(value)]))
         elif value.source is not None:
             self.load_source(value.source)
         else:
@@ -145,6 +132,10 @@ class Rebuilder(Emitter):
         node = value.as_argument(self.tracer)
         if not isinstance(node, fx.Node) or of_transform(value.fake):
             self.cannot(value)
+        given = next((found for found in self.tracer.inputs if found.node is node), None)
+        if given is not None and given.source is not None:
+            self.load_source(given.source)  # there may be no other reason to run the graph
+            return
         position = self.outputs.setdefault(node, len(self.outputs))
         self.emit("LOAD_FAST", output_name(position))
 
@@ -286,87 +277,11 @@ class Rebuilder(Emitter):
                 self._uses[step] = self._uses.get(step, 0) + 1
                 step = getattr(step, "base", None) if self._uses[step] == 1 else None
 
-    def load_local(self, source: LocalSource) -> None:
-        """A variable of the frame."""
-        variable = self._variable(source.name)
-        self.emit("LOAD_FAST" if isinstance(variable, str) else "LOAD_DEREF", variable)
-
-    def _variable(self, name: str) -> Any:
+    def variable(self, name: str) -> Any:
+        """A variable of the code: in its cells or not."""
         if name in self.code.co_cellvars:
             return CellVar(name)
         return FreeVar(name) if name in self.code.co_freevars else name
-
-    def load_global(self, source: GlobalSource) -> None:
-        """A global of the frame."""
-        self.emit("LOAD_GLOBAL", (False, source.name))
-
-    def load_attr(self, source: AttrSource) -> None:
-        """An attribute."""
-        self.load_source(source.base)
-        self.attribute(source.name)
-
-    def load_dict(self, source: DictOfSource) -> None:
-        """`__dict__`."""
-        self.load_source(source.base)
-        self.attribute("__dict__")
-
-    def load_type(self, source: TypeOfSource) -> None:
-        """The class of an object."""
-        self.function(lambda: self.constant(type))
-        self.load_source(source.base)
-        self.call(1)
-
-    def load_item(self, source: ItemSource) -> None:
-        """An item."""
-        if isinstance(source.base, DictOfSource) and source.key in MODULE_DICTS:
-            self.load_source(source.base.base)
-            self.attribute(str(source.key))
-            return
-        self.load_source(source.base)
-        self._key(source.key)
-        self.emit("BINARY_SUBSCR")
-
-    def load_member(self, source: MemberSource) -> None:
-        """An item, read as the builtin container has it."""
-        self.null_function(source.kind.__getitem__)
-        self.load_source(source.base)
-        self._key(source.key)
-        self.call(2)
-
-    def _key(self, key: object) -> None:
-        if isinstance(key, WeakKey):
-            self.null_function(key)
-            self.call(0)
-        else:
-            self.constant(key)
-
-    def load_referent(self, source: ReferentSource) -> None:
-        """What a weak reference refers to."""
-        self.function(lambda: self.load_source(source.base))
-        self.call(0)
-
-    def load_cell(self, source: CellSource) -> None:
-        """What a cell holds."""
-        self.load_source(source.base)
-        self.attribute("cell_contents")
-
-    def load_call(self, source: CallSource) -> None:
-        """What a function gives for an object."""
-        self.function(lambda: self.constant(source.fn))
-        self.load_source(source.base)
-        self.call(1)
-
-    def load_array_memory(self, source: ArrayMemorySource) -> None:
-        """A tensor over the memory of an array."""
-        self.function(lambda: self.constant(as_tensor))
-        self.load_source(source.base)
-        self.call(1)
-
-    def load_mode(self, source: ModeSource) -> None:
-        """A function mode of torch's stack."""
-        self.function(lambda: self.constant(overrides.mode_at))
-        self.constant(source.position)
-        self.call(1)
 
     # The whole.
 
@@ -430,10 +345,10 @@ class Rebuilder(Emitter):
         stars = bool(code.co_flags & CompilerFlags.VARARGS)
         self.function(lambda: self._own_function(code))
         for name in names[:positional]:
-            self.load_local(LocalSource(name))
+            self.load_source(LocalSource(name))
         self.build("BUILD_LIST", positional)
         if stars:
-            self.load_local(LocalSource(names[total]))
+            self.load_source(LocalSource(names[total]))
             self.emit("LIST_EXTEND", 1)
         if VERSION < (3, 12):
             self.emit("LIST_TO_TUPLE")
@@ -441,10 +356,10 @@ class Rebuilder(Emitter):
             self.emit("CALL_INTRINSIC_1", Intrinsic1Op.INTRINSIC_LIST_TO_TUPLE)
         for name in names[positional:total]:
             self.constant(name)
-            self.load_local(LocalSource(name))
+            self.load_source(LocalSource(name))
         self.build("BUILD_MAP", code.co_kwonlyargcount)
         if code.co_flags & CompilerFlags.VARKEYWORDS:
-            self.load_local(LocalSource(names[total + stars]))
+            self.load_source(LocalSource(names[total + stars]))
             self.emit("DICT_MERGE", 1)
         self.emit("CALL_FUNCTION_EX", 1)
 
@@ -579,22 +494,3 @@ class Rebuilder(Emitter):
 def output_name(position: int) -> str:
     """The local variable of an output of the graph."""
     return f"__armature_out_{position}"
-
-
-LOADERS: dict[type, Callable[[Rebuilder, Any], None]] = {
-    LocalSource: Rebuilder.load_local,
-    GlobalSource: Rebuilder.load_global,
-    BuiltinSource: Rebuilder.load_global,
-    ObjectSource: lambda out, source: out.constant(source.obj),
-    AttrSource: Rebuilder.load_attr,
-    DictOfSource: Rebuilder.load_dict,
-    TypeOfSource: Rebuilder.load_type,
-    ItemSource: Rebuilder.load_item,
-    MemberSource: Rebuilder.load_member,
-    ReferentSource: Rebuilder.load_referent,
-    CellSource: Rebuilder.load_cell,
-    ModeSource: Rebuilder.load_mode,
-    CallSource: Rebuilder.load_call,
-    ArrayMemorySource: Rebuilder.load_array_memory,
-    EarlySource: Rebuilder.load_early,
-}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import enum
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -171,6 +172,38 @@ def refused(x):
     return x + 1, said
 
 
+class Shade(enum.Enum):
+    LIGHT = 1
+    DARK = 2
+
+    @classmethod
+    @property
+    def best(cls):
+        return cls.DARK
+
+
+def members_leave(x):
+    class Size(enum.Enum):
+        SMALL = 1
+        LARGE = 2
+
+    class Level(enum.IntEnum):
+        LOW = 1
+
+    small = Size.SMALL
+    return x * Level.LOW, small, {Size(2): [small]}, frozenset([Size["LARGE"]]), Size.__members__, Level.LOW
+
+
+def refused_members(x):
+    try:
+
+        class Other(Shade):
+            MORE = 3
+
+    except TypeError as error:
+        return x, str(error)
+
+
 def shown(result: Any) -> str:
     return str(result)
 
@@ -195,6 +228,14 @@ def test_with_a_break_in_the_middle(function: Function) -> None:
 
     x = torch.arange(3.0)
     assert shown(armature.compile(cut, backend="eager")(x)) == shown(cut(x))
+
+
+@pytest.mark.parametrize("function", [members_leave, refused_members, lambda x: (x, repr(Shade.best))])
+def test_enums(function: Function) -> None:
+    x = torch.arange(3.0)
+    compiled = armature.compile(function, backend="eager")
+    for _ in range(2):
+        assert shown(compiled(x)) == shown(function(x))
 
 
 def test_nothing_of_the_program_runs_while_a_class_is_made() -> None:

@@ -169,6 +169,16 @@ def used_later(x):
     return y
 
 
+def view_used_later(x):
+    y = x.clone()
+    with torch.inference_mode():
+        x = x @ x
+    try:
+        x.t().mul_(2)  # RuntimeError, in this line
+    finally:
+        y[1] += 1
+
+
 def error_after_a_break(x):
     try:
         with torch.inference_mode():
@@ -178,7 +188,7 @@ def error_after_a_break(x):
         return x + 1, torch.is_inference_mode_enabled()
 
 
-@pytest.mark.parametrize("program", [with_a_break, used_later, error_after_a_break])
+@pytest.mark.parametrize("program", [with_a_break, used_later, view_used_later, error_after_a_break])
 def test_breaks(program: Callable[..., Any]) -> None:
     assert resumes(program, lambda: (torch.ones(3, 3),)).graphs
 

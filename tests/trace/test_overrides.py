@@ -224,6 +224,23 @@ def test_what_a_subclass_adds() -> None:
     compare(lambda x, y: (x + x.tag, x.tag), of(Labelled, tag=3), fullgraph=True)
 
 
+def test_the_input_in_another_class_is_all_there_is() -> None:
+    compare(lambda x, y: x.as_subclass(Labelled), plain, fullgraph=True)
+
+    class Local(torch.Tensor):
+        pass
+
+    def of_a_local_class(x, y):
+        class Inner(Local):
+            pass
+
+        z = y.as_subclass(Inner)
+        return type(z).__name__, x.as_subclass(Local), z + 1
+
+    given = plain()
+    assert str(armature.compile(of_a_local_class, backend="eager")(*given)) == str(of_a_local_class(*given))
+
+
 def test_subclass_made_inside() -> None:
     def program(x, y):
         made = Made(x, 3)

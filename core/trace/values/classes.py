@@ -151,6 +151,8 @@ def held_value(tracer: Tracer, cls: type, found: Found, name: str) -> Value:
         return value
     if isinstance(obj, (staticmethod, classmethod)):
         obj = obj.__func__
+        if isinstance(found.obj, classmethod) and isinstance(obj, property):  # which Python 3.13 does not ask any more
+            tracer.graph_break("unsupported-attribute", name=name, type=f"class {cls.__name__}")
     source = class_source(tracer, cls if not is_trusted(found.holder) else found.holder, name)
     if source is not None and isinstance(found.obj, classmethod):
         source = AttrSource(source, "__func__")

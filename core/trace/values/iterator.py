@@ -32,8 +32,8 @@ LIST_ITERATOR: type = type(iter([]))
 class IteratorValue(Value):
     """An iterator over what the tracer knows how to produce: list iterators, zip, enumerate, map, ...
 
-    asked: how often it was asked for a value; taken: how many it has given; ended: whether it has said that there are no
-    more. remake: pushes such an iterator, None where that can't be done; made_at: where the iterator was made.
+    asked: how often it was asked for a value; taken: how many it has given; ended: whether it said that it has no more.
+    remake: pushes such an iterator, None where that can't be done; made_at: where the iterator was made.
     """
 
     values: Iterator[Value]

@@ -420,6 +420,7 @@ class TensorValue(Value):
 
     def rebuild(self, out: Rebuilder) -> None:
         if self.kind is not None:
+            out.must_last(self.kind)
             out.null_function(as_subclass)
         out.output(self)
         if self.kind is not None:
