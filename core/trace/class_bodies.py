@@ -218,13 +218,38 @@ def function_like(tracer: Tracer, value: ClosureValue) -> FunctionType:
     return made
 
 
+# What the descriptors of Python are made of, in the order in which they are called on it.
+PARTS: dict[type, tuple[str, ...]] = {
+    property: ("fget", "fset", "fdel", "__doc__"),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    functools.cached_property: ("func",),
+}
+
+
+@attrs.define(eq=False)
+class DescriptorValue(UserObjectValue):
+    """A property or its kind that the frame has made: a real one, of stand-ins."""
+
+    def rebuild(self, out: Rebuilder) -> None:
+        out.null_function(self.cls)
+        for name in PARTS[self.cls]:
+            out.load(out.tracer.as_value(getattr(self.obj, name)))
+        out.call(len(PARTS[self.cls]))
+        out.hold(self)
+        for name in self.written:
+            value = self.attributes[name]
+            if value is not None:
+                out.set_attribute(self, name, value)
+
+
 def descriptor(kind: Any) -> Any:
     """How `property(...)` and its kind are called on functions that the frame has made."""
 
     def make(tracer: Tracer, *args: Value, **kwargs: Value) -> Value:
         plain = [stand_in(tracer, arg) for arg in args]
         made = kind(*plain, **{name: stand_in(tracer, value) for name, value in kwargs.items()})
-        return tracer.remember(made, UserObjectValue(kind, made))
+        return tracer.remember(made, DescriptorValue(kind, made))
 
     return make
 
@@ -234,13 +259,13 @@ def property_part(name: str) -> Any:
 
     def make(tracer: Tracer, owner: Value, function: Value) -> Value:
         made = getattr(owner.as_object(), name)(stand_in(tracer, function))
-        return tracer.remember(made, UserObjectValue(property, made))
+        return tracer.remember(made, DescriptorValue(property, made))
 
     return make
 
 
 DESCRIPTORS: dict[Any, Any] = {
-    **{kind: descriptor(kind) for kind in (property, staticmethod, classmethod, functools.cached_property)},
+    **{kind: descriptor(kind) for kind in PARTS},
     property.setter: property_part("setter"),
     property.getter: property_part("getter"),
     property.deleter: property_part("deleter"),

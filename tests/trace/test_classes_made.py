@@ -6,6 +6,7 @@ import abc
 import enum
 import functools
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -228,6 +229,38 @@ def test_with_a_break_in_the_middle(function: Function) -> None:
 
     x = torch.arange(3.0)
     assert shown(armature.compile(cut, backend="eager")(x)) == shown(cut(x))
+
+
+def properties(x):
+    made = property(lambda self: 5).setter(lambda self, value: None)
+    documented = property(lambda self: 6, doc="six")
+    armature.graph_break()
+    return x, made.fget(1), made.fset(1, 2), made.fdel, documented.fget(1), documented.__doc__
+
+
+def methods(x):
+    static, of_class, cached = staticmethod(lambda v: v), classmethod(lambda cls: cls), cached_property(lambda v: v * 2)
+    armature.graph_break()
+    return x, static(3), static.__func__(4), of_class.__func__(5), cached.func(6), cached.attrname
+
+
+def set_in_a_class(x):
+    class Local:
+        pass
+
+    Plain.late = property(lambda self: self.twice(x))
+    found = Plain().late
+    del Plain.late
+    Local.late = property(lambda self: 7)
+    return found, Local().late
+
+
+@pytest.mark.parametrize("function", [properties, methods, set_in_a_class])
+def test_descriptors_leave_the_frame(function: Function) -> None:
+    x = torch.arange(3.0)
+    compiled = armature.compile(function, backend="eager")
+    for _ in range(2):
+        assert shown(compiled(x)) == shown(function(x))
 
 
 @pytest.mark.parametrize("function", [members_leave, refused_members, lambda x: (x, repr(Shade.best))])

@@ -355,6 +355,34 @@ def test_a_list_that_grows_after_its_iterator_has_ended(way: int, there: list[in
         assert (seen and list(it) == []) or not there
 
 
+def with_a_gap(kind: Callable[[], Any]) -> Any:
+    held = kind()
+    held.update(a=1, b=2, c=3, d=4)
+    del held["a"]
+    return held
+
+
+@pytest.mark.parametrize("kind", [dict, collections.OrderedDict, collections.Counter])
+def test_values_change_while_the_caller_iterates(kind: Callable[[], Any]) -> None:
+    def change(t, held, key):
+        held[key] += 1
+        return t + held[key]
+
+    def turned(t, held, position):
+        held[position] += 1
+        held.reverse()
+        held.reverse()
+        return t + held[position]
+
+    t = torch.ones(2)
+    (fn, _), (other, _) = compiled(change), compiled(turned)
+    held, items = with_a_gap(kind), collections.deque([1, 2, 3])
+    assert [fn(t, held, key)[0].item() for key in held] == [4, 5, 6]
+    assert list(held.items()) == [("b", 3), ("c", 4), ("d", 5)]
+    assert [other(t, items, position)[0].item() for position, _ in enumerate(items)] == [3, 4, 5]
+    assert list(items) == [2, 3, 4]
+
+
 @pytest.mark.parametrize("number", range(len(FILLED)))
 def test_items_go_in_one_by_one(number: int) -> None:
     """What makes them sees the container grow, and where it raises, those before are in it."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 
 import armature
 
@@ -87,6 +88,44 @@ def assert_same(function: Callable[[torch.Tensor], Any]) -> None:
     x = torch.linspace(-1, 1, 6).reshape(2, 3)
     expected = function(x)
     torch.testing.assert_close(armature.compile(function, backend="eager", fullgraph=True)(x), expected)
+
+
+MADE = [
+    lambda x: nn.Embedding(3, 2)(torch.tensor([0, 1])) + x,
+    lambda x: nn.Linear(2, 2, bias=False)(x),
+    lambda x: nn.BatchNorm1d(2, affine=False)(x),
+    lambda x: nn.LayerNorm(2, elementwise_affine=False)(x),
+    lambda x: nn.MultiheadAttention(2, 1, bias=False)(x, x, x),
+    lambda x: nn.LSTM(2, 2)(x),
+    lambda x: nn.TransformerEncoderLayer(2, 1, 2).eval()(x),
+    lambda x: nn.Upsample(scale_factor=2)(x[None]),
+]
+
+
+@pytest.mark.parametrize("function", MADE)
+def test_modules_with_none_for_an_attribute(function: Callable[[torch.Tensor], Any]) -> None:
+    def seeded(fn: Callable[[torch.Tensor], Any]) -> str:
+        torch.manual_seed(0)
+        return str(fn(torch.linspace(-1, 1, 4).reshape(2, 2)))
+
+    assert seeded(armature.compile(function, backend="eager", fullgraph=True)) == seeded(function)
+
+
+class Symmetric(nn.Module):
+    def forward(self, w):
+        return w + w.T
+
+
+def test_a_parametrization_registered_and_used_in_one_frame() -> None:
+    def program(x):
+        module = nn.Linear(2, 2)
+        nn.init.ones_(module.weight)
+        nn.init.zeros_(module.bias)
+        parametrize.register_parametrization(module, "weight", Symmetric())
+        return module(x), module.weight, type(module).__name__
+
+    x = torch.ones(2)
+    assert str(armature.compile(program, backend="eager")(x)) == str(program(x))
 
 
 def test_a_module_in_the_making_is_left_alone() -> None:

@@ -219,11 +219,12 @@ class DictValue(Value):
         kind: Any = self.kind
         if kind is MappingProxyType:
             out.cannot(self)
+        # Where the keys are what they were, they stay: the program may be iterating over them.
+        cleared = [Write(kind.clear, (self,))] if self.reshaped else []
         if kind is not collections.OrderedDict:
-            return [Write(dict.clear, (self,)), Write(dict.update, (self, DictValue(dict(self.entries))))]
+            return [*cleared, Write(dict.update, (self, DictValue(dict(self.entries))))]
         # Not `update`: it is Python, and calls what a derived class has defined.
-        stores = [Write(kind.__setitem__, (self, key, value)) for key, value in self.entries.values()]
-        return [Write(kind.clear, (self,)), *stores]
+        return [*cleared, *(Write(kind.__setitem__, (self, key, value)) for key, value in self.entries.values())]
 
 
 @attrs.define(eq=False)

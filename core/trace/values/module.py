@@ -124,7 +124,7 @@ class ModuleValue(UserObjectValue):
             if (value.is_tensor and not issubclass(kind, nn.Parameter)) or issubclass(kind, NoneType):
                 buffers.set_item(tracer, tracer.constant(name), value)
                 return
-        elif self._replace(tracer, name, value) or self._adopt(tracer, name, value):
+        elif self.obj is not None and (self._replace(tracer, name, value) or self._adopt(tracer, name, value)):
             return
         elif not issubclass(kind, (nn.Parameter, nn.Module)) and self.registered(tracer, name) is None:
             self.store(tracer, name, value)

@@ -115,6 +115,9 @@ class DequeValue(SequenceValue):
         out.call(2)
 
     def writes(self, out: Any) -> list[Write]:
+        if not self.reshaped:  # the program may be iterating over it
+            places = map(out.value, range(len(self.items)))
+            return [Write(collections.deque.__setitem__, (self, *pair)) for pair in zip(places, self.items)]
         refilled = DequeValue(list(self.items), limit=self.limit)
         return [Write(collections.deque.clear, (self,)), Write(collections.deque.extend, (self, refilled))]
 
