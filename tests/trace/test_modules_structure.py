@@ -475,3 +475,23 @@ def test_graph_modules_of_fx() -> None:
     outer = fx.symbolic_trace(lambda x: x * 2)
     check(lambda x: inner(outer(x)), torch.ones(3, 2))
     check(lambda x: inner(x) + inner.inner.weight, torch.ones(2, 2))
+
+
+def taken_apart(x, layers):
+    taken = layers.pop(0), layers.pop(0)
+    length = len(layers)
+    layers.insert(0, taken[1])
+    del layers[1]
+    layers.append(taken[0])
+    return layers(x), length, list(layers), [name for name, _ in layers.named_children()]
+
+
+def test_a_container_is_taken_apart_several_times() -> None:
+    def layers() -> nn.Sequential:
+        return nn.Sequential(nn.ReLU(), nn.Tanh(), nn.Sigmoid())
+
+    x = torch.linspace(-1, 1, 3)
+    eager, mine = layers(), layers()
+    compiled = armature.compile(taken_apart, backend="eager", fullgraph=True)
+    assert str(compiled(x, mine)) == str(taken_apart(x, eager))
+    assert str(mine) == str(eager) and list(mine.state_dict()) == list(eager.state_dict())

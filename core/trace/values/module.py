@@ -131,6 +131,15 @@ class ModuleValue(UserObjectValue):
             return
         tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
 
+    def store(self, tracer: Tracer, name: str, value: Value) -> None:
+        if self.obj is None or name not in REGISTRIES:
+            super().store(tracer, name, value)
+            return
+        if not isinstance(value, DictValue):
+            tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
+        super().store(tracer, name, value)
+        self.registries[name] = value
+
     def _keeps_marked(self, tracer: Tracer, name: str, value: Value) -> bool:
         """Register a tensor that is marked as a buffer. Whether it is one."""
         mark = tracer.attribute_or_none(value, "_is_buffer")
