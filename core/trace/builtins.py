@@ -32,7 +32,7 @@ from armature.trace.values.classes import (
     rely_on_class,
 )
 from armature.trace.values.derived import BASES, DICTS, base_of
-from armature.trace.values.function import OWN_NAMES, ClosureValue, MethodValue
+from armature.trace.values.function import ClosureValue, MethodValue
 from armature.trace.values.iterator import GeneratorValue, IteratorValue, advance_or_raise
 from armature.trace.values.keys import is_by_address
 from armature.trace.values.mapping import DictValue
@@ -435,22 +435,22 @@ def _update_wrapper(tracer: Tracer, wrapper: Value, wrapped: Value, *args: Value
     kind = wrapped.python_type()
     if isinstance(wrapper, ClosureValue) and usual and kind in FUNCTION_TYPES:
         for name in ("__name__", "__qualname__", "__module__", "__doc__"):
-            wrapper.attributes[name] = wrapped.get_attribute(tracer, name)
+            wrapper.set_attribute(tracer, name, wrapped.get_attribute(tracer, name))
         function = wrapped.function if isinstance(wrapped, MethodValue) else wrapped
         if isinstance(function, ClosureValue):
-            own = [name for name in function.attributes if name not in OWN_NAMES]
+            own = function.own_names()
         else:
             own = list(getattr(function.as_object(), "__dict__", ()))
         for name in own:
-            wrapper.attributes[name] = wrapped.get_attribute(tracer, name)
-        wrapper.attributes["__wrapped__"] = wrapped
+            wrapper.set_attribute(tracer, name, wrapped.get_attribute(tracer, name))
+        wrapper.set_attribute(tracer, "__wrapped__", wrapped)
         return wrapper
     if isinstance(wrapper, ClosureValue) and usual and is_trusted(kind) and not kind.__dictoffset__:
         for name in functools.WRAPPER_ASSIGNMENTS:
             found = tracer.attribute_or_none(wrapped, name)
             if found is not None:
-                wrapper.attributes[name] = found
-        wrapper.attributes["__wrapped__"] = wrapped
+                wrapper.set_attribute(tracer, name, found)
+        wrapper.set_attribute(tracer, "__wrapped__", wrapped)
         return wrapper
     tracer.graph_break("unsupported-call", callable="functools.update_wrapper")
 

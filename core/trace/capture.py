@@ -238,9 +238,9 @@ class Tracer:
         source = ObjectSource(namespace, "globals()")
         return self.remember(namespace, DictValue({}, dict, None, namespace, fixed=True, source=source))
 
-    def new_instance_dict(self, owner: UserObjectValue) -> DictValue:
+    def new_instance_dict(self, owner: UserObjectValue | ClosureValue) -> DictValue:
         """`owner.__dict__` as the program has it."""
-        if owner.obj is None:
+        if isinstance(owner, ClosureValue) or owner.obj is None:
             return DictValue({}, instance=owner)
         source = owner.source if owner.source is not None else self.object_source(owner.obj)
         real = owner.obj.__dict__

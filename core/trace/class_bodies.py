@@ -212,8 +212,9 @@ def function_like(tracer: Tracer, value: ClosureValue) -> FunctionType:
     cells = tuple(CellType() for _ in value.code.co_freevars)
     defaults = tuple(stand_in(tracer, default) for default in value.defaults)
     made = FunctionType(value.code, value.namespace, value.code.co_name, defaults or None, cells)
-    if "__isabstractmethod__" in value.attributes:
-        made.__isabstractmethod__ = stand_in(tracer, value.attributes["__isabstractmethod__"])  # type: ignore[attr-defined]
+    abstract = value.own_attribute(tracer, "__isabstractmethod__")
+    if abstract is not None:
+        made.__isabstractmethod__ = stand_in(tracer, abstract)  # type: ignore[attr-defined]
     made.__kwdefaults__ = {name: stand_in(tracer, item) for name, item in value.keyword_defaults.items()} or None
     return made
 

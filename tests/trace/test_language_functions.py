@@ -519,3 +519,23 @@ def test_returned_functions() -> None:
     assert torch.equal(lam(), X * 2)
     assert (inner.tag, inner.__name__, inner.__doc__) == ("x", "inner", "Scales.")
     assert inner.__annotations__ == {"bias": "float"}
+
+
+def test_the_dict_of_a_function_is_live() -> None:
+    def fn(t):
+        def inner():
+            pass
+
+        inner.first = 1
+        held = vars(inner)
+        held["second"] = t
+        inner.third = 3
+        del inner.first
+        inner.__dict__.update(fourth=4)
+        facts = inner.second is t, inner.third, held is inner.__dict__, list(held), hasattr(inner, "first")
+        return functools.wraps(inner)(lambda: held), held, inner, facts
+
+    wrapped, held, inner, facts = trace(fn, X).run(X)
+    assert facts == (True, 3, True, ["second", "third", "fourth"], False)
+    assert held is vars(inner) and wrapped() is held
+    assert list(vars(wrapped)) == [*held, "__wrapped__"] and wrapped.fourth == 4

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 from torch.nn.utils import parametrizations, parametrize, weight_norm
 
+import armature
 from armature.testing.tracing import check, trace
 
 X = torch.linspace(-1.0, 1.0, 8).reshape(2, 4)
@@ -495,3 +496,16 @@ def test_a_container_is_taken_apart_several_times() -> None:
     compiled = armature.compile(taken_apart, backend="eager", fullgraph=True)
     assert str(compiled(x, mine)) == str(taken_apart(x, eager))
     assert str(mine) == str(eager) and list(mine.state_dict()) == list(eager.state_dict())
+
+
+def test_a_list_of_modules_finds_them_by_name() -> None:
+    def last(x, layers):
+        return layers[-1](x), len(layers)
+
+    layers = nn.ModuleList([nn.ReLU(), nn.Tanh()])
+    del layers._modules["0"]
+    compiled = armature.compile(last, backend="eager")
+    with pytest.raises(KeyError, match="'0'"):
+        last(X, layers)
+    with pytest.raises(KeyError, match="'0'"):
+        compiled(X, layers)

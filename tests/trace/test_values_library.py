@@ -13,6 +13,7 @@ import functools
 import inspect
 import itertools
 import numbers
+import operator
 import random
 import types
 import typing
@@ -24,6 +25,7 @@ import attrs
 import pytest
 import torch
 
+import armature
 from armature.testing.tracing import check, programs, trace
 
 X = torch.linspace(-1.0, 1.0, 6).reshape(2, 3)
@@ -716,3 +718,19 @@ def test_random_numbers_of_the_process() -> None:
     eager = fn(X)
     assert torch.equal(mine[0], eager[0])
     assert mine[1:] == eager[1:]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda q: q["a"], lambda q: operator.setitem(q, [1], 2), lambda q: operator.delitem(q, "a"), lambda q: q.pop(0)],
+)
+def test_wrong_indices_of_deques(change: Callable[[Any], Any]) -> None:
+    def program(t):
+        q = collections.deque([1, 2])
+        try:
+            change(q)
+        except TypeError as error:
+            return t + len(q), str(error)
+
+    compiled = armature.compile(program, backend="eager")
+    assert str(compiled(torch.ones(1))) == str(program(torch.ones(1)))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from armature.frame.sources import Source
     from armature.trace.capture import Tracer
     from armature.trace.rebuild import Rebuilder
+    from armature.trace.values.mapping import DictValue
 
 # Of a function, not in its `__dict__`.
 OWN_NAMES = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__"})
@@ -213,7 +214,10 @@ def bound_function(function: Value, args: Args) -> Value:
 
 @attrs.define(eq=False)
 class ClosureValue(Value):
-    """A function made in the frame by `def`, `lambda` or a comprehension."""
+    """A function made in the frame by `def`, `lambda` or a comprehension.
+
+    instance_dict: its `__dict__`, once that was read: from then on all attributes but OWN_NAMES stand there.
+    """
 
     code: CodeType
     namespace: dict[str, object]
@@ -223,6 +227,7 @@ class ClosureValue(Value):
     cells: tuple[CellValue, ...] = ()
     attributes: dict[str, Value] = attrs.field(factory=dict)
     annotations: Value | None = None
+    instance_dict: DictValue | None = None
 
     mutable: ClassVar[bool] = True
 
@@ -254,8 +259,9 @@ class ClosureValue(Value):
         return self.keyword_defaults.get(name)
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
-        if name in self.attributes:
-            return self.attributes[name]
+        own = self.own_attribute(tracer, name)
+        if own is not None:
+            return own
         if name == "__name__":
             return tracer.constant(self.code.co_name)
         if name == "__qualname__":
@@ -268,7 +274,7 @@ class ClosureValue(Value):
             doc = self.code.co_consts[0] if self.code.co_consts else None
             return tracer.constant(doc if isinstance(doc, str) else None)
         if name == "__dict__":
-            return tracer.namespace_of({key: value for key, value in self.attributes.items() if key not in OWN_NAMES})
+            return self._dict(tracer)
         if name == "__defaults__":
             return tracer.tuple_of(list(self.defaults)) if self.defaults else tracer.constant(None)
         if name == "__kwdefaults__":
@@ -286,6 +292,24 @@ class ClosureValue(Value):
             tracer.raise_error(AttributeError, f"'function' object has no attribute '{name}'")
         return super().get_attribute(tracer, name)
 
+    def own_attribute(self, tracer: Tracer, name: str) -> Value | None:
+        """An attribute that was set, None where it was not."""
+        if self.instance_dict is None or name in OWN_NAMES:
+            return self.attributes.get(name)
+        return self.instance_dict.find(tracer, tracer.constant(name))
+
+    def own_names(self) -> list[str]:
+        """Of the attributes in `__dict__`."""
+        held = {} if self.instance_dict is None else self.instance_dict.entries
+        return [*(name for name in self.attributes if name not in OWN_NAMES), *(str(name) for name in held)]
+
+    def _dict(self, tracer: Tracer) -> DictValue:
+        if self.instance_dict is None:
+            made = self.instance_dict = tracer.new_instance_dict(self)
+            for name in self.own_names():
+                made.set_item(tracer, tracer.constant(name), self.attributes.pop(name))
+        return self.instance_dict
+
     def annotated(self, tracer: Tracer) -> Value:
         """`__annotations__`, made of what the instruction was given: a dict, or names and values in turn."""
         given = self.annotations
@@ -298,10 +322,15 @@ class ClosureValue(Value):
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
         if name in ("__code__", "__defaults__", "__kwdefaults__", "__dict__"):
             tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
-        self.attributes[name] = value
+        if self.instance_dict is None or name in OWN_NAMES:
+            self.attributes[name] = value
+        else:
+            self.instance_dict.set_item(tracer, tracer.constant(name), value)
 
     def delete_attribute(self, tracer: Tracer, name: str) -> None:
-        if self.attributes.pop(name, None) is None:
+        if self.instance_dict is not None and self.own_attribute(tracer, name) is not None and name not in OWN_NAMES:
+            self.instance_dict.delete_item(tracer, tracer.constant(name))
+        elif self.attributes.pop(name, None) is None:
             tracer.raise_error(AttributeError, f"'function' object has no attribute '{name}'")
 
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
@@ -330,6 +359,8 @@ class ClosureValue(Value):
 
     def _late(self, out: Rebuilder) -> list[tuple[str, Value]]:
         found: list[tuple[str, Value]] = []
+        if self.instance_dict is not None:
+            found += [(str(key.as_constant()), value) for key, value in self.instance_dict.entries.values()]
         if self.keyword_defaults:
             found.append(("__kwdefaults__", self.keyword_dict or out.dict_of(self.keyword_defaults)))
         if self.annotations is not None and "__annotations__" not in self.attributes:

@@ -250,11 +250,13 @@ class ModuleValue(UserObjectValue):
         return super().get_item(tracer, key)
 
     def _by_position(self, tracer: Tracer, position: int) -> Value:
-        modules = list(self.registry(tracer, "_modules").realise(tracer).values())
-        try:
-            return modules[position][1]
-        except IndexError:
+        modules = self.registry(tracer, "_modules").realise(tracer)
+        if not -len(modules) <= position < len(modules):
             tracer.raise_error(IndexError, f"index {position} is out of range")
+        if CONTAINERS[self.cls] == BY_NAME:
+            name = tracer.constant(str(position % len(modules)))
+            return self.registry(tracer, "_modules").get_item(tracer, name)
+        return list(modules.values())[position][1]
 
     def stream(self, tracer: Tracer) -> Iterator[Value]:
         if self.cls in CONTAINERS:
@@ -267,8 +269,9 @@ class ModuleValue(UserObjectValue):
         return super().length(tracer)
 
 
-# Containers whose iteration and indexing are those of `_modules`.
-CONTAINERS: dict[type, str] = {nn.ModuleList: "list", nn.Sequential: "list"}
+BY_NAME, BY_PLACE = "by name", "by place"
+# Containers whose iteration is that of `_modules`, and how they find the module of an index there.
+CONTAINERS: dict[type, str] = {nn.ModuleList: BY_NAME, nn.Sequential: BY_PLACE}
 
 
 def is_module(obj: object) -> bool:

@@ -16,7 +16,7 @@ from armature.callables import dict_of, is_written_in_c
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource
 from armature.trace.errors import NotConstant, SkipFrame, UserRaised
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, Kwargs, Value, Write, is_iterable, raise_missing
+from armature.trace.values.base import Args, Kwargs, Value, Write, is_iterable, raise_missing, type_name
 from armature.trace.values.classes import (
     Found,
     bind,
@@ -382,7 +382,7 @@ class UserObjectValue(Value):
             if self.refuses(name):
                 tracer.raise_error(TypeError, "'NoneType' object is not callable")
             text = LACKING.get(name, f"'{{0}}' object does not support {name}")
-            tracer.raise_error(TypeError, text.format(self.cls.__name__))
+            tracer.raise_error(TypeError, text.format(type_name(self.cls)))
         return tracer.call(method, args, {})
 
     def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:

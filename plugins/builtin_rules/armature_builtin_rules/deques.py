@@ -68,26 +68,29 @@ class DequeValue(SequenceValue):
         tracer.mutate(self)
         self.reshaped += 1
 
-    def get_item(self, tracer: Any, key: Value) -> Value:
+    def _index(self, tracer: Any, key: Value) -> Any:
         kind = key.python_type()
-        if (key.is_constant and not hasattr(kind, "__index__")) or kind is slice:
+        if not hasattr(kind, "__index__"):
             tracer.raise_error(TypeError, f"sequence index must be integer, not '{kind.__name__}'")
+        return tracer.index(key).as_constant()
+
+    def get_item(self, tracer: Any, key: Value) -> Value:
         try:
-            return self.items[tracer.index(key).as_constant()]
+            return self.items[self._index(tracer, key)]
         except IndexError:
             tracer.raise_error(IndexError, "deque index out of range")
 
     def set_item(self, tracer: Any, key: Value, value: Value) -> None:
         tracer.mutate(self)
         try:
-            self.items[tracer.index(key).as_constant()] = value
+            self.items[self._index(tracer, key)] = value
         except IndexError:
             tracer.raise_error(IndexError, "deque index out of range")
 
     def delete_item(self, tracer: Any, key: Value) -> None:
         tracer.mutate(self)
         try:
-            del self.items[tracer.index(key).as_constant()]
+            del self.items[self._index(tracer, key)]
         except IndexError:
             tracer.raise_error(IndexError, "deque index out of range")
         self.reshaped += 1
