@@ -366,6 +366,8 @@ def _partial(tracer: Tracer, function: Value, *args: Value, **kwargs: Value) -> 
     if isinstance(function, PartialValue) and function.kind is functools.partial and not function.attributes:
         args, kwargs = (*function.args, *args), {**function.kwargs, **kwargs}
         function = function.function
+    if class_member(function.python_type(), "__call__") is MISSING:
+        tracer.raise_error(TypeError, "the first argument must be callable")
     return PartialValue(function, args, kwargs, functools.partial)
 
 

@@ -242,9 +242,9 @@ class Tracer:
         """`owner.__dict__` as the program has it."""
         if isinstance(owner, ClosureValue) or owner.obj is None:
             return DictValue({}, instance=owner)
-        source = owner.source if owner.source is not None else self.object_source(owner.obj)
-        real = owner.obj.__dict__
-        return self.remember(real, DictValue({}, dict, None, real, source=DictOfSource(source)))
+        real, source = owner.obj.__dict__, DictOfSource(owner.source or self.object_source(owner.obj))
+        made = DictValue({}, dict, None, real, source=source)
+        return self.wrap(real, source) if id(real) in self.by_id else self.remember(real, made)  # type: ignore[return-value]
 
     def dict_source(self, source: Source) -> Source:
         """`source.__dict__`."""

@@ -249,7 +249,10 @@ def descriptor(kind: Any) -> Any:
 
     def make(tracer: Tracer, *args: Value, **kwargs: Value) -> Value:
         plain = [stand_in(tracer, arg) for arg in args]
-        made = kind(*plain, **{name: stand_in(tracer, value) for name, value in kwargs.items()})
+        try:
+            made = kind(*plain, **{name: stand_in(tracer, value) for name, value in kwargs.items()})
+        except TypeError as error:
+            tracer.raise_real(error)
         return tracer.remember(made, DescriptorValue(kind, made))
 
     return make

@@ -132,7 +132,10 @@ def _issubclass(tracer: Tracer, cls: Value, kinds: Value) -> Value:
     asked = _ask_metaclass(tracer, "__subclasscheck__", wanted, cls)
     for other in wanted:
         rely_on_kind(tracer, cls.cls, other)
-    return tracer.constant(issubclass(cls.cls, wanted)) if asked is None else asked
+    try:
+        return tracer.constant(issubclass(cls.cls, wanted)) if asked is None else asked
+    except TypeError as error:
+        tracer.raise_real(error)
 
 
 CHECKS: dict[Any, Callable[..., Value]] = {

@@ -222,6 +222,10 @@ def _tuple(tracer: Tracer, obj: tuple[object, ...], source: Source) -> Value:
 
 
 def _dict(tracer: Tracer, obj: Any, source: Source) -> Value:
+    owner = tracer.effects.owners.get(id(obj))
+    if owner is not None:
+        owner.open_dict(tracer)
+        return wrap(tracer, obj, source)
     tracer.guards.type_is(source, type(obj))
     value = DictValue({}, type(obj), None, obj, source=source)
     tracer.remember(obj, value)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+import armature
 from armature.testing.resuming import resumes
 from armature.testing.tracing import break_of, check, trace
 
@@ -298,3 +300,44 @@ def test_attributes_that_a_type_keeps_in_a_way_of_its_own(program: Any) -> None:
         return (x(),)
 
     assert resumes(program, make).graphs
+
+
+def set_by_its_dict(t, obj, held):
+    held["q"] = 2
+    found = getattr(obj, "q", None)
+    del held["q"]
+    return t + 1, found, hasattr(obj, "q")
+
+
+def set_by_itself(t, obj, held):
+    obj.q = 2
+    found = held["q"]
+    obj.a += 1
+    del obj.q
+    return t + 1, found, "q" in held, held["a"]
+
+
+def read_before(t, obj, held):
+    found = obj.a
+    held["a"] = 5
+    del obj.a
+    held["b"] = obj.__dict__ is held
+    return t + 1, found, list(held), getattr(obj, "b", None)
+
+
+@pytest.mark.parametrize("program", [set_by_its_dict, set_by_itself, read_before])
+@pytest.mark.parametrize("kind", [Holder, nn.Module])
+def test_an_object_and_its_dict_are_given(program: Callable[..., Any], kind: type) -> None:
+    def given() -> tuple[Any, ...]:
+        made = kind()
+        made.a = 1
+        return torch.ones(2), made, vars(made)
+
+    def other() -> tuple[Any, ...]:
+        return *given()[:2], {"a": 1, "b": 2, "q": 3}
+
+    compiled = armature.compile(program, backend="eager")
+    for make in (given, other, given):
+        mine, eager = make(), make()
+        assert str(compiled(*mine)) == str(program(*eager))
+        assert list(vars(mine[1])) == list(vars(eager[1])) and mine[2].get("a") == eager[2].get("a")

@@ -372,6 +372,8 @@ def _pop(tracer: Tracer, self: DictValue, key: Value, default: Value | None = No
 
 
 def _popitem(tracer: Tracer, self: DictValue, last: Value | None = None) -> Value:
+    if last is not None and self.kind is not collections.OrderedDict:
+        tracer.raise_error(TypeError, "dict.popitem() takes no arguments (1 given)")
     entries = self._change(tracer)
     if not entries:
         tracer.raise_error(KeyError, "popitem(): dictionary is empty")

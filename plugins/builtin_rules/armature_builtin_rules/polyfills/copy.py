@@ -18,6 +18,7 @@ ATOMS = (
     torch.memory_format, re.Pattern, re.Match,
 )  # fmt: skip
 OWN_WAY = ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
+HEAP_TYPE = 1 << 9  # in `__flags__`: made by `class`, not in C
 CONTAINERS = (list, dict, set, collections.OrderedDict, collections.defaultdict, collections.deque)
 
 
@@ -126,6 +127,8 @@ def _empty(x: Any) -> Any:
             not_copied(f"{kind.__name__} says how it is copied, by {name}")
     if isinstance(x, (tuple, frozenset, int, float, complex, str, bytes)):
         not_copied(f"an object of {kind.__name__} is copied")
+    if _base(kind) is object and kind is not object and not kind.__flags__ & HEAP_TYPE:
+        not_copied(f"an object of {kind.__name__}, which is written in C, is copied")
     return _base(kind).__new__(kind)
 
 
