@@ -28,15 +28,20 @@ SCHEDULES = (
     (4, 0, 0, 3),
 )  # variants of the arguments, one call after the other
 TOLERANCE = 1e-6
+SECONDS_IN_EAGER = 5.0  # most that a call takes in eager mode, if it comes to its end
 
 
 class TooLong(BaseException):
     """A program did not end in its time. Not an Exception: no program handles it."""
 
 
+class Endless(BaseException):
+    """A program does not end in eager mode: it is none to compare."""
+
+
 @contextlib.contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Raises TooLong where the body takes longer. No limit outside the main thread."""
+    """Raises TooLong where the body takes longer, or what is around it. No limit outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -45,12 +50,16 @@ def within(seconds: float) -> Iterator[None]:
         raise TooLong(f"not done in {seconds} s")
 
     before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    began, (around, _) = time.monotonic(), signal.setitimer(signal.ITIMER_REAL, seconds)
+    if around:
+        signal.setitimer(signal.ITIMER_REAL, min(seconds, around))
     try:
         yield
     finally:
+        left = max(around - (time.monotonic() - began), 0.001) if around else 0.0
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, left)
 
 
 @contextlib.contextmanager
@@ -67,18 +76,27 @@ def collecting_young() -> Iterator[None]:
 
 
 def like_eager(source: str) -> bool:
-    """Compare four calls; whether anything was compiled. Errors: Mismatch, and those of the compiler."""
+    """Compare four calls; whether anything was compiled. Errors: Mismatch, Endless, and those of the compiler."""
     armature.reset()
     with collecting_young(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         plain = Program(source)
         compiled = Program(source, functools.partial(armature.compile, backend="eager"))
         for variant in SCHEDULES[zlib.crc32(source.encode()) % len(SCHEDULES)]:
-            agree(plain.outcome(variant), compiled.outcome(variant), variant)
+            agree(in_eager_mode(plain, variant), compiled.outcome(variant), variant)
     outcomes = {record.outcome for record in session().compilations}
     if Outcome.FALLBACK in outcomes:
         raise Mismatch(path="program", what="outcome", eager="no fault", compiled="a fault inside the compiler")
     return Outcome.COMPILED in outcomes
+
+
+def in_eager_mode(program: Program, variant: int) -> object:
+    """The outcome of a call. Raises Endless."""
+    try:
+        with within(SECONDS_IN_EAGER):
+            return program.outcome(variant)
+    except TooLong:
+        raise Endless from None
 
 
 def agree(eager: object, compiled: object, variant: int) -> None:
@@ -104,7 +122,7 @@ class Failure:
 
 
 def failure_of(source: str, seconds: float, run: Callable[[str], object] = like_eager) -> Failure | None:
-    """What is wrong with a program, None where nothing is; a text that is no program is not run."""
+    """What is wrong with a program, None where nothing is; nor is a text that is none, or one without end."""
     try:
         compile(source, "<generated>", "exec")
     except SyntaxError:
@@ -114,6 +132,8 @@ def failure_of(source: str, seconds: float, run: Callable[[str], object] = like_
             run(source)
     except (KeyboardInterrupt, SystemExit):
         raise
+    except Endless:
+        return None
     except BaseException as error:
         return Failure(source, error)
     return None

@@ -6,15 +6,17 @@ import ast
 import gc
 import os
 import random
+import time
 from collections.abc import Callable, Iterator
 
 import attrs
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+from armature.testing import program_runs
 from armature.testing.differential import Mismatch
-from armature.testing.program_runs import Failure, TooLong, failure_of, like_eager, smaller
-from armature.testing.programs import Writer, sources
+from armature.testing.program_runs import Endless, Failure, TooLong, failure_of, like_eager, smaller, within
+from armature.testing.programs import Program, Writer, sources
 
 # Hypothesis only writes: it would take hours to shrink a program, `smaller` takes the time that it is given.
 WRITE = settings(
@@ -62,7 +64,11 @@ class Ran:
 
     def compare(self, source: str) -> None:
         self.programs[source] = False
-        self.programs[source] = like_eager(source)
+        try:
+            self.programs[source] = like_eager(source)
+        except Endless:
+            del self.programs[source]
+            raise
 
     @property
     def compiled(self) -> int:
@@ -133,11 +139,33 @@ def test_what_programs_are_made_of() -> None:
     }  # fmt: skip
 
 
-def test_a_program_that_does_not_end_is_a_failure() -> None:
-    found = failure_of("def program(*args):\n    while True:\n        pass", 0.2)
+ENDLESS = "def program(*args):\n    while True:\n        pass"
+
+
+def test_a_program_that_does_not_end_once_compiled_is_a_failure() -> None:
+    def run(source: str) -> None:
+        Program(source).outcome()
+
+    found = failure_of(ENDLESS, 0.2, run)
     assert found is not None
     assert isinstance(found.error, TooLong)
     assert "while True" in str(found)
+
+
+def test_a_program_that_does_not_end_in_eager_mode_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_runs, "SECONDS_IN_EAGER", 0.2)
+    ran = Ran()
+    ran.one(ENDLESS)
+    assert not ran.programs and not ran.failures
+
+
+def test_limits_hold_one_in_another() -> None:
+    with pytest.raises(TooLong), within(0.2):
+        with within(5.0):
+            time.sleep(0.05)
+        time.sleep(5.0)
+    with pytest.raises(TooLong), within(0.1), within(5.0):
+        time.sleep(5.0)
 
 
 def test_a_failure_is_made_smaller() -> None:
