@@ -139,11 +139,11 @@ def foreign_backend(fn: Callable[..., Any]) -> GraphBackend:
     """A backend in torch.compile's form, `fn(graph_module, example_inputs) -> callable`."""
 
     def run(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
-        nodes = () if traced.graph is None else traced.graph.graph.nodes
-        if traced.graph is not None and (
-            graph_calls.only_as_captured(traced.graph.graph) or any(map(is_outside, nodes))
-        ):
+        if traced.graph is not None and graph_calls.only_as_captured(traced.graph.graph):
             return traced.graph.forward
+        if traced.graph is not None and any(map(is_outside, traced.graph.graph.nodes)):
+            around = pieces.compiled(traced, lambda piece: run(piece, ctx, record))
+            return traced.graph.forward if around is None else around
         result = fn(traced.graph, [given.fake for given in traced.inputs])
         invariant(callable(result), "a backend returns a callable", backend=fn, returned=result)
         return result  # type: ignore[no-any-return]

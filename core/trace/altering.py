@@ -28,7 +28,8 @@ AS_CAPTURED = "as_captured"  # in the meta of a node that a functional graph wou
 def mark_leaf(result: torch.Tensor, node: fx.Node) -> None:
     """Told of a tensor that a node makes: one that collects gradients from its start is of eager mode only, and so is
     a parameter."""
-    leaf = result.requires_grad and result.is_leaf and not of_transform(result)
+    made = not result._is_view()  # without gradients, a view of a leaf is one too
+    leaf = made and result.requires_grad and result.is_leaf and not of_transform(result)
     if leaf or is_parameter(result):
         node.meta[AS_CAPTURED] = True
 
@@ -48,6 +49,13 @@ def gives_no_gradient(graph: fx.Graph) -> bool:
     if not learning or not any(isinstance(result, torch.Tensor) and result.requires_grad for result in results):
         return False
     return not come_to_all(results, learning)
+
+
+def gives_leaf(graph: fx.Graph) -> bool:
+    """Whether a result is a view, made without gradients, of a tensor that wants some: so does the view, in eager mode
+    only."""
+    made = [node.meta.get("example_value") for node in graph.output_node().all_input_nodes if node.op != "placeholder"]
+    return any(isinstance(result, torch.Tensor) and result.requires_grad and result.is_leaf for result in made)
 
 
 def set_attribute(tracer: Tracer, tensor: TensorValue, name: str, value: Value) -> bool:

@@ -297,9 +297,9 @@ def is_left(node: fx.Node) -> bool:
 def only_as_captured(graph: fx.Graph) -> bool:
     """Whether a back end would make something else of the graph: of `sum`, additions that lose what Python's keeps; of
     calls under a default dtype, operators that ask for the default once more; of TorchScript, operators that the
-    dispatcher does not have; of what changes a tensor itself,
-    nothing at all, or a gradient of zeros; of a difference of bools, a number."""
-    if altering.has_altered(graph) or altering.gives_no_gradient(graph):
+    dispatcher does not have; of what changes a tensor itself, nothing at all, or a gradient of zeros; of a view without
+    gradients, a tensor that wants none; of a difference of bools, a number."""
+    if altering.has_altered(graph) or altering.gives_no_gradient(graph) or altering.gives_leaf(graph):
         return True
     return any(
         node.target is sum

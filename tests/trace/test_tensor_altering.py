@@ -341,3 +341,34 @@ BREAKS = [
 @pytest.mark.parametrize(("program", "x", "reason"), BREAKS)
 def test_what_breaks(program: Callable[..., Any], x: torch.Tensor, reason: str) -> None:
     assert break_of(program, x) == reason
+
+
+WEIGHT = nn.Parameter(torch.arange(6.0).reshape(2, 3))
+
+
+def seen(results: tuple[torch.Tensor, ...]) -> list[Any]:
+    return [(r.requires_grad, r.is_leaf, r._is_view(), r._base is WEIGHT, r.tolist()) for r in results]
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.enable_grad])
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+def test_views_of_a_parameter_without_gradients(backend: str, mode: Any) -> None:
+    def program(x):
+        return WEIGHT.view(-1), WEIGHT.t() + x, WEIGHT.expand(2, 2, 3), WEIGHT[0], WEIGHT.detach(), WEIGHT.unbind()[0]
+
+    compiled = armature.compile(program, backend=backend, fullgraph=True)
+    with mode():
+        for _ in range(2):
+            assert seen(compiled(torch.ones(1))) == seen(program(torch.ones(1)))
+
+
+def test_a_graph_that_views_a_parameter_without_gradients_is_compiled() -> None:
+    graphs = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    with torch.no_grad():
+        armature.compile(lambda x: WEIGHT.expand(2, 2, 3) + x, backend=backend)(torch.ones(1))
+    assert len(graphs) == 1
