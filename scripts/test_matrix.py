@@ -96,6 +96,11 @@ def is_current(stamp: Path, sources: Iterable[Path]) -> bool:
     return stamp.exists() and all(source.stat().st_mtime <= stamp.stat().st_mtime for source in sources)
 
 
+def surroundings() -> dict[str, str]:
+    """The caller's environment variables, but not one that puts other code before what is installed."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
 def prepare(entry: Entry, python: str, plugins: tuple[str, ...]) -> bool:
     """Make the environment, unless it is there; whether it is."""
     stamp = entry.environment / ".installed"
@@ -108,7 +113,7 @@ def prepare(entry: Entry, python: str, plugins: tuple[str, ...]) -> bool:
         "TORCH": f"torch=={entry.torch}",
         "PLUGINS": " ".join(plugins),
     }
-    made = subprocess.run(["sh", "scripts/setup.sh"], cwd=ROOT, env={**os.environ, **settings}, check=False)
+    made = subprocess.run(["sh", "scripts/setup.sh"], cwd=ROOT, env={**surroundings(), **settings}, check=False)
     if made.returncode == 0:
         stamp.touch()
     return made.returncode == 0
@@ -122,7 +127,7 @@ def test(entry: Entry, jobs: int, args: list[str]) -> Result:
         str(entry.environment / "bin" / "python"), "-m", "pytest", "-m", FAST, "-n", str(jobs), "--dist", "loadfile",
         f"--junitxml={report}", *args,
     ]  # fmt: skip
-    code = subprocess.run(command, cwd=ROOT, check=False).returncode
+    code = subprocess.run(command, cwd=ROOT, env=surroundings(), check=False).returncode
     return Result(entry, PASSED if code == 0 else f"failed (pytest: {code})", counts_of(report))
 
 

@@ -55,6 +55,15 @@ def test_entries_that_are_none(matrix: ModuleType, text: str, capsys: pytest.Cap
     assert "as in 3.12-2.13.0" in capsys.readouterr().err
 
 
+def test_what_is_installed_is_tested(matrix: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matrix, "ENVIRONMENTS", tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "elsewhere")
+    seen = tmp_path / "seen"
+    program(tmp_path / "3.12-2.15.0" / "bin" / "python", f'"[$PYTHONPATH] $2" > {seen}')
+    result = matrix.test(matrix.Entry.parse("3.12-2.15.0"), 1, [])
+    assert seen.read_text() == "[] pytest\n" and result.outcome == matrix.PASSED
+
+
 def test_an_interpreter_on_path_comes_first(matrix: ModuleType, tmp_path: Path) -> None:
     here = program(tmp_path / "bin" / "python3.12", "3.12")
     program(tmp_path / "pyenv" / "versions" / "3.12.4" / "bin" / "python", "3.12")
