@@ -19,6 +19,20 @@ def is_parameter(fake: torch.Tensor) -> bool:
     return bool(fake.__dict__.get("_is_param", False))
 
 
+def is_leaf(tensor: torch.Tensor) -> bool:
+    """Whether gradients are collected in a tensor, if at all; False for a view of which torch refuses to say so, since
+    its base has changed."""
+    try:
+        return tensor.is_leaf
+    except RuntimeError:
+        return False
+
+
+def is_view(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is a view."""
+    return tensor._is_view()
+
+
 def memory_of(tensor: torch.Tensor) -> torch.UntypedStorage:
     """Where the numbers of a tensor stand; of one that a transform of torch.func has made, of the one inside."""
     while torch._C._functorch.is_functorch_wrapped_tensor(tensor):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 from torch import fx
 
-from armature.torch_abi.altering import come_to_all, is_parameter, set_data_
+from armature.torch_abi.altering import come_to_all, is_leaf, is_parameter, is_view, set_data_
 from armature.torch_abi.fake import of_transform
 from armature.torch_abi.symbols import expression
 from armature.torch_abi.wrappers import is_wrapper
@@ -23,14 +23,16 @@ if TYPE_CHECKING:
     from armature.trace.values.tensor import TensorValue
 
 AS_CAPTURED = "as_captured"  # in the meta of a node that a functional graph would not have
+LEAF_VIEW = "leaf_view"  # in that of a view, made without gradients, of a tensor that wants some
 
 
 def mark_leaf(result: torch.Tensor, node: fx.Node) -> None:
     """Told of a tensor that a node makes: one that collects gradients from its start is of eager mode only, and so is
-    a parameter."""
-    made = not result._is_view()  # without gradients, a view of a leaf is one too
-    leaf = made and result.requires_grad and result.is_leaf and not of_transform(result)
-    if leaf or is_parameter(result):
+    a parameter. A view made without gradients, of a tensor that wants some, is only where it leaves the graph."""
+    leaf = result.requires_grad and is_leaf(result) and not of_transform(result)
+    if leaf and is_view(result):
+        node.meta[LEAF_VIEW] = True
+    elif leaf or is_parameter(result):
         node.meta[AS_CAPTURED] = True
 
 
@@ -54,8 +56,7 @@ def gives_no_gradient(graph: fx.Graph) -> bool:
 def gives_leaf(graph: fx.Graph) -> bool:
     """Whether a result is a view, made without gradients, of a tensor that wants some: so does the view, in eager mode
     only."""
-    made = [node.meta.get("example_value") for node in graph.output_node().all_input_nodes if node.op != "placeholder"]
-    return any(isinstance(result, torch.Tensor) and result.requires_grad and result.is_leaf for result in made)
+    return any(LEAF_VIEW in node.meta for node in graph.output_node().all_input_nodes)
 
 
 def set_attribute(tracer: Tracer, tensor: TensorValue, name: str, value: Value) -> bool:

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
-from armature.torch_abi.altering import come_to_all, is_parameter, keep, memory_of, put_back, set_data_
+from armature.torch_abi.altering import (
+    come_to_all,
+    is_leaf,
+    is_parameter,
+    is_view,
+    keep,
+    memory_of,
+    put_back,
+    set_data_,
+)
 from armature.torch_abi.fake import FakeWorld
 
 
@@ -50,3 +60,17 @@ def test_which_tensors_gradients_come_to() -> None:
     assert not come_to_all([result], [p, q])
     assert not come_to_all([result], [w])
     assert come_to_all([result, w.exp()], [p, q, z, w])
+
+
+def test_leaves_and_views_are_told_even_where_torch_refuses() -> None:
+    weight = torch.ones(2, 2, requires_grad=True)
+    base = weight * 1
+    assert is_view(base.t()) and not is_view(base) and not is_view(weight)
+    assert is_leaf(weight) and not is_leaf(base) and not is_leaf(base.t())
+    with torch.no_grad():
+        view, other = weight.t(), base.t()
+    assert view.requires_grad and is_leaf(view) and is_view(view)
+    base.add_(1)
+    with pytest.raises(RuntimeError, match="modified inplace"):
+        _ = other.is_leaf
+    assert not is_leaf(other) and is_view(other)

@@ -372,3 +372,20 @@ def test_a_graph_that_views_a_parameter_without_gradients_is_compiled() -> None:
     with torch.no_grad():
         armature.compile(lambda x: WEIGHT.expand(2, 2, 3) + x, backend=backend)(torch.ones(1))
     assert len(graphs) == 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+def test_rows_of_a_tensor_that_changes_meanwhile(backend: str) -> None:
+    def program(x):
+        seen = []
+        for place, _ in enumerate(x):
+            x += 1
+            seen.append(x.index_select(0, torch.tensor([place])).sum())
+        return seen
+
+    def given() -> torch.Tensor:
+        return torch.ones(3, 2, requires_grad=True) * 1
+
+    compiled = armature.compile(program, backend=backend)
+    for _ in range(2):
+        assert [r.tolist() for r in compiled(given())] == [r.tolist() for r in program(given())]
