@@ -69,6 +69,7 @@ class Wiring:
     constant: tuple[int, ...]  # outputs without gradient
     unsafe_views: tuple[int, ...]  # outputs that are views, of what nobody else sees
     cut: tuple[int, ...]  # inputs whose history no gradient ever reaches
+    learning: tuple[int, ...]  # inputs that want a gradient, and may get one
     written: tuple[int, ...]  # inputs that the graph writes to in sight of autograd
     shared: tuple[Shared, ...] = ()
 
@@ -106,6 +107,7 @@ def wiring(metadata: Any, forward: fx.GraphModule, backward: fx.GraphModule, inp
         constant=tuple(k for k in tensors if not infos[k].requires_grad),
         unsafe_views=tuple(k for k in tensors if infos[k].output_type.name == "unsafe_view_alias"),
         cut=cut,
+        learning=tuple(k for k in learning if k not in cut),
         written=tuple(metadata.mutated_graph_handled_indices_seen_by_autograd),
         shared=tuple(_shared(forward, results, len(infos))),
     )
@@ -197,15 +199,33 @@ def _tangent(output: int, meta: Any) -> Tangent | None:
 
 
 class _Once(torch.autograd.Function):
-    """Gives gradients on under create_graph=True, so that differentiating them is an error, not silently zero."""
+    """Gives gradients on under create_graph=True, so that differentiating them, by whatever they depend on, is an
+    error, not silently zero."""
 
     @staticmethod
-    def forward(ctx: Any, token: Tensor, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        return tuple(None if g is None else g.detach() for g in gradients)
+    def forward(ctx: Any, made: Sequence[Tensor | None], *causes: Tensor) -> tuple[Tensor | None, ...]:
+        return tuple(None if g is None else g.detach() for g in made)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
         raise RuntimeError(_TWICE)
+
+
+def _history(tensors: list[Tensor]) -> Tensor:
+    """An empty tensor with the history of all of these, in whose memory it is not."""
+    with torch.enable_grad():
+        made = _C._functions.DelayedError(_TWICE, len(tensors))(*tensors)
+    token: Tensor = made if isinstance(made, Tensor) else made[0]
+    token.data = torch.empty(0)
+    return token
+
+
+def _causes(ctx: Any, gradients: Sequence[Any]) -> Iterator[Tensor]:
+    """What the gradients depend on: the inputs, of which those with a history may be gone, and what came in."""
+    yield from (node.variable for node, _ in ctx.next_functions if hasattr(node, "variable"))
+    if ctx.history is not None:
+        yield ctx.history
+    yield from (each for each in gradients if isinstance(each, Tensor))
 
 
 def connect(wires: Wiring, forward: Boxed, backward: Boxed) -> Callable[..., tuple[Any, ...]]:
@@ -251,9 +271,11 @@ def _without_autocast(inner: Boxed) -> Boxed:
 
 def _forward(wires: Wiring, inner: Boxed) -> Callable[..., tuple[Any, ...]]:
     count, constant, unsafe_views = wires.outputs, wires.constant, wires.unsafe_views
-    shared = wires.shared
+    shared, learning = wires.shared, wires.learning
 
     def forward(ctx: Any, *args: Any) -> tuple[Any, ...]:
+        derived = [args[k] for k in learning if args[k].grad_fn is not None]
+        ctx.history = _history(derived) if derived else None
         results = inner([*args])
         outputs: tuple[Any, ...] = tuple(results[:count])
         saved = [*results[count:]]
@@ -331,7 +353,7 @@ def _backward(wires: Wiring, inner: Boxed) -> Callable[..., Any]:
         if grad_enabled():
             with torch.no_grad():
                 made = inner(args)
-            return apply_once(torch.empty(0, requires_grad=True), *made)
+            return apply_once(made, *_causes(ctx, gradients))
         release(ctx)  # memory that the graph is done with can be used again before it ends
         return inner(args)
 

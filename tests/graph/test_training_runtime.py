@@ -270,6 +270,27 @@ def test_double_backward_with_a_gradient_that_wants_none_is_an_error() -> None:
     assert "first derivatives only" in message(lambda: (first.sum() + x.sum()).backward())
 
 
+@pytest.mark.parametrize("derived", [False, True])
+def test_a_second_derivative_is_never_left_out(derived: bool) -> None:
+    run = compiled(lambda t: t.exp().sin())  # keeps neither its input nor its output
+    x, seed = leaf(3), leaf(3)
+    given = x * 2 if derived else x
+    (first,) = torch.autograd.grad(run(given), given, seed, create_graph=True)
+    for wanted in (x, given, seed):
+        total = first.sum() + (wanted**2).sum()
+        assert "first derivatives only" in message(lambda: torch.autograd.grad(total, wanted, retain_graph=True))  # noqa: B023
+
+
+def test_the_history_kept_for_that_keeps_no_memory() -> None:
+    run = compiled(lambda t: t.exp().sin())
+    given = leaf(3).cos()
+    out = run(given)
+    alive = weakref.ref(given.untyped_storage())
+    del given
+    gc.collect()
+    assert alive() is None and out.requires_grad
+
+
 def test_no_gradients_wanted_at_the_call() -> None:
     run = compiled(affine)
     x, weight, bias = inputs()

@@ -360,7 +360,10 @@ class ClosureValue(Value):
     def _late(self, out: Rebuilder) -> list[tuple[str, Value]]:
         found: list[tuple[str, Value]] = []
         if self.instance_dict is not None:
-            found += [(str(key.as_constant()), value) for key, value in self.instance_dict.entries.values()]
+            for key, value in self.instance_dict.entries.values():
+                if key.python_type() is not str:  # `vars(function)[1] = 2`
+                    out.cannot(self)
+                found.append((str(key.as_constant()), value))
         if self.keyword_defaults:
             found.append(("__kwdefaults__", self.keyword_dict or out.dict_of(self.keyword_defaults)))
         if self.annotations is not None and "__annotations__" not in self.attributes:
