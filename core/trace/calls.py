@@ -47,7 +47,7 @@ from armature.trace.values.classes import (
 )
 from armature.trace.values.classes import overrides as overrides_in_python
 from armature.trace.values.context import ContextValue
-from armature.trace.values.derived import BASES
+from armature.trace.values.derived import BASES, or_itself
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import FunctionValue, MethodValue
 from armature.trace.values.iterator import Original
@@ -150,7 +150,9 @@ def call_object(tracer: Tracer, fn: Callable[..., Any], value: Value, args: Args
         method = method_of_base(fn, args[0])
         if method is not None:
             result = method.call_method(tracer, fn.__name__, args[1:], kwargs)
-            return args[0] if result is method and method.mutable else result  # `__iadd__` gives the object itself
+            if result is method and method.mutable:
+                return args[0]  # `__iadd__` gives the object itself
+            return or_itself(tracer, args[0], fn.__name__, args[1:], kwargs, result)
     if args and isinstance(args[0], ContextValue) and getattr(fn, "__name__", "") in ("__enter__", "__exit__"):
         return args[0].call_method(tracer, fn.__name__, args[1:], kwargs)
     verdict = tracer.verdict(fn)

@@ -18,7 +18,7 @@ from armature.frame.sources import LocalSource
 from armature.torch_abi.eval_frame import skip_code
 from armature.trace.instructions import decode, remade_cells, slot_names
 from armature.trace.layout import CALLS, Layout, Slot, handled_name, slot_name
-from armature.trace.liveness import live_at
+from armature.trace.liveness import live_at, read_unbound
 from armature.trace.rebuild import Rebuilder, output_name
 from armature.trace.splice import (
     CELL,
@@ -96,6 +96,9 @@ def cut_frame(frame: Frame, position: int) -> CutFrame:
         reason = f"{decode(origin)[position].opname} can't run on its own"
     if not frame.cells.keys() >= remade_cells(origin):
         reason = "a variable of a comprehension stands in the place of a cell"
+    empty = frozenset(name for name, cell in frame.cells.items() if cell.is_empty)
+    if reason is None and (unbound := read_unbound(origin, position, empty)):
+        reason = f"{min(unbound)} may be unbound where it is read"  # a resume function has it from a closure
     if reason is not None:
         raise CannotResume(f"{origin.co_qualname}: {reason}")
     layout = tuple(slot_of(frame, place, value) for place, value in enumerate(frame.stack))

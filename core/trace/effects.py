@@ -20,7 +20,6 @@ from armature.trace.values.function import CellValue
 if TYPE_CHECKING:
     from armature.trace.rebuild import Rebuilder
     from armature.trace.values.tensor import TensorValue
-    from armature.trace.values.user_object import UserObjectValue
 
 
 @attrs.frozen
@@ -41,7 +40,7 @@ class Effects:
     memory: dict[int, torch.UntypedStorage] = attrs.field(factory=dict)  # of fakes, what the graph writes to
     watched: dict[Value, None] | None = None  # where someone watches: all that was changed, made in the frame or not
     class_attributes: dict[tuple[type, str], Value] = attrs.field(factory=dict)
-    owners: dict[int, UserObjectValue] = attrs.field(factory=dict)  # objects that were looked at, by ids of their dicts
+    owners: dict[int, Value] = attrs.field(factory=dict)  # objects that were looked at, by ids of their dicts
     globals_: dict[tuple[int, str], tuple[dict[str, object], Value | None]] = attrs.field(factory=dict)
     default_dtype: DefaultDtype | None = None
     calls: list[Write] = attrs.field(factory=list)  # to be made when all else has been changed

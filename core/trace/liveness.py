@@ -79,3 +79,31 @@ def live_at(code: CodeType, position: int) -> frozenset[str]:
     if LOOKS_AT_FRAMES.intersection(code.co_names) or "__class__" in code.co_freevars:
         return frozenset(code.co_varnames)
     return live_variables(code)[position]
+
+
+def read_unbound(code: CodeType, position: int, unbound: frozenset[str]) -> frozenset[str]:
+    """The cells of the frame itself that may be read or deleted from a position on while they are empty. unbound: those
+    that are empty there."""
+    instructions = decode(code)
+    own = frozenset(code.co_cellvars)
+    if not unbound and not any(inst.opname == "DELETE_DEREF" for inst in instructions):
+        return frozenset()
+    empty = {position: unbound & own}
+    found: set[str] = set()
+    todo = [position]
+    while todo:
+        here = todo.pop()
+        name, cell = instructions[here].opname, frozenset({str(instructions[here].argval)}) & own
+        after = empty[here]
+        if name in ("LOAD_DEREF", "DELETE_DEREF"):
+            found |= cell & after
+        if name == "STORE_DEREF":
+            after -= cell
+        if name == "DELETE_DEREF":
+            after |= cell
+        for step in successors(instructions, here):
+            now = empty.get(step, frozenset()) | after
+            if step not in empty or now != empty[step]:
+                empty[step] = now
+                todo.append(step)
+    return frozenset(found)

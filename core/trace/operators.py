@@ -16,7 +16,7 @@ from armature.trace.values import computed, symbolic
 from armature.trace.values.base import BoundMethod, Value, type_name
 from armature.trace.values.classes import ClassValue, inherits, rely_on_class
 from armature.trace.values.constant import SCALARS
-from armature.trace.values.derived import native
+from armature.trace.values.derived import native, or_itself
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import COMPARING, ListValue, SequenceValue, TupleValue
 from armature.trace.values.symbolic import SymbolicValue
@@ -91,7 +91,8 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value, in_place: bool
     if found is not None:
         return found
     if (left.base is not None or right.base is not None) and not formats:
-        return operate(tracer, name, native(left), native(right), in_place)
+        made = operate(tracer, name, native(left), native(right), in_place)
+        return or_itself(tracer, left, "__mod__", (native(right),), {}, made) if name == "mod" else made
     if name == "mul" and (isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue)):
         made = _repeated(tracer, left, right) or _repeated(tracer, right, left)
         if made is not None:

@@ -62,3 +62,35 @@ def test_a_format_that_only_a_run_tells_breaks() -> None:
         return "{:{}}".format(SHOWN, x)
 
     assert break_id(function, (torch.ones(1),)) == "unsupported-operation"
+
+
+class Name(str):
+    """A text that can hold attributes."""
+
+
+class Raw(bytes):
+    pass
+
+
+NAME = Name("name")
+
+
+def texts_given_back(x: torch.Tensor, name: Name = NAME) -> Any:
+    made, empty = Name("a"), Name("")
+    made.tag = 3
+    found = [
+        *(name.format(), name.format(1), name.format(k=x), name % (), name % {}, name.format_map({})),
+        *(name.partition("z"), name.rpartition("z"), name.partition("a"), str.partition(name, "z")),
+        *(empty.format(), empty % (), empty.partition("z"), name.strip(), name[:], name + "", str(name), f"{name}"),
+        *(Name("{}").format("{}"), Name("%%") % (), Raw(b"ab").partition(b"z"), Raw(b"ab") % (), Raw(b"") % ()),
+    ]
+    kinds = [[type(part).__name__ for part in item] if isinstance(item, tuple) else type(item) for item in found]
+    own = [item is name or (isinstance(item, tuple) and any(part is name for part in item)) for item in found]
+    return x + 1, found, kinds, own, made.format().tag, (made % ()).tag
+
+
+def test_a_text_with_nothing_to_fill_in_is_given_back_itself() -> None:
+    x = torch.ones(2)
+    got = armature.compile(texts_given_back, backend="eager", fullgraph=True)(x)
+    assert str(got) == str(texts_given_back(x))
+    assert any(got[3]) and not all(got[3])

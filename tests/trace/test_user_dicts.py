@@ -229,3 +229,47 @@ def test_a_change_is_seen(change: Callable[[Registry], Any]) -> None:
     torch.testing.assert_close(compiled(x), read(x))
     change(held)
     torch.testing.assert_close(compiled(x), read(x))
+
+
+def held_of_tensor(x: torch.Tensor) -> Any:
+    x.tag = 1
+    x.__dict__.pop("tag")
+    return x + 1, hasattr(x, "tag")
+
+
+def held_over_a_break(x: torch.Tensor) -> Any:
+    x.tag = 1
+    held = x.__dict__
+    print(end="")
+    held.pop("tag")
+    held["other"] = 2
+    return x + 1, hasattr(x, "tag"), x.other
+
+
+def held_of_a_made_tensor(x: torch.Tensor) -> Any:
+    y = x * 2
+    y.tag = 1
+    held = y.__dict__
+    held["other"] = held.pop("tag") + 1
+    return x + 1, hasattr(y, "tag"), y.other
+
+
+def held_of_a_function(x: torch.Tensor) -> Any:
+    held = marked.__dict__
+    marked.tag = 1
+    found = [held.pop("tag"), hasattr(marked, "tag")]
+    held["tag"] = 2
+    found += [marked.tag, held is marked.__dict__]
+    del marked.tag
+    return x + 1, found, "tag" in held
+
+
+def marked() -> None: ...
+
+
+@pytest.mark.parametrize("fn", [held_of_tensor, held_over_a_break, held_of_a_made_tensor, held_of_a_function])
+def test_the_dict_of_a_tensor_or_function_is_its_attributes(fn: Callable[[torch.Tensor], Any]) -> None:
+    quick = armature.compile(fn, backend="eager")
+    for _ in range(2):
+        assert str(quick(torch.ones(2))) == str(fn(torch.ones(2)))
+        assert not vars(marked)

@@ -99,6 +99,21 @@ class Value:
         """`del obj.name`."""
         tracer.graph_break("unsupported-mutation", operation=f"deleting attribute {name}", type=self.describe())
 
+    def open_dict(self, tracer: Tracer) -> Value:
+        """The `__dict__`, in which all attributes are looked up from then on."""
+        tracer.graph_break("unsupported-attribute", name="__dict__", type=self.describe())
+
+    def shares_dict(self, tracer: Tracer, held: dict[str, object]) -> bool:
+        """Whether the frame has the dict of the object by another way too: then attributes are looked up in its value.
+
+        Where it only comes later, wrapping it sees to that.
+        """
+        tracer.effects.owners[id(held)] = self
+        if id(held) not in tracer.by_id:
+            return False
+        self.open_dict(tracer)
+        return True
+
     def get_item(self, tracer: Tracer, key: Value) -> Value:
         """`obj[key]`."""
         return self.call_method(tracer, "__getitem__", (key,), {})

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from armature.callables import is_written_in_c
 from armature.frame.guards.values import same_members
 from armature.frame.sources import MemberSource, Source
-from armature.trace.values.base import Value, Write
+from armature.trace.errors import NotConstant
+from armature.trace.values.base import Args, Kwargs, Value, Write
 from armature.trace.values.classes import overrides
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.mapping import DictValue
@@ -104,6 +105,38 @@ PLAIN: dict[type, Callable[[Any], object]] = {
     str: str.__str__,
     bytes: lambda obj: bytes.__getitem__(obj, slice(None)),
 }
+
+
+class _Text(str):
+    """A str whose class is another."""
+
+
+class _Bytes(bytes):
+    """Bytes whose class is another."""
+
+
+ALIKE: dict[type, type] = {str: _Text, bytes: _Bytes}
+
+
+def or_itself(tracer: Tracer, owner: Value, name: str, args: Args, kwargs: Kwargs, result: Value) -> Value:
+    """The result of a method of a builtin type for an object of a derived class. A text that has nothing to change is
+    given back itself, alone or in a tuple: `STR("ab").partition(":")[0]`."""
+    base = owner.base
+    text = base.value if isinstance(base, ConstantValue) else None
+    if not isinstance(text, (str, bytes)):
+        return result
+    alike = ALIKE[type(text)](text)
+    if name == "format" and isinstance(text, str) and not set("{}").intersection(text):
+        args, kwargs = (), {}  # whatever it is given
+    try:
+        plain = [arg.as_constant() for arg in args]
+        named = {key: arg.as_constant() for key, arg in kwargs.items()}
+    except NotConstant:
+        return result
+    made = getattr(alike, name)(*plain, **named)
+    if type(made) is tuple and any(item is alike for item in made):
+        return TupleValue([owner if item is alike else tracer.as_value(item) for item in made])
+    return owner if made is alike else result
 
 
 def make(out: Rebuilder, cls: type, kind: Any, base: Value) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 OWN_NAMES = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__"})
 PACKET = type(torch.ops.aten.add)
 WRITE_CELL: Callable[..., object] = CellType.__dict__["cell_contents"].__set__
+EMPTY_CELL: Callable[..., object] = CellType.__dict__["cell_contents"].__delete__
 
 
 @attrs.define(eq=False)
@@ -60,6 +61,11 @@ class CellValue(Value):
             tracer.raise_error(NameError, missing)
         return self.content
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is known to hold nothing."""
+        return self.content is None and (self.real is None or self.changed)
+
     def set(self, tracer: Tracer, value: Value | None) -> None:
         """Change the contents; None empties the cell."""
         self.content = value
@@ -76,7 +82,7 @@ class CellValue(Value):
 
     def writes(self, out: Rebuilder) -> list[Write]:
         if self.content is None:
-            out.cannot(self)
+            return [Write(EMPTY_CELL, (self,))]
         return [Write(WRITE_CELL, (self, self.content))]
 
 
@@ -188,6 +194,7 @@ class FunctionValue(CallableValue):
             if self.source is not None and name != "__code__" and not is_trusted(self.fn):
                 return tracer.wrap(getattr(self.fn, name), AttrSource(self.source, name))
             return tracer.as_value(getattr(self.fn, name))
+        self.shares_dict(tracer, self.fn.__dict__)
         if name in self.fn.__dict__:
             return tracer.wrap(self.fn.__dict__[name], AttrSource(self.source or tracer.object_source(self.fn), name))
         if name in ("__call__", "__get__"):

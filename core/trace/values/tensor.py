@@ -201,7 +201,10 @@ class TensorValue(Value):
 
     def _own_attribute(self, tracer: Tracer, name: str) -> Value | None:
         """What the program itself has put on the tensor object."""
-        if self.real is None or self.source is None or name not in self.real.__dict__:
+        if self.real is None or self.source is None:
+            return None
+        self.shares_dict(tracer, self.real.__dict__)
+        if name not in self.real.__dict__:
             return None
         return tracer.wrap(self.real.__dict__[name], tracer.attr_source(self.source, name))
 
@@ -252,6 +255,8 @@ class TensorValue(Value):
         own = own and (held is None or not is_data_descriptor(held.obj))
         if not own and (name != "grad" or tracer.overrides.present or not self._takes_gradient(tracer, value)):
             tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type="a tensor")
+        if self.real is not None:
+            self.shares_dict(tracer, self.real.__dict__)
         self.written[name] = value
         tracer.mutate(self)
 

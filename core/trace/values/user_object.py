@@ -193,7 +193,7 @@ class UserObjectValue(Value):
             held = dict_of(self.obj)
         except AttributeError:  # all it has are slots
             return None
-        if self._shares(tracer, held):
+        if self.shares_dict(tracer, held):
             return self.own_attribute(tracer, name)
         if name not in held:
             if not self.is_stable(name):
@@ -302,21 +302,10 @@ class UserObjectValue(Value):
                 tracer.raise_real(error)
         self._write(tracer, name, value)
 
-    def _shares(self, tracer: Tracer, held: dict[str, object]) -> bool:
-        """Whether the frame has the dict of the object by another way too: then attributes are looked up in its value.
-
-        Where it only comes later, wrapping it sees to that.
-        """
-        tracer.effects.owners[id(held)] = self
-        if id(held) not in tracer.by_id:
-            return False
-        self.open_dict(tracer)
-        return True
-
     def _write(self, tracer: Tracer, name: str, value: Value | None) -> None:
         if self.instance_dict is None and self.obj is not None and not self.is_slot(name):
             with contextlib.suppress(AttributeError):  # all it has are slots
-                self._shares(tracer, dict_of(self.obj))
+                self.shares_dict(tracer, dict_of(self.obj))
         if self.instance_dict is not None and not self.is_slot(name):
             key = tracer.constant(name)
             if value is None:
