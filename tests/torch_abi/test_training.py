@@ -143,6 +143,18 @@ def test_second_derivatives_are_refused(compile_lean: Callable[..., Compiled]) -
         first.sum().backward()
 
 
+def test_second_derivatives_by_inputs_that_are_gone_are_refused(compile_lean: Callable[..., Compiled]) -> None:
+    origins = leaves((3,), (3,), (3,))
+    made = compile_lean(lambda x, y, z: (x.exp() + y.exp() + z.exp()).sin(), *leaves((3,), (3,), (3,)))
+    given = [origins[0] * 2, origins[1] * 3, origins[2]]  # two with a history, a leaf
+    [output] = made.run(*given)
+    firsts = torch.autograd.grad(output.sum(), given, create_graph=True)
+    del given, output
+    for wanted in origins:
+        with pytest.raises(RuntimeError, match="first derivatives only"):
+            torch.autograd.grad(firsts[0].sum(), wanted, allow_unused=True, retain_graph=True)
+
+
 def test_a_graph_casts_as_it_was_traced(compile_lean: Callable[..., Compiled]) -> None:
     inputs = leaves((4, 3), (3, 5))
     made = compile_lean(lambda x, w: x @ w, *inputs)
