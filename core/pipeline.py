@@ -6,6 +6,7 @@ with one warning, or an error in strict mode and under fullgraph.
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 import warnings
@@ -274,6 +275,9 @@ class Compiler:
         except SkipFrame as nothing:
             record.reason = nothing.reason
             ctx.emit(event_of(record, EventKind.SKIP, nothing.reason))
+            if nothing.frees:
+                nothing.__traceback__ = None
+                gc.collect()
             raise RunEagerly(nothing.reason, for_all=True, once=nothing.once) from None
         except GraphBreak as stop:
             raise self._broken(stop, record, ctx) from None

@@ -42,11 +42,14 @@ from armature.trace.branches import choose
 from armature.trace.call import Call, Handler, Polyfill, ValueType, collect, handles
 from armature.trace.class_bodies import LocalClassValue
 from armature.trace.errors import GraphBreak, NotConstant, UserRaised
+from armature.trace.kept import as_begun, kept, written
+from armature.trace.lives import refer, rely_on_life
 from armature.trace.outside import call_outside, running_graphs
 from armature.trace.overrides import OffValue as OverridesOff
 from armature.trace.overrides import default as as_overridden
 from armature.trace.parts import NotApart, Part, Watch, trace_part
 from armature.trace.places import places_of
+from armature.trace.trust import is_trusted
 from armature.trace.values.address import AddressValue
 from armature.trace.values.base import BoundMethod, Value, Write
 from armature.trace.values.classes import ClassValue
@@ -155,6 +158,7 @@ __all__ = [
     "Verdict",
     "Watch",
     "Write",
+    "as_begun",
     "as_overridden",
     "assumed_constant",
     "attach_body",
@@ -179,7 +183,9 @@ __all__ = [
     "inference_mode_value",
     "invariant",
     "invoke",
+    "is_trusted",
     "item_by_tensors",
+    "kept",
     "layout",
     "lowers",
     "min_cut",
@@ -189,10 +195,13 @@ __all__ = [
     "numpy_layer",
     "overload",
     "places_of",
+    "refer",
+    "rely_on_life",
     "running_graphs",
     "switch_grad",
     "together",
     "torch_decompositions",
     "trace_body",
     "trace_part",
+    "written",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import weakref
+from collections.abc import Sequence
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, TypeAlias
 
@@ -208,6 +209,27 @@ class CallSource:
 
 
 @attrs.frozen(cache_hash=True)
+class KeptSource:
+    """`base(*args)` of a function of the program that changes nothing and keeps its results (`functools.lru_cache`):
+    the one that it has kept. names: of the last arguments, that are passed by name."""
+
+    base: Source
+    args: tuple[Source, ...]
+    names: tuple[str, ...] = ()
+
+    @property
+    def expr(self) -> str:
+        return call_text(self.base.expr, [arg.expr for arg in self.args], self.names)
+
+
+def call_text(function: str, args: Sequence[str], names: tuple[str, ...]) -> str:
+    """The text of a call, of the texts of its parts."""
+    positional = len(args) - len(names)
+    named = [f"{name}={text}" for name, text in zip(names, args[positional:], strict=True)]
+    return f"{function}({', '.join((*args[:positional], *named))})"
+
+
+@attrs.frozen(cache_hash=True)
 class ArrayMemorySource:
     """A tensor over the memory of the numpy array at `base`."""
 
@@ -250,6 +272,7 @@ Source: TypeAlias = (
     | CellSource
     | ModeSource
     | CallSource
+    | KeptSource
     | ArrayMemorySource
     | EarlySource
 )

@@ -81,7 +81,7 @@ class Tracer:
     frames_cells: dict[str, CellValue] = attrs.field(factory=dict)  # free variables of the outermost frame
     generators: list[GeneratorValue] = attrs.field(factory=list)
     keys: dict[Value, None] = attrs.field(factory=dict)  # looked up in dicts and sets by their identity
-    held_weakly: dict[Value, None] = attrs.field(factory=dict)  # what weak references that were made refer to
+    held_weakly: dict[Value, bool] = attrs.field(factory=dict)  # by weak references made; whether one calls back
     stop: Moment | None = None  # where to stop tracing
     too_deep: tuple[Place, ...] = ()  # where the Python that traces came to its limit
     frames_made: int = 0

@@ -18,7 +18,7 @@ from armature.frame.sources import LocalSource
 from armature.torch_abi.eval_frame import skip_code
 from armature.trace.instructions import decode, remade_cells, slot_names
 from armature.trace.layout import CALLS, Layout, Slot, handled_name, slot_name
-from armature.trace.liveness import live_at, read_unbound
+from armature.trace.liveness import live_at, read_unbound, rebound
 from armature.trace.rebuild import Rebuilder, output_name
 from armature.trace.splice import (
     CELL,
@@ -99,6 +99,9 @@ def cut_frame(frame: Frame, position: int) -> CutFrame:
     empty = frozenset(name for name, cell in frame.cells.items() if cell.is_empty)
     if reason is None and (unbound := read_unbound(origin, position, empty)):
         reason = f"{min(unbound)} may be unbound where it is read"  # a resume function has it from a closure
+    made = {name for name in weakly_held(frame) if frame.variables[name].source is None}
+    if reason is None and (let_go := rebound(origin, position, made)):
+        reason = f"a weak reference may tell when {min(let_go)} is let go"  # the code before the break holds it too
     if reason is not None:
         raise CannotResume(f"{origin.co_qualname}: {reason}")
     layout = tuple(slot_of(frame, place, value) for place, value in enumerate(frame.stack))
@@ -117,12 +120,17 @@ def cut_frame(frame: Frame, position: int) -> CutFrame:
 
 def kept_alive(frame: Frame, origin: CodeType) -> frozenset[str]:
     """Variables whose objects must live as long as the frame, read or not: weak references tell."""
-    names = {name for name, value in frame.variables.items() if value in frame.tracer.held_weakly}
+    names = weakly_held(frame)
     point = resume_point(frame.code)
     if point is not None:  # what it was given for no other reason
         entry = next(position for position in point.positions if position >= 0)
         names.update(set(frame.code.co_varnames[: frame.code.co_argcount]) - live_at(origin, entry))
     return frozenset(names)
+
+
+def weakly_held(frame: Frame) -> set[str]:
+    """Variables with an object that a weak reference made in the frame refers to."""
+    return {name for name, value in frame.variables.items() if value in frame.tracer.held_weakly}
 
 
 def slot_of(frame: Frame, place: int, value: Value) -> Slot:

@@ -43,6 +43,7 @@ class Effects:
     owners: dict[int, Value] = attrs.field(factory=dict)  # objects that were looked at, by ids of their dicts
     globals_: dict[tuple[int, str], tuple[dict[str, object], Value | None]] = attrs.field(factory=dict)
     default_dtype: DefaultDtype | None = None
+    grad: bool = attrs.field(factory=torch.is_grad_enabled)  # whether gradients are recorded where the frame begins
     calls: list[Write] = attrs.field(factory=list)  # to be made when all else has been changed
 
     def call(self, write: Write) -> None:

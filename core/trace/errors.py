@@ -34,12 +34,14 @@ class GraphBreak(Exception):
 
 
 class SkipFrame(Exception):
-    """There is nothing to compile in the frame. once: this time, and in no frame below it either."""
+    """There is nothing to compile in the frame. once: this time, and in no frame below it either. frees: the frame asks
+    which objects live, so that tracing must have let go of them when it runs."""
 
-    def __init__(self, reason: str, once: bool = False) -> None:
+    def __init__(self, reason: str, once: bool = False, frees: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.once = once
+        self.frees = frees
 
 
 class UserRaised(Exception):

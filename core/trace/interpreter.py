@@ -21,7 +21,7 @@ from armature.torch_abi.fake import in_transform, version_of
 from armature.torch_abi.grad_modes import set_default_dtype, set_grad_enabled
 from armature.torch_abi.guard_tree import forward_level
 from armature.torch_abi.overrides import quietly
-from armature.trace import aliasing, graph_calls, inline, machine, wrappers
+from armature.trace import aliasing, graph_calls, inline, lives, machine, wrappers
 from armature.trace.capture import Tracer
 from armature.trace.classes_made import let_go
 from armature.trace.data import CompiledGraphSlot, GraphInput, TracedFrame
@@ -81,6 +81,7 @@ def tracing(tracer: Tracer) -> Iterator[None]:
                 for leave, state in reversed(tracer.on_abort):
                     leave(state)
     except GraphBreak as stop:
+        lives.check_break(tracer)
         stop.guards = (*tracer.guards.records.values(), *aliasing.guards(tracer), *tracer.sizes.conditions())
         raise
     finally:
@@ -110,6 +111,7 @@ def _run(tracer: Tracer, request: FrameRequest) -> Value:
             stop.places = tracer.too_deep
             raise
     check_generators(tracer, frame)
+    lives.check_ends(tracer, frame, result)
     return result
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Set
 from types import CodeType
 
 from armature.trace.instructions import Instruction, decode
@@ -17,6 +18,7 @@ LOOKS_AT_FRAMES = frozenset({
     "f_locals", "embed", "exc_info", "tb_frame", "print_stack", "extract_stack", "super",
 })  # fmt: skip
 WRITES = frozenset({"STORE_FAST"})
+REBINDS = frozenset({"STORE_FAST", "DELETE_FAST"})
 
 
 def successors(instructions: tuple[Instruction, ...], position: int) -> list[int]:
@@ -107,3 +109,12 @@ def read_unbound(code: CodeType, position: int, unbound: frozenset[str]) -> froz
                 empty[step] = now
                 todo.append(step)
     return frozenset(found)
+
+
+def rebound(code: CodeType, position: int, names: Set[str]) -> frozenset[str]:
+    """Which of some variables may be set or deleted from a position on."""
+    if not names:
+        return frozenset()
+    instructions = decode(code)
+    found = (instructions[here] for here in reachable(code, position))
+    return frozenset(str(inst.argval) for inst in found if inst.opname in REBINDS) & names

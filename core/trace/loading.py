@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from armature.frame.guards.paths import calling
 from armature.frame.sources import (
     ArrayMemorySource,
     AttrSource,
@@ -15,6 +16,7 @@ from armature.frame.sources import (
     EarlySource,
     GlobalSource,
     ItemSource,
+    KeptSource,
     LocalSource,
     MemberSource,
     ModeSource,
@@ -108,6 +110,14 @@ def result(out: Rebuilder, fn: Callable[..., Any], base: Any) -> None:
     out.call(1)
 
 
+def kept(out: Rebuilder, source: KeptSource) -> None:
+    """What a function of the program has kept."""
+    out.null_function(calling(source.names))
+    for part in (source.base, *source.args):
+        out.load_source(part)
+    out.call(len(source.args) + 1)
+
+
 def mode(out: Rebuilder, source: ModeSource) -> None:
     """A function mode of torch's stack."""
     out.null_function(overrides.mode_at)
@@ -129,6 +139,7 @@ LOADERS: Mapping[type, Callable[[Rebuilder, Any], None]] = {
     CellSource: cell,
     ModeSource: mode,
     CallSource: lambda out, source: result(out, source.fn, source.base),
+    KeptSource: kept,
     ArrayMemorySource: lambda out, source: result(out, as_tensor, source.base),
     EarlySource: lambda out, source: out.load_early(source),
 }

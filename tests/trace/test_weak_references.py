@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
+import io
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -161,3 +163,219 @@ def test_what_stands_under_an_object_is_guarded() -> None:
     with pytest.raises(KeyError):
         run(torch.ones(2), held, key)
     assert run(torch.ones(2), {None: 7, other: 5}, other)[0] == 5
+
+
+def let_go(t):
+    thing = Thing()
+    reference = weakref.ref(thing)
+    del thing
+    return t + 1, reference() is None
+
+
+def replaced(t):
+    thing = Thing()
+    reference = weakref.ref(thing)
+    thing = None
+    return t + 1, reference() is None
+
+
+def taken_from_keys(t):
+    table = {Thing(): 1}
+    keys = [*table]
+    reference = weakref.ref(keys[0])
+    table.clear()
+    held = reference() is None
+    del keys
+    return t + 1, held, reference() is None
+
+
+def taken_from_items(t):
+    table = {Thing(): Thing()}
+    pairs = [*table.items()]
+    references = [weakref.ref(one) for one in pairs[0]]
+    table.clear()
+    pairs.clear()
+    return t + 1, [reference() is None for reference in references]
+
+
+def held_twice(t):
+    thing = Thing()
+    reference = weakref.ref(thing)
+    things = [thing]
+    del thing
+    held = reference() is None
+    things.pop()
+    return t + 1, held, reference() is None
+
+
+def left_in_a_helper(t):
+    def make():
+        thing = Thing()
+        return weakref.ref(thing)
+
+    return t + 1, make()() is None
+
+
+def a_tensor(t):
+    made = t + 1
+    reference = weakref.ref(made)
+    del made
+    return t + 2, reference() is None
+
+
+def in_an_attribute(t):
+    thing = Thing()
+    thing.parts = [Thing()]
+    reference = weakref.ref(thing.parts[0])
+    thing.parts.pop()
+    return t + 1, reference() is None
+
+
+def in_a_cycle(t):
+    thing = Thing()
+    thing.own = thing
+    reference = weakref.ref(thing)
+    del thing
+    return t + 1, reference() is None
+
+
+def called_back(t):
+    told = []
+    thing = Thing()
+    reference = weakref.ref(thing, told.append)
+    del thing
+    return t + 1, len(told), reference() is None
+
+
+def called_back_after_a_break(t):
+    told = []
+    thing = Thing()
+    reference = weakref.ref(thing, told.append)
+    print("break")
+    del thing
+    return t + 1, len(told), reference() is None
+
+
+def weak_values(t):
+    thing = Thing()
+    table = weakref.WeakValueDictionary()
+    table["a"] = thing
+    before = len(table)
+    del thing
+    return t + 1, before, len(table)
+
+
+def weak_members(t):
+    thing = Thing()
+    members = weakref.WeakSet([thing])
+    before = len(members)
+    del thing
+    return t + 1, before, len(members)
+
+
+def by_proxy(t):
+    thing = Thing()
+    proxy = weakref.proxy(thing)
+    proxy.scale = 3
+    before = proxy.scale, proxy is thing, type(proxy).__name__, isinstance(proxy, Thing)
+    del thing
+    try:
+        return t * proxy.scale, before
+    except ReferenceError as error:
+        return t, before, str(error)
+
+
+def finalized(t):
+    told = []
+    thing = Thing()
+    weakref.finalize(thing, told.append, 2)
+    del thing
+    return t + 1, told
+
+
+def let_go_after_a_break(t):
+    print("first")
+    thing = Thing()
+    reference = weakref.ref(thing)
+    print("break")
+    del thing
+    return t + 1, reference() is None
+
+
+def emptied_after_a_break(t):
+    things = [Thing()]
+    reference = weakref.ref(things[0])
+    print("break")
+    things.clear()
+    return t + 1, reference() is None
+
+
+def replaced_between_breaks(t):
+    for number in range(2):
+        thing = Thing()
+        reference = weakref.ref(thing)
+        print("break", number)
+        thing = None
+        print(reference() is None)
+    return t + 1
+
+
+def of_the_caller(t):
+    reference = weakref.ref(HELD[0])
+    before = reference() is None
+    HELD.clear()
+    return t + 1, before, reference() is None
+
+
+HELD: list[Thing] = []
+ENDS = (
+    let_go, replaced, taken_from_keys, taken_from_items, held_twice, left_in_a_helper, a_tensor, in_an_attribute,
+    in_a_cycle, called_back, called_back_after_a_break, weak_values, weak_members, by_proxy, finalized,
+    let_go_after_a_break, emptied_after_a_break, replaced_between_breaks, of_the_caller,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("fn", ENDS, ids=lambda fn: fn.__name__)
+def test_objects_end_as_in_eager_mode(fn: Callable[..., Any]) -> None:
+    def answers(run: Callable[..., Any]) -> list[str]:
+        found = []
+        for _ in range(3):
+            HELD[:] = [Thing()]
+            said = io.StringIO()
+            with contextlib.redirect_stdout(said):
+                found.append(str(run(torch.ones(2))) + said.getvalue())
+        return found
+
+    assert answers(armature.compile(fn, backend="eager")) == answers(fn)
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.calls = 0
+
+
+def asks_what_is_held(t):
+    first, inner = Thing(), Thing()
+    first.inner = [inner]
+    del inner
+    COUNTER.calls += 1
+    reference = weakref.ref(first.inner[0])
+    return t + 1, reference() is first.inner[0], PARENT() is HELD_BY
+
+
+COUNTER, HELD_BY = Counter(), Thing()
+PARENT = weakref.ref(HELD_BY)
+
+
+def test_what_is_surely_held_is_asked_in_the_graph() -> None:
+    result, *rest = armature.compile(asks_what_is_held, backend=held_to_graph, fullgraph=True)(X)
+    assert torch.equal(result, X + 1) and rest == [True, True]
+    assert GRAPHS
+
+
+GRAPHS: list[torch.fx.GraphModule] = []
+
+
+def held_to_graph(graph: torch.fx.GraphModule, example_inputs: Any) -> Any:
+    GRAPHS.append(graph)
+    return graph

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from types import CellType
 from typing import Any
@@ -18,6 +19,7 @@ from armature.frame.sources import (
     DictOfSource,
     GlobalSource,
     ItemSource,
+    KeptSource,
     LocalSource,
     MemberSource,
     ModeSource,
@@ -26,6 +28,7 @@ from armature.frame.sources import (
     Source,
     TypeOfSource,
     WeakKey,
+    call_text,
     real_key,
 )
 from armature.torch_abi.numpy import as_tensor
@@ -54,6 +57,19 @@ class Resolver:
     def builtin(self, source: BuiltinSource) -> object:
         return self.request.builtins[source.name]
 
+    def kept(self, source: KeptSource) -> object:
+        return calling(source.names)(self.value(source.base), *map(self.value, source.args))
+
+
+def calling(names: tuple[str, ...]) -> Callable[..., object]:
+    """Calls a function that it is given with the other arguments, the last ones by these names."""
+
+    def call(function: Callable[..., object], *args: object) -> object:
+        positional = len(args) - len(names)
+        return function(*args[:positional], **dict(zip(names, args[positional:], strict=True)))
+
+    return call if names else operator.call
+
 
 _READ: dict[type, Callable[[Resolver, Any], object]] = {
     LocalSource: Resolver.local,
@@ -69,6 +85,7 @@ _READ: dict[type, Callable[[Resolver, Any], object]] = {
     CellSource: lambda r, s: r.value(s.base).cell_contents,
     ModeSource: lambda r, s: mode_at(s.position),
     CallSource: lambda r, s: s.fn(r.value(s.base)),
+    KeptSource: Resolver.kept,
     ArrayMemorySource: lambda r, s: as_tensor(r.value(s.base)),
 }
 
@@ -116,6 +133,7 @@ _WRITE: dict[type, Callable[[Expressions, Any], str]] = {
     CellSource: lambda e, s: f"{e.of(s.base)}.cell_contents",
     ModeSource: lambda e, s: f"{e.name(mode_at)}({s.position})",
     CallSource: lambda e, s: f"{e.name(s.fn)}({e.of(s.base)})",
+    KeptSource: lambda e, s: call_text(e.of(s.base), [e.of(arg) for arg in s.args], s.names),
     ArrayMemorySource: lambda e, s: f"{e.name(as_tensor)}({e.of(s.base)})",
 }
 

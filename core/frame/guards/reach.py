@@ -9,7 +9,7 @@ from torch import nn
 
 from armature.callables import MISSING, class_member
 from armature.frame.data import FrameRequest
-from armature.frame.guards.paths import Resolver
+from armature.frame.guards.paths import Expressions, Resolver
 from armature.frame.sources import (
     ArrayMemorySource,
     AttrSource,
@@ -19,6 +19,7 @@ from armature.frame.sources import (
     DictOfSource,
     GlobalSource,
     ItemSource,
+    KeptSource,
     LocalSource,
     MemberSource,
     ModeSource,
@@ -27,6 +28,7 @@ from armature.frame.sources import (
     Source,
     TypeOfSource,
     WeakKey,
+    call_text,
 )
 from armature.torch_abi.eval_frame import framelocals_index
 from armature.torch_abi.guard_tree import Manager, Root, example
@@ -136,6 +138,15 @@ class Reach:
         value = example(self.resolver.value(source))
         return self.manager(source.base).lambda_manager(source.fn, source.expr, value, None)
 
+    def kept(self, source: KeptSource) -> Manager:
+        value, names = example(self.resolver.value(source)), Expressions(self.resolver.request)
+        if all(isinstance(arg, ObjectSource) for arg in source.args):
+            text = call_text("function", [names.of(arg) for arg in source.args], source.names)
+            read = eval(f"lambda function: {text}", names.namespace)
+            return self.manager(source.base).lambda_manager(read, source.expr, value, None)
+        read = eval(f"lambda L: {names.of(source)}", names.namespace)
+        return self.root.lambda_manager(read, source.expr, value, None)
+
     def array_memory(self, source: ArrayMemorySource) -> Manager:
         value = self.resolver.value(source)
         return self.manager(source.base).lambda_manager(as_tensor, source.expr, value, None)
@@ -164,6 +175,7 @@ _MAKE: dict[type, Callable[[Reach, Any], Manager]] = {
     CellSource: Reach.cell,
     ModeSource: Reach.mode,
     CallSource: Reach.called,
+    KeptSource: Reach.kept,
     ArrayMemorySource: Reach.array_memory,
 }
 

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, NoReturn
 
 import attrs
 
-from armature.plugin_api import Value, assumed_constant
+from armature.plugin_api import (
+    AttrSource,
+    GraphBreak,
+    Identity,
+    Value,
+    as_begun,
+    assumed_constant,
+    is_trusted,
+    kept,
+    places_of,
+    written,
+)
 
 OF_THE_CACHE = frozenset({"cache_info", "cache_clear", "cache_parameters"})
 
 
 @attrs.define(eq=False)
 class CachedFunctionValue(Value):
-    """A function of the program whose results are kept. What it computes is traced, once for the same constants.
+    """A function of the program whose results are kept. What it computes is traced, once for the same arguments.
 
-    Python would not run it again for arguments that it knows, so one that does more than compute runs eagerly; and so
-    does one that has kept another constant than it would compute now.
+    Python would not run it again for arguments that it knows. So one that does more than compute runs eagerly, and the
+    result is what the function itself gives, which may have been changed since: another input of the frame. One that is
+    called with an object that the frame has made computes its result.
     """
 
     obj: Any
@@ -43,36 +55,74 @@ class CachedFunctionValue(Value):
         return self.inner if name == "__wrapped__" else self.inner.get_attribute(tracer, name)
 
     def call(self, tracer: Any, args: Any, kwargs: Any) -> Value:
-        plain = all(value.is_constant for value in (*args, *kwargs.values()))
-        given = [(name, value.python_type(), value.key(tracer)) for name, value in named(args, kwargs)] if plain else []
-        key = tuple(given) if plain else None
-        if key is not None and key in self.known:
-            return self.known[key]
-        changes, random = tracer.effects.count, tracer.fakes.mode.random
-        tracer.fakes.mode.random = False
-        made: Value = tracer.call(self.inner, args, kwargs)
-        if tracer.effects.count != changes or tracer.fakes.random:
-            tracer.graph_break("unsupported-call", callable=self.describe())
-        tracer.fakes.mode.random = random
+        given = named(args, kwargs)
+        key = None
+        if not any(value.is_symbolic for _, value in given):
+            key = tuple((name, value.python_type(), value.key(tracer)) for name, value in given)
+            if key in self.known:
+                return self.known[key]
+        made = self._computed(tracer, args, kwargs)
+        trusted = is_trusted(self.obj.__wrapped__) or assumed_constant(self.obj.__wrapped__)
+        number = key is None and (made.is_constant or made.is_symbolic)
+        if not (trusted or number or made_anew(key)):
+            for _, value in given:  # a size, from now on a constant
+                value.key(tracer)
+            made = self._kept(tracer, made, args, kwargs)
         if key is not None:
-            if made.python_type() in (bool, int, float):  # not one that may change: what is kept does not
-                made = tracer.constant(made.as_constant())
-            if made.is_constant and not changes and not assumed_constant(self.obj.__wrapped__):
-                self._agree(tracer, made, args, kwargs)
             self.known[key] = made
         return made
 
-    def _agree(self, tracer: Any, made: Value, args: Any, kwargs: Any) -> None:
-        """Ask the function itself, which keeps its answer: while guards hold, it would compute what it has kept."""
-        given = [value.as_constant() for value in args]
-        named = {name: value.as_constant() for name, value in kwargs.items()}
-        expected = made.as_constant()
+    def _computed(self, tracer: Any, args: Any, kwargs: Any) -> Value:
+        """What the function computes. One that does more than that runs in Python, which does it once."""
+        before, random = (tracer.effects.count, written(tracer), len(tracer.early.calls)), tracer.fakes.mode.random
+        tracer.fakes.mode.random = False
         try:
-            kept = tracer.fakes.run_real(self.obj, *given, **named)
-        except Exception:  # to be raised where the program calls it
-            tracer.graph_break("unsupported-call", callable=self.describe())
-        if type(kept) is not type(expected) or (kept is not expected and repr(kept) != repr(expected)):
-            tracer.graph_break("unsupported-call", callable=self.describe())
+            made: Value = tracer.call(self.inner, args, kwargs)
+        except GraphBreak as stop:  # what follows it would run, and not be kept
+            stop.places = places_of(tracer.frames)
+            raise
+        after = (tracer.effects.count, written(tracer), len(tracer.early.calls))
+        if after != before or tracer.fakes.random:
+            self._refuse(tracer, "does more than compute them")
+        tracer.fakes.mode.random = random
+        if made.python_type() in (bool, int, float) and made.is_constant:  # not one that may change
+            return tracer.constant(made.as_constant())  # type: ignore[no-any-return]
+        return made
+
+    def _kept(self, tracer: Any, made: Value, args: Any, kwargs: Any) -> Value:
+        """What the function itself gives. It is asked before the frame begins, where it would compute the same."""
+        if not as_begun(tracer):
+            now = kept(tracer, AttrSource(self.source, "__wrapped__"), args, kwargs)  # type: ignore[arg-type]
+            if now is None or not made.is_constant or not alike(now[1], made.as_constant()):
+                self._refuse(tracer, "may see what the frame or a context has changed by now")
+        found = kept(tracer, self.source, args, kwargs)  # type: ignore[arg-type]
+        room = self.obj.cache_parameters()["maxsize"]
+        if found is None:
+            self._refuse(tracer, "raises, or is given something that the frame has put together")
+        if not (made.is_constant or room is None or len(self.known) < room):
+            self._refuse(tracer, "has no room for all that the frame asks for")
+        source, obj = found
+        if not made.is_constant:
+            return tracer.wrap(obj, source)  # type: ignore[no-any-return]
+        if not alike(obj, made.as_constant()):
+            self._refuse(tracer, "would compute another one now")
+        tracer.guards.equal(source, obj)
+        return made
+
+    def _refuse(self, tracer: Any, why: str) -> NoReturn:
+        tracer.graph_break("unsupported-call", callable=f"{self.describe()} and which {why},")
+
+
+def alike(first: object, second: object) -> bool:
+    """Whether two constants are the same for the program."""
+    return first is second or (type(first) is type(second) and repr(first) == repr(second))
+
+
+def made_anew(key: Any) -> bool:
+    """Whether a key is of an object that the frame has made, which Python can't have seen before."""
+    if isinstance(key, Identity):
+        return key.value.source is None
+    return isinstance(key, tuple) and any(map(made_anew, key))
 
 
 def named(args: Any, kwargs: Any) -> list[tuple[Any, Value]]:

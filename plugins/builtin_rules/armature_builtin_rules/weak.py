@@ -1,4 +1,5 @@
-"""Weak references while tracing: what they refer to lives as long as the frame runs."""
+"""Weak references while tracing. Objects die when the frame runs; tracing only knows who holds them. Where it can't be
+sure that one lives, the frame runs eagerly."""
 
 from __future__ import annotations
 
@@ -18,6 +19,8 @@ from armature.plugin_api import (
     Value,
     ValueType,
     handles,
+    refer,
+    rely_on_life,
 )
 
 
@@ -36,7 +39,10 @@ class WeakReferenceValue(Value):
     def call(self, tracer: Any, args: Any, kwargs: Any) -> Value:
         if args or kwargs:
             tracer.graph_break("unsupported-call", callable="a weak reference with arguments")
-        return tracer.constant(None) if self.referent is None else self.referent
+        if self.referent is None:
+            return tracer.constant(None)  # type: ignore[no-any-return]
+        rely_on_life(tracer, self.referent)
+        return self.referent
 
     def as_object(self) -> object:
         if self.referent is None:
@@ -78,14 +84,18 @@ class WeakReferenceValue(Value):
         out.call(1 if self.callback is None else 2)
 
 
-@handles(weakref.ref, weakref.proxy)
-def make_reference(call: Call, referent: Value, *callback: Value) -> Value | None:
-    """A reference; a proxy of an object that lives stands for the object."""
-    plain = not callback or (callback[0].is_constant and callback[0].as_constant() is None)
-    if call.fn is weakref.proxy:
-        return referent if plain else None
-    call.tracer.held_weakly[referent] = None
-    return WeakReferenceValue(referent, None if plain else callback[0])
+@handles(weakref.ref)
+def make_reference(call: Call, referent: Value, *callback: Value) -> Value:
+    """A reference."""
+    told = bool(callback) and not (callback[0].is_constant and callback[0].as_constant() is None)
+    refer(call.tracer, referent, told)
+    return WeakReferenceValue(referent, callback[0] if told else None)
+
+
+@handles(weakref.proxy, weakref.KeyedRef)
+def leave_to_python(call: Call, referent: Value, *_: Value) -> None:
+    """Whatever is asked of a proxy tells whether the object lives."""
+    refer(call.tracer, referent, told=True)
 
 
 def of_program(obj: Any, source: Any, tracer: Any) -> Value:

@@ -156,3 +156,16 @@ def test_an_address_is_not_looked_for_among_numbers() -> None:
     for function in (lambda x: x + (id(LIST) in PLACES), lambda x: x + ({id(LIST): 1}.get(next(iter(PLACES)), 0))):
         assert break_id(function, (torch.ones(1),))
         assert torch.equal(armature.compile(function, backend="eager")(torch.ones(1)), function(torch.ones(1)))
+
+
+def test_a_copy_counts_as_written_to() -> None:
+    """As torch counts it: a deep copy is given its memory."""
+
+    def versions(x: torch.Tensor) -> tuple[int, ...]:
+        made = copy.deepcopy(x)
+        first = made._version
+        made.add_(1)
+        return first, made._version
+
+    x = torch.ones(2)
+    assert armature.compile(versions, backend="eager", fullgraph=True)(x) == versions(x) == (1, 2)

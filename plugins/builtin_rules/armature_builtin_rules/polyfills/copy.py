@@ -87,7 +87,7 @@ def deepcopy(x: Any, memo: Any = None) -> Any:
             not_copied("tensors that share memory are deep-copied")
         memo[memory] = memory
         memo[id(x)] = made = x.clone()
-        return made
+        return made.copy_(made)  # a deep copy counts as written to: it was given its memory
     copier = getattr(kind, "__deepcopy__", None)
     if copier is not None:
         made = copier(x, memo)
