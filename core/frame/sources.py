@@ -211,11 +211,13 @@ class CallSource:
 @attrs.frozen(cache_hash=True)
 class KeptSource:
     """`base(*args)` of a function of the program that changes nothing and keeps its results (`functools.lru_cache`):
-    the one that it has kept. names: of the last arguments, that are passed by name."""
+    the one that it has kept. names: of the last arguments, that are passed by name. grad: the grad mode in which it is
+    called; None: the one in which the frame begins."""
 
     base: Source
     args: tuple[Source, ...]
     names: tuple[str, ...] = ()
+    grad: bool | None = None
 
     @property
     def expr(self) -> str:

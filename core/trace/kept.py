@@ -25,10 +25,10 @@ def written(tracer: Tracer) -> int:
 
 
 def as_begun(tracer: Tracer) -> bool:
-    """Whether all that outlives the frame, and torch's modes, are as they were when it began."""
+    """Whether all that outlives the frame, and torch's modes but the grad mode, are as they were when it began."""
     effects = tracer.effects
     changed = effects.count or tracer.early.calls or tracer.on_abort or written(tracer)
-    return not changed and effects.grad == torch.is_grad_enabled() and not tracer.overrides.moved
+    return not changed and not tracer.overrides.moved
 
 
 def place(value: Value) -> Source | None:
@@ -49,7 +49,8 @@ def kept(
     sources = tuple(source for source in places if source is not None)
     if len(sources) < len(places):
         return None
-    source = KeptSource(function, sources, tuple(kwargs))
+    grad = torch.is_grad_enabled()
+    source = KeptSource(function, sources, tuple(kwargs), None if grad == tracer.effects.grad else grad)
     try:
         return source, tracer.fakes.run_real(Resolver(tracer.request).value, source)
     except Exception:  # to be raised where the program calls it

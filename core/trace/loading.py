@@ -112,7 +112,7 @@ def result(out: Rebuilder, fn: Callable[..., Any], base: Any) -> None:
 
 def kept(out: Rebuilder, source: KeptSource) -> None:
     """What a function of the program has kept."""
-    out.null_function(calling(source.names))
+    out.null_function(calling(source))
     for part in (source.base, *source.args):
         out.load_source(part)
     out.call(len(source.args) + 1)

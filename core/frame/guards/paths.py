@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import CellType
 from typing import Any
 
+import torch
+
 from armature.callables import dict_of
 from armature.errors import invariant
 from armature.frame.data import FrameRequest
@@ -58,17 +60,22 @@ class Resolver:
         return self.request.builtins[source.name]
 
     def kept(self, source: KeptSource) -> object:
-        return calling(source.names)(self.value(source.base), *map(self.value, source.args))
+        return calling(source)(self.value(source.base), *map(self.value, source.args))
 
 
-def calling(names: tuple[str, ...]) -> Callable[..., object]:
-    """Calls a function that it is given with the other arguments, the last ones by these names."""
+def calling(source: KeptSource) -> Callable[..., object]:
+    """Calls the function that it is given with the other arguments, as the source says."""
+    names, grad = source.names, source.grad
 
     def call(function: Callable[..., object], *args: object) -> object:
         positional = len(args) - len(names)
-        return function(*args[:positional], **dict(zip(names, args[positional:], strict=True)))
+        named = dict(zip(names, args[positional:], strict=True))
+        if grad is None:
+            return function(*args[:positional], **named)
+        with torch.set_grad_enabled(grad):
+            return function(*args[:positional], **named)
 
-    return call if names else operator.call
+    return call if names or grad is not None else operator.call
 
 
 _READ: dict[type, Callable[[Resolver, Any], object]] = {
@@ -112,6 +119,13 @@ class Expressions:
         self.namespace[name] = obj
         return name
 
+    def kept(self, source: KeptSource, function: str) -> str:
+        """The expression of what a function keeps, by the expression of the function."""
+        args = [self.of(arg) for arg in source.args]
+        if source.grad is None:
+            return call_text(function, args, source.names)
+        return call_text(self.name(calling(source)), [function, *args], ())
+
     def key(self, key: object) -> str:
         """The expression of a dict's key."""
         return self.name(key) + "()" * isinstance(key, WeakKey)
@@ -133,7 +147,7 @@ _WRITE: dict[type, Callable[[Expressions, Any], str]] = {
     CellSource: lambda e, s: f"{e.of(s.base)}.cell_contents",
     ModeSource: lambda e, s: f"{e.name(mode_at)}({s.position})",
     CallSource: lambda e, s: f"{e.name(s.fn)}({e.of(s.base)})",
-    KeptSource: lambda e, s: call_text(e.of(s.base), [e.of(arg) for arg in s.args], s.names),
+    KeptSource: lambda e, s: e.kept(s, e.of(s.base)),
     ArrayMemorySource: lambda e, s: f"{e.name(as_tensor)}({e.of(s.base)})",
 }
 

@@ -28,7 +28,6 @@ from armature.frame.sources import (
     Source,
     TypeOfSource,
     WeakKey,
-    call_text,
 )
 from armature.torch_abi.eval_frame import framelocals_index
 from armature.torch_abi.guard_tree import Manager, Root, example
@@ -141,8 +140,7 @@ class Reach:
     def kept(self, source: KeptSource) -> Manager:
         value, names = example(self.resolver.value(source)), Expressions(self.resolver.request)
         if all(isinstance(arg, ObjectSource) for arg in source.args):
-            text = call_text("function", [names.of(arg) for arg in source.args], source.names)
-            read = eval(f"lambda function: {text}", names.namespace)
+            read = eval(f"lambda function: {names.kept(source, 'function')}", names.namespace)
             return self.manager(source.base).lambda_manager(read, source.expr, value, None)
         read = eval(f"lambda L: {names.of(source)}", names.namespace)
         return self.root.lambda_manager(read, source.expr, value, None)

@@ -3,6 +3,7 @@ sure that one lives, the frame runs eagerly."""
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Hashable
 from typing import Any
@@ -88,7 +89,8 @@ class WeakReferenceValue(Value):
 def make_reference(call: Call, referent: Value, *callback: Value) -> Value:
     """A reference."""
     told = bool(callback) and not (callback[0].is_constant and callback[0].as_constant() is None)
-    refer(call.tracer, referent, told)
+    own = any(frame.code.co_filename == functools.__file__ for frame in call.tracer.frames[-2:])
+    refer(call.tracer, referent, told and not own)  # functools alone looks at what it keeps by dispatch
     return WeakReferenceValue(referent, callback[0] if told else None)
 
 

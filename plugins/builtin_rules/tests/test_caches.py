@@ -206,7 +206,14 @@ def counting_module(x: torch.Tensor) -> Any:
 
 def in_no_grad(x: torch.Tensor) -> Any:
     with torch.no_grad():
-        return x * weighed(3, scale=2)
+        first = x * weighed(3, scale=2)
+    return first, weighed(3, scale=2).requires_grad
+
+
+def in_grad_mode(x: torch.Tensor) -> Any:
+    with torch.no_grad(), torch.enable_grad():
+        first = weighed(3)
+    return first * x, first.requires_grad, weighed(2).requires_grad
 
 
 def keeps_one(x: torch.Tensor) -> Any:
@@ -225,10 +232,10 @@ def writes_once(x: torch.Tensor) -> Any:
 
 ONE_GRAPH = (
     changes_a_list, gives_a_list, given_tuples, changes_a_tensor, changes_parts, changes_an_object, of_a_tensor, of_a_new_tensor,
-    within_another, of_a_module, counted_calls, constants, of_sizes,
+    within_another, of_a_module, counted_calls, constants, of_sizes, in_no_grad, in_grad_mode,
 )  # fmt: skip
 WITH_BREAKS = (
-    after_a_write, after_a_change, counting_module, in_no_grad, keeps_one, goes_on_in_the_function, writes_once,
+    after_a_write, after_a_change, counting_module, keeps_one, goes_on_in_the_function, writes_once,
 )  # fmt: skip
 
 
