@@ -25,7 +25,7 @@ from armature.trace.iterating import (
 )
 from armature.trace.places import places_of
 from armature.trace.values import computed
-from armature.trace.values.base import Value, type_name
+from armature.trace.values.base import Value, is_iterable, type_name
 from armature.trace.values.classes import ClassValue, SuperValue, rely_on_class
 from armature.trace.values.context import GradModeValue, NullContextValue, autocast_value, switch_grad
 from armature.trace.values.function import CellValue, MethodValue, PartialValue
@@ -69,6 +69,8 @@ def _number(kind: type) -> Make:
             if args[0].python_type() is bool:  # int(n > 2) is 0 or 1
                 return tracer.constant(int(args[0].truth(tracer)))
             return args[0].call_method(tracer, "__int__", (), {})
+        if any(isinstance(arg, UserObjectValue) for arg in args) and (kwargs or len(args) > 1):
+            tracer.graph_break("unsupported-call", callable=f"{kind.__name__}() of several objects")
         if args and isinstance(args[0], UserObjectValue):
             for name in CONVERSIONS[kind]:
                 method = args[0].method(tracer, name) if hasattr(args[0].cls, name) else None
@@ -80,6 +82,8 @@ def _number(kind: type) -> Make:
                         returned = made.python_type().__name__
                         tracer.raise_error(TypeError, f"__bytes__ returned non-bytes (type {returned})")
                     return made
+            if kind is bytes and not is_iterable(args[0].cls) and not kwargs:
+                tracer.raise_error(TypeError, f"cannot convert '{type_name(args[0].cls)}' object to bytes")
         found = None if kwargs else computed.call(tracer, kind, args)
         if found is not None:
             return found
@@ -197,6 +201,8 @@ def _enumerate(tracer: Tracer, items: Value, start: Value | None = None) -> Valu
 
 def inner_iterator(tracer: Tracer, items: Value) -> Value:
     """What an iterator over an iterable holds: where it is known how to make it again, an iterator of its own."""
+    if not is_iterable(items.python_type()):
+        iterate(tracer, items)
     return iterate(tracer, items) if items.is_tensor or can_be_remade(items) else items
 
 
@@ -220,9 +226,10 @@ def remake_call(
 
 def _zip(tracer: Tracer, *iterables: Value, strict: Value | None = None) -> Value:
     must_match = strict is not None and strict.truth(tracer)
-    inner = [inner_iterator(tracer, iterable) for iterable in iterables]
-
-    streams = [iterable.stream(tracer) for iterable in inner]
+    inner, streams = [], []
+    for iterable in iterables:
+        inner.append(inner_iterator(tracer, iterable))
+        streams.append(inner[-1].stream(tracer))
 
     def step() -> Value:
         row: list[Value] = []
@@ -259,9 +266,10 @@ def arguments_up_to(count: int) -> str:
 def _map(tracer: Tracer, function: Value, *iterables: Value) -> Value:
     if not iterables:
         tracer.raise_error(TypeError, "map() must have at least two arguments.")
-    inner = [inner_iterator(tracer, iterable) for iterable in iterables]
-
-    streams = [iterable.stream(tracer) for iterable in inner]
+    inner, streams = [], []
+    for iterable in iterables:
+        inner.append(inner_iterator(tracer, iterable))
+        streams.append(inner[-1].stream(tracer))
 
     def step() -> Value:
         row = [next(stream) for stream in streams]

@@ -24,7 +24,7 @@ from armature.trace.errors import UserRaised
 from armature.trace.trust import is_trusted
 from armature.trace.values import computed, symbolic
 from armature.trace.values.address import AddressValue
-from armature.trace.values.base import Value, raise_missing, type_name
+from armature.trace.values.base import Value, raise_missing, raise_unsupported, type_name
 from armature.trace.values.classes import (
     ClassValue,
     find_in_class,
@@ -41,7 +41,7 @@ from armature.trace.values.sequence import ListValue, TupleValue, is_named_tuple
 from armature.trace.values.sets import in_any_order
 from armature.trace.values.streams import Steps
 from armature.trace.values.tensor import TensorValue
-from armature.trace.values.user_object import PLAIN_LOOKUP, UserObjectValue, says_not_implemented
+from armature.trace.values.user_object import LACKING, PLAIN_LOOKUP, UserObjectValue, says_not_implemented
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -238,10 +238,11 @@ NOT_SUMMED: dict[type, str] = {
 
 def _sum(tracer: Tracer, items: Value, start: Value | None = None) -> Value:
     total = tracer.constant(0) if start is None else start
+    stream = items.stream(tracer)
     refused = next((text for kind, text in NOT_SUMMED.items() if issubclass(total.python_type(), kind)), None)
     if refused is not None:
         tracer.raise_error(TypeError, f"sum() can't sum {refused}")
-    numbers, stream = [total], items.stream(tracer)
+    numbers = [total]
     for term in stream:
         if not computed.is_number(term) or not computed.is_number(total):
             stream = itertools.chain((term,), stream)
@@ -304,6 +305,8 @@ def _abs(tracer: Tracer, value: Value) -> Value:
     if isinstance(value, UserObjectValue):
         return value.special(tracer, "__abs__")
     if not value.is_constant and not value.is_symbolic:
+        if class_member(value.python_type(), "__abs__") is MISSING:
+            raise_unsupported(tracer, value, LACKING["__abs__"])
         return value.call_method(tracer, "__abs__", (), {})
     found = computed.absolute(tracer, value) or symbolic.absolute(tracer, value)
     return _folded(tracer, abs, value.as_constant()) if found is None else found
@@ -359,7 +362,8 @@ def _str(tracer: Tracer, value: Value | None = None, *decoding: Value) -> Value:
 
 def _format(tracer: Tracer, value: Value, spec: Value | None = None) -> Value:
     if spec is not None and not issubclass(spec.python_type(), str):
-        tracer.raise_error(TypeError, f"format() argument 2 must be str, not {type_name(spec.python_type())}")
+        given = "None" if spec.python_type() is type(None) else type_name(spec.python_type())
+        tracer.raise_error(TypeError, f"format() argument 2 must be str, not {given}")
     return tracer.formatted(value, "" if spec is None else str(spec.as_constant()))
 
 

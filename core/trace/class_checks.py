@@ -33,6 +33,8 @@ def _classes(tracer: Tracer, kinds: Value) -> tuple[type, ...]:
     if held is not None and not isinstance(held, tuple):  # a union such as `int | None`
         united = isinstance(held, UnionType) or typing.get_origin(held) is typing.Union
         return held.__args__ if united else (held,)  # type: ignore[attr-defined, return-value]
+    if not issubclass(kinds.python_type(), tuple):
+        tracer.graph_break("unsupported-call", callable="isinstance() or issubclass() with what is no class")
     return tuple(cls for item in tracer.unpack(kinds) for cls in _classes(tracer, item))
 
 

@@ -8,6 +8,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from armature.callables import MISSING, class_member
 from armature.torch_abi.eval_frame import skip_code
 from armature.trace.places import places_of
@@ -44,6 +46,7 @@ def iterate(tracer: Tracer, value: Value) -> IteratorValue:
 VIEWS: tuple[Any, ...] = ({}.keys(), {}.values(), {}.items())
 EMPTY: tuple[Any, ...] = ([], (), {}, collections.OrderedDict(), *VIEWS, range(0), collections.deque())
 ITERATORS: dict[type, type] = {type(of): type(iter(of)) for of in (*EMPTY, set(), frozenset(), "", b"", bytearray())}
+ITERATORS.update({torch.Tensor: type(iter(())), memoryview: type(iter(memoryview(b"")))})
 REVERSED: dict[type, type] = {type(of): type(reversed(of)) for of in EMPTY}
 
 

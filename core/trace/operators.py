@@ -7,20 +7,20 @@ import enum
 import operator
 from collections.abc import Callable
 from types import GenericAlias, MappingProxyType, UnionType
-from typing import TYPE_CHECKING, Any, List, TypeVar, Union  # noqa: UP035
+from typing import TYPE_CHECKING, Any, List, NoReturn, TypeVar, Union  # noqa: UP035
 
-from armature.callables import class_member
+from armature.callables import MISSING, class_member
 from armature.trace import aliasing, text
-from armature.trace.errors import NotConstant
+from armature.trace.errors import NotConstant, UserRaised
 from armature.trace.values import computed, symbolic
-from armature.trace.values.base import BoundMethod, Value, type_name
+from armature.trace.values.base import BoundMethod, Value, raise_unsupported, type_name
 from armature.trace.values.classes import ClassValue, inherits, rely_on_class
 from armature.trace.values.constant import SCALARS
 from armature.trace.values.derived import native, or_itself
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import COMPARING, ListValue, SequenceValue, TupleValue
 from armature.trace.values.symbolic import SymbolicValue
-from armature.trace.values.user_object import LACKING, UserObjectValue
+from armature.trace.values.user_object import LACKING, UserObjectValue, namesake
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -43,10 +43,12 @@ COMPARE_METHODS = {op: name for name, op in COMPARING.items()}
 UNIONS = (UnionType, type(Union[int, str]))  # noqa: UP007 - the older spelling has a type of its own
 # What stands for a type with parameters, or for several types.
 ALIASES = (GenericAlias, type(List[int]), TypeVar, *UNIONS)  # noqa: UP006 - the older spelling has a type of its own
-SYMBOLS = {
-    "add": "+", "and_": "&", "floordiv": "//", "lshift": "<<", "matmul": "@", "mul": "*", "mod": "%", "or_": "|",
-    "pow": "** or pow()", "rshift": ">>", "sub": "-", "truediv": "/", "xor": "^",
-}  # fmt: skip
+# Objects of classes that make none when they are called without arguments.
+MADE_BY_NO_CALL: tuple[Any, ...] = (
+    lambda: None, "".join, memoryview(b""), {}.keys(), {}.values(), {}.items(), iter([]), iter(()), iter({}),
+    (0 for _ in ()), MappingProxyType({}),
+)  # fmt: skip
+EXAMPLES: dict[type, object] = {type(example): example for example in MADE_BY_NO_CALL}
 SWAPPED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 TOO_LARGE = 1 << 20  # bytes or bits of a folded result that the program itself might never have computed
 
@@ -91,10 +93,13 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value, in_place: bool
     if found is not None:
         return found
     if (left.base is not None or right.base is not None) and not formats:
-        made = operate(tracer, name, native(left), native(right), in_place)
+        try:
+            made = operate(tracer, name, native(left), native(right), in_place)
+        except UserRaised as raised:
+            raise_for_classes(tracer, raised, functions[name], left, right)
         return or_itself(tracer, left, "__mod__", (native(right),), {}, made) if name == "mod" else made
     if name == "mul" and (isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue)):
-        made = _repeated(tracer, left, right) or _repeated(tracer, right, left)
+        made = _repeated(tracer, left, right) or (None if in_place else _repeated(tracer, right, left))
         if made is not None:
             return made
     if _is_template(name, left):
@@ -107,12 +112,68 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value, in_place: bool
         if isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue):
             if formats:
                 tracer.graph_break("unsupported-operation", operation="%", type=right.describe())
-            kinds = f"'{left.python_type().__name__}' and '{right.python_type().__name__}'"
-            symbol = f"{SYMBOLS[name].split()[0]}=" if in_place else SYMBOLS[name]
-            tracer.raise_error(TypeError, f"unsupported operand type(s) for {symbol}: {kinds}")
+            fold(tracer, functions[name], stand_in(tracer, left), stand_in(tracer, right))
         unknown = f"{left.describe()} and {right.describe()}"
         tracer.graph_break("unsupported-operation", operation=plain, type=unknown)
     return fold(tracer, functions[name], *operands)
+
+
+def raise_for_classes(
+    tracer: Tracer, raised: UserRaised, function: Callable[..., Any], left: Value, right: Value
+) -> NoReturn:
+    """What builtin types have raised for objects of derived classes. A TypeError names the classes of the objects."""
+    if raised.value.python_type() is TypeError:
+        try:
+            function(stand_in(tracer, left), stand_in(tracer, right))
+        except TypeError as error:
+            tracer.raise_real(error)
+        except Exception:  # not what was raised: the operands are others
+            pass
+    raise raised
+
+
+def stand_in(tracer: Tracer, value: Value) -> object:
+    """An object of a class of the same name, with nothing of the program in it."""
+    kind = value.python_type()
+    if value.base is not None:
+        return type(kind.__name__, (native(value).python_type(),), {"__module__": kind.__module__})()
+    if isinstance(value, UserObjectValue):
+        return namesake(kind)
+    try:
+        return value.as_object()
+    except NotConstant:
+        pass
+    try:
+        return EXAMPLES[kind] if kind in EXAMPLES else kind()
+    except TypeError:
+        tracer.graph_break("unsupported-operation", operation="an operator", type=value.describe())
+
+
+def set_item(tracer: Tracer, container: Value, key: Value, value: Value) -> None:
+    """`container[key] = value`."""
+    if lacks(tracer, container, "__setitem__", key):
+        fold(tracer, operator.setitem, stand_in(tracer, container), key.as_constant(), None)
+    container.set_item(tracer, key, value)
+
+
+def delete_item(tracer: Tracer, container: Value, key: Value) -> None:
+    """`del container[key]`."""
+    if lacks(tracer, container, "__delitem__", key):
+        fold(tracer, operator.delitem, stand_in(tracer, container), key.as_constant())
+    container.delete_item(tracer, key)
+
+
+def lacks(tracer: Tracer, container: Value, name: str, key: Value) -> bool:
+    """Whether the class of a container has no such method. C says so in an error that depends on the key."""
+    kind = container.python_type()
+    if class_member(kind, name) is not MISSING:
+        return False
+    rely_on_class(tracer, kind, name)
+    try:
+        key.as_constant()
+    except NotConstant:
+        tracer.graph_break("unsupported-operation", operation=name, type=container.describe())
+    return True
 
 
 def _is_template(name: str, left: Value) -> bool:
@@ -222,7 +283,7 @@ def _containers(tracer: Tracer, name: str, left: Value, right: Value) -> Value |
     elif name == "mul":
         for sequence, count in ((left, right), (right, left)):
             if isinstance(sequence, SequenceValue) and _is_count(count):
-                return sequence.like(sequence.items * count.as_constant())  # type: ignore[operator]
+                return sequence.like(repeated(tracer, sequence.items, count))
     elif name == "or_" and isinstance(left, DictValue) and isinstance(right, DictValue):
         return _merged(tracer, left, right)
     return None
@@ -237,6 +298,14 @@ def _merged(tracer: Tracer, left: DictValue, right: DictValue) -> Value:
     for key, value in right.realise(tracer).values():
         made.set_item(tracer, key, value)
     return made
+
+
+def repeated(tracer: Tracer, items: list[Value], count: Value) -> list[Value]:
+    """`items * count`, of a list that the program has room for."""
+    try:
+        return items * count.as_constant()  # type: ignore[operator]
+    except (OverflowError, MemoryError) as error:
+        tracer.raise_real(error)
 
 
 def _is_count(value: Value) -> bool:
@@ -258,7 +327,7 @@ def operate_in_place(tracer: Tracer, name: str, left: Value, right: Value) -> Va
             left.call_method(tracer, "extend", (right,), {})
             return left
         if name == "mul" and right.python_type() in (int, bool):
-            items = left.items * right.as_constant()  # type: ignore[operator]
+            items = repeated(tracer, left.items, right)
             tracer.mutate(left)
             left.items[:] = items
             return left
@@ -268,7 +337,10 @@ def operate_in_place(tracer: Tracer, name: str, left: Value, right: Value) -> Va
     method = f"__i{name.removesuffix('_')}__"
     found = left.binary(tracer, method, right)
     if found is None and left.base is not None and left.base.mutable:  # the methods of the builtin type change it
-        changed = operate_in_place(tracer, name, left.base, right)
+        try:
+            changed = operate_in_place(tracer, name, left.base, right)
+        except UserRaised as raised:
+            raise_for_classes(tracer, raised, IN_PLACE[name], left, right)
         return left if changed is left.base else changed
     if found is None and right.base is not None:  # a set is changed by any set, also by one of a derived class
         found = left.binary(tracer, method, native(right))
@@ -295,6 +367,8 @@ def operate_unary(tracer: Tracer, name: str, value: Value) -> Value:
             text = LACKING[f"__{name}__"].format(type_name(value.python_type()))
             tracer.raise_error(TypeError, text)
         return tracer.call(method, (), {})
+    if class_member(value.python_type(), f"__{name}__") is MISSING:
+        raise_unsupported(tracer, value, LACKING[f"__{name}__"])
     return value.call_method(tracer, f"__{name}__", (), {})
 
 
@@ -327,7 +401,10 @@ def compare(tracer: Tracer, op: str, left: Value, right: Value) -> Value:
         found = _negated_eq(tracer, left, right)
     derived = left.base is not None or right.base is not None
     if found is None and derived and (left is not right or op not in ("==", "!=")):
-        return compare(tracer, op, native(left), native(right))
+        try:
+            return compare(tracer, op, native(left), native(right))
+        except UserRaised as raised:
+            raise_for_classes(tracer, raised, COMPARISONS[op], left, right)
     return found if found is not None else _compare_objects(tracer, op, left, right)
 
 
@@ -350,7 +427,7 @@ def _compare_objects(tracer: Tracer, op: str, left: Value, right: Value) -> Valu
         if plain_identity(left) or plain_identity(right) or left.is_constant or right.is_constant:
             return tracer.constant(identical(tracer, left, right) == (op == "=="))
     elif isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue):
-        kinds = f"'{left.python_type().__name__}' and '{right.python_type().__name__}'"
+        kinds = f"'{type_name(left.python_type())}' and '{type_name(right.python_type())}'"
         tracer.raise_error(TypeError, f"'{op}' not supported between instances of {kinds}")
     unknown = f"{left.describe()} and {right.describe()}"
     tracer.graph_break("unsupported-operation", operation=op, type=unknown)
@@ -368,7 +445,7 @@ def _compare_sequences(tracer: Tracer, op: str, left: SequenceValue, right: Sequ
         equal = equal and all(same_or_equal(tracer, a, b) for a, b in zip(left.items, right.items))
         return tracer.constant(equal == (op == "=="))
     if not same_family:
-        names = f"'{left.python_type().__name__}' and '{right.python_type().__name__}'"
+        names = f"'{type_name(left.python_type())}' and '{type_name(right.python_type())}'"
         tracer.raise_error(TypeError, f"'{op}' not supported between instances of {names}")
     for a, b in zip(left.items, right.items):
         if not same_or_equal(tracer, a, b):
@@ -417,7 +494,7 @@ def _repeated(tracer: Tracer, items: Value, count: Value) -> Value | None:
         return None
     times = tracer.index(count)
     if times is count:
-        tracer.raise_error(TypeError, f"can't multiply sequence by non-int of type '{count.cls.__name__}'")
+        tracer.raise_error(TypeError, f"can't multiply sequence by non-int of type '{type_name(count.cls)}'")
     return operate(tracer, "mul", items, times)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
+import torch
 
 from armature.callables import MISSING, class_member
 from armature.torch_abi.fake import version_of
@@ -341,9 +342,26 @@ def formatted(tracer: Tracer, value: Value, spec: str) -> Value:
         if class_member(value.python_type(), "__format__") is object.__dict__["__format__"]:
             name = type_name(value.python_type())
             tracer.raise_error(TypeError, f"unsupported format string passed to {name}.__format__")
+        if isinstance(value, TensorValue):
+            return formatted_tensor(tracer, value, spec)
         return text_of(tracer, value, format, tracer.constant(spec))
     except (TypeError, ValueError) as error:
         tracer.raise_real(error)
+
+
+def formatted_tensor(tracer: Tracer, value: TensorValue, spec: str) -> Value:
+    """`format(tensor, spec)`: of the number in it. Raises the error of a form that is of another type."""
+    fake, kind = value.fake, value.python_type()
+    if fake.dim() or kind is not torch.Tensor:
+        tracer.raise_error(TypeError, f"unsupported format string passed to {type_name(kind)}.__format__")
+    number = 0j if fake.is_complex() else 0.0 if fake.is_floating_point() else False if fake.dtype is torch.bool else 0
+    try:
+        format(number, spec)
+    except (TypeError, ValueError) as error:
+        tracer.raise_real(error)
+    if spec.endswith("c"):  # a number that is no character raises
+        tracer.graph_break("data-dependent-value", operation="a character by the number in a tensor")
+    return text_of(tracer, value, format, tracer.constant(spec))
 
 
 PERCENT = re.compile(r"%(%|[#0\- +]*[0-9]*(?:\.[0-9]+)?[diouxXeEfFgGcrsa])")

@@ -1,7 +1,8 @@
 """What a graph that raises has done by then, undone: torch's state, memory of its inputs, random numbers drawn.
 
-State is always set back. Memory and random numbers are, where an operator of the graph may raise for the numbers that
-it is given, and what has to be copied before each call is small.
+State is always set back. Memory and random numbers are copied before the first call, which shows whether there is a
+kernel for each operator, and before each call where an operator may raise for the numbers that it is given; if that is
+little memory.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 LEAVE = "leave"  # in the meta of a node that enters a context: what leaves it
 MOST_BYTES = 1 << 20  # of memory that is copied before each call
+MOST_BYTES_ONCE = 1 << 26  # before the first one
 # Operators that raise for numbers which their shapes and dtypes do not tell, by the beginnings of their names.
 RAISES = re.compile(
     r"_*(index|gather|scatter|take|put|embedding|nll|cross_entropy|multi(?!ply)|one_hot|bincount|ctc|repeat_interleave|masked_scatter|"
@@ -65,7 +67,8 @@ class Undo:
 
     states: changed by the graph itself. entered: names of nodes that enter a context, with what leaves it.
     written: positions of the inputs whose memory changes. altered: of those that become other tensors.
-    draws: random numbers. kept: whether all of these are kept.
+    draws: random numbers. kept: whether all of these are kept, as long as it has not been `proven` by a call that did
+    not raise; always: after that too.
     """
 
     states: tuple[Switch, ...] = ()
@@ -74,6 +77,8 @@ class Undo:
     altered: tuple[int, ...] = ()
     draws: bool = False
     kept: bool = False
+    always: bool = False
+    proven: bool = False
     _left: set[int] = attrs.field(factory=set)  # ids of errors after which memory is not what it was
 
     @property
@@ -90,23 +95,25 @@ class Undo:
         def undoing(*args: Any) -> Any:
             before = self.before(states, args)
             try:
-                return run(*args)
+                result = run(*args)
             except BaseException as error:
                 if code is not None:
                     self.leave(error, code)
                 self.restore(states, before, error)
                 raise
+            self.proven = True
+            return result
 
         return undoing
 
     def before(self, states: tuple[Switch, ...], args: tuple[Any, ...]) -> Before:
         """Keep what the graph may change."""
         known = tuple(switch.read() for switch in states)
-        if not self.kept:
+        if not self.kept or (self.proven and not self.always):
             return Before(known)
         tensors = tuple(args[position] for position in self.written)
         storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage() for tensor in tensors}
-        if sum(storage.nbytes() for storage in storages.values()) > MOST_BYTES:
+        if sum(storage.nbytes() for storage in storages.values()) > (MOST_BYTES if self.proven else MOST_BYTES_ONCE):
             return Before(known)
         return Before(
             known,
@@ -180,7 +187,8 @@ def plan(tracer: Tracer) -> Undo:
         tracer.fakes.random,
     )
     keeps = not any(_has_history(values[position].fake) for position in written)
-    undo.kept = undo.happens and keeps and any(map(may_raise, called)) and all(map(_is_plain, tracer.graph.nodes))
+    undo.kept = undo.happens and keeps and all(map(_is_plain, tracer.graph.nodes))
+    undo.always = any(map(may_raise, called))
     return undo
 
 

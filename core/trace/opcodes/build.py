@@ -5,7 +5,7 @@ from __future__ import annotations
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
 from armature.trace.state import Frame
-from armature.trace.values.base import Value
+from armature.trace.values.base import Value, type_name
 from armature.trace.values.mapping import DictValue, pairs
 from armature.trace.values.sequence import ListValue, SliceValue, TupleValue
 from armature.trace.values.sets import SetValue, update
@@ -70,7 +70,7 @@ def list_extend(frame: Frame, inst: Instruction) -> None:
     more = frame.pop()
     kind = more.python_type()
     if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
-        frame.tracer.raise_error(TypeError, f"Value after * must be an iterable, not {kind.__name__}")
+        frame.tracer.raise_error(TypeError, f"Value after * must be an iterable, not {type_name(kind)}")
     frame.stack[-inst.arg].call_method(frame.tracer, "extend", (more,), {})
 
 
@@ -99,7 +99,7 @@ def dict_update(frame: Frame, inst: Instruction) -> None:
     more = frame.pop()
     made = frame.stack[-inst.arg]
     if not hasattr(more.python_type(), "keys"):
-        frame.tracer.raise_error(TypeError, f"'{more.python_type().__name__}' object is not a mapping")
+        frame.tracer.raise_error(TypeError, f"'{type_name(more.python_type())}' object is not a mapping")
     for key, value in pairs(frame.tracer, more):
         made.set_item(frame.tracer, key, value)
 
@@ -159,7 +159,7 @@ def unpacked(frame: Frame, value: Value) -> list[Value]:
     """The items of the right side of an unpacking assignment."""
     kind = value.python_type()
     if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
-        frame.tracer.raise_error(TypeError, f"cannot unpack non-iterable {kind.__name__} object")
+        frame.tracer.raise_error(TypeError, f"cannot unpack non-iterable {type_name(kind)} object")
     return frame.tracer.unpack(value)
 
 

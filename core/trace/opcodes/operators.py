@@ -5,6 +5,7 @@ from __future__ import annotations
 from armature.trace.assuming import truth
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
+from armature.trace.operators import delete_item, set_item
 from armature.trace.state import Frame
 from armature.trace.values.sequence import SliceValue
 
@@ -91,13 +92,13 @@ def binary_subscr(frame: Frame, inst: Instruction) -> None:
 @opcode("STORE_SUBSCR")
 def store_subscr(frame: Frame, inst: Instruction) -> None:
     value, container, key = frame.popn(3)
-    container.set_item(frame.tracer, key, value)
+    set_item(frame.tracer, container, key, value)
 
 
 @opcode("DELETE_SUBSCR")
 def delete_subscr(frame: Frame, inst: Instruction) -> None:
     container, key = frame.popn(2)
-    container.delete_item(frame.tracer, key)
+    delete_item(frame.tracer, container, key)
 
 
 @opcode("BINARY_SLICE")
@@ -111,4 +112,4 @@ def binary_slice(frame: Frame, inst: Instruction) -> None:
 def store_slice(frame: Frame, inst: Instruction) -> None:
     value, container, start, stop = frame.popn(4)
     window = SliceValue((start, stop, frame.tracer.constant(None)))
-    container.set_item(frame.tracer, window, value)
+    set_item(frame.tracer, container, window, value)

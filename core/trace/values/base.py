@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, MethodWrapperType, WrapperDescriptorType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    MethodType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import attrs
@@ -158,6 +165,8 @@ class Value:
 
     def contains(self, tracer: Tracer, item: Value) -> bool:
         """`item in obj`."""
+        if class_member(self.python_type(), "__contains__") is MISSING and not is_iterable(self.python_type()):
+            raise_unsupported(tracer, self, "argument of type '{0}' is not iterable")
         return any(tracer.same_or_equal(item, other) for other in self.stream(tracer))
 
     # The end of the frame.
@@ -181,6 +190,11 @@ class Write:
 
 IMMUTABLE = 1 << 8  # in the flags of a class: written in C, so its errors give its module as well
 METHOD_TYPES: dict[type, type] = {WrapperDescriptorType: MethodWrapperType, FunctionType: MethodType}
+
+
+def raise_unsupported(tracer: Tracer, value: Value, text: str) -> NoReturn:
+    """The TypeError of the program for an operation that the class of an object does not have."""
+    tracer.raise_error(TypeError, text.format(type_name(value.python_type())))
 
 
 def is_iterable(kind: type) -> bool:

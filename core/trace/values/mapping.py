@@ -411,7 +411,8 @@ def pairs(tracer: Tracer, other: Value) -> Iterator[tuple[Value, Value]]:
     else:
         for position, pair in enumerate(other.stream(tracer)):
             element = f"dictionary update sequence element #{position}"
-            if not is_iterable(pair.python_type()):
+            number = pair.is_tensor and not pair.fake.dim()  # type: ignore[attr-defined]
+            if number or not is_iterable(pair.python_type()):
                 tracer.raise_error(TypeError, f"cannot convert {element} to a sequence")
             parts = tracer.unpack(pair)
             if len(parts) != 2:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import sys
 from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -11,7 +12,7 @@ import torch
 
 from armature.callables import class_member
 from armature.trace.errors import NotConstant
-from armature.trace.values.base import Args, Kwargs, Value, Write, attribute_of_builtin
+from armature.trace.values.base import Args, Kwargs, Value, Write, attribute_of_builtin, type_name
 from armature.trace.values.keys import is_nan
 from armature.trace.values.methods import invoke
 
@@ -75,8 +76,11 @@ class SequenceValue(Value):
                 tracer.raise_real(error)
         try:
             return self.items[index]
-        except IndexError:
-            tracer.raise_error(IndexError, f"{self.python_type().__name__} index out of range")
+        except IndexError as error:
+            kind = "tuple" if isinstance(self, TupleValue) else self.python_type().__name__
+            if abs(index) > sys.maxsize:
+                tracer.raise_real(error)
+            tracer.raise_error(IndexError, f"{kind} index out of range")
 
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         method = SHARED_METHODS.get(name)
@@ -348,13 +352,13 @@ def index_of(tracer: Tracer, key: Value, kind: type = list) -> Any:
         return index
     if hasattr(type(index), "__index__"):
         return int(index)  # type: ignore[call-overload]
-    tracer.raise_error(TypeError, f"{kind.__name__} indices must be integers or slices, not {type(index).__name__}")
+    tracer.raise_error(TypeError, f"{kind.__name__} indices must be integers or slices, not {type_name(type(index))}")
 
 
 def place_of(tracer: Tracer, position: Value) -> Any:
     """The int that an argument stands for. TypeError of the program for what is none."""
-    if position.is_constant and not hasattr(position.python_type(), "__index__"):
-        kind = position.python_type().__name__
+    if not hasattr(position.python_type(), "__index__"):
+        kind = type_name(position.python_type())
         tracer.raise_error(TypeError, f"'{kind}' object cannot be interpreted as an integer")
     return index_of(tracer, position)
 

@@ -99,6 +99,8 @@ class UserObjectValue(Value):
             return Identity(self)
         kind = base_of(self.cls)
         if self.base is not None and inherits(self.cls, "__hash__", kind or object):
+            if kind is not None and kind.__hash__ is None:
+                tracer.raise_error(TypeError, f"unhashable type: '{type_name(self.cls)}'")
             return self.base.key(tracer)
         method = self.method(tracer, "__hash__")
         if method is None:

@@ -55,6 +55,8 @@ LOGICAL: Mapping[Overload, str] = {
     aten.logical_xor.default: "logical_xor", aten.logical_not.default: "logical_not",
 }  # fmt: skip
 
+OF_BITS = frozenset({"bit_and", "bit_or", "bit_xor", "bit_not"})
+
 # The same operation on bools.
 ON_BOOLS: Mapping[str, str] = {
     "add": "logical_or", "mul": "logical_and", "maximum": "logical_or", "minimum": "logical_and",
@@ -68,6 +70,8 @@ def in_result_dtype(name: str) -> Fn:
 
     def lowering(b: Builder, *values: TensorValue | Index | float) -> TensorValue:
         dtype = b.spec().dtype
+        if name in OF_BITS and (dtype.is_floating_point or dtype.is_complex):
+            raise NotSupported(f"{name} of {dtype}, for which torch has no kernel either")
         op = ON_BOOLS.get(name, name) if dtype == torch.bool else name
         if dtype == torch.bool and op == name:
             raise NotSupported(f"{name} of bools")

@@ -19,6 +19,7 @@ from armature.plugin_api import (
     ListValue,
     NotConstant,
     TupleValue,
+    UserRaised,
     Value,
     ValueType,
     handles,
@@ -70,6 +71,8 @@ class BufferValue(Value):
 
     def get_attribute(self, tracer: Any, name: str) -> Value:
         found = getattr(self.held, name, self)
+        if name == "__class__":
+            return tracer.as_value(found)  # type: ignore[no-any-return]
         if callable(found):
             return BoundMethod(self, name)
         if type(found) in (int, bool, str, tuple):
@@ -86,7 +89,14 @@ class BufferValue(Value):
 
     def binary(self, tracer: Any, name: str, other: Value) -> Value | None:
         function = OPERATORS.get(name) or REFLECTED.get(name)
-        return None if function is None else self.run(tracer, function, (other,))
+        if function is None:
+            return None
+        try:
+            return self.run(tracer, function, (other,))
+        except UserRaised as raised:
+            if raised.value.python_type() is not TypeError:
+                raise
+        tracer.graph_break("unsupported-operation", operation=name, type=f"{self.describe()} and {other.describe()}")
 
     def run(self, tracer: Any, function: Any, args: Any, kwargs: Any = ()) -> Value:
         """What a function of it gives; what it changes is noted."""
