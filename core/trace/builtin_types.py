@@ -148,6 +148,9 @@ def _dict(kind: type) -> Make:
 
 
 def _defaultdict(tracer: Tracer, factory: Value | None = None, /, *others: Value, **more: Value) -> Value:
+    given = None if factory is None else factory.python_type()
+    if given not in (None, type(None)) and not issubclass(given, Callable):  # type: ignore[arg-type]
+        tracer.raise_error(TypeError, "first argument must be callable or None")
     made = DictValue({}, collections.defaultdict, tracer.constant(None) if factory is None else factory)
     update(tracer, made, *others, **more)
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -15,8 +16,10 @@ def accumulate(
     iterable: Iterable[Any], func: Callable[[Any, Any], Any] | None = None, *, initial: Any = None
 ) -> Iterator[Any]:
     """Running totals."""
-    combine = _second if func is None else func
-    items = iter(iterable)
+    return _accumulated(iter(iterable), _second if func is None else func, initial)
+
+
+def _accumulated(items: Iterator[Any], combine: Callable[[Any, Any], Any], initial: Any) -> Iterator[Any]:
     total = initial
     if initial is None:
         try:
@@ -37,16 +40,25 @@ def chain(*iterables: Iterable[Any]) -> Iterator[Any]:
 
 def from_iterable(iterables: Iterable[Iterable[Any]], /) -> Iterator[Any]:
     """`chain` over the iterables that an iterable gives."""
+    return _chained(iter(iterables))
+
+
+def _chained(iterables: Iterator[Iterable[Any]]) -> Iterator[Any]:
     for iterable in iterables:
         yield from iterable
 
 
 def combinations(iterable: Iterable[Any], r: int) -> Iterator[tuple[Any, ...]]:
     """All choices of r items, in the order of their positions."""
+    r = operator.index(r)
     pool = tuple(iterable)
-    size = len(pool)
     if r < 0:
         raise ValueError("r must be non-negative")
+    return _combined(pool, r)
+
+
+def _combined(pool: tuple[Any, ...], r: int) -> Iterator[tuple[Any, ...]]:
+    size = len(pool)
     if r > size:
         return
     chosen = list(range(r))
@@ -65,6 +77,10 @@ def combinations(iterable: Iterable[Any], r: int) -> Iterator[tuple[Any, ...]]:
 
 def compress(data: Iterable[Any], selectors: Iterable[Any]) -> Iterator[Any]:
     """The items whose selector is true."""
+    return _selected(iter(data), iter(selectors))
+
+
+def _selected(data: Iterator[Any], selectors: Iterator[Any]) -> Iterator[Any]:
     for item, selected in zip(data, selectors):
         if selected:
             yield item
@@ -89,8 +105,12 @@ def _counted(number: Any, step: Any) -> Iterator[Any]:
 
 def cycle(iterable: Iterable[Any], /) -> Iterator[Any]:
     """The items again and again."""
+    return _cycled(iter(iterable))
+
+
+def _cycled(items: Iterator[Any]) -> Iterator[Any]:
     kept = []
-    for item in iterable:
+    for item in items:
         kept.append(item)
         yield item
     while kept:
@@ -99,8 +119,12 @@ def cycle(iterable: Iterable[Any], /) -> Iterator[Any]:
 
 def dropwhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> Iterator[Any]:
     """From the first item on that fails the predicate."""
+    return _dropped(predicate, iter(iterable))
+
+
+def _dropped(predicate: Callable[[Any], Any], items: Iterator[Any]) -> Iterator[Any]:
     dropping = True
-    for item in iterable:
+    for item in items:
         if dropping and predicate(item):
             continue
         dropping = False
@@ -109,24 +133,44 @@ def dropwhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> It
 
 def filterfalse(function: Callable[[Any], Any] | None, iterable: Iterable[Any], /) -> Iterator[Any]:
     """The items for which the function is false."""
-    for item in iterable:
+    return _left_over(function, iter(iterable))
+
+
+def _left_over(function: Callable[[Any], Any] | None, items: Iterator[Any]) -> Iterator[Any]:
+    for item in items:
         if not (item if function is None else function(item)):
             yield item
 
 
 def combinations_with_replacement(iterable: Iterable[Any], r: int) -> Iterator[tuple[Any, ...]]:
     """All choices of r items, each as often as one likes, in the order of their positions."""
+    r = operator.index(r)
     pool = tuple(iterable)
     if r < 0:
         raise ValueError("r must be non-negative")
+    return _chosen(pool, r, _in_order)
+
+
+def _chosen(pool: tuple[Any, ...], r: int, wanted: Callable[[tuple[int, ...]], bool]) -> Iterator[tuple[Any, ...]]:
     for positions in product(range(len(pool)), repeat=r):
-        if sorted(positions) == list(positions):
+        if wanted(positions):
             yield tuple([pool[i] for i in positions])
+
+
+def _in_order(positions: tuple[int, ...]) -> bool:
+    return sorted(positions) == list(positions)
+
+
+def _all_different(positions: tuple[int, ...]) -> bool:
+    return len(set(positions)) == len(positions)
 
 
 def groupby(iterable: Iterable[Any], key: Callable[[Any], Any] | None = None) -> Iterator[tuple[Any, Iterator[Any]]]:
     """Runs of neighbours with one key; going to the next run ends the one before."""
-    items = iter(iterable)
+    return _grouped(iter(iterable), key)
+
+
+def _grouped(items: Iterator[Any], key: Callable[[Any], Any] | None) -> Iterator[tuple[Any, Iterator[Any]]]:
     try:
         item = next(items)
     except StopIteration:
@@ -155,6 +199,9 @@ def groupby(iterable: Iterable[Any], key: Callable[[Any], Any] | None = None) ->
 
 def tee(iterable: Iterable[Any], n: int = 2, /) -> tuple[Iterator[Any], ...]:
     """Independent iterators over one: a chain of cells that is filled by whoever comes first."""
+    n = operator.index(n)
+    if n < 0:
+        raise ValueError("n must be >= 0")
     items = iter(iterable)
     first: list[Any] = []
     return tuple([_follow(items, first) for _ in range(n)])
@@ -176,22 +223,32 @@ def _follow(items: Iterator[Any], cell: list[Any]) -> Iterator[Any]:
 def islice(iterable: Iterable[Any], *limits: int | None) -> Iterator[Any]:
     """`iterable[start:stop:step]` of an iterator. The limits are checked at the call, as in C."""
     start, stop, step = (0, limits[0], 1) if len(limits) == 1 else (*limits, 1)[:3]
-    start = 0 if start is None else start
-    step = 1 if step is None else step
-    if len(limits) == 1 and stop is not None and stop < 0:
-        raise ValueError("Stop argument for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
+    if not _is_limit(stop) or (len(limits) == 1 and stop is not None and stop < 0):
+        if len(limits) == 1:
+            raise ValueError("Stop argument for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
+        raise ValueError("Indices for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
+    if not _is_limit(start):
+        raise ValueError("Indices for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
+    start = 0 if start is None else operator.index(start)
+    stop = None if stop is None else operator.index(stop)
     if start < 0 or (stop is not None and stop < 0):
         raise ValueError("Indices for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
+    if not _is_limit(step):
+        raise ValueError("Step for islice() must be a positive integer or None.")
+    step = 1 if step is None else operator.index(step)
     if step < 1:
         raise ValueError("Step for islice() must be a positive integer or None.")
-    return _sliced(iterable, start, stop, step)
+    return _sliced(iter(iterable), start, stop, step)
 
 
-def _sliced(iterable: Iterable[Any], start: int, stop: int | None, step: int) -> Iterator[Any]:
+def _is_limit(value: Any) -> bool:
+    return value is None or hasattr(type(value), "__index__")
+
+
+def _sliced(items: Iterator[Any], start: int, stop: int | None, step: int) -> Iterator[Any]:
     wanted = start
     if stop is not None and wanted >= stop and stop == 0:
         return
-    items = iter(iterable)
     position = 0
     while stop is None or position < stop:
         try:
@@ -206,7 +263,10 @@ def _sliced(iterable: Iterable[Any], start: int, stop: int | None, step: int) ->
 
 def pairwise(iterable: Iterable[Any], /) -> Iterator[tuple[Any, Any]]:
     """Neighbours."""
-    items = iter(iterable)
+    return _neighbours(iter(iterable))
+
+
+def _neighbours(items: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
     try:
         left = next(items)
     except StopIteration:
@@ -219,43 +279,64 @@ def pairwise(iterable: Iterable[Any], /) -> Iterator[tuple[Any, Any]]:
 def permutations(iterable: Iterable[Any], r: int | None = None) -> Iterator[tuple[Any, ...]]:
     """All orders of r items, in the order of their positions."""
     pool = tuple(iterable)
+    if r is not None and not isinstance(r, int):
+        raise TypeError("Expected int as r")
     size = len(pool) if r is None else r
     if size < 0:
         raise ValueError("r must be non-negative")
-    for positions in product(range(len(pool)), repeat=size):
-        if len(set(positions)) == size:
-            yield tuple([pool[i] for i in positions])
+    return _chosen(pool, size, _all_different)
 
 
 def product(*iterables: Iterable[Any], repeat: int = 1) -> Iterator[tuple[Any, ...]]:
     """All tuples with one item of each, the last turning fastest."""
+    repeat = operator.index(repeat)
     if repeat < 0:
         raise ValueError("repeat argument cannot be negative")
-    pools = [tuple(iterable) for iterable in iterables] * repeat
+    return _multiplied([tuple(iterable) for iterable in iterables] * repeat)
+
+
+def _multiplied(pools: list[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     found: list[tuple[Any, ...]] = [()]
     for pool in pools:
         found = [(*head, item) for head in found for item in pool]
     yield from found
 
 
-def repeat(object: Any, times: int | None = None) -> Iterator[Any]:
+FOREVER = object()
+
+
+def repeat(object: Any, times: Any = FOREVER) -> Iterator[Any]:
     """The object, without end or so many times."""
-    if times is None:
-        while True:
-            yield object
+    return _repeated_forever(object) if times is FOREVER else _repeated(object, operator.index(times))
+
+
+def _repeated(given: Any, times: int) -> Iterator[Any]:
     for _ in range(times):
-        yield object
+        yield given
+
+
+def _repeated_forever(given: Any) -> Iterator[Any]:
+    while True:
+        yield given
 
 
 def starmap(function: Callable[..., Any], iterable: Iterable[Iterable[Any]], /) -> Iterator[Any]:
     """function(*item) of each item."""
-    for item in iterable:
+    return _mapped(function, iter(iterable))
+
+
+def _mapped(function: Callable[..., Any], items: Iterator[Iterable[Any]]) -> Iterator[Any]:
+    for item in items:
         yield function(*item)
 
 
 def takewhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> Iterator[Any]:
     """Up to the first item that fails the predicate."""
-    for item in iterable:
+    return _taken(predicate, iter(iterable))
+
+
+def _taken(predicate: Callable[[Any], Any], items: Iterator[Any]) -> Iterator[Any]:
+    for item in items:
         if not predicate(item):
             return
         yield item
@@ -263,7 +344,10 @@ def takewhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> It
 
 def zip_longest(*iterables: Iterable[Any], fillvalue: Any = None) -> Iterator[tuple[Any, ...]]:
     """Tuples until the longest ends."""
-    iterators = [iter(iterable) for iterable in iterables]
+    return _zipped([iter(iterable) for iterable in iterables], fillvalue)
+
+
+def _zipped(iterators: list[Iterator[Any]], fillvalue: Any) -> Iterator[tuple[Any, ...]]:
     open_ones = [True] * len(iterators)
     while iterators:
         row = []
