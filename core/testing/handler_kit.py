@@ -74,9 +74,10 @@ def outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> object:
 
 def break_id(fn: Callable[..., Any], args: tuple[Any, ...]) -> str:
     """The id of the graph break that capturing the function ends in; "" when there is none."""
-    before = len(session().compilations)
+    before = list(session().compilations)  # the oldest are dropped in time
+    known = set(map(id, before))
     outcome(api.compile(fn, backend=Captured()), args)
-    records = list(session().compilations)[before:]
+    records = [record for record in session().compilations if id(record) not in known]
     return next((event.type.id for record in records for event in record.breaks), "")
 
 

@@ -183,7 +183,7 @@ def _enumerate(tracer: Tracer, items: Value, start: Value | None = None) -> Valu
     first: Any = 0 if start is None else place_of(tracer, start)
     inner = inner_iterator(tracer, items)
 
-    stream, number = inner.stream(tracer), first
+    stream, number = stream_of(tracer, inner), first
 
     def step() -> Value:
         nonlocal number
@@ -192,7 +192,7 @@ def _enumerate(tracer: Tracer, items: Value, start: Value | None = None) -> Valu
         return TupleValue([tracer.constant(number - 1), item])
 
     def remake(out: Rebuilder, made: IteratorValue) -> None:
-        if made.asked and not isinstance(inner, IteratorValue):
+        if isinstance(inner, UserObjectValue) or (made.asked and not isinstance(inner, IteratorValue)):
             out.cannot(inner)  # it would start again
         out.null_function(enumerate)
         out.load(inner)
@@ -206,7 +206,14 @@ def inner_iterator(tracer: Tracer, items: Value) -> Value:
     """What an iterator over an iterable holds: where it is known how to make it again, an iterator of its own."""
     if not is_iterable(items.python_type()):
         iterate(tracer, items)
+    if isinstance(items, UserObjectValue):
+        return tracer.iterator(items)
     return iterate(tracer, items) if items.is_tensor or can_be_remade(items) else items
+
+
+def stream_of(tracer: Tracer, inner: Value) -> Iterator[Value]:
+    """What an inner iterator gives. Its `__iter__` was called already."""
+    return inner.drain(tracer) if isinstance(inner, UserObjectValue) else inner.stream(tracer)
 
 
 def remake_call(
@@ -219,7 +226,7 @@ def remake_call(
         for value in first:
             out.load(value)
         for value in iterators:
-            if made.asked and not isinstance(value, IteratorValue):
+            if isinstance(value, UserObjectValue) or (made.asked and not isinstance(value, IteratorValue)):
                 out.cannot(value)
             out.load(value)
         out.call(len(first) + len(iterators))
@@ -232,7 +239,7 @@ def _zip(tracer: Tracer, *iterables: Value, strict: Value | None = None) -> Valu
     inner, streams = [], []
     for iterable in iterables:
         inner.append(inner_iterator(tracer, iterable))
-        streams.append(inner[-1].stream(tracer))
+        streams.append(stream_of(tracer, inner[-1]))
 
     def step() -> Value:
         row: list[Value] = []
@@ -272,7 +279,7 @@ def _map(tracer: Tracer, function: Value, *iterables: Value) -> Value:
     inner, streams = [], []
     for iterable in iterables:
         inner.append(inner_iterator(tracer, iterable))
-        streams.append(inner[-1].stream(tracer))
+        streams.append(stream_of(tracer, inner[-1]))
 
     def step() -> Value:
         row = [next(stream) for stream in streams]
@@ -285,7 +292,7 @@ def _filter(tracer: Tracer, function: Value, items: Value) -> Value:
     plain = function.is_constant and function.as_constant() is None
 
     inner = inner_iterator(tracer, items)
-    stream = inner.stream(tracer)
+    stream = stream_of(tracer, inner)
 
     def step() -> Value:
         while True:

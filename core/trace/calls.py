@@ -117,7 +117,7 @@ def stand_in(tracer: Tracer, plan: Plan, replacement: Callable[..., Any], args: 
     own = describe(replacement).filename if is_written_in_c(plan.fn) else None
     for made in tracer.generators[before:]:
         if made.frame.code.co_filename == own and made.original is None:
-            made.original = Original(plan.fn if made is found else None, tuple(args), kwargs)
+            made.original = Original(plan.fn if made is found else None)
     return found
 
 

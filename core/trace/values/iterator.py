@@ -83,11 +83,9 @@ class IteratorValue(Value):
 
 @attrs.frozen(eq=False)
 class Original:
-    """The call of a function written in C, for whose iterator a generator stands in. None: it is a part of that."""
+    """The function written in C for whose iterator a generator stands in. None: it is a part of that."""
 
     fn: Callable[..., object] | None
-    args: Args
-    kwargs: Kwargs
 
     def kind(self) -> type | None:
         """The type of what it gives, where that is known: it is called, or a class method of it."""
@@ -193,7 +191,11 @@ class GeneratorValue(Value):
         if self.original is not None:
             if self.original.fn is None or self.original.kind() is None:
                 out.cannot(self)
-            out.spread(self.original.fn, tuple(self.original.args), dict(self.original.kwargs))
+            args, named = self._arguments()
+            for value in (*args, *named.values()):
+                if hasattr(value.python_type(), "__next__") and not isinstance(value, (IteratorValue, GeneratorValue)):
+                    out.cannot(value)  # its `__iter__` was called once
+            out.spread(self.original.fn, tuple(args), named)
             return
         args, named = self._arguments()
         out.function(lambda: self._function(out))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -53,7 +55,7 @@ class Counted:
 
 
 def check(source: str) -> None:
-    namespace: dict[str, Any] = {"itertools": itertools, "Counted": Counted}
+    namespace: dict[str, Any] = {**NAMESPACE}
     exec(source, namespace)
     program = namespace["program"]
     assert str(armature.compile(program, backend="eager")(torch.ones(2))) == str(program(torch.ones(2)))
@@ -68,3 +70,77 @@ def test_refused_at_the_call(call: str) -> None:
 @pytest.mark.parametrize("call", MADE)
 def test_taken_at_the_call(call: str, v: str) -> None:
     check(TAKE.format(call=call, v=v))
+
+
+ITERATORS = (
+    *(f"itertools.{call}" for call in MADE), "zip(v, 'abcd')", "enumerate(v, 1)", "map(str, v)", "filter(None, v)", "iter(v)",
+    "(q for q in v)", "given(v)",
+)  # fmt: skip
+GIVEN = (*OF_WHAT, "OwnIterator()", "zip([1, 2, 3])", "{1: 2, 3: 4}")
+LEAVE = """
+def program(x):
+    v = {v}
+    made = {call}
+    first = [str(next(made, "end"))[:14] for _ in range({taken})]
+    begun = getattr(v, "begun", 0)
+    print("break")
+    left = next(v, "none") if hasattr(v, "__next__") else 0
+    return x + 1, first, begun, str(left), show(made), getattr(v, "begun", 0)
+"""
+GIVE = """
+def program(x):
+    v = {v}
+    made = {call}
+    first = [str(next(made, "end"))[:14] for _ in range({taken})]
+    return x + 1, first, v, made
+"""
+
+
+class OwnIterator:
+    def __init__(self) -> None:
+        self.begun = self.given = 0
+
+    def __iter__(self) -> Any:
+        self.begun += 1
+        return self
+
+    def __next__(self) -> int:
+        self.given += 1
+        if self.given > 3:
+            raise StopIteration
+        return self.given
+
+
+def given(v: Any) -> Iterator[Any]:
+    yield from v
+
+
+def show(made: Iterator[Any]) -> list[str]:
+    return [str(one)[:14] for one in itertools.islice(made, 4)]
+
+
+def outside(run: Any) -> str:
+    """What a program has given, and what its iterators give then."""
+    try:
+        result, *found = run(torch.ones(2))
+        if len(found) == 3:
+            first, v, made = found
+            begun = getattr(v, "begun", 0)
+            left = show(made), getattr(v, "begun", 0), next(v, "none") if hasattr(v, "__next__") else 0
+            found = [first, begun, *left]
+    except TypeError as error:
+        return str(error)
+    return re.sub("0x[0-9a-f]+", "", f"{result.tolist()} {found}")
+
+
+@pytest.mark.parametrize("call", ITERATORS)
+def test_an_iterator_that_leaves_the_frame(call: str) -> None:
+    """Through a break, or as the result: what it was made of was begun once, and nothing is taken again."""
+    for source, v, taken in itertools.product((LEAVE, GIVE), GIVEN, (0, 1)):
+        namespace: dict[str, Any] = {**NAMESPACE}
+        exec(source.format(call=call, v=v, taken=taken), namespace)
+        program = namespace["program"]
+        assert outside(armature.compile(program, backend="eager")) == outside(program), (source, v, taken)
+
+
+NAMESPACE = {"itertools": itertools, "Counted": Counted, "OwnIterator": OwnIterator, "given": given, "show": show}

@@ -1,4 +1,8 @@
-"""Stand-ins for the iterators of itertools: generators that give the same items in the same order, as lazily."""
+"""Stand-ins for the iterators of itertools: generators that give the same items in the same order, as lazily.
+
+What is checked or taken at the call is, before the generator is made. That has the parameters of the original, which
+gives the same iterator for its arguments: where one leaves the frame that has not begun, it is made so.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +20,11 @@ def accumulate(
     iterable: Iterable[Any], func: Callable[[Any, Any], Any] | None = None, *, initial: Any = None
 ) -> Iterator[Any]:
     """Running totals."""
-    return _accumulated(iter(iterable), _second if func is None else func, initial)
+    return _accumulated(iter(iterable), func, initial=initial)
 
 
-def _accumulated(items: Iterator[Any], combine: Callable[[Any, Any], Any], initial: Any) -> Iterator[Any]:
+def _accumulated(items: Iterator[Any], func: Callable[[Any, Any], Any] | None, *, initial: Any) -> Iterator[Any]:
+    combine = _second if func is None else func
     total = initial
     if initial is None:
         try:
@@ -148,21 +153,13 @@ def combinations_with_replacement(iterable: Iterable[Any], r: int) -> Iterator[t
     pool = tuple(iterable)
     if r < 0:
         raise ValueError("r must be non-negative")
-    return _chosen(pool, r, _in_order)
+    return _in_order(pool, r)
 
 
-def _chosen(pool: tuple[Any, ...], r: int, wanted: Callable[[tuple[int, ...]], bool]) -> Iterator[tuple[Any, ...]]:
+def _in_order(pool: tuple[Any, ...], r: int) -> Iterator[tuple[Any, ...]]:
     for positions in product(range(len(pool)), repeat=r):
-        if wanted(positions):
+        if sorted(positions) == list(positions):
             yield tuple([pool[i] for i in positions])
-
-
-def _in_order(positions: tuple[int, ...]) -> bool:
-    return sorted(positions) == list(positions)
-
-
-def _all_different(positions: tuple[int, ...]) -> bool:
-    return len(set(positions)) == len(positions)
 
 
 def groupby(iterable: Iterable[Any], key: Callable[[Any], Any] | None = None) -> Iterator[tuple[Any, Iterator[Any]]]:
@@ -284,7 +281,13 @@ def permutations(iterable: Iterable[Any], r: int | None = None) -> Iterator[tupl
     size = len(pool) if r is None else r
     if size < 0:
         raise ValueError("r must be non-negative")
-    return _chosen(pool, size, _all_different)
+    return _in_all_orders(pool, size)
+
+
+def _in_all_orders(pool: tuple[Any, ...], r: int) -> Iterator[tuple[Any, ...]]:
+    for positions in product(range(len(pool)), repeat=r):
+        if len(set(positions)) == r:
+            yield tuple([pool[i] for i in positions])
 
 
 def product(*iterables: Iterable[Any], repeat: int = 1) -> Iterator[tuple[Any, ...]]:
@@ -292,10 +295,10 @@ def product(*iterables: Iterable[Any], repeat: int = 1) -> Iterator[tuple[Any, .
     repeat = operator.index(repeat)
     if repeat < 0:
         raise ValueError("repeat argument cannot be negative")
-    return _multiplied([tuple(iterable) for iterable in iterables] * repeat)
+    return _multiplied(*[tuple(iterable) for iterable in iterables] * repeat)
 
 
-def _multiplied(pools: list[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+def _multiplied(*pools: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     found: list[tuple[Any, ...]] = [()]
     for pool in pools:
         found = [(*head, item) for head in found for item in pool]
@@ -344,10 +347,10 @@ def _taken(predicate: Callable[[Any], Any], items: Iterator[Any]) -> Iterator[An
 
 def zip_longest(*iterables: Iterable[Any], fillvalue: Any = None) -> Iterator[tuple[Any, ...]]:
     """Tuples until the longest ends."""
-    return _zipped([iter(iterable) for iterable in iterables], fillvalue)
+    return _zipped(*[iter(iterable) for iterable in iterables], fillvalue=fillvalue)
 
 
-def _zipped(iterators: list[Iterator[Any]], fillvalue: Any) -> Iterator[tuple[Any, ...]]:
+def _zipped(*iterators: Iterator[Any], fillvalue: Any) -> Iterator[tuple[Any, ...]]:
     open_ones = [True] * len(iterators)
     while iterators:
         row = []
