@@ -29,6 +29,7 @@ from armature.trace.values.classes import (
     ClassValue,
     find_in_class,
     inherits,
+    overrides,
     rely_on_class,
 )
 from armature.trace.values.derived import BASES, DICTS, base_of
@@ -285,7 +286,8 @@ def _sorted(tracer: Tracer, items: Value, *, key: Value | None = None, reverse: 
 
 
 def _round(tracer: Tracer, value: Value, digits: Value | None = None) -> Value:
-    if isinstance(value, UserObjectValue) and value.base is None:
+    number = value.base is not None and value.base.is_constant and hasattr(value.base.python_type(), "__round__")
+    if isinstance(value, UserObjectValue) and (not number or overrides(value.cls, "__round__")):
         return value.special(tracer, "__round__", *(() if digits is None else (digits,)))
     if isinstance(value, TensorValue):
         own = value.own_method(tracer, "__round__")

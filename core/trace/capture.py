@@ -455,7 +455,7 @@ class Tracer:
 
     def index(self, value: Value) -> Value:
         """`operator.index(value)` of an object that has `__index__`; any other value as it is."""
-        if not isinstance(value, UserObjectValue) or value.base is not None:
+        if not isinstance(value, UserObjectValue) or issubclass(value.cls, int):
             return value
         method = value.method(self, "__index__")
         return value if method is None else operators.must_be_int(self, self.call(method, (), {}))

@@ -92,6 +92,9 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value, in_place: bool
     found = None if formats else by_methods(tracer, f"__{plain}__", f"__r{plain}__", left, right)
     if found is not None:
         return found
+    made = _repeated_by_index(tracer, left, right) if name == "mul" and not in_place else None
+    if made is not None:
+        return made
     if (left.base is not None or right.base is not None) and not formats:
         try:
             made = operate(tracer, name, native(left), native(right), in_place)
@@ -209,6 +212,8 @@ def _is_type(value: Value) -> bool:
 
 def _with_tensor(tracer: Tracer, ask: Ask, name: str, reflected: str, left: Value, right: Value) -> Value | None:
     """A tensor and an object of the program: torch leaves it to the object, if that knows the operator."""
+    if left.is_tensor and right.base is not None and issubclass(right.python_type(), (int, float, complex)):
+        return None  # a number to torch
     if isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue) or tracer.overrides.present:
         return ask(tracer, name, reflected, left, right)
     return None
@@ -409,10 +414,12 @@ def compare(tracer: Tracer, op: str, left: Value, right: Value) -> Value:
 
 
 def _negated_eq(tracer: Tracer, left: Value, right: Value) -> Value | None:
-    equal = left.binary(tracer, "__eq__", right)
-    if equal is None:
-        equal = right.binary(tracer, "__eq__", left)
-    return None if equal is None else tracer.constant(not equal.truth(tracer))
+    """By `object.__ne__`, which asks `__eq__`, where a class has that."""
+    for first, second in ((left, right), (right, left)):
+        equal = first.binary(tracer, "__eq__", second) if inherits(first.python_type(), "__ne__", object) else None
+        if equal is not None:
+            return tracer.constant(not equal.truth(tracer))
+    return None
 
 
 def _compare_objects(tracer: Tracer, op: str, left: Value, right: Value) -> Value:
@@ -485,6 +492,15 @@ def _identical_constants(tracer: Tracer, left: object, right: object) -> bool:
         # Whether equal numbers and strings are one object is up to CPython.
         tracer.graph_break("unsupported-operation", operation="is", type=f"the constant {left!r}")
     return False
+
+
+def _repeated_by_index(tracer: Tracer, left: Value, right: Value) -> Value | None:
+    """A sequence as often as an object says that derives from a builtin type, none that is a number."""
+    for items, count in ((left, right), (right, left)):
+        derived = count.base is not None and not issubclass(count.python_type(), int)
+        if derived and hasattr(count.python_type(), "__index__"):
+            return _repeated(tracer, items, count)
+    return None
 
 
 def _repeated(tracer: Tracer, items: Value, count: Value) -> Value | None:

@@ -352,7 +352,9 @@ def index_of(tracer: Tracer, key: Value, kind: type = list) -> Any:
         return index
     if hasattr(type(index), "__index__"):
         return int(index)  # type: ignore[call-overload]
-    tracer.raise_error(TypeError, f"{kind.__name__} indices must be integers or slices, not {type_name(type(index))}")
+    tracer.raise_error(
+        TypeError, f"{kind.__name__} indices must be integers or slices, not {type_name(key.python_type())}"
+    )
 
 
 def place_of(tracer: Tracer, position: Value) -> Any:

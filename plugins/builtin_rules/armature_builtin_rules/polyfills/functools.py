@@ -11,7 +11,10 @@ _NOTHING = object()
 
 def reduce(function: Callable[[Any, Any], Any], iterable: Iterable[Any], initial: Any = _NOTHING, /) -> Any:
     """Fold from the left."""
-    items = iter(iterable)
+    try:
+        items = iter(iterable)
+    except TypeError:
+        raise TypeError("reduce() arg 2 must support iteration") from None
     if initial is _NOTHING:
         try:
             result = next(items)
