@@ -9,6 +9,8 @@ from collections.abc import Callable
 from types import GenericAlias, MappingProxyType, UnionType
 from typing import TYPE_CHECKING, Any, List, NoReturn, TypeVar, Union  # noqa: UP035
 
+import torch
+
 from armature.callables import MISSING, class_member
 from armature.trace import aliasing, text
 from armature.trace.errors import NotConstant, UserRaised
@@ -61,7 +63,7 @@ def fold(tracer: Tracer, function: Callable[..., Any], *operands: Any) -> Value:
         tracer.raise_real(error)
 
 
-REPEATED: frozenset[type] = frozenset({list, tuple, str, bytes, bytearray})
+REPEATED: frozenset[type] = frozenset({list, tuple, torch.Size, str, bytes, bytearray})
 
 
 def operate(tracer: Tracer, name: str, left: Value, right: Value, in_place: bool = False) -> Value:

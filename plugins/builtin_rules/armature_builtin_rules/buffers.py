@@ -110,6 +110,8 @@ class BufferValue(Value):
         except BufferError:  # of views that tracing keeps longer than the program does
             tracer.graph_break("unsupported-mutation", operation="resizing", type=self.describe())
         except Exception as error:
+            if isinstance(error, TypeError) and any(isinstance(arg, BufferValue) for arg in args):
+                tracer.graph_break("unsupported-operation", operation="a method", type=f"{self.describe()} and another")
             tracer.raise_real(error)
         finally:
             if owner is not None and bytes(owner.held) != before:
