@@ -278,7 +278,7 @@ class Compiler:
             if nothing.frees:
                 nothing.__traceback__ = None
                 gc.collect()
-            raise RunEagerly(nothing.reason, for_all=True, once=nothing.once) from None
+            raise RunEagerly(nothing.reason, for_all=not nothing.frees, once=nothing.once) from None
         except GraphBreak as stop:
             raise self._broken(stop, record, ctx) from None
         except Exception as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -45,9 +45,16 @@ HOLDS: Mapping[type, Callable[[Any], object]] = {
 
 
 def rely_on_life(tracer: Tracer, referent: Value) -> None:
-    """A weak reference is asked for an object. Raises SkipFrame where that may have gone."""
+    """A weak reference is asked for an object. Raises SkipFrame, or GraphBreak, where that may have gone."""
     if not is_held(tracer, referent, tracer.frames) and (referent.source is None or may_have_gone(tracer)):
-        raise SkipFrame("it asks a weak reference for an object that may have gone by now", frees=True)
+        leave_to_python(tracer, "it asks a weak reference for an object that may have gone by now")
+
+
+def leave_to_python(tracer: Tracer, why: str) -> NoReturn:
+    """The frame runs eagerly. Where it must be one graph, that is an error."""
+    if tracer.request.fullgraph:
+        tracer.graph_break("unsupported-operation", operation=why, type="a weak reference")
+    raise SkipFrame(why, frees=True)
 
 
 def refer(tracer: Tracer, referent: Value, told: bool) -> None:
@@ -56,15 +63,15 @@ def refer(tracer: Tracer, referent: Value, told: bool) -> None:
 
 
 def check_ends(tracer: Tracer, frame: Frame, result: Value) -> None:
-    """At the end of the frame: who is told of the end of an object is not told before. Raises SkipFrame."""
+    """At the end of the frame: nobody is told of the end of an object before. Raises SkipFrame or GraphBreak."""
     told = [value for value, is_told in tracer.held_weakly.items() if is_told]
     if any(not is_held(tracer, value, [frame], result) for value in told):
-        raise SkipFrame("it is told of the end of an object that it has made", frees=True)
+        leave_to_python(tracer, "it is told of the end of an object that it has made")
 
 
 def check_break(tracer: Tracer) -> None:
     """At a break: the code before it holds what the frame holds there. Raises SkipFrame."""
-    if any(tracer.held_weakly.values()):
+    if any(tracer.held_weakly.values()) and not tracer.request.fullgraph:
         raise SkipFrame("it asks to be told of the end of an object that it has made", frees=True)
 
 

@@ -86,13 +86,22 @@ class Undo:
         """Whether the graph does what the program can see before it has come to its end."""
         return self.draws or bool(self.written) or bool(self.altered)
 
+    @property
+    def keeps_now(self) -> bool:
+        """Whether what a call changes is kept before it."""
+        return self.kept and (self.always or not self.proven)
+
     def around(self, run: Callable[..., Any], code: CodeType | None) -> Callable[..., Any]:
         """A graph's callable that undoes what it has done when it raises. code: the captured graph's, if that runs."""
         states = self.states if code is not None else ()
         if not states and not self.kept and (code is None or not self.entered):
             return run
 
+        once = not (self.always or states or (code is not None and self.entered))
+
         def undoing(*args: Any) -> Any:
+            if once and self.proven:
+                return run(*args)
             before = self.before(states, args)
             try:
                 result = run(*args)
@@ -109,7 +118,7 @@ class Undo:
     def before(self, states: tuple[Switch, ...], args: tuple[Any, ...]) -> Before:
         """Keep what the graph may change."""
         known = tuple(switch.read() for switch in states)
-        if not self.kept or (self.proven and not self.always):
+        if not self.keeps_now:
             return Before(known)
         tensors = tuple(args[position] for position in self.written)
         storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage() for tensor in tensors}
@@ -154,7 +163,7 @@ class Undo:
         """Asked once, after an error of the graph: whether all is as it was."""
         if not self.happens:
             return True
-        if not self.kept or id(error) in self._left:
+        if not self.keeps_now or id(error) in self._left:
             self._left.discard(id(error))
             return False
         return True

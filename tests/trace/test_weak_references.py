@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import armature
+from armature import errors
 from armature.testing.resuming import resumes
 
 X = torch.linspace(-1.0, 1.0, 12).reshape(3, 4)
@@ -347,6 +348,13 @@ def test_objects_end_as_in_eager_mode(fn: Callable[..., Any]) -> None:
         return found
 
     assert answers(armature.compile(fn, backend="eager")) == answers(fn)
+
+
+@pytest.mark.parametrize("fn", [let_go, called_back, of_the_caller], ids=lambda fn: fn.__name__)
+def test_one_graph_is_not_promised_where_objects_may_end(fn: Callable[..., Any]) -> None:
+    HELD[:] = [Thing()]
+    with pytest.raises(errors.Unsupported, match="a weak reference"):
+        armature.compile(fn, backend="eager", fullgraph=True)(torch.ones(2))
 
 
 class Counter:
