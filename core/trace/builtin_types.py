@@ -28,6 +28,7 @@ from armature.trace.values import computed
 from armature.trace.values.base import Value, is_iterable, type_name
 from armature.trace.values.classes import ClassValue, SuperValue, rely_on_class
 from armature.trace.values.context import GradModeValue, NullContextValue, autocast_value, switch_grad
+from armature.trace.values.derived import native
 from armature.trace.values.function import CellValue, MethodValue, PartialValue
 from armature.trace.values.iterator import IteratorValue
 from armature.trace.values.mapping import DictValue, DictViewValue, update
@@ -37,7 +38,6 @@ from armature.trace.values.sequence import (
     SequenceValue,
     SliceValue,
     TupleValue,
-    items_of,
     place_of,
 )
 from armature.trace.values.sets import SetValue, made_of
@@ -82,14 +82,17 @@ def _number(kind: type) -> Make:
                         returned = made.python_type().__name__
                         tracer.raise_error(TypeError, f"__bytes__ returned non-bytes (type {returned})")
                     return made
-            if kind is bytes and not is_iterable(args[0].cls) and not kwargs:
-                tracer.raise_error(TypeError, f"cannot convert '{type_name(args[0].cls)}' object to bytes")
+            cls = args[0].cls
+            if kind is bytes and issubclass(cls, str):
+                args = (native(args[0]), *args[1:])
+            elif kind is bytes and not is_iterable(cls) and not kwargs:
+                tracer.raise_error(TypeError, f"cannot convert '{type_name(cls)}' object to bytes")
         found = None if kwargs else computed.call(tracer, kind, args)
         if found is not None:
             return found
         named = {name: value.as_constant() for name, value in kwargs.items()}
         if kind is bytes and args and not args[0].is_constant:
-            args = (tracer.as_value([item.as_constant() for item in tracer.unpack(args[0])]), *args[1:])
+            args = (tracer.as_value([item.as_constant() for item in tracer.taken(args[0])]), *args[1:])
         try:
             return tracer.constant(kind(*(arg.as_constant() for arg in args), **named))
         except NotConstant:
@@ -118,17 +121,17 @@ def converted(tracer: Tracer, kind: type, cls: type, method: str, given: object)
 
 
 def _list(tracer: Tracer, items: Value | None = None) -> Value:
-    return ListValue([] if items is None else items_of(tracer, items))
+    return ListValue([] if items is None else list(tracer.taken(items)))
 
 
 def _tuple(tracer: Tracer, items: Value | None = None) -> Value:
     if isinstance(items, TupleValue) and items.kind is tuple:
         return items
-    return TupleValue([] if items is None else items_of(tracer, items))
+    return TupleValue([] if items is None else list(tracer.taken(items)))
 
 
 def _size(tracer: Tracer, items: Value | None = None) -> Value:
-    return TupleValue([] if items is None else tracer.unpack(items), torch.Size)
+    return TupleValue([] if items is None else list(tracer.taken(items)), torch.Size)
 
 
 def _set(kind: type) -> Make:
@@ -350,9 +353,7 @@ def _reversed(tracer: Tracer, items: Value) -> Value:
         method = items.method(tracer, "__reversed__")
         if method is not None:
             return tracer.call(method, (), {})
-        last = items.length(tracer) - 1
-        found = [items.get_item(tracer, tracer.constant(position)) for position in range(last, -1, -1)]
-        return IteratorValue(iter(found), reversed)
+        return IteratorValue(items.backwards(tracer), reversed, indexed=items)
     return IteratorValue(reversed(tracer.unpack(items)), kind_of_iterator(REVERSED, kind))
 
 

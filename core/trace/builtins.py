@@ -8,7 +8,7 @@ import itertools
 import math
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -244,13 +244,14 @@ def _sum(tracer: Tracer, items: Value, start: Value | None = None) -> Value:
     if refused is not None:
         tracer.raise_error(TypeError, f"sum() can't sum {refused}")
     numbers = [total]
+    rest: Iterator[Value] = iter(())
     for term in stream:
         if not computed.is_number(term) or not computed.is_number(total):
-            stream = itertools.chain((term,), stream)
+            rest = itertools.chain((term,), stream)
             break
         numbers.append(term)
     total = computed.total(tracer, numbers)
-    for term in stream:  # each is added before the next one is asked for
+    for term in rest:  # each is added before the next one is asked for
         total = tracer.operate("add", total, term)
     return total
 
@@ -259,19 +260,30 @@ def _extreme(name: str, op: str) -> Builtin:
     def choose(tracer: Tracer, *args: Value, key: Value | None = None, default: Value | None = None) -> Value:
         if not args or (len(args) > 1 and default is not None):
             tracer.graph_break("unsupported-call", callable=f"{name}() with these arguments")
-        items = in_any_order(tracer, args[0]) if len(args) == 1 else list(args)
+        keyed = key is not None and not key.is_constant
+        items: list[Value] = list(args)
+        stream: Iterator[Value] = iter(())
+        if len(args) == 1 and args[0].plain_items:
+            items = in_any_order(tracer, args[0])
+        elif len(args) == 1:
+            items, stream = [], args[0].stream(tracer)
+        for item in stream:
+            items.append(item)
+            if keyed or not computed.is_number(item):  # comparing numbers runs no code of the program
+                break
+        else:
+            stream = iter(())
         if not items:
             if default is None:
                 text = "() iterable argument is empty" if sys.version_info >= (3, 12) else "() arg is an empty sequence"
                 tracer.raise_error(ValueError, f"{name}{text}")
             return default
-        keyed = key is not None and not key.is_constant
         found = None if keyed else computed.extreme(tracer, op, items) or symbolic.extreme(tracer, op, items)
         if found is not None:
             return found
         best = items[0]
         held = tracer.call(key, (best,), {}) if keyed and key is not None else best
-        for item in items[1:]:
+        for item in itertools.chain(items[1:], stream):
             mine = tracer.call(key, (item,), {}) if keyed and key is not None else item
             if tracer.compare(op, mine, held).truth(tracer):
                 best, held = item, mine
@@ -281,7 +293,8 @@ def _extreme(name: str, op: str) -> Builtin:
 
 
 def _sorted(tracer: Tracer, items: Value, *, key: Value | None = None, reverse: Value | None = None) -> Value:
-    given = tracer.unpack(items) if key is not None else in_any_order(tracer, items)
+    ordered = key is not None or not items.plain_items
+    given = list(tracer.taken(items)) if ordered else in_any_order(tracer, items)
     return ListValue(sorted_items(tracer, given, key, reverse))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from types import CellType, CodeType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -41,7 +41,7 @@ from armature.trace.values.constant import FALSE, NONE, TRUE, ConstantValue
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.floats import FloatValue
 from armature.trace.values.function import CellValue, ClosureValue, MethodValue
-from armature.trace.values.iterator import GeneratorValue, IteratorValue
+from armature.trace.values.iterator import GeneratorValue
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import TupleValue
 from armature.trace.values.symbolic import SymbolicValue
@@ -173,13 +173,7 @@ class Tracer:
 
     def iterator(self, value: Value) -> Value:
         """`iter(value)`."""
-        if isinstance(value, (IteratorValue, GeneratorValue)):
-            return value
-        if isinstance(value, UserObjectValue):
-            method = value.method(self, "__iter__")
-            if method is not None and method is not NONE:
-                return iterating.must_be_iterator(self, self.call(method, (), {}))
-        return iterating.iterate(self, value)
+        return iterating.iterator(self, value)
 
     def backwards(self, value: Value) -> Value:
         """`reversed(value)`."""
@@ -188,6 +182,14 @@ class Tracer:
     def unpack(self, value: Value) -> list[Value]:
         """All items of an iterable."""
         return list(value.stream(self))
+
+    def taken(self, value: Value) -> Iterator[Value]:
+        """The items of an iterable, of which Python makes a list or tuple."""
+        return iterating.taken(self, value)
+
+    def in_sequence(self, value: Value) -> list[Value]:
+        """The items of a list or tuple; of any other iterable those that Python makes a list of an iterator of."""
+        return self.unpack(value) if value.plain_items else list(self.taken(self.iterator(value)))
 
     def cell(self, cell: CellType, source: Source | None) -> CellValue:
         """The value of a cell of the program."""
@@ -220,15 +222,6 @@ class Tracer:
     def wrap_key(self, obj: object) -> Value:
         """The value of a key of a dict of the program; the dict's guard holds the key."""
         return as_value(self, obj)
-
-    def registry_dict(self, real: dict[str, object], source: Source) -> DictValue:
-        """`_parameters`, `_buffers` or `_modules` of a module: always dicts, by what nn.Module does."""
-        held = self.by_id.get(id(real))
-        if held is not None and isinstance(held[1], DictValue):
-            return held[1]
-        value = DictValue({}, type(real), None, real, source=source)
-        self.remember(real, value)
-        return value
 
     def module_variables(self, namespace: dict[str, object]) -> DictValue:
         """The variables of a module as a dict, which is not to be changed."""
@@ -476,6 +469,12 @@ class Tracer:
             if issubclass(raised.value.python_type(), AttributeError):
                 return None
             raise
+
+    def has_attribute(self, value: Value, name: str) -> bool:
+        """Whether an object has an attribute. Of one of the program's classes it is read, as C code does."""
+        if isinstance(value, UserObjectValue):
+            return self.attribute_or_none(value, name) is not None
+        return hasattr(value.python_type(), name)
 
     # Operators.
 

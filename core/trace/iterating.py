@@ -5,26 +5,91 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from armature.callables import MISSING, class_member
+from armature.callables import MISSING, class_member, is_written_in_c
 from armature.torch_abi.eval_frame import skip_code
+from armature.trace.errors import UserRaised
 from armature.trace.places import places_of
 from armature.trace.values.base import Value, is_iterable, type_name
-from armature.trace.values.classes import rely_on_class
-from armature.trace.values.iterator import LIST_ITERATOR, IteratorValue
+from armature.trace.values.classes import find_in_class, rely_on_class
+from armature.trace.values.constant import NONE
+from armature.trace.values.iterator import LIST_ITERATOR, GeneratorValue, IteratorValue
 from armature.trace.values.mapping import DictValue, DictViewValue
 from armature.trace.values.module import CONTAINERS, ModuleValue
 from armature.trace.values.sequence import SequenceValue, TupleValue
 from armature.trace.values.sets import SetValue
 from armature.trace.values.tensor import TensorValue
+from armature.trace.values.user_object import UserObjectValue, says_not_implemented
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
     from armature.trace.rebuild import Rebuilder
+
+T = TypeVar("T")
+
+
+def iterator(tracer: Tracer, value: Value) -> Value:
+    """`iter(value)`."""
+    if isinstance(value, (IteratorValue, GeneratorValue)):
+        return value
+    if isinstance(value, UserObjectValue):
+        method = value.method(tracer, "__iter__")
+        if method is not None and method is not NONE:
+            return must_be_iterator(tracer, tracer.call(method, (), {}))
+    return iterate(tracer, value)
+
+
+def advance(tracer: Tracer, iterator: Value) -> Value:
+    """The next value of an iterator. Raises StopIteration."""
+    if isinstance(iterator, (IteratorValue, GeneratorValue)):
+        return iterator.advance(tracer)
+    return next(iterator.drain(tracer) if isinstance(iterator, UserObjectValue) else iterator.stream(tracer))
+
+
+def taken(tracer: Tracer, value: Value) -> Iterator[Value]:
+    """The items of an iterable, of which Python makes a list or tuple: it asks for the length first, to have room."""
+    items = value.stream(tracer)
+    if isinstance(value, UserObjectValue):
+        ask_length(tracer, value)
+    elif isinstance(value, IteratorValue) and value.indexed is not None and not value.ended:
+        unless_type_error(functools.partial(value.indexed.length, tracer))
+    elif value.is_tensor and tracer.overrides.present:
+        items = iter(list(items))
+        value.length(tracer)
+    return items
+
+
+def ask_length(tracer: Tracer, value: UserObjectValue) -> None:
+    """`operator.length_hint(value)`. What it gives makes no difference, unless it raises."""
+    rely_on_class(tracer, value.cls, "__len__", "__length_hint__")
+    found = find_in_class(value.cls, "__len__")
+    plain = found is not None and (is_written_in_c(found.holder) or value.cls in CONTAINERS)
+    if plain or (found is not None and unless_type_error(lambda: value.length(tracer)) is not None):
+        return
+    method = value.method(tracer, "__length_hint__")
+    hint = None if method is None else unless_type_error(lambda: tracer.call(method, (), {}))
+    if hint is None or says_not_implemented(hint):
+        return
+    kind = hint.python_type()
+    if not issubclass(kind, int):
+        tracer.raise_error(TypeError, f"__length_hint__ must be an integer, not {type_name(kind)}")
+    if operator.index(hint.as_constant()) < 0:  # type: ignore[arg-type]
+        tracer.raise_error(ValueError, "__length_hint__() should return >= 0")
+
+
+def unless_type_error(ask: Callable[[], T]) -> T | None:
+    """What a call gives, None where TypeError of the program leaves it."""
+    try:
+        return ask()
+    except UserRaised as raised:
+        if issubclass(raised.value.python_type(), TypeError):
+            return None
+        raise
 
 
 def iterate(tracer: Tracer, value: Value) -> IteratorValue:
@@ -38,11 +103,22 @@ def iterate(tracer: Tracer, value: Value) -> IteratorValue:
     if isinstance(value, (DictValue, DictViewValue)):
         (value if isinstance(value, DictValue) else value.owner).realise(tracer)
     remake = functools.partial(remake_over, value, state_of(value)) if can_be_remade(value) else None
-    return IteratorValue(
+    made = IteratorValue(
         iter(value.stream(tracer)), kind_of_iterator(ITERATORS, kind), remake, places_of(tracer.frames)
     )
+    if isinstance(value, UserObjectValue) and value.base is None and value.cls not in CONTAINERS:
+        made.indexed, made.kind = value, SEQUENCE_ITERATOR
+    return made
 
 
+class _Indexed:
+    """Its objects have no `__iter__`."""
+
+    def __getitem__(self, position: int) -> object:
+        raise IndexError(position)
+
+
+SEQUENCE_ITERATOR: type = type(iter(_Indexed()))
 VIEWS: tuple[Any, ...] = ({}.keys(), {}.values(), {}.items())
 EMPTY: tuple[Any, ...] = ([], (), {}, collections.OrderedDict(), *VIEWS, range(0), collections.deque())
 ITERATORS: dict[type, type] = {type(of): type(iter(of)) for of in (*EMPTY, set(), frozenset(), "", b"", bytearray())}

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+
+from armature.trace.errors import UserRaised
 from armature.trace.instructions import Instruction
+from armature.trace.iterating import advance
 from armature.trace.opcodes.table import opcode
 from armature.trace.state import Frame
 from armature.trace.values.base import Value, type_name
-from armature.trace.values.mapping import DictValue, pairs
+from armature.trace.values.mapping import DictValue, items_of_mapping
 from armature.trace.values.sequence import ListValue, SliceValue, TupleValue
 from armature.trace.values.sets import SetValue, update
+from armature.trace.values.streams import Steps
 
 
 @opcode("BUILD_TUPLE")
@@ -98,9 +104,13 @@ def map_add(frame: Frame, inst: Instruction) -> None:
 def dict_update(frame: Frame, inst: Instruction) -> None:
     more = frame.pop()
     made = frame.stack[-inst.arg]
-    if not hasattr(more.python_type(), "keys"):
+    try:
+        found = list(items_of_mapping(frame.tracer, more))
+    except UserRaised as raised:
+        if not issubclass(raised.value.python_type(), AttributeError):
+            raise
         frame.tracer.raise_error(TypeError, f"'{type_name(more.python_type())}' object is not a mapping")
-    for key, value in pairs(frame.tracer, more):
+    for key, value in found:
         made.set_item(frame.tracer, key, value)
 
 
@@ -108,7 +118,7 @@ def dict_update(frame: Frame, inst: Instruction) -> None:
 def dict_merge(frame: Frame, inst: Instruction) -> None:
     more = frame.pop()
     made = frame.stack[-inst.arg]
-    found = list(pairs(frame.tracer, more)) if hasattr(more.python_type(), "keys") else None
+    found = list(items_of_mapping(frame.tracer, more)) if hasattr(more.python_type(), "keys") else None
     if found is None or any(made.contains(frame.tracer, key) for key, _ in found):  # an error that names the function
         frame.tracer.graph_break("unsupported-operation", operation="merging keyword arguments", type=more.describe())
     for key, value in found:
@@ -155,28 +165,35 @@ def format_with_spec(frame: Frame, inst: Instruction) -> None:
     frame.push(formatted(frame, frame.pop(), spec))
 
 
-def unpacked(frame: Frame, value: Value) -> list[Value]:
-    """The items of the right side of an unpacking assignment."""
-    kind = value.python_type()
+def steps_of(frame: Frame, value: Value) -> tuple[Value, Iterator[Value]]:
+    """The iterator over the right side of an unpacking assignment, and what it gives, each when it is asked for."""
+    kind, tracer = value.python_type(), frame.tracer
     if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
-        frame.tracer.raise_error(TypeError, f"cannot unpack non-iterable {type_name(kind)} object")
-    return frame.tracer.unpack(value)
+        tracer.raise_error(TypeError, f"cannot unpack non-iterable {type_name(kind)} object")
+    made = TupleValue(tracer.unpack(value)) if value.plain_items or value.is_tensor else value
+    iterator = tracer.iterator(made)
+    return iterator, Steps(lambda: advance(tracer, iterator))
 
 
 @opcode("UNPACK_SEQUENCE")
 def unpack_sequence(frame: Frame, inst: Instruction) -> None:
-    items = unpacked(frame, frame.pop())
-    if len(items) != inst.arg:
-        few = len(items) < inst.arg
+    _, steps = steps_of(frame, frame.pop())
+    items = list(itertools.islice(steps, inst.arg))
+    if len(items) < inst.arg:
         text = f"not enough values to unpack (expected {inst.arg}, got {len(items)})"
-        frame.tracer.raise_error(ValueError, text if few else f"too many values to unpack (expected {inst.arg})")
+        frame.tracer.raise_error(ValueError, text)
+    if next(steps, None) is not None:
+        frame.tracer.raise_error(ValueError, f"too many values to unpack (expected {inst.arg})")
     frame.stack.extend(reversed(items))
 
 
 @opcode("UNPACK_EX")
 def unpack_ex(frame: Frame, inst: Instruction) -> None:
     before, after = inst.arg & 0xFF, inst.arg >> 8
-    items = unpacked(frame, frame.pop())
+    iterator, steps = steps_of(frame, frame.pop())
+    items = list(itertools.islice(steps, before))
+    if len(items) == before:
+        items += frame.tracer.taken(iterator)
     if len(items) < before + after:
         text = f"not enough values to unpack (expected at least {before + after}, got {len(items)})"
         frame.tracer.raise_error(ValueError, text)

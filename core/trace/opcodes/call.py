@@ -47,7 +47,7 @@ def call_function_ex(frame: Frame, inst: Instruction) -> None:
     given = frame.stack.pop()
     function = frame.stack.pop()
     check_stars(frame, given, named)
-    args = frame.tracer.unpack(given)
+    args = list(frame.tracer.taken(given))
     if frame.stack and frame.stack[-1] is NULL:
         frame.stack.pop()
     kwargs = keywords(frame, named)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from armature.trace.errors import UserRaised
 from armature.trace.instructions import Instruction
-from armature.trace.opcodes.jumps import advance
+from armature.trace.iterating import advance
 from armature.trace.opcodes.table import opcode
 from armature.trace.places import places_of
 from armature.trace.state import Frame
@@ -58,7 +58,7 @@ def hand_on(frame: Frame, receiver: Value, value: Value) -> Value:
         return receiver.send(frame.tracer, value)
     if not value.is_constant or value.as_constant() is not None:  # an iterator has no `send`
         frame.tracer.graph_break("unsupported-operation", operation="sending a value", type=receiver.describe())
-    return advance(frame, receiver)
+    return advance(frame.tracer, receiver)
 
 
 def finish_send(frame: Frame, inst: Instruction, end: StopIteration) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from armature.trace.assuming import truth
 from armature.trace.instructions import Instruction
+from armature.trace.iterating import advance
 from armature.trace.opcodes.table import opcode
 from armature.trace.state import Frame
 from armature.trace.values.base import Value
-from armature.trace.values.iterator import GeneratorValue, IteratorValue
 
 
 @opcode("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
@@ -65,17 +65,10 @@ def get_iter(frame: Frame, inst: Instruction) -> None:
     frame.stack.append(frame.tracer.iterator(frame.stack.pop()))
 
 
-def advance(frame: Frame, iterator: Value) -> Value:
-    """The next value of an iterator. Raises StopIteration."""
-    if isinstance(iterator, (IteratorValue, GeneratorValue)):
-        return iterator.advance(frame.tracer)
-    return next(iterator.stream(frame.tracer))
-
-
 @opcode("FOR_ITER")
 def for_iter(frame: Frame, inst: Instruction) -> None:
     try:
-        value = advance(frame, frame.stack[-1])
+        value = advance(frame.tracer, frame.stack[-1])
     except StopIteration:
         frame.stack.pop()
         frame.jump(inst.target)

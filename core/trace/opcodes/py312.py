@@ -5,9 +5,9 @@ from __future__ import annotations
 from armature.trace.builtin_types import TYPES
 from armature.trace.errors import UserRaised
 from armature.trace.instructions import STOPITERATION_ERROR, Instruction
+from armature.trace.iterating import advance
 from armature.trace.opcodes.exceptions import reraise_star
 from armature.trace.opcodes.generators import hand_on
-from armature.trace.opcodes.jumps import advance
 from armature.trace.opcodes.names import cell_of
 from armature.trace.opcodes.table import opcode
 from armature.trace.state import Frame
@@ -74,7 +74,7 @@ def store_fast(frame: Frame, inst: Instruction) -> None:
 @opcode("FOR_ITER")
 def for_iter(frame: Frame, inst: Instruction) -> None:
     try:
-        value = advance(frame, frame.stack[-1])
+        value = advance(frame.tracer, frame.stack[-1])
     except StopIteration:
         frame.stack.pop()
         frame.position = inst.target + 1  # END_FOR is for iterators that CPython inlines

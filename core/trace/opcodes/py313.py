@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from armature.trace.instructions import Instruction
+from armature.trace.iterating import advance
 from armature.trace.opcodes.call import call_with, check_stars, keywords, set_function_part
-from armature.trace.opcodes.jumps import advance
 from armature.trace.opcodes.names import load_variable
 from armature.trace.opcodes.operators import compare_op, to_bool
 from armature.trace.opcodes.table import opcode
@@ -65,7 +65,7 @@ def call_function_ex(frame: Frame, inst: Instruction) -> None:
     named = frame.stack.pop() if inst.arg & 1 else None
     given = frame.stack.pop()
     check_stars(frame, given, named)
-    args = frame.tracer.unpack(given)
+    args = list(frame.tracer.taken(given))
     owner = frame.stack.pop()
     function = frame.stack.pop()
     if owner is not NULL:
@@ -117,7 +117,7 @@ def compare(frame: Frame, inst: Instruction) -> None:
 @opcode("FOR_ITER")
 def for_iter(frame: Frame, inst: Instruction) -> None:
     try:
-        value = advance(frame, frame.stack[-1])
+        value = advance(frame.tracer, frame.stack[-1])
     except StopIteration:
         frame.stack.pop()
         frame.position = inst.target + 2  # END_FOR and POP_TOP are for iterators that CPython inlines

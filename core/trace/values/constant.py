@@ -186,7 +186,7 @@ def all_plain(values: Iterable[Value]) -> bool:
 
 def constants(tracer: Tracer, iterable: Value) -> list[Value]:
     """The items of an iterable, all of which must be constants."""
-    items = tracer.unpack(iterable)
+    items = tracer.in_sequence(iterable)
     for item in items:
         if not item.is_constant:
             tracer.graph_break("unsupported-argument", type=item.describe())

@@ -33,7 +33,8 @@ class IteratorValue(Value):
     """An iterator over what the tracer knows how to produce: list iterators, zip, enumerate, map, ...
 
     asked: how often it was asked for a value; taken: how many it has given; ended: whether it said that it has no more.
-    remake: pushes such an iterator, None where that can't be done; made_at: where the iterator was made.
+    remake: pushes such an iterator, None where that can't be done; made_at: where the iterator was made. indexed: the
+    object of the program whose `__getitem__` gives the values.
     """
 
     values: Iterator[Value]
@@ -43,6 +44,7 @@ class IteratorValue(Value):
     asked: int = 0
     taken: int = 0
     ended: bool = False
+    indexed: Value | None = None
 
     mutable: ClassVar[bool] = True
 
@@ -296,8 +298,15 @@ class GeneratorValue(Value):
                     )
                 return self.throw(tracer, tracer.as_exception(error))
             except StopIteration as end:
-                raise UserRaised(ExceptionValue(StopIteration, [end.value] if end.value else [])) from None
+                raise UserRaised(ended_by(end)) from None
         return super().call_method(tracer, name, args, kwargs)
+
+
+def ended_by(end: StopIteration) -> ExceptionValue:
+    """StopIteration of the program, with what a generator returned if that is not None."""
+    value = end.value
+    empty = value is None or (value.is_constant and value.as_constant() is None)
+    return ExceptionValue(StopIteration, [] if empty else [value])
 
 
 def advance_or_raise(tracer: Tracer, iterator: IteratorValue | GeneratorValue) -> Value:
@@ -305,4 +314,4 @@ def advance_or_raise(tracer: Tracer, iterator: IteratorValue | GeneratorValue) -
     try:
         return iterator.advance(tracer)
     except StopIteration as end:
-        raise UserRaised(ExceptionValue(StopIteration, [end.value] if end.value else [])) from None
+        raise UserRaised(ended_by(end)) from None

@@ -401,23 +401,30 @@ def update(tracer: Tracer, self: DictValue, /, *others: Value, **more: Value) ->
 
 def pairs(tracer: Tracer, other: Value) -> Iterator[tuple[Value, Value]]:
     """The keys and values of a mapping, or of an iterable of pairs, as they come."""
-    if other.base is not None and tracer.iterates_plainly(other):
-        other = other.base
-    if isinstance(other, DictValue):
-        yield from list(other.realise(tracer).values())
-    elif hasattr(other.python_type(), "keys"):
-        for key in tracer.unpack(other.call_method(tracer, "keys", (), {})):
-            yield key, other.get_item(tracer, key)
+    if tracer.has_attribute(other, "keys"):
+        yield from items_of_mapping(tracer, other)
     else:
         for position, pair in enumerate(other.stream(tracer)):
             element = f"dictionary update sequence element #{position}"
             number = pair.is_tensor and not pair.fake.dim()  # type: ignore[attr-defined]
             if number or not is_iterable(pair.python_type()):
                 tracer.raise_error(TypeError, f"cannot convert {element} to a sequence")
-            parts = tracer.unpack(pair)
+            parts = tracer.in_sequence(pair)
             if len(parts) != 2:
                 tracer.raise_error(ValueError, f"{element} has length {len(parts)}; 2 is required")
             yield parts[0], parts[1]
+
+
+def items_of_mapping(tracer: Tracer, other: Value) -> Iterator[tuple[Value, Value]]:
+    """The keys and values of a mapping. AttributeError of the program where it has no `keys`."""
+    if isinstance(other.base, DictValue) and tracer.iterates_plainly(other):
+        other = other.base
+    if isinstance(other, DictValue):
+        yield from list(other.realise(tracer).values())
+        return
+    keys = other.call_method(tracer, "keys", (), {})
+    for key in tracer.in_sequence(keys):
+        yield key, other.get_item(tracer, key)
 
 
 def _clear(tracer: Tracer, self: DictValue) -> None:

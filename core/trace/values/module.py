@@ -10,7 +10,7 @@ import attrs
 import torch
 from torch import nn
 
-from armature.frame.sources import DictOfSource, ItemSource
+from armature.frame.sources import DictOfSource, ItemSource, Source
 from armature.trace.errors import UserRaised
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import Args, Kwargs, Value, raise_missing
@@ -55,7 +55,7 @@ class ModuleValue(UserObjectValue):
             return made
         if known is None:
             source = ItemSource(DictOfSource(self.where(tracer).source), name)  # type: ignore[arg-type]
-            known = tracer.registry_dict(self.obj.__dict__[name], source)
+            known = registry_dict(tracer, self.obj.__dict__[name], source)
             self.registries[name] = known
         return known
 
@@ -267,6 +267,14 @@ class ModuleValue(UserObjectValue):
         if self.cls in CONTAINERS:
             return len(self.registry(tracer, "_modules").realise(tracer))
         return super().length(tracer)
+
+
+def registry_dict(tracer: Tracer, real: dict[str, object], source: Source) -> DictValue:
+    """`_parameters`, `_buffers` or `_modules` of a module: always dicts, by what nn.Module does."""
+    held = tracer.by_id.get(id(real))
+    if held is not None and isinstance(held[1], DictValue):
+        return held[1]
+    return tracer.remember(real, DictValue({}, type(real), None, real, source=source))
 
 
 BY_NAME, BY_PLACE = "by name", "by place"

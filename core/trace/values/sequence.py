@@ -121,7 +121,7 @@ class ListValue(SequenceValue):
                 [None].__setitem__(index, 0)  # type: ignore[call-overload]
             except TypeError as error:
                 tracer.raise_real(error)
-        new: Any = tracer.unpack(value) if isinstance(index, slice) else value
+        new: Any = tracer.in_sequence(value) if isinstance(index, slice) else value
         tracer.mutate(self)
         try:
             self.items[index] = new
@@ -414,21 +414,13 @@ def _append(tracer: Tracer, self: ListValue, item: Value) -> None:
     self.items.append(item)
 
 
-def items_of(tracer: Tracer, items: Value) -> list[Value]:
-    """All items of an iterable, for a list or tuple: Python asks for the length as well, to have room for them."""
-    found = tracer.unpack(items)
-    if items.is_tensor and tracer.overrides.present:
-        items.length(tracer)
-    return found
-
-
 def _extend(tracer: Tracer, self: ListValue, more: Value) -> None:
     if more.plain_items:
-        added = items_of(tracer, more)
+        added = list(tracer.taken(more))
         tracer.mutate(self)
         self.items.extend(added)
         return
-    for item in more.stream(tracer):  # what makes them may look at the list, or raise
+    for item in tracer.taken(more):  # what makes them may look at the list, or raise
         _append(tracer, self, item)
 
 

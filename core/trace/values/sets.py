@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 
 Make = Callable[[Sequence[Hashable]], Any]  # of items, a set
+Enough = Callable[[Hashable, Mapping[Hashable, Value]], bool]  # of an item's key and all items found so far
 Order = tuple[list[object], tuple[tuple[int, ...], ...]]  # the members of a set as it is iterated, and its layout
 
 
@@ -223,19 +225,28 @@ class Members:
     follows: Mapping[Source, Order] = {}
 
 
-def members(tracer: Tracer, iterable: Value) -> Members:
-    """The members of any iterable."""
+def members(tracer: Tracer, iterable: Value, enough: Enough | None = None) -> Members:
+    """The members of any iterable, taken until there are `enough`."""
+    iterable = native_set(iterable)
     if isinstance(iterable, SetValue):
         operand: Any = list(iterable.entries) if iterable.table is None else iterable.table
         kept = iterable.copy()
         kept.origin = iterable
         return Members(iterable.entries, operand, kept, iterable.basis())
     found: dict[Hashable, Value] = {}
-    for item in tracer.unpack(iterable):
-        found.setdefault(item.key(tracer), item)
+    for item in one_by_one(tracer, iterable):
+        key = item.key(tracer)
+        found.setdefault(key, item)
+        if enough is not None and not iterable.plain_items and enough(key, found):
+            break
     # CPython makes room for all keys of a dict at once.
     operand = dict.fromkeys(found) if iterable.python_type() is dict else list(found)
     return Members(found, operand, TupleValue(list(found.values())))
+
+
+def native_set(value: Value) -> Value:
+    """A set of a derived class as one of the builtin type: C code takes its members without iterating."""
+    return value.base if isinstance(value.base, SetValue) else value
 
 
 def is_whole(iterable: Value) -> bool:
@@ -304,7 +315,7 @@ def _clear(tracer: Tracer, self: SetValue) -> None:
 
 def update(tracer: Tracer, self: SetValue, *others: Value) -> None:
     """`self.update(*others)`."""
-    for other in others:
+    for other in map(native_set, others):
         if not is_whole(other):
             for item in one_by_one(tracer, other):
                 _add(tracer, self, item)
@@ -332,6 +343,17 @@ def combined(self: SetValue, others: list[Members], operation: str) -> SetValue:
     return SetValue({key: everything[key] for key in table}, self.kind, table if known else None, follows)
 
 
+def all_of(self: SetValue) -> Enough:
+    """Whether all members of a set are found: nothing more can be in an intersection."""
+    return lambda _, found: bool(self.entries) and self.entries.keys() <= found.keys()
+
+
+def _intersection(tracer: Tracer, self: SetValue, *others: Value) -> Value:
+    for other in others:  # each may be asked less by what the ones before it leave
+        self = combined(self, [members(tracer, other, all_of(self))], "intersection")
+    return self if others else combined(self, [], "intersection")
+
+
 def _operation(name: str) -> Callable[..., Value]:
     def run(tracer: Tracer, self: SetValue, *others: Value) -> Value:
         return combined(self, [members(tracer, other) for other in others], name)
@@ -346,11 +368,13 @@ def _take_out(tracer: Tracer, self: SetValue, others: Sequence[Value]) -> None:
 
 def _in_place(name: str) -> Callable[..., Value | None]:
     def run(tracer: Tracer, self: SetValue, *others: Value) -> None:
+        others = tuple(map(native_set, others))
         taken_out = name == "difference_update"
         if taken_out and not all(other.plain_items for other in others):
             return _take_out(tracer, self, others)
         try:
-            given = [members(tracer, other) for other in others]
+            enough = all_of(self) if name == "intersection_update" else None
+            given = [members(tracer, other, enough) for other in others]
         except UserRaised:  # by a member that has no hash: the members before it are taken out
             if taken_out:
                 _take_out(tracer, self, others)
@@ -379,11 +403,18 @@ def _operator(name: str) -> Callable[..., Value | None]:
 
 
 def _is_subset(tracer: Tracer, self: SetValue, other: Value) -> bool:
-    return self.entries.keys() <= members(tracer, other).entries.keys()
+    enough = all_of(self) if sys.version_info >= (3, 12) else None
+    return self.entries.keys() <= members(tracer, other, enough).entries.keys()
 
 
 def _is_superset(tracer: Tracer, self: SetValue, other: Value) -> bool:
-    return self.entries.keys() >= members(tracer, other).entries.keys()
+    return self.entries.keys() >= members(tracer, other, lambda key, _: key not in self.entries).entries.keys()
+
+
+def _is_disjoint(tracer: Tracer, self: SetValue, other: Value) -> bool:
+    if isinstance(other, SetValue):
+        return self.entries.keys().isdisjoint(other.entries)
+    return not any(item.key(tracer) in self.entries for item in one_by_one(tracer, other))
 
 
 SET_METHODS: dict[str, Callable[..., Value | None]] = {
@@ -395,7 +426,7 @@ SET_METHODS: dict[str, Callable[..., Value | None]] = {
     "pop": _pop,
     "__init__": lambda tracer, self, *items: update(tracer, self, *items),
     "union": _operation("union"),
-    "intersection": _operation("intersection"),
+    "intersection": _intersection,
     "difference": _operation("difference"),
     "symmetric_difference": _operation("symmetric_difference"),
     "intersection_update": _in_place("intersection_update"),
@@ -404,9 +435,7 @@ SET_METHODS: dict[str, Callable[..., Value | None]] = {
     "copy": lambda tracer, self: self if self.kind is frozenset else self.copy(),
     "issubset": lambda tracer, self, other: tracer.constant(_is_subset(tracer, self, other)),
     "issuperset": lambda tracer, self, other: tracer.constant(_is_superset(tracer, self, other)),
-    "isdisjoint": lambda tracer, self, other: tracer.constant(
-        self.entries.keys().isdisjoint(members(tracer, other).entries)
-    ),
+    "isdisjoint": lambda tracer, self, other: tracer.constant(_is_disjoint(tracer, self, other)),
     "__len__": lambda tracer, self: tracer.constant(len(self.entries)),
     "__iter__": lambda tracer, self: tracer.iterator(self),
     "__contains__": lambda tracer, self, item: tracer.constant(self.contains(tracer, item)),

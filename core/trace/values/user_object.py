@@ -26,6 +26,7 @@ from armature.trace.values.classes import (
     held_value,
     inherits,
     is_data_descriptor,
+    overrides,
     rely_on_class,
 )
 from armature.trace.values.derived import BASES, base_of, fill, make
@@ -79,13 +80,20 @@ class UserObjectValue(Value):
 
     def as_constant(self) -> object:
         """Objects of classes derived from numbers and text count as these."""
-        return super().as_constant() if self.base is None or self.base.mutable else self.base.as_constant()
+        asked = any(overrides(self.cls, name) for name in AS_SEQUENCE)
+        return super().as_constant() if self.base is None or self.base.mutable or asked else self.base.as_constant()
 
     def as_argument(self, tracer: Tracer) -> object:
-        return super().as_argument(tracer) if self.base is None else self.base.as_argument(tracer)
+        return super().as_argument(tracer) if self.base is None else self._plain(tracer, self.base).as_argument(tracer)
 
     def as_fake(self, tracer: Tracer) -> object:
-        return super().as_fake(tracer) if self.base is None else self.base.as_fake(tracer)
+        return super().as_fake(tracer) if self.base is None else self._plain(tracer, self.base).as_fake(tracer)
+
+    def _plain(self, tracer: Tracer, base: Value) -> Value:
+        """What it is as an object of its builtin type. A break where C code may ask a method of the program."""
+        if any(overrides(self.cls, name) for name in (*AS_SEQUENCE, *AS_NUMBER, *LOOKUPS)):
+            tracer.graph_break("unsupported-argument", type=self.describe())
+        return base
 
     def as_object(self) -> object:
         if self.obj is None:
@@ -378,10 +386,18 @@ class UserObjectValue(Value):
         return self.special(tracer, "__getitem__", key)
 
     def set_item(self, tracer: Tracer, key: Value, value: Value) -> None:
+        self._has_either(tracer, "__setitem__", "__delitem__")
         self.special(tracer, "__setitem__", key, value)
 
     def delete_item(self, tracer: Tracer, key: Value) -> None:
+        self._has_either(tracer, "__delitem__", "__setitem__")
         self.special(tracer, "__delitem__", key)
+
+    def _has_either(self, tracer: Tracer, wanted: str, other: str) -> None:
+        """AttributeError of the program where the class has only the other of two methods that share a slot in C."""
+        if find_in_class(self.cls, wanted) is None and find_in_class(self.cls, other) is not None:
+            rely_on_class(tracer, self.cls, wanted)
+            tracer.raise_error(AttributeError, wanted)
 
     def special(self, tracer: Tracer, name: str, *args: Value) -> Value:
         """The result of a special method, looked up in the class only. TypeError of the program when it has none."""
@@ -469,6 +485,24 @@ class UserObjectValue(Value):
             yield value
             position += 1
 
+    def backwards(self, tracer: Tracer) -> Iterator[Value]:
+        """What `reversed` gives by `__len__` and `__getitem__`. The length is asked now."""
+        positions = iter(range(self.length(tracer) - 1, -1, -1))
+
+        def step() -> Value:
+            nonlocal positions
+            position = next(positions)
+            try:
+                return self.get_item(tracer, tracer.constant(position))
+            except UserRaised as raised:
+                if not issubclass(raised.value.python_type(), (IndexError, StopIteration)):
+                    positions = iter(range(position, -1, -1))  # it is asked again
+                    raise
+                positions = iter(range(0))
+                raise StopIteration from None
+
+        return Steps(step)
+
     def contains(self, tracer: Tracer, item: Value) -> bool:
         if self.method(tracer, "__contains__") is not None:
             return self.special(tracer, "__contains__", item).truth(tracer)
@@ -536,6 +570,12 @@ LACKING: dict[str, str] = {
 def allocator(cls: type) -> Callable[..., object]:
     """The `__new__` of the C type whose memory layout the objects of a class have."""
     return next(base for base in cls.__mro__ if is_written_in_c(base)).__new__
+
+
+# What C code asks of an object whose class derives from a builtin type, or may ask.
+AS_SEQUENCE = ("__iter__", "__len__", "__getitem__")
+AS_NUMBER = ("__index__", "__int__", "__float__", "__complex__", "__bool__", "__eq__")
+LOOKUPS = ("__getattribute__", "__getattr__")
 
 
 def has_own_lookup(cls: type) -> bool:

@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from armature_builtin_rules.polyfills.itertools import rest
+
 _NOTHING = object()
 
 
@@ -22,7 +24,7 @@ def reduce(function: Callable[[Any, Any], Any], iterable: Iterable[Any], initial
             raise TypeError("reduce() of empty iterable with no initial value") from None
     else:
         result = initial
-    for item in items:
+    for item in rest(items):
         result = function(result, item)
     return result
 

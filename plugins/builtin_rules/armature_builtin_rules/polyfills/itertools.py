@@ -12,6 +12,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 
+def rest(items: Iterator[Any]) -> Iterator[Any]:
+    """What an iterator still gives. A `for` loop over it would call its `__iter__`, which was called already."""
+    while True:
+        try:
+            item = next(items)
+        except StopIteration:
+            return
+        yield item
+
+
 def _second(_total: Any, item: Any) -> Any:
     return _total + item
 
@@ -32,7 +42,7 @@ def _accumulated(items: Iterator[Any], func: Callable[[Any, Any], Any] | None, *
         except StopIteration:
             return
     yield total
-    for item in items:
+    for item in rest(items):
         total = combine(total, item)
         yield total
 
@@ -49,7 +59,7 @@ def from_iterable(iterables: Iterable[Iterable[Any]], /) -> Iterator[Any]:
 
 
 def _chained(iterables: Iterator[Iterable[Any]]) -> Iterator[Any]:
-    for iterable in iterables:
+    for iterable in rest(iterables):
         yield from iterable
 
 
@@ -86,7 +96,7 @@ def compress(data: Iterable[Any], selectors: Iterable[Any]) -> Iterator[Any]:
 
 
 def _selected(data: Iterator[Any], selectors: Iterator[Any]) -> Iterator[Any]:
-    for item, selected in zip(data, selectors):
+    for item, selected in zip(rest(data), rest(selectors)):
         if selected:
             yield item
 
@@ -115,7 +125,7 @@ def cycle(iterable: Iterable[Any], /) -> Iterator[Any]:
 
 def _cycled(items: Iterator[Any]) -> Iterator[Any]:
     kept = []
-    for item in items:
+    for item in rest(items):
         kept.append(item)
         yield item
     while kept:
@@ -129,7 +139,7 @@ def dropwhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> It
 
 def _dropped(predicate: Callable[[Any], Any], items: Iterator[Any]) -> Iterator[Any]:
     dropping = True
-    for item in items:
+    for item in rest(items):
         if dropping and predicate(item):
             continue
         dropping = False
@@ -142,7 +152,7 @@ def filterfalse(function: Callable[[Any], Any] | None, iterable: Iterable[Any], 
 
 
 def _left_over(function: Callable[[Any], Any] | None, items: Iterator[Any]) -> Iterator[Any]:
-    for item in items:
+    for item in rest(items):
         if not (item if function is None else function(item)):
             yield item
 
@@ -178,7 +188,7 @@ def _grouped(items: Iterator[Any], key: Callable[[Any], Any] | None) -> Iterator
     def run(wanted: Any) -> Iterator[Any]:
         nonlocal item, held, ended
         yield item
-        for item in items:
+        for item in rest(items):
             held = item if key is None else key(item)
             if not (held is wanted or held == wanted):
                 return
@@ -199,7 +209,7 @@ def tee(iterable: Iterable[Any], n: int = 2, /) -> tuple[Iterator[Any], ...]:
     n = operator.index(n)
     if n < 0:
         raise ValueError("n must be >= 0")
-    items = iter(iterable)
+    items = iter(iter(iterable))  # as C does
     first: list[Any] = []
     return tuple([_follow(items, first) for _ in range(n)])
 
@@ -268,7 +278,7 @@ def _neighbours(items: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
         left = next(items)
     except StopIteration:
         return
-    for right in items:
+    for right in rest(items):
         yield left, right
         left = right
 
@@ -329,7 +339,7 @@ def starmap(function: Callable[..., Any], iterable: Iterable[Iterable[Any]], /) 
 
 
 def _mapped(function: Callable[..., Any], items: Iterator[Iterable[Any]]) -> Iterator[Any]:
-    for item in items:
+    for item in rest(items):
         yield function(*item)
 
 
@@ -339,7 +349,7 @@ def takewhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> It
 
 
 def _taken(predicate: Callable[[Any], Any], items: Iterator[Any]) -> Iterator[Any]:
-    for item in items:
+    for item in rest(items):
         if not predicate(item):
             return
         yield item
