@@ -42,7 +42,13 @@ from armature.trace.values.sequence import ListValue, TupleValue, is_named_tuple
 from armature.trace.values.sets import in_any_order
 from armature.trace.values.streams import Steps
 from armature.trace.values.tensor import TensorValue
-from armature.trace.values.user_object import LACKING, PLAIN_LOOKUP, UserObjectValue, says_not_implemented
+from armature.trace.values.user_object import (
+    LACKING,
+    PLAIN_LOOKUP,
+    UserObjectValue,
+    has_own_lookup,
+    says_not_implemented,
+)
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -421,7 +427,7 @@ def _hash(tracer: Tracer, value: Value) -> Value:
 
 
 def _dir(tracer: Tracer, obj: Value) -> Value:
-    if not isinstance(obj, UserObjectValue) or not inherits(obj.cls, "__dir__", object):
+    if not isinstance(obj, UserObjectValue) or not inherits(obj.cls, "__dir__", object) or has_own_lookup(obj.cls):
         tracer.graph_break("unsupported-operation", operation="dir()", type=obj.describe())
     own = obj.open_dict(tracer).realise(tracer) if obj.cls.__dictoffset__ else {}
     return tracer.as_value(sorted({*dir(obj.cls), *(str(key.as_constant()) for key, _ in own.values())}))

@@ -16,13 +16,13 @@ from armature.trace import aliasing, text
 from armature.trace.errors import NotConstant, UserRaised
 from armature.trace.values import computed, symbolic
 from armature.trace.values.base import BoundMethod, Value, raise_unsupported, type_name
-from armature.trace.values.classes import ClassValue, inherits, rely_on_class
+from armature.trace.values.classes import ClassValue, inherits, overrides, rely_on_class
 from armature.trace.values.constant import SCALARS
 from armature.trace.values.derived import native, or_itself
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import COMPARING, ListValue, SequenceValue, TupleValue
 from armature.trace.values.symbolic import SymbolicValue
-from armature.trace.values.user_object import LACKING, UserObjectValue, namesake
+from armature.trace.values.user_object import LACKING, UserObjectValue, asks_the_program, namesake
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -91,6 +91,8 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value, in_place: bool
     if made is not None:
         return made
     formats = name == "mod" and left.python_type() is str and not issubclass(right.python_type(), str)
+    if name == "mod" and issubclass(left.python_type(), (str, bytes)) and asks_the_program(right):
+        tracer.graph_break("unsupported-operation", operation="%", type=right.describe())
     found = None if formats else by_methods(tracer, f"__{plain}__", f"__r{plain}__", left, right)
     if found is not None:
         return found
@@ -168,12 +170,15 @@ def delete_item(tracer: Tracer, container: Value, key: Value) -> None:
     container.delete_item(tracer, key)
 
 
+SLOT_MATES = {"__setitem__": "__delitem__", "__delitem__": "__setitem__"}  # one slot of a type in C
+
+
 def lacks(tracer: Tracer, container: Value, name: str, key: Value) -> bool:
     """Whether the class of a container has no such method. C says so in an error that depends on the key."""
     kind = container.python_type()
-    if class_member(kind, name) is not MISSING:
+    if class_member(kind, name) is not MISSING or class_member(kind, SLOT_MATES[name]) is not MISSING:
         return False
-    rely_on_class(tracer, kind, name)
+    rely_on_class(tracer, kind, name, SLOT_MATES[name])
     try:
         key.as_constant()
     except NotConstant:
@@ -226,8 +231,11 @@ def by_methods(tracer: Tracer, name: str, reflected: str, left: Value, right: Va
 
     A derived class on the right goes first where it reflects in a way of its own; two of one class reflect nothing.
     """
-    order = [(left, name, right)]
     mine, theirs = left.python_type(), right.python_type()
+    if is_derived(left, right):
+        again = class_member(mine, reflected) is not class_member(theirs, reflected)
+        return by_first_method(tracer, name, reflected, left, right, again)
+    order = [(left, name, right)]
     if mine is not theirs or not isinstance(left, UserObjectValue) or not isinstance(right, UserObjectValue):
         rely_on_class(tracer, mine, reflected)
         rely_on_class(tracer, theirs, reflected)
@@ -238,11 +246,51 @@ def by_methods(tracer: Tracer, name: str, reflected: str, left: Value, right: Va
 
 def by_comparing(tracer: Tracer, name: str, reflected: str, left: Value, right: Value) -> Value | None:
     """By the method of the left operand, else of the right one; of a derived class first. None: neither knows."""
+    if is_derived(left, right):
+        return by_first_method(tracer, name, reflected, left, right)
     order = [(left, name, right), (right, reflected, left)]
     mine, theirs = left.python_type(), right.python_type()
     if mine is not theirs and issubclass(theirs, mine):
         order.reverse()
     return _first_known(tracer, order)
+
+
+def is_derived(left: Value, right: Value) -> bool:
+    """Whether the class of an operand derives from a builtin type. Tensors know of no such classes."""
+    return (left.base is not None or right.base is not None) and not (left.is_tensor or right.is_tensor)
+
+
+def by_first_method(
+    tracer: Tracer, name: str, reflected: str, left: Value, right: Value, right_first: bool = True
+) -> Value | None:
+    """By the method of the class that is asked first, where one derives from a builtin type. None: all are builtin.
+
+    Whose turn comes next depends on the slots that the classes have in C: a break. right_first: whether the right
+    operand's class, if it derives from the left one's, goes before that.
+    """
+    mine, theirs = left.python_type(), right.python_type()
+    if not has_own(tracer, left, right, name, reflected):
+        return None
+    owner, method, other = left, name, right
+    if right_first and mine is not theirs and issubclass(theirs, mine):
+        owner, method, other = right, reflected, left
+    found = owner.binary(tracer, method, other) if overrides(owner.python_type(), method) else None
+    if found is None:
+        unclear(tracer, name, left, right)
+    return found
+
+
+def has_own(tracer: Tracer, left: Value, right: Value, *names: str) -> bool:
+    """Whether the class of an operand has one of these methods in Python."""
+    for side in (left, right):
+        rely_on_class(tracer, side.python_type(), *names)
+    return any(overrides(side.python_type(), name) for side in (left, right) for name in names)
+
+
+def unclear(tracer: Tracer, name: str, left: Value, right: Value) -> NoReturn:
+    """Which method does it is for Python to find out."""
+    operands = f"{left.describe()} and {right.describe()}"
+    tracer.graph_break("unsupported-operation", operation=name, type=operands)
 
 
 def _first_known(tracer: Tracer, order: list[tuple[Value, str, Value]]) -> Value | None:
@@ -324,6 +372,14 @@ def operate_in_place(tracer: Tracer, name: str, left: Value, right: Value) -> Va
     if left.is_tensor:
         found = left.binary(tracer, f"__i{name.removesuffix('_')}__", right) if tracer.overrides.present else None
         return tracer.graph_call(IN_PLACE[name], (left, right), {}) if found is None else found
+    plain = name.removesuffix("_")
+    method = f"__i{plain}__"
+    if is_derived(left, right):
+        found = left.binary(tracer, method, right) if overrides(left.python_type(), method) else None
+        if found is not None:
+            return found
+        if has_own(tracer, left, right, method, f"__{plain}__", f"__r{plain}__"):
+            unclear(tracer, method, left, right)
     if isinstance(left, ListValue):
         # A number's method goes before the one of a list.
         own = isinstance(right, UserObjectValue) and name in ("add", "mul")
@@ -341,7 +397,6 @@ def operate_in_place(tracer: Tracer, name: str, left: Value, right: Value) -> Va
     if isinstance(left, DictValue) and name == "or_":
         left.call_method(tracer, "update", (right,), {})
         return left
-    method = f"__i{name.removesuffix('_')}__"
     found = left.binary(tracer, method, right)
     if found is None and left.base is not None and left.base.mutable:  # the methods of the builtin type change it
         try:

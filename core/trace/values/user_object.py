@@ -80,8 +80,9 @@ class UserObjectValue(Value):
 
     def as_constant(self) -> object:
         """Objects of classes derived from numbers and text count as these."""
-        asked = any(overrides(self.cls, name) for name in AS_SEQUENCE)
-        return super().as_constant() if self.base is None or self.base.mutable or asked else self.base.as_constant()
+        if self.base is None or self.base.mutable or asks_the_program(self):
+            return super().as_constant()
+        return self.base.as_constant()
 
     def as_argument(self, tracer: Tracer) -> object:
         return super().as_argument(tracer) if self.base is None else self._plain(tracer, self.base).as_argument(tracer)
@@ -91,7 +92,7 @@ class UserObjectValue(Value):
 
     def _plain(self, tracer: Tracer, base: Value) -> Value:
         """What it is as an object of its builtin type. A break where C code may ask a method of the program."""
-        if any(overrides(self.cls, name) for name in (*AS_SEQUENCE, *AS_NUMBER, *LOOKUPS)):
+        if asks_the_program(self) or any(overrides(self.cls, name) for name in LOOKUPS):
             tracer.graph_break("unsupported-argument", type=self.describe())
         return base
 
@@ -574,8 +575,15 @@ def allocator(cls: type) -> Callable[..., object]:
 
 # What C code asks of an object whose class derives from a builtin type, or may ask.
 AS_SEQUENCE = ("__iter__", "__len__", "__getitem__")
-AS_NUMBER = ("__index__", "__int__", "__float__", "__complex__", "__bool__", "__eq__")
+AS_NUMBER = ("__index__", "__int__", "__float__", "__complex__", "__bool__")
+COMPARED = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__")
 LOOKUPS = ("__getattribute__", "__getattr__")
+
+
+def asks_the_program(value: Value) -> bool:
+    """Whether the class of a value derives from a builtin type, and has a method of its own that C code may ask."""
+    cls = value.python_type()
+    return value.base is not None and any(overrides(cls, name) for name in (*AS_SEQUENCE, *AS_NUMBER, *COMPARED))
 
 
 def has_own_lookup(cls: type) -> bool:

@@ -17,7 +17,10 @@ ATOMS = (
     types.CodeType, types.FunctionType, types.BuiltinFunctionType, torch.dtype, torch.device, torch.layout,
     torch.memory_format, re.Pattern, re.Match,
 )  # fmt: skip
-OWN_WAY = ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
+OWN_WAY = (
+    "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__",
+    "__getattribute__",
+)  # fmt: skip
 HEAP_TYPE = 1 << 9  # in `__flags__`: made by `class`, not in C
 CONTAINERS = (list, dict, set, collections.OrderedDict, collections.defaultdict, collections.deque)
 
@@ -89,6 +92,8 @@ def deepcopy(x: Any, memo: Any = None) -> Any:
         memo[id(x)] = made = x.clone()
         return made.copy_(made)  # a deep copy counts as written to: it was given its memory
     copier = getattr(kind, "__deepcopy__", None)
+    if kind.__getattribute__ is not _base(kind).__getattribute__:
+        not_copied(f"{kind.__name__} has `__getattribute__`, which is asked how it is copied")
     if copier is not None:
         made = copier(x, memo)
         memo[id(x)] = made
@@ -125,6 +130,8 @@ def _empty(x: Any) -> Any:
     for name in OWN_WAY:
         if getattr(kind, name, None) is not getattr(_base(kind), name, None):
             not_copied(f"{kind.__name__} says how it is copied, by {name}")
+    if getattr(kind, "__getattr__", None) not in (None, torch.nn.Module.__getattr__):
+        not_copied(f"{kind.__name__} has `__getattr__`, which is asked how it is copied")
     if isinstance(x, (tuple, frozenset, int, float, complex, str, bytes)):
         not_copied(f"an object of {kind.__name__} is copied")
     if _base(kind) is object and kind is not object and not kind.__flags__ & HEAP_TYPE:
