@@ -252,6 +252,15 @@ def describe_frame(code: CodeType, variables: Mapping[str, object]) -> Subject:
     return Subject(code, module, code.co_qualname, code.co_filename, is_frame=True)
 
 
+def label_of(obj: object) -> str:
+    """A name for an object, with that of its module. One whose class looks up attributes itself is not asked."""
+    kind = type(obj)
+    lookups = [class_member(kind, name) for name in ("__getattribute__", "__getattr__")]
+    asked = any(isinstance(found, types.FunctionType) for found in lookups)
+    named = kind if asked else obj
+    return f"{getattr(named, '__module__', '')}.{getattr(named, '__qualname__', None) or kind.__qualname__}"
+
+
 def is_written_in_c(obj: object) -> bool:
     """Whether a call of it runs no Python code: C functions, descriptors, and classes made in C."""
     if is_class(obj):

@@ -53,9 +53,9 @@ class CodeState:
         self.entries = [entry for entry in self.entries if entry.alive]
         return [entry for entry in self.entries if entry.key is key]
 
-    def history(self, key: object, first: object) -> History:
+    def history(self, key: object, first: Any) -> History:
         """What inputs were before, under a backend key; for a method of modules, of each module by itself."""
-        if not isinstance(first, nn.Module):
+        if not issubclass(type(first), nn.Module):
             return self._histories.setdefault(key, History())
         known = self._of_modules.get(id(first))
         if known is None or known[0]() is not first:

@@ -71,6 +71,8 @@ def _number(kind: type) -> Make:
             return args[0].call_method(tracer, "__int__", (), {})
         if any(isinstance(arg, UserObjectValue) for arg in args) and (kwargs or len(args) > 1):
             tracer.graph_break("unsupported-call", callable=f"{kind.__name__}() of several objects")
+        if kind is complex and args and issubclass(args[0].python_type(), str):
+            args = (native(args[0]), *args[1:])
         if args and isinstance(args[0], UserObjectValue):
             for name in CONVERSIONS[kind]:
                 method = args[0].method(tracer, name) if hasattr(args[0].cls, name) else None

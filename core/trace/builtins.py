@@ -368,6 +368,12 @@ def _fold(fn: Callable[..., Any]) -> Builtin:
     return folded
 
 
+def _operator_index(tracer: Tracer, value: Value, /) -> Value:
+    if value.base is not None and not issubclass(value.python_type(), int):
+        return operators.must_be_int(tracer, tracer.index(value))
+    return _fold(operator.index)(tracer, value)
+
+
 def _text(convert: Callable[[object], str]) -> Builtin:
     def made(tracer: Tracer, value: Value, /) -> Value:
         return tracer.text_of(value, convert)
@@ -554,6 +560,6 @@ BUILTINS: dict[Any, Builtin] = {
     GETTER: _module_getattr,
     SETTER: _module_setattr,
     functools.update_wrapper: _update_wrapper,
-    operator.index: _fold(operator.index),
+    operator.index: _operator_index,
     operator.getitem: _getitem,
 }

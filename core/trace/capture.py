@@ -11,6 +11,7 @@ import torch
 from torch import fx
 
 from armature.breaks.types import BreakEvent, BreakType, FrameSummary
+from armature.callables import label_of
 from armature.errors import UnknownBreakType
 from armature.frame.data import FrameRequest
 from armature.frame.sources import (
@@ -125,7 +126,7 @@ class Tracer:
 
     def as_value(self, obj: object) -> Value:
         """The value of an object made or found by tracing itself; a Value stays as it is."""
-        return obj if isinstance(obj, Value) else as_value(self, obj)
+        return obj if issubclass(type(obj), Value) else as_value(self, obj)  # type: ignore[return-value]
 
     def constant(self, obj: object) -> Value:
         """The value of a constant."""
@@ -156,8 +157,7 @@ class Tracer:
 
     def object_source(self, obj: object, label: str = "") -> Source:
         """A source for an object that the compiled code keeps alive."""
-        name = getattr(obj, "__qualname__", None) or type(obj).__qualname__
-        return ObjectSource(obj, label or f"{getattr(obj, '__module__', '')}.{name}")
+        return ObjectSource(obj, label or label_of(obj))
 
     def attr_source(self, base: Source, name: str) -> Source:
         """`base.name`."""
@@ -187,9 +187,9 @@ class Tracer:
         """The items of an iterable, of which Python makes a list or tuple."""
         return iterating.taken(self, value)
 
-    def in_sequence(self, value: Value) -> list[Value]:
-        """The items of a list or tuple; of any other iterable those that Python makes a list of an iterator of."""
-        return self.unpack(value) if value.plain_items else list(self.taken(self.iterator(value)))
+    def in_sequence(self, value: Value, refusal: str) -> list[Value]:
+        """The items of a list or tuple, or of a list that Python makes of an iterator; `refusal`: of what is none."""
+        return iterating.in_sequence(self, value, refusal)
 
     def cell(self, cell: CellType, source: Source | None) -> CellValue:
         """The value of a cell of the program."""

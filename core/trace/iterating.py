@@ -64,6 +64,19 @@ def taken(tracer: Tracer, value: Value) -> Iterator[Value]:
     return items
 
 
+def in_sequence(tracer: Tracer, value: Value, refusal: str) -> list[Value]:
+    """See Tracer."""
+    if value.plain_items:
+        return tracer.unpack(value)
+    try:
+        made = tracer.iterator(value)
+    except UserRaised as raised:
+        if not issubclass(raised.value.python_type(), TypeError):
+            raise
+        tracer.raise_error(TypeError, refusal)
+    return list(taken(tracer, made))
+
+
 def ask_length(tracer: Tracer, value: UserObjectValue) -> None:
     """`operator.length_hint(value)`. What it gives makes no difference, unless it raises."""
     rely_on_class(tracer, value.cls, "__len__", "__length_hint__")

@@ -18,11 +18,20 @@ from armature.trace.values import computed, symbolic
 from armature.trace.values.base import BoundMethod, Value, raise_unsupported, type_name
 from armature.trace.values.classes import ClassValue, inherits, overrides, rely_on_class
 from armature.trace.values.constant import SCALARS
-from armature.trace.values.derived import native, or_itself
+from armature.trace.values.derived import (
+    AS_NUMBER,
+    AS_SEQUENCE,
+    AS_TEXT,
+    ASKED,
+    LOOKUPS,
+    asks_the_program,
+    native,
+    or_itself,
+)  # fmt: skip
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import COMPARING, ListValue, SequenceValue, TupleValue
 from armature.trace.values.symbolic import SymbolicValue
-from armature.trace.values.user_object import LACKING, UserObjectValue, asks_the_program, namesake
+from armature.trace.values.user_object import LACKING, UserObjectValue, namesake
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -91,8 +100,11 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value, in_place: bool
     if made is not None:
         return made
     formats = name == "mod" and left.python_type() is str and not issubclass(right.python_type(), str)
-    if name == "mod" and issubclass(left.python_type(), (str, bytes)) and asks_the_program(right):
-        tracer.graph_break("unsupported-operation", operation="%", type=right.describe())
+    if name == "mod" and issubclass(left.python_type(), (str, bytes)) and asks_the_program(right, *ASKED, *AS_TEXT):
+        unclear(tracer, plain, left, right)
+    asked = is_derived(left, right) and any(asks_the_program(side, *AS_SEQUENCE, *AS_NUMBER) for side in (left, right))
+    if asked and not has_own(tracer, left, right, f"__{plain}__", f"__r{plain}__"):
+        unclear(tracer, plain, left, right)
     found = None if formats else by_methods(tracer, f"__{plain}__", f"__r{plain}__", left, right)
     if found is not None:
         return found
@@ -221,6 +233,9 @@ def _with_tensor(tracer: Tracer, ask: Ask, name: str, reflected: str, left: Valu
     """A tensor and an object of the program: torch leaves it to the object, if that knows the operator."""
     if left.is_tensor and right.base is not None and issubclass(right.python_type(), (int, float, complex)):
         return None  # a number to torch
+    for side in (left, right):
+        if isinstance(side, UserObjectValue) and has_own(tracer, side, side, *LOOKUPS):
+            unclear(tracer, name, left, right)  # torch asks the object for `__torch_function__`
     if isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue) or tracer.overrides.present:
         return ask(tracer, name, reflected, left, right)
     return None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import operator
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -87,3 +90,105 @@ def test_like_eager(program: Callable[[torch.Tensor], Any]) -> None:
         return str(run(torch.ones(2))), [*LOG]
 
     assert answers(armature.compile(program, backend="eager")) == answers(program)
+
+
+OPERATORS = ("a + b", "b + a", "a + 1", "1 + a", "a * b", "a * 2", "2 * a", "[1] * a", "a == b", "a != b", "a < b", "a > b",
+             "a >= 1", "1 > a", "a - b", "a | b", "b | a", "a & b", "'%d' % a", "'%s' % a", "'%s' % (a,)", "min(a, b)",
+             "sorted([a, b]) == [a, b]", "(a, b) == (b, a)", "divmod(a, b)", "a += b", "b += a", "a *= 2", "a |= b",
+             "held += a", "held *= a", "a[1] = 2", "del a[1]", "dict(a)", "{**a}", "dir(a)[:1]", "str(a)", "complex(a)",
+             "copy.copy(a) is a", "copy.deepcopy(a) is a", "operator.index(a)", "1 in a", "x + a", "a == x")  # fmt: skip
+METHODS = ("__add__", "__radd__", "__iadd__", "__mul__", "__rmul__", "__eq__", "__lt__", "__gt__", "__index__", "__int__",
+           "__float__", "__len__", "__setitem__", "__getattr__", "__getattribute__", "__str__", "__repr__", "__or__",
+           "__ror__", "__iter__")  # fmt: skip
+RETURNED = {
+    "__len__": "2", "__str__": "'S'", "__repr__": "'R'", "__index__": "1", "__int__": "4", "__float__": "2.5",
+    "__iter__": "iter([(1, 2), (3, 4)])", "__getattr__": "_missing(args[0])",
+    "__getattribute__": "object.__getattribute__(self, *args)",
+}  # fmt: skip
+
+
+def written(draw: random.Random, base: str) -> str:
+    """A program with a class that derives from a builtin type, and has some methods of its own."""
+    chosen = draw.sample(METHODS, draw.randint(1, 4))
+    lines = ["LOG = []", "def _missing(name):", "    raise AttributeError(name)", f"class A({base}):"]
+    for name in chosen:
+        result = RETURNED.get(name) or draw.choice(["NotImplemented", "7", "True", "self"])
+        lines += [f"    def {name}(self, *args):", f"        LOG.append('{name}')", f"        return {result}"]
+    lines += ["    __hash__ = None"] if "__eq__" in chosen else []
+    lines += [f"class B({draw.choice(['A', base])}):", "    pass"]
+    first, second = draw.choice(["A()", "B()"]), draw.choice(["A()", "B()", "a", "1", base + "()"])
+    operation = draw.choice(OPERATORS)
+    statement = (
+        operation if operation.startswith("del ") or "= " in operation.replace("== ", "") else f"r = {operation}"
+    )
+    if any(f" {op}= " in operation for op in "!<>"):
+        statement = f"r = {operation}"
+    lines += [
+        "def program(x):",
+        f"    a, r, held = {first}, None, [3]",
+        f"    b = {second}",
+        "    try:",
+        f"        {statement}",
+    ]
+    lines += ["        r = r if type(r) in (int, float, str, list, dict, bool) else type(r).__name__"]
+    lines += [
+        "    except Exception as error:",
+        "        r = type(error).__name__",
+        "    return x + 1, r, held[:1], LOG",
+    ]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("base", ["int", "str", "list", "tuple", "dict", "float", "set"])
+@pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 8))])
+def test_classes_that_derive_from_builtin_types(base: str, part: int) -> None:
+    draw = random.Random(f"{base}{part}")
+    for _ in range(60):
+        source = written(draw, base)
+        answers = []
+        for compiled in (False, True):
+            namespace: dict[str, Any] = {"copy": copy, "operator": operator}
+            exec(source, namespace)
+            run = namespace["program"]
+            run = armature.compile(run, backend="eager") if compiled else run
+            answers.append(str(run(torch.ones(2))))
+        assert answers[0] == answers[1], source
+
+
+def no_lookup(x, a):
+    return x + 1, a is None
+
+
+def broken(x, a):
+    print(end="")
+    return x + 1, a, [a]
+
+
+def in_containers(x, a):
+    made = type(a)()
+    held = {1: a, 2: [made]}
+    print(end="")
+    return x, len(held), held
+
+
+@pytest.mark.parametrize("program", [no_lookup, broken, in_containers], ids=lambda p: p.__name__)
+@pytest.mark.parametrize("base", [object, int, str, list, tuple, dict, set], ids=lambda kind: kind.__name__)
+def test_tracing_asks_objects_for_nothing(base: type, program: Callable[..., Any]) -> None:
+    """Nothing of the program runs that does not run in eager mode, not even for texts."""
+
+    class Shy(base):  # type: ignore[misc]
+        def __getattribute__(self, name: str) -> Any:
+            LOG.append(name)
+            return base.__getattribute__(self, name)
+
+        def __repr__(self) -> str:
+            LOG.append("repr")
+            return "shy"
+
+    def asked(run: Callable[..., Any]) -> list[str]:
+        LOG.clear()
+        for _ in range(2):
+            run(torch.ones(2), Shy())
+        return [*LOG]
+
+    assert asked(armature.compile(program, backend="eager")) == asked(program)

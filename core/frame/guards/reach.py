@@ -116,11 +116,11 @@ class Reach:
         manager, key = self.manager(source.base), source.key
         if isinstance(key, WeakKey):
             return manager.lambda_manager(item_getter(key), source.expr, value, None)
-        if isinstance(base, dict):
+        if issubclass(type(base), dict):
             return manager.dict_getitem_manager(key, source.expr, value, None)
-        if isinstance(base, (list, tuple)) and isinstance(key, int):
+        if issubclass(type(base), (list, tuple)) and isinstance(key, int):
             position = key if key >= 0 else key + len(base)
-            if isinstance(base, list):
+            if issubclass(type(base), list):
                 return manager.list_getitem_manager(position, source.expr, value, None)
             return manager.tuple_getitem_manager(position, source.expr, value, None)
         return manager.getitem_manager(key, source.expr, value, None)

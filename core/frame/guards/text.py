@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import enum
 import re
 import reprlib
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 from armature.frame.guards.kinds import (
@@ -101,10 +103,17 @@ def _name(obj: object) -> str:
     return qualname if isinstance(qualname, str) else reprlib.repr(obj)
 
 
+def _shown(value: object) -> str:
+    """The text of a value; nothing of the program is run for it."""
+    kind = type(value)
+    own = isinstance(kind.__repr__, FunctionType) and not issubclass(kind, enum.Enum)
+    return object.__repr__(value) if own else repr(value)
+
+
 _WORDS: dict[type, Callable[[Any], str]] = {
     TypeGuard: lambda g: f"type({g.source.expr}) is {g.type_.__qualname__}",
     IdGuard: lambda g: f"{g.source.expr} is the same object: {_name(g.obj)}",
-    ValueGuard: lambda g: f"{g.source.expr} == {g.value!r}",
+    ValueGuard: lambda g: f"{g.source.expr} == {_shown(g.value)}",
     TensorGuard: _tensor,
     PartsGuard: lambda g: (
         f"{g.source.expr} holds what it held: parts of the same names, with equal metadata, or the same members"

@@ -95,7 +95,7 @@ def _without_repeats(guards: Iterable[Guard]) -> list[Guard]:
 def _identity(guard: Guard) -> object:
     """Equal for guards that check the same."""
     facts = [getattr(guard, f.name) for f in attrs.fields(type(guard)) if f.name != "user"]
-    return (type(guard), *(f if isinstance(f, _SOURCES) else id(f) for f in facts))
+    return (type(guard), *(f if issubclass(type(f), _SOURCES) else id(f) for f in facts))
 
 
 # Iterated by their own methods, whatever `__iter__` a class derived from them defines.
@@ -171,9 +171,9 @@ class _Builder:
 
     def add_length(self, guard: LengthGuard, parts: list[str]) -> None:
         manager, value = self.reach.manager(guard.source), self.reach.resolver.value(guard.source)
-        if isinstance(value, MappingProxyType):  # no sequence to C++
+        if type(value) is MappingProxyType:  # no sequence to C++
             manager.add_lambda_guard(lambda found: len(found) == guard.length, parts, None)
-        elif isinstance(value, dict):
+        elif issubclass(type(value), dict):
             manager.add_dict_length_check_guard(guard.length, parts, None)
         else:
             manager.add_length_check_guard(guard.length, parts, None)
@@ -181,7 +181,7 @@ class _Builder:
     def add_keys(self, guard: DictKeysGuard, parts: list[str]) -> None:
         manager, keys = self.reach.manager(guard.source), guard.keys
         owner = self.reach.resolver.value(guard.source)
-        iterate = next((kind.__iter__ for kind in _ITERATED if isinstance(owner, kind)), iter)
+        iterate = next((kind.__iter__ for kind in _ITERATED if issubclass(type(owner), kind)), iter)
         if type(owner) in _ITERATED[:2] and all(type(key) is str for key in keys):
             manager.add_mapping_keys_guard(dict.fromkeys(keys), parts, None)
         else:
@@ -192,7 +192,7 @@ class _Builder:
         if isinstance(name, WeakKey):
             manager = self.reach.manager(guard.source)
             manager.add_lambda_guard(lambda found: name() not in found, parts, None)
-        elif isinstance(owner, dict):
+        elif issubclass(type(owner), dict):
             self.reach.manager(guard.source).add_dict_contains_guard(False, name, parts, None)
         elif has_instance_dict(owner):
             held = self.reach.manager(DictOfSource(guard.source))

@@ -18,7 +18,7 @@ BY_EQUALITY = frozenset({int, str, bytes, torch.device, torch.Size})
 
 def is_by_identity(value: object) -> bool:
     """Whether equal values of this type are one object."""
-    return type(value) in SINGLETONS or isinstance(value, (type, enum.Enum, FunctionType, BuiltinFunctionType))
+    return type(value) in SINGLETONS or issubclass(type(value), (type, enum.Enum, FunctionType, BuiltinFunctionType))
 
 
 def is_by_equality(value: object) -> bool:
@@ -60,7 +60,7 @@ def same_members(a: Collection[object], b: Collection[object]) -> bool:
 
 
 def _members(held: Collection[object]) -> frozenset[Hashable]:
-    iterate: Any = set.__iter__ if isinstance(held, set) else frozenset.__iter__
+    iterate: Any = set.__iter__ if issubclass(type(held), set) else frozenset.__iter__
     return frozenset(map(_told_apart, iterate(held)))
 
 

@@ -186,7 +186,7 @@ def all_plain(values: Iterable[Value]) -> bool:
 
 def constants(tracer: Tracer, iterable: Value) -> list[Value]:
     """The items of an iterable, all of which must be constants."""
-    items = tracer.in_sequence(iterable)
+    items = tracer.in_sequence(iterable, "can only join an iterable")
     for item in items:
         if not item.is_constant:
             tracer.graph_break("unsupported-argument", type=item.describe())

@@ -29,6 +29,15 @@ SCALARS: tuple[type, ...] = (int, float, complex, str, bytes)
 BASES: tuple[type, ...] = (*DICTS, list, set, frozenset, tuple, *SCALARS)
 
 
+# What C code asks of an object whose class derives from a builtin type, or may ask.
+AS_SEQUENCE = ("__iter__", "__len__", "__getitem__")
+AS_NUMBER = ("__index__", "__int__", "__float__", "__complex__", "__bool__")
+COMPARED = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__")
+ASKED = (*AS_SEQUENCE, *AS_NUMBER, *COMPARED)
+AS_TEXT = ("__str__", "__repr__", "__format__")
+LOOKUPS = ("__getattribute__", "__getattr__")
+
+
 @functools.lru_cache(maxsize=4096)
 def base_of(cls: type) -> type | None:
     """The builtin container or scalar that a class of the program derives from. None where C code is in between, as in
@@ -41,6 +50,13 @@ def base_of(cls: type) -> type | None:
 def native(value: Value) -> Value:
     """The value as one of its builtin type, if its class derives from one."""
     return value.base if value.base is not None else value
+
+
+def asks_the_program(value: Value, *names: str) -> bool:
+    """Whether the class of a value derives from a builtin type, and has a method of its own that C code may ask. Of
+    those named, if any are."""
+    cls = value.python_type()
+    return value.base is not None and any(overrides(cls, name) for name in names or ASKED)
 
 
 def base_value(tracer: Tracer, obj: Any, kind: type, source: Source, owner: UserObjectValue) -> Value:

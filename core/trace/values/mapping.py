@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 
 from armature.trace.errors import NotConstant
-from armature.trace.values.base import Args, Kwargs, Value, Write, attribute_of_builtin, is_iterable
+from armature.trace.values.base import Args, Kwargs, Value, Write, attribute_of_builtin, is_iterable, type_name
 from armature.trace.values.keys import is_new, looked_up
 from armature.trace.values.methods import invoke
 from armature.trace.values.sequence import TupleValue, comparison
@@ -409,7 +409,7 @@ def pairs(tracer: Tracer, other: Value) -> Iterator[tuple[Value, Value]]:
             number = pair.is_tensor and not pair.fake.dim()  # type: ignore[attr-defined]
             if number or not is_iterable(pair.python_type()):
                 tracer.raise_error(TypeError, f"cannot convert {element} to a sequence")
-            parts = tracer.in_sequence(pair)
+            parts = tracer.in_sequence(pair, f"cannot convert {element} to a sequence")
             if len(parts) != 2:
                 tracer.raise_error(ValueError, f"{element} has length {len(parts)}; 2 is required")
             yield parts[0], parts[1]
@@ -423,7 +423,8 @@ def items_of_mapping(tracer: Tracer, other: Value) -> Iterator[tuple[Value, Valu
         yield from list(other.realise(tracer).values())
         return
     keys = other.call_method(tracer, "keys", (), {})
-    for key in tracer.in_sequence(keys):
+    kind, returned = other.python_type(), type_name(keys.python_type())
+    for key in tracer.in_sequence(keys, f"{type_name(kind)}.keys() returned a non-iterable (type {returned})"):
         yield key, other.get_item(tracer, key)
 
 

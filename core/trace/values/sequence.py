@@ -121,7 +121,11 @@ class ListValue(SequenceValue):
                 [None].__setitem__(index, 0)  # type: ignore[call-overload]
             except TypeError as error:
                 tracer.raise_real(error)
-        new: Any = tracer.in_sequence(value) if isinstance(index, slice) else value
+        new: Any = value
+        if isinstance(index, slice):
+            plain = index.step in (None, 1)
+            text = "can only assign an iterable" if plain else "must assign iterable to extended slice"
+            new = tracer.in_sequence(value, text)
         tracer.mutate(self)
         try:
             self.items[index] = new

@@ -17,7 +17,7 @@ from armature.callables import dict_of, is_written_in_c
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource
 from armature.trace.errors import NotConstant, SkipFrame, UserRaised
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, Kwargs, Value, Write, is_iterable, raise_missing, type_name
+from armature.trace.values.base import Args, Kwargs, Value, Write, raise_missing, type_name
 from armature.trace.values.classes import (
     Found,
     bind,
@@ -29,7 +29,7 @@ from armature.trace.values.classes import (
     overrides,
     rely_on_class,
 )
-from armature.trace.values.derived import BASES, base_of, fill, make
+from armature.trace.values.derived import BASES, LOOKUPS, asks_the_program, base_of, fill, make
 from armature.trace.values.keys import Identity, TracedKey
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.streams import Steps
@@ -453,6 +453,8 @@ class UserObjectValue(Value):
 
     def stream(self, tracer: Tracer) -> Iterator[Value]:
         if self.method(tracer, "__iter__") is None:
+            if self.method(tracer, "__getitem__") is None or self.refuses("__iter__"):
+                tracer.raise_error(TypeError, f"'{self.cls.__name__}' object is not iterable")
             return self._by_index(tracer)
         iterator = tracer.iterator(self)
         if isinstance(iterator, UserObjectValue):
@@ -473,8 +475,6 @@ class UserObjectValue(Value):
         return Steps(step)
 
     def _by_index(self, tracer: Tracer) -> Iterator[Value]:
-        if self.method(tracer, "__getitem__") is None or self.refuses("__iter__"):
-            tracer.raise_error(TypeError, f"'{self.cls.__name__}' object is not iterable")
         position = 0
         while True:
             try:
@@ -510,9 +510,14 @@ class UserObjectValue(Value):
         if self.refuses("__contains__"):
             tracer.raise_error(TypeError, f"'{self.cls.__name__}' object is not a container")
         rely_on_class(tracer, self.cls, "__iter__", "__getitem__")
-        if not is_iterable(self.cls):
+        try:
+            iterator = tracer.iterator(self)
+        except UserRaised as raised:
+            if not issubclass(raised.value.python_type(), TypeError):
+                raise
             tracer.raise_error(TypeError, f"argument of type '{self.cls.__name__}' is not iterable")
-        return super().contains(tracer, item)
+        steps = iterator.drain(tracer) if isinstance(iterator, UserObjectValue) else iterator.stream(tracer)
+        return any(tracer.same_or_equal(found, item) for found in steps)
 
     def rebuild(self, out: Rebuilder) -> None:
         kind: Any = base_of(self.cls)
@@ -571,19 +576,6 @@ LACKING: dict[str, str] = {
 def allocator(cls: type) -> Callable[..., object]:
     """The `__new__` of the C type whose memory layout the objects of a class have."""
     return next(base for base in cls.__mro__ if is_written_in_c(base)).__new__
-
-
-# What C code asks of an object whose class derives from a builtin type, or may ask.
-AS_SEQUENCE = ("__iter__", "__len__", "__getitem__")
-AS_NUMBER = ("__index__", "__int__", "__float__", "__complex__", "__bool__")
-COMPARED = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__")
-LOOKUPS = ("__getattribute__", "__getattr__")
-
-
-def asks_the_program(value: Value) -> bool:
-    """Whether the class of a value derives from a builtin type, and has a method of its own that C code may ask."""
-    cls = value.python_type()
-    return value.base is not None and any(overrides(cls, name) for name in (*AS_SEQUENCE, *AS_NUMBER, *COMPARED))
 
 
 def has_own_lookup(cls: type) -> bool:

@@ -21,6 +21,7 @@ OWN_WAY = (
     "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__",
     "__getattribute__",
 )  # fmt: skip
+OF_CONTAINERS = ("__iter__", "__len__", "__getitem__", "__setitem__", "append", "extend", "add", "update", "items")
 HEAP_TYPE = 1 << 9  # in `__flags__`: made by `class`, not in C
 CONTAINERS = (list, dict, set, collections.OrderedDict, collections.defaultdict, collections.deque)
 
@@ -127,7 +128,7 @@ def _empty(x: Any) -> Any:
         return collections.deque(maxlen=x.maxlen)
     if kind is types.SimpleNamespace:
         return types.SimpleNamespace()
-    for name in OWN_WAY:
+    for name in OWN_WAY if _base(kind) is object else (*OWN_WAY, *OF_CONTAINERS):
         if getattr(kind, name, None) is not getattr(_base(kind), name, None):
             not_copied(f"{kind.__name__} says how it is copied, by {name}")
     if getattr(kind, "__getattr__", None) not in (None, torch.nn.Module.__getattr__):
