@@ -19,8 +19,7 @@ from armature.trace.values.base import BoundMethod, Value, raise_unsupported, ty
 from armature.trace.values.classes import ClassValue, inherits, overrides, rely_on_class
 from armature.trace.values.constant import SCALARS
 from armature.trace.values.derived import (
-    AS_NUMBER,
-    AS_SEQUENCE,
+    AS_OPERAND,
     AS_TEXT,
     ASKED,
     LOOKUPS,
@@ -102,7 +101,7 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value, in_place: bool
     formats = name == "mod" and left.python_type() is str and not issubclass(right.python_type(), str)
     if name == "mod" and issubclass(left.python_type(), (str, bytes)) and asks_the_program(right, *ASKED, *AS_TEXT):
         unclear(tracer, plain, left, right)
-    asked = is_derived(left, right) and any(asks_the_program(side, *AS_SEQUENCE, *AS_NUMBER) for side in (left, right))
+    asked = is_derived(left, right) and any(asks_the_program(side, *AS_OPERAND) for side in (left, right))
     if asked and not has_own(tracer, left, right, f"__{plain}__", f"__r{plain}__"):
         unclear(tracer, plain, left, right)
     found = None if formats else by_methods(tracer, f"__{plain}__", f"__r{plain}__", left, right)

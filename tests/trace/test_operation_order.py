@@ -118,6 +118,8 @@ def written(draw: random.Random, base: str) -> str:
     lines += [f"class B({draw.choice(['A', base])}):", "    pass"]
     first, second = draw.choice(["A()", "B()"]), draw.choice(["A()", "B()", "a", "1", base + "()"])
     operation = draw.choice(OPERATORS)
+    if operation in ("x + a", "a == x") and {"__len__", "__iter__"} & {*chosen}:
+        operation = "a + b"  # torch believes what a tuple says of its length, and crashes
     statement = (
         operation if operation.startswith("del ") or "= " in operation.replace("== ", "") else f"r = {operation}"
     )
@@ -134,7 +136,7 @@ def written(draw: random.Random, base: str) -> str:
     lines += [
         "    except Exception as error:",
         "        r = type(error).__name__",
-        "    return x + 1, r, held[:1], LOG",
+        "    return x + 1, r, str(held), LOG",
     ]
     return "\n".join(lines)
 

@@ -56,12 +56,14 @@ def _same_sequence(a: list[object], b: list[object]) -> bool:
 
 def same_members(a: Collection[object], b: Collection[object]) -> bool:
     """Whether two sets have the same members: objects of the program are the same ones, whatever they are equal to."""
-    return len(a) == len(b) and _members(a) == _members(b)
+    mine, theirs = _told(a), _told(b)
+    return len(mine) == len(theirs) and set(mine) == set(theirs)
 
 
-def _members(held: Collection[object]) -> frozenset[Hashable]:
+def _told(held: Collection[object]) -> list[Hashable]:
+    """By the methods of the builtin types, whatever a class derived from them defines."""
     iterate: Any = set.__iter__ if issubclass(type(held), set) else frozenset.__iter__
-    return frozenset(map(_told_apart, iterate(held)))
+    return [*map(_told_apart, iterate(held))]
 
 
 def _told_apart(member: Any) -> Hashable:
@@ -77,7 +79,7 @@ _TOLD_APART: dict[type, Callable[[Any], Hashable]] = {
     **dict.fromkeys(BY_EQUALITY, lambda member: member),
     **dict.fromkeys(_NUMBERS, repr),
     tuple: lambda member: tuple(map(_told_apart, member)),
-    frozenset: _members,
+    frozenset: lambda member: frozenset(_told(member)),
 }
 
 

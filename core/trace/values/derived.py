@@ -34,6 +34,7 @@ AS_SEQUENCE = ("__iter__", "__len__", "__getitem__")
 AS_NUMBER = ("__index__", "__int__", "__float__", "__complex__", "__bool__")
 COMPARED = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__")
 ASKED = (*AS_SEQUENCE, *AS_NUMBER, *COMPARED)
+AS_OPERAND = (*AS_SEQUENCE, *AS_NUMBER, "__getattribute__", "__getattr__")
 AS_TEXT = ("__str__", "__repr__", "__format__")
 LOOKUPS = ("__getattribute__", "__getattr__")
 
