@@ -100,6 +100,8 @@ def _number(kind: type) -> Make:
         except NotConstant:
             tracer.graph_break("unsupported-argument", type=args[0].describe())
         except Exception as error:
+            if args[0].base is not None:  # whose text is the program's
+                tracer.graph_break("unsupported-argument", type=args[0].describe())
             tracer.raise_real(error)
 
     return make

@@ -369,8 +369,12 @@ def _fold(fn: Callable[..., Any]) -> Builtin:
 
 
 def _operator_index(tracer: Tracer, value: Value, /) -> Value:
-    if value.base is not None and not issubclass(value.python_type(), int):
-        return operators.must_be_int(tracer, tracer.index(value))
+    kind = value.python_type()
+    if value.base is not None and not issubclass(kind, int):
+        if not overrides(kind, "__index__"):
+            rely_on_class(tracer, kind, "__index__")
+            tracer.raise_error(TypeError, f"'{type_name(kind)}' object cannot be interpreted as an integer")
+        return tracer.index(value)
     return _fold(operator.index)(tracer, value)
 
 

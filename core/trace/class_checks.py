@@ -15,6 +15,7 @@ from armature.trace.errors import NotConstant
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import Value
 from armature.trace.values.classes import ClassValue, overrides, rely_on_kind, says_its_class
+from armature.trace.values.derived import native
 from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
 
@@ -35,7 +36,7 @@ def _classes(tracer: Tracer, kinds: Value) -> tuple[type, ...]:
         return held.__args__ if united else (held,)  # type: ignore[attr-defined, return-value]
     if not issubclass(kinds.python_type(), tuple):
         tracer.graph_break("unsupported-call", callable="isinstance() or issubclass() with what is no class")
-    return tuple(cls for item in tracer.unpack(kinds) for cls in _classes(tracer, item))
+    return tuple(cls for item in tracer.unpack(native(kinds)) for cls in _classes(tracer, item))
 
 
 def _isinstance(tracer: Tracer, obj: Value, kinds: Value) -> Value:

@@ -392,7 +392,7 @@ def operate_in_place(tracer: Tracer, name: str, left: Value, right: Value) -> Va
         found = left.binary(tracer, method, right) if overrides(left.python_type(), method) else None
         if found is not None:
             return found
-        if has_own(tracer, left, right, method, f"__{plain}__", f"__r{plain}__"):
+        if left is right or has_own(tracer, left, right, method, f"__{plain}__", f"__r{plain}__"):
             unclear(tracer, method, left, right)
     if isinstance(left, ListValue):
         # A number's method goes before the one of a list.

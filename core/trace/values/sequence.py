@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import sys
 from collections.abc import Callable, Hashable, Iterator
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import attrs
@@ -484,6 +485,12 @@ class TracedOrder:
     tracer: Tracer
 
     def __lt__(self, other: TracedOrder) -> bool:
+        kind = self.value.python_type()
+        if kind is other.value.python_type() and isinstance(class_member(kind, "__lt__"), FunctionType):
+            found = self.value.binary(self.tracer, "__lt__", other.value)
+            if found is None:  # how often C code asks once more is its own matter
+                self.tracer.graph_break("unsupported-operation", operation="sorting", type=self.value.describe())
+            return found.truth(self.tracer)
         return self.tracer.compare("<", self.value, other.value).truth(self.tracer)
 
 

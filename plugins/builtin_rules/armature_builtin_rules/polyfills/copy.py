@@ -63,7 +63,7 @@ def has_no_attributes(tensor: torch.Tensor) -> bool:
 def copy(x: Any) -> Any:
     """A shallow copy."""
     kind = type(x)
-    if kind in ATOMS or kind in (tuple, frozenset, torch.Size) or isinstance(x, (enum.Enum, type)):
+    if kind in ATOMS or kind in (tuple, frozenset, torch.Size) or issubclass(kind, (enum.Enum, type)):
         return x
     if kind in CONTAINERS:
         return x.copy()
@@ -76,7 +76,7 @@ def copy(x: Any) -> Any:
 def deepcopy(x: Any, memo: Any = None) -> Any:
     """A deep copy; memo: what is copied already, by address."""
     kind = type(x)
-    if kind in ATOMS or isinstance(x, (enum.Enum, type)):
+    if kind in ATOMS or issubclass(kind, (enum.Enum, type)):
         return x
     memo = {} if memo is None else memo
     if id(x) in memo:
@@ -133,7 +133,7 @@ def _empty(x: Any) -> Any:
             not_copied(f"{kind.__name__} says how it is copied, by {name}")
     if getattr(kind, "__getattr__", None) not in (None, torch.nn.Module.__getattr__):
         not_copied(f"{kind.__name__} has `__getattr__`, which is asked how it is copied")
-    if isinstance(x, (tuple, frozenset, int, float, complex, str, bytes)):
+    if issubclass(kind, (tuple, frozenset, int, float, complex, str, bytes)):
         not_copied(f"an object of {kind.__name__} is copied")
     if _base(kind) is object and kind is not object and not kind.__flags__ & HEAP_TYPE:
         not_copied(f"an object of {kind.__name__}, which is written in C, is copied")
