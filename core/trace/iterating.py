@@ -119,7 +119,7 @@ def iterate(tracer: Tracer, value: Value) -> IteratorValue:
     made = IteratorValue(
         iter(value.stream(tracer)), kind_of_iterator(ITERATORS, kind), remake, places_of(tracer.frames)
     )
-    if isinstance(value, UserObjectValue) and value.base is None and value.cls not in CONTAINERS:
+    if isinstance(value, UserObjectValue) and class_member(kind, "__iter__") is MISSING and value.cls not in CONTAINERS:
         made.indexed, made.kind = value, SEQUENCE_ITERATOR
     return made
 

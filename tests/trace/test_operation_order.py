@@ -83,7 +83,36 @@ def reduced(x):
         return x, str(error)
 
 
-@pytest.mark.parametrize("program", [unequal, by_index, rounded, added_to_a_tensor, reduced], ids=lambda p: p.__name__)
+class Keyed:
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __hash__(self) -> int:
+        LOG.append(f"hash {self.number}")
+        return 3
+
+    def __eq__(self, other: object) -> Any:
+        LOG.append(f"{self.number} == {other}")
+        return isinstance(other, Keyed) and self.number % 10 == other.number % 10
+
+    def __str__(self) -> str:
+        return str(self.number)
+
+
+def keyed(x):
+    first, other, equal = Keyed(1), Keyed(2), Keyed(11)
+    held = {first}
+    held.add(other)
+    held.add(equal)
+    table = {first: 1, other: 2}
+    table[equal] = 3
+    return x + 1, len(held), len(table), equal in held, equal in [other, first], [first, other].index(equal)
+
+
+PROGRAMS = [unequal, by_index, rounded, added_to_a_tensor, reduced, keyed]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_like_eager(program: Callable[[torch.Tensor], Any]) -> None:
     def answers(run: Callable[[torch.Tensor], Any]) -> tuple[str, list[str]]:
         LOG.clear()

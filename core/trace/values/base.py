@@ -167,7 +167,7 @@ class Value:
         """`item in obj`."""
         if class_member(self.python_type(), "__contains__") is MISSING and not is_iterable(self.python_type()):
             raise_unsupported(tracer, self, "argument of type '{0}' is not iterable")
-        return any(tracer.same_or_equal(item, other) for other in self.stream(tracer))
+        return any(tracer.same_or_equal(other, item) for other in self.stream(tracer))
 
     # The end of the frame.
 

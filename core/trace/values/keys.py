@@ -27,18 +27,35 @@ class Identity:
 
 @attrs.frozen(eq=False)
 class TracedKey:
-    """The key of an object whose class defines `__eq__` and `__hash__`: both are traced."""
+    """The key of an object whose class defines `__eq__` and `__hash__`: both are traced.
+
+    answers: what keys in a table have said to this one when it was looked up there. An operation of the program asks
+    each once, however often tracing has to look.
+    """
 
     value: Value
     hashed: int
     tracer: Tracer
+    answers: list[tuple[TracedKey, bool]] = attrs.field(factory=list, init=False)
 
     def __eq__(self, other: object) -> bool:
-        theirs = other.value if isinstance(other, (TracedKey, Identity)) else self.tracer.as_value(other)
-        return self.tracer.same_or_equal(self.value, theirs)
+        if not isinstance(other, TracedKey):
+            theirs = other.value if isinstance(other, Identity) else self.tracer.as_value(other)
+            return self.tracer.same_or_equal(self.value, theirs)
+        asked = next((answer for key, answer in other.answers if key is self), None)
+        if asked is None:
+            asked = self.tracer.same_or_equal(self.value, other.value)
+            other.answers.append((self, asked))
+        return asked
 
     def __hash__(self) -> int:
         return self.hashed
+
+
+def settle(key: Hashable) -> None:
+    """An operation with a key is over: the next one asks again."""
+    if isinstance(key, TracedKey):
+        key.answers.clear()
 
 
 @attrs.frozen

@@ -13,7 +13,7 @@ import attrs
 from armature.frame.guards.values import layout, lies_alike
 from armature.trace.errors import UserRaised
 from armature.trace.values.base import Args, Kwargs, Value, Write, attribute_of_builtin
-from armature.trace.values.keys import is_by_address, looked_up
+from armature.trace.values.keys import is_by_address, looked_up, settle
 from armature.trace.values.methods import invoke
 from armature.trace.values.sequence import TupleValue
 from armature.trace.values.streams import Steps, Walk
@@ -281,6 +281,7 @@ def _add(tracer: Tracer, self: SetValue, item: Value) -> None:
     self.change(tracer, set.add, item).add(key)
     self.reshaped += key not in self.entries
     self.entries.setdefault(key, item)
+    settle(key)
 
 
 def _discard(tracer: Tracer, self: SetValue, item: Value) -> None:
