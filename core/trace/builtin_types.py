@@ -399,7 +399,7 @@ def _object(tracer: Tracer) -> Value:
 
 
 def _method(tracer: Tracer, function: Value, owner: Value) -> Value:
-    return MethodValue(function, owner)
+    return MethodValue(function, owner, explicit=True)
 
 
 def _cell(tracer: Tracer, *content: Value) -> Value:

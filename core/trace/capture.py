@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from armature.breaks.types import BreakEvent, BreakType, FrameSummary
-from armature.callables import label_of
+from armature.callables import dict_of, label_of
 from armature.errors import UnknownBreakType
 from armature.frame.data import FrameRequest
 from armature.frame.sources import (
@@ -94,6 +94,7 @@ class Tracer:
     buried: dict[TensorValue, tuple[Place, ...]] = attrs.field(factory=dict)  # made in such a call; where that was
     sizes: Sizes = attrs.field(default=attrs.Factory(lambda self: Sizes(self), takes_self=True))
     floats: dict[Source, FloatValue] = attrs.field(factory=dict)
+    asking: set[Source] = attrs.field(factory=set)  # of objects whose classes look up attributes themselves
     keeps_floats: bool = False  # arguments that are floats of the program stay nodes
     early: EarlyCalls = attrs.field(factory=EarlyCalls)
     modules: dict[str, fx.GraphModule] = attrs.field(factory=dict)
@@ -235,7 +236,7 @@ class Tracer:
         """`owner.__dict__` as the program has it."""
         if isinstance(owner, ClosureValue) or owner.obj is None:
             return DictValue({}, instance=owner)
-        real, source = owner.obj.__dict__, DictOfSource(owner.source or self.object_source(owner.obj))
+        real, source = dict_of(owner.obj), DictOfSource(owner.source or self.object_source(owner.obj))
         made = DictValue({}, dict, None, real, source=source)
         return self.wrap(real, source) if id(real) in self.by_id else self.remember(real, made)  # type: ignore[return-value]
 

@@ -27,6 +27,8 @@ def _classes(tracer: Tracer, kinds: Value) -> tuple[type, ...]:
     """The classes in the second argument of isinstance."""
     if isinstance(kinds, ClassValue):
         return (kinds.cls,)
+    if isinstance(kinds, UserObjectValue) and not issubclass(kinds.cls, tuple) and not is_trusted(kinds.cls):
+        tracer.graph_break("unsupported-call", callable="isinstance() or issubclass() with what is no class")
     try:
         held = kinds.as_object()
     except NotConstant:

@@ -476,6 +476,9 @@ def compare(tracer: Tracer, op: str, left: Value, right: Value) -> Value:
     if found is None and op == "!=":
         found = _negated_eq(tracer, left, right)
     derived = left.base is not None or right.base is not None
+    plain = [side for side in (left, right) if isinstance(side, UserObjectValue) and side.base is None]
+    if found is None and derived and op == "!=" and any(has_own(tracer, side, side, "__eq__") for side in plain):
+        unclear(tracer, "__ne__", left, right)  # it was asked, and did not know
     if found is None and derived and (left is not right or op not in ("==", "!=")):
         try:
             return compare(tracer, op, native(left), native(right))
@@ -495,14 +498,18 @@ def _negated_eq(tracer: Tracer, left: Value, right: Value) -> Value | None:
 
 def _compare_objects(tracer: Tracer, op: str, left: Value, right: Value) -> Value:
     """Objects without a method for it: constants by value, others equal only themselves."""
+    methods = (COMPARE_METHODS[op], COMPARE_METHODS[SWAPPED[op]], *(("__eq__",) if op == "!=" else ()))
+    objects = [side for side in (left, right) if isinstance(side, UserObjectValue)]
+    asked = any(has_own(tracer, side, side, *methods) for side in objects)  # and did not know
     try:
-        return fold(tracer, COMPARISONS[op], left.as_object(), right.as_object())
+        if not asked:
+            return fold(tracer, COMPARISONS[op], left.as_object(), right.as_object())
     except NotConstant:
         pass
     if op in ("==", "!="):
         if left is right:
             return tracer.constant(op == "==")
-        if plain_identity(left) or plain_identity(right) or left.is_constant or right.is_constant:
+        if asked or plain_identity(left) or plain_identity(right) or left.is_constant or right.is_constant:
             return tracer.constant(identical(tracer, left, right) == (op == "=="))
     elif isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue):
         kinds = f"'{type_name(left.python_type())}' and '{type_name(right.python_type())}'"

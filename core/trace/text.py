@@ -210,6 +210,7 @@ def text_of_container(tracer: Tracer, value: Value) -> Value:
 
 def text_of_object(tracer: Tracer, value: UserObjectValue, convert: Callable[[object], str]) -> Value | None:
     """By the methods of the object's class, as each falls back on the next; None when it has none in Python."""
+    rely_on_class(tracer, value.cls, *METHODS[convert])
     for name in METHODS[convert]:
         if name == "__repr__" and convert in (str, format) and issubclass(value.cls, str):
             break  # a string is its own text

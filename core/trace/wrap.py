@@ -51,7 +51,7 @@ from armature.trace.values.function import (
     PartialValue,
 )
 from armature.trace.values.mapping import DICT_KINDS, DictValue
-from armature.trace.values.module import REGISTRIES, ModuleValue, is_module
+from armature.trace.values.module import REGISTRIES, ModuleValue, held_by, is_module
 from armature.trace.values.python_module import PythonModuleValue
 from armature.trace.values.sequence import (
     TUPLE_METHODS,
@@ -65,7 +65,7 @@ from armature.trace.values.sequence import (
 from armature.trace.values.sets import SetValue
 from armature.trace.values.symbolic import symbolic
 from armature.trace.values.tensor import TensorValue
-from armature.trace.values.user_object import UserObjectValue
+from armature.trace.values.user_object import UserObjectValue, has_own_lookup
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -277,7 +277,7 @@ def _method(tracer: Tracer, obj: MethodType, source: Source) -> Value:
     if isinstance(owner, ContextValue) and obj.__name__ in ("__enter__", "__exit__"):
         return tracer.remember(obj, BoundMethod(owner, obj.__name__, source=source))
     function = wrap(tracer, obj.__func__, AttrSource(source, "__func__"))
-    return MethodValue(function, owner, source=source)
+    return MethodValue(function, owner, explicit=True, source=source)
 
 
 # Objects whose methods written in C the tracer knows when they are passed around on their own.
@@ -338,11 +338,19 @@ def _inference_mode(tracer: Tracer, obj: Any, source: Source) -> Value:
 
 def _nn_module(tracer: Tracer, obj: nn.Module, source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
-    if ORIGINAL in obj.__dict__:
-        return wrap(tracer, obj.__dict__[ORIGINAL], ItemSource(DictOfSource(source), ORIGINAL))
-    if not all(name in obj.__dict__ for name in REGISTRIES):
+    held = held_by(obj)
+    if ORIGINAL in held:
+        return wrap(tracer, held[ORIGINAL], ItemSource(DictOfSource(source), ORIGINAL))
+    if not all(name in held for name in REGISTRIES):
         raise SkipFrame("it makes an nn.Module, whose __init__ has not run yet")
+    note_lookup(tracer, obj, source)
     return tracer.remember(obj, ModuleValue(type(obj), obj=obj, source=source))
+
+
+def note_lookup(tracer: Tracer, obj: object, source: Source) -> None:
+    """Keep that the class of the object at a source looks up attributes itself: compiled code does not ask it."""
+    if has_own_lookup(type(obj)):
+        tracer.asking.add(source)
 
 
 def _exception(tracer: Tracer, obj: BaseException, source: Source) -> Value:
@@ -355,6 +363,7 @@ def _opaque(tracer: Tracer, obj: Any, source: Source) -> Value:
     if class_member(type(obj), "__module__") == RULES and ORIGINAL in obj.__dict__:
         return wrap(tracer, obj.__dict__[ORIGINAL], ItemSource(DictOfSource(source), ORIGINAL))
     value = tracer.remember(obj, UserObjectValue(type(obj), obj, source=source))
+    note_lookup(tracer, obj, source)
     tracer.overrides.present |= is_overriding(value.cls)
     kind = base_of(value.cls)
     if kind is not None:

@@ -128,7 +128,7 @@ OPERATIONS = (
 
 def answer(base: str, kind: str, operation: str, compiled: bool) -> Any:
     """What the program gives, with what was asked of the object."""
-    namespace: dict[str, Any] = {}
+    namespace: dict[str, Any] = {"__name__": "program"}
     exec(CLASSES.replace("{base}", base).replace("{operation}", operation), namespace)
     run = namespace["program"]
     if compiled:
@@ -144,7 +144,7 @@ def test_like_eager(base: str, kind: str) -> None:
 
 
 def test_a_list_of_a_sized_object_is_made_in_one_graph() -> None:
-    namespace: dict[str, Any] = {}
+    namespace: dict[str, Any] = {"__name__": "program"}
     exec(CLASSES.replace("{base}", "").replace("{operation}", "list(a)"), namespace)
     run = armature.compile(namespace["program"], backend="eager", fullgraph=True)
     assert run(torch.ones(2), namespace["Sized"])[1:] == ("[1, 2]", ["iter", "len"])

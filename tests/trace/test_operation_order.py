@@ -178,7 +178,7 @@ def test_classes_that_derive_from_builtin_types(base: str, part: int) -> None:
         source = written(draw, base)
         answers = []
         for compiled in (False, True):
-            namespace: dict[str, Any] = {"copy": copy, "operator": operator}
+            namespace: dict[str, Any] = {"__name__": "program", "copy": copy, "operator": operator}
             exec(source, namespace)
             run = namespace["program"]
             run = armature.compile(run, backend="eager") if compiled else run

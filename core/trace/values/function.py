@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    ClassMethodDescriptorType,
+    CodeType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
@@ -11,9 +21,10 @@ import torch
 
 from armature.callables import MISSING, class_member
 from armature.frame.sources import AttrSource, CellSource, DictOfSource, ItemSource, ObjectSource
+from armature.torch_abi.eval_frame import skip_code
 from armature.trace.errors import NotConstant
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write, attribute_of_builtin
+from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write, attribute_of_builtin, raise_missing
 from armature.trace.values.keys import Identity
 
 if TYPE_CHECKING:
@@ -380,15 +391,16 @@ class ClosureValue(Value):
 
 @attrs.define(eq=False)
 class MethodValue(Value):
-    """A function bound to its first argument."""
+    """A function bound to its first argument. explicit: by types.MethodType, and not by reading an attribute."""
 
     function: Value
     owner: Value
+    explicit: bool = False
 
     mutable: ClassVar[bool] = True
 
     def python_type(self) -> type:
-        return MethodType
+        return MethodType if self.explicit else BOUND.get(self.function.python_type(), MethodType)
 
     def describe(self) -> str:
         return f"method {self.function.describe()}"
@@ -411,18 +423,19 @@ class MethodValue(Value):
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
         if name == "__self__":
             return self.owner
+        kind = self.python_type()
         if name == "__func__":
-            return self.function
+            return self.function if kind is MethodType else raise_missing(tracer, kind, name)
         if name == "__class__":
-            return tracer.as_value(MethodType)
+            return tracer.as_value(kind)
         if name == "__call__":
             return self
-        if name != "__doc__" and class_member(MethodType, name) is not MISSING:
+        if name != "__doc__" and kind is MethodType and class_member(kind, name) is not MISSING:
             return super().get_attribute(tracer, name)
         return self.function.get_attribute(tracer, name)
 
     def rebuild(self, out: Rebuilder) -> None:
-        out.null_function(MethodType)
+        out.null_function(MethodType if self.python_type() is MethodType else bound_in_c)
         out.load(self.function)
         out.load(self.owner)
         out.call(2)
@@ -471,6 +484,24 @@ class PartialValue(Value):
 def content_source(source: Source | None) -> Source | None:
     """Source of the contents of the cell at `source`."""
     return None if source is None else CellSource(source)
+
+
+# By the type of a descriptor written in C, that of what it gives for an object.
+BOUND: dict[type, type] = {
+    MethodDescriptorType: BuiltinFunctionType,
+    ClassMethodDescriptorType: BuiltinFunctionType,
+    WrapperDescriptorType: MethodWrapperType,
+}
+
+
+def bound_in_c(descriptor: Any, owner: Any) -> object:
+    """What a descriptor written in C gives for an object, a class method for a class."""
+    return (
+        descriptor.__get__(None, owner) if type(descriptor) is ClassMethodDescriptorType else descriptor.__get__(owner)
+    )
+
+
+skip_code(bound_in_c.__code__)
 
 
 def constant_callable(value: Value) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import CodeType, FunctionType, NoneType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 import torch
@@ -16,7 +16,7 @@ from armature.trace.trust import is_trusted
 from armature.trace.values.base import Args, Kwargs, Value, raise_missing
 from armature.trace.values.classes import find_in_class, inherits, rely_on_class
 from armature.trace.values.mapping import DictValue
-from armature.trace.values.user_object import UserObjectValue
+from armature.trace.values.user_object import UserObjectValue, has_own_lookup
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -55,7 +55,7 @@ class ModuleValue(UserObjectValue):
             return made
         if known is None:
             source = ItemSource(DictOfSource(self.where(tracer).source), name)  # type: ignore[arg-type]
-            known = registry_dict(tracer, self.obj.__dict__[name], source)
+            known = registry_dict(tracer, held_by(self.obj)[name], source)
             self.registries[name] = known
         return known
 
@@ -72,12 +72,12 @@ class ModuleValue(UserObjectValue):
             if known is not None and known.pending is None:
                 if name in known.entries:
                     return known.entries[name][1]
-            elif name in self.obj.__dict__.get(registry, ()):
+            elif name in held_by(self.obj).get(registry, ()):
                 return self.registry(tracer, registry).find(tracer, tracer.constant(name))
         return None
 
     def own_attribute(self, tracer: Tracer, name: str) -> Value | None:
-        if self.obj is not None and name in REGISTRIES and name in self.obj.__dict__ and name not in self.written:
+        if self.obj is not None and name in REGISTRIES and name in held_by(self.obj) and name not in self.written:
             return self.registry(tracer, name)
         return super().own_attribute(tracer, name)
 
@@ -95,11 +95,13 @@ class ModuleValue(UserObjectValue):
 
     def fallback(self, tracer: Tracer, name: str) -> Value:
         """`nn.Module.__getattr__`."""
+        if has_own_lookup(self.cls):  # it is asked for each table
+            return tracer.inline_python(GETTER, (self, tracer.constant(name)), {})
         found = self.registered(tracer, name)
         if found is None:
             for registry in REGISTRIES:
                 self.registry(tracer, registry).find(tracer, tracer.constant(name))
-            if self.obj is not None and name not in self.written and name not in self.obj.__dict__:
+            if self.obj is not None and name not in self.written and name not in held_by(self.obj):
                 tracer.guard_not_in(DictOfSource(self.where(tracer).source), name)  # type: ignore[arg-type]
             raise_missing(tracer, self.cls, name)
         return found
@@ -113,6 +115,9 @@ class ModuleValue(UserObjectValue):
 
     def assign(self, tracer: Tracer, name: str, value: Value) -> None:
         """`nn.Module.__setattr__`."""
+        if has_own_lookup(self.cls):
+            tracer.inline_python(SETTER, (self, tracer.constant(name), value), {})
+            return
         rely_on_class(tracer, self.cls, name)
         if value.is_tensor and self._keeps_marked(tracer, name, value):
             return
@@ -156,7 +161,7 @@ class ModuleValue(UserObjectValue):
 
     def _replace(self, tracer: Tracer, name: str, value: Value) -> bool:
         """Put a parameter or None in the place of a parameter. Whether there is one, which nobody watches."""
-        if not issubclass(value.python_type(), (nn.Parameter, NoneType)) or name in self.obj.__dict__:
+        if not issubclass(value.python_type(), (nn.Parameter, NoneType)) or name in held_by(self.obj):
             return False
         known = {table: self.registry(tracer, table).find(tracer, tracer.constant(name)) for table in REGISTRIES}
         if known["_parameters"] is None or known["_buffers"] is not None or known["_modules"] is not None:
@@ -177,7 +182,7 @@ class ModuleValue(UserObjectValue):
         others = ("_parameters", "_buffers")
         if any(self.registry(tracer, table).find(tracer, tracer.constant(name)) is not None for table in others):
             return False
-        if name in self.obj.__dict__.get("_non_persistent_buffers_set", ()) or not tracer.no_global_hooks(MODULE_HOOKS):
+        if name in held_by(self.obj).get("_non_persistent_buffers_set", ()) or not tracer.no_global_hooks(MODULE_HOOKS):
             return False
         if not emptied:
             self._uncover(tracer, name)
@@ -188,7 +193,7 @@ class ModuleValue(UserObjectValue):
         """Delete the attribute of that name, which would hide a submodule."""
         if self.attributes.get(name) is not None or self.own_attribute(tracer, name) is not None:
             super().remove(tracer, name)
-        elif name not in self.obj.__dict__:
+        elif name not in held_by(self.obj):
             tracer.guard_not_in(DictOfSource(self.where(tracer).source), name)  # type: ignore[arg-type]
 
     def _register(self, tracer: Tracer, name: str, value: Value) -> bool:
@@ -230,7 +235,7 @@ class ModuleValue(UserObjectValue):
             tables = [self.attributes.get(name) for name in HOOKS]
             plain = all(isinstance(table, DictValue) and not table.entries for table in tables)
             return plain and "_compiled_call_impl" not in self.attributes and tracer.no_global_hooks(GLOBAL_HOOKS)
-        held = self.obj.__dict__
+        held = held_by(self.obj)
         if any(held.get(name) for name in HOOKS) or self.written.keys() & {*HOOKS, "_compiled_call_impl"}:
             return False
         if held.get("_compiled_call_impl") is not None or not tracer.no_global_hooks(GLOBAL_HOOKS):
@@ -267,6 +272,11 @@ class ModuleValue(UserObjectValue):
         if self.cls in CONTAINERS:
             return len(self.registry(tracer, "_modules").realise(tracer))
         return super().length(tracer)
+
+
+def held_by(module: nn.Module) -> dict[str, Any]:
+    """The dict of a module, whatever `__getattribute__` its class has."""
+    return cast("dict[str, Any]", object.__getattribute__(module, "__dict__"))
 
 
 def registry_dict(tracer: Tracer, real: dict[str, object], source: Source) -> DictValue:

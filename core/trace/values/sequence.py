@@ -506,6 +506,8 @@ def sorted_items(tracer: Tracer, items: list[Value], key: Value | None, reverse:
     try:
         order = sorted(range(len(items)), key=keys.__getitem__, reverse=backwards)
     except TypeError as error:
+        if any(value.base is not None for value in by):  # it names the classes of the program
+            tracer.graph_break("unsupported-operation", operation="sorting", type="an object of a derived class")
         tracer.raise_real(error)
     return [items[position] for position in order]
 

@@ -29,7 +29,7 @@ from armature.trace.values.classes import (
     overrides,
     rely_on_class,
 )
-from armature.trace.values.derived import BASES, LOOKUPS, asks_the_program, base_of, fill, make
+from armature.trace.values.derived import ASKED, BASES, LOOKUPS, asks_the_program, base_of, fill, make
 from armature.trace.values.keys import Identity, TracedKey
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.streams import Steps
@@ -92,6 +92,7 @@ class UserObjectValue(Value):
 
     def _plain(self, tracer: Tracer, base: Value) -> Value:
         """What it is as an object of its builtin type. A break where C code may ask a method of the program."""
+        rely_on_class(tracer, self.cls, *ASKED, *LOOKUPS)
         if asks_the_program(self) or any(overrides(self.cls, name) for name in LOOKUPS):
             tracer.graph_break("unsupported-argument", type=self.describe())
         return base

@@ -169,3 +169,58 @@ def test_a_copy_counts_as_written_to() -> None:
 
     x = torch.ones(2)
     assert armature.compile(versions, backend="eager", fullgraph=True)(x) == versions(x) == (1, 2)
+
+
+LOG: list[str] = []
+
+
+class Asked:
+    def __init__(self) -> None:
+        self.held = [1]
+
+    def __getattribute__(self, name: str) -> Any:
+        LOG.append(name)
+        return object.__getattribute__(self, name)
+
+
+class FallsBack:
+    def __init__(self) -> None:
+        self.held = [1]
+
+    def __getattr__(self, name: str) -> Any:
+        LOG.append(name)
+        raise AttributeError(name)
+
+
+class Nothing(Asked):
+    def __init__(self) -> None:
+        pass
+
+
+class Slots(Asked):
+    __slots__ = ("kept",)
+
+
+class Copies(FallsBack):
+    def __getattr__(self, name: str) -> Any:
+        LOG.append(name)
+        return (lambda memo: "a copy") if name == "__deepcopy__" else object().missing  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", [Asked, FallsBack, Nothing, Slots, Copies])
+@pytest.mark.parametrize("copying", [copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_a_class_that_looks_up_attributes_is_asked_as_by_copy(kind: type, copying: Any, fullgraph: bool) -> None:
+    if fullgraph and kind is Slots:
+        pytest.skip("left to Python")
+
+    def program(x, given):
+        made = copying(given)
+        return x + 1, made if isinstance(made, str) else (type(made), list(vars(made)), made is given)
+
+    def asked(run: Any) -> Any:
+        given = kind()
+        LOG.clear()
+        return str(run(torch.ones(2), given)), [*LOG]
+
+    assert asked(armature.compile(program, backend="eager", fullgraph=fullgraph)) == asked(program)

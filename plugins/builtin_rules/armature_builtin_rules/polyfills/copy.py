@@ -19,7 +19,6 @@ ATOMS = (
 )  # fmt: skip
 OWN_WAY = (
     "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__",
-    "__getattribute__",
 )  # fmt: skip
 OF_CONTAINERS = ("__iter__", "__len__", "__getitem__", "__setitem__", "append", "extend", "add", "update", "items")
 HEAP_TYPE = 1 << 9  # in `__flags__`: made by `class`, not in C
@@ -70,6 +69,8 @@ def copy(x: Any) -> Any:
     copier = getattr(kind, "__copy__", None)
     if copier is not None:
         return copier(x)
+    if _looks_up(kind):
+        return _asked(x, _same, {})
     return _fill(x, _empty(x), _same, {})
 
 
@@ -92,13 +93,13 @@ def deepcopy(x: Any, memo: Any = None) -> Any:
         memo[memory] = memory
         memo[id(x)] = made = x.clone()
         return made.copy_(made)  # a deep copy counts as written to: it was given its memory
-    copier = getattr(kind, "__deepcopy__", None)
-    if kind.__getattribute__ is not _base(kind).__getattribute__:
-        not_copied(f"{kind.__name__} has `__getattribute__`, which is asked how it is copied")
+    copier = getattr(x if _looks_up(kind) else kind, "__deepcopy__", None)
     if copier is not None:
-        made = copier(x, memo)
+        made = copier(memo) if _looks_up(kind) else copier(x, memo)
         memo[id(x)] = made
         return made
+    if _looks_up(kind):
+        return _asked(x, deepcopy, memo)
     made = kind() if kind in (list, dict, set, collections.OrderedDict) else _empty(x)
     memo[id(x)] = made
     return _fill(x, made, deepcopy, memo)
@@ -131,13 +132,37 @@ def _empty(x: Any) -> Any:
     for name in OWN_WAY if _base(kind) is object else (*OWN_WAY, *OF_CONTAINERS):
         if getattr(kind, name, None) is not getattr(_base(kind), name, None):
             not_copied(f"{kind.__name__} says how it is copied, by {name}")
-    if getattr(kind, "__getattr__", None) not in (None, torch.nn.Module.__getattr__):
-        not_copied(f"{kind.__name__} has `__getattr__`, which is asked how it is copied")
     if issubclass(kind, (tuple, frozenset, int, float, complex, str, bytes)):
         not_copied(f"an object of {kind.__name__} is copied")
     if _base(kind) is object and kind is not object and not kind.__flags__ & HEAP_TYPE:
         not_copied(f"an object of {kind.__name__}, which is written in C, is copied")
     return _base(kind).__new__(kind)
+
+
+def _looks_up(kind: type) -> bool:
+    """Whether a class of the program looks up attributes in a way of its own."""
+    fallback = getattr(kind, "__getattr__", None)
+    own = fallback is not None and fallback is not torch.nn.Module.__getattr__
+    return own or kind.__getattribute__ is not _base(kind).__getattribute__
+
+
+def _asked(x: Any, each: Callable[[Any, Any], Any], memo: Any) -> Any:
+    """A copy of an object whose class looks up attributes itself, which is asked for all that copying reads."""
+    kind = type(x)
+    if _base(kind) is not object or any(base.__dict__.get("__slots__") for base in kind.__mro__):
+        not_copied(f"an object of {kind.__name__}, which looks up attributes itself, is copied")
+    for name in ("__reduce_ex__", "__reduce__", "__getstate__"):
+        if type(getattr(x, name)) is not types.BuiltinFunctionType:
+            not_copied(f"{kind.__name__} gives a `{name}` of its own")
+    made = _empty(x)
+    memo[id(x)] = made
+    held = object.__getattribute__(x, "__dict__")
+    if held:
+        state = {name: each(value, memo) for name, value in held.items()}
+        if hasattr(made, "__setstate__"):
+            not_copied(f"{kind.__name__} gives a `__setstate__`")
+        made.__dict__.update(state)
+    return made
 
 
 def _base(kind: type) -> type:
