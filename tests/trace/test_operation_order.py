@@ -202,7 +202,39 @@ def in_containers(x, a):
     return x, len(held), held
 
 
-@pytest.mark.parametrize("program", [no_lookup, broken, in_containers], ids=lambda p: p.__name__)
+def as_keys(x, a):
+    held = {object(): 1, (1, 2): a}
+    print(end="")
+    return x, held.get(3), len(held)
+
+
+def given_as_keys(x, a):
+    held = {(a, 1): 1, a: 2}
+    print(end="")
+    return x, len(held), held
+
+
+class ShyKey(str):
+    def __repr__(self) -> str:
+        LOG.append("repr")
+        return "shy"
+
+
+TABLE = {"a": 1}
+
+
+def looked_for(x, a):
+    return x, TABLE.get(a), a in TABLE
+
+
+@pytest.mark.parametrize("program", [given_as_keys, looked_for], ids=lambda p: p.__name__)
+def test_keys_are_not_asked_for_their_text(program: Callable[..., Any]) -> None:
+    LOG.clear()
+    armature.compile(program, backend="eager")(torch.ones(2), ShyKey("b"))
+    assert LOG == []
+
+
+@pytest.mark.parametrize("program", [no_lookup, broken, in_containers, as_keys], ids=lambda p: p.__name__)
 @pytest.mark.parametrize("base", [object, int, str, list, tuple, dict, set], ids=lambda kind: kind.__name__)
 def test_tracing_asks_objects_for_nothing(base: type, program: Callable[..., Any]) -> None:
     """Nothing of the program runs that does not run in eager mode, not even for texts."""

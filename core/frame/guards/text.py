@@ -87,8 +87,8 @@ def _class(guard: ClassGuard) -> str:
 
 
 def _answer(guard: AnswerGuard) -> str:
-    args = [*map(reprlib.repr, guard.args), *(f"{name}={value!r}" for name, value in guard.kwargs.items())]
-    return f"{_name(guard.fn)}({', '.join(args)}) == {reprlib.repr(guard.answer)}"
+    args = [*map(_short, guard.args), *(f"{name}={value!r}" for name, value in guard.kwargs.items())]
+    return f"{_name(guard.fn)}({', '.join(args)}) == {_short(guard.answer)}"
 
 
 def _shape(guard: ShapeGuard) -> str:
@@ -100,14 +100,25 @@ def _shape(guard: ShapeGuard) -> str:
 
 def _name(obj: object) -> str:
     qualname = getattr(obj, "__qualname__", None)
-    return qualname if isinstance(qualname, str) else reprlib.repr(obj)
+    return qualname if isinstance(qualname, str) else _short(obj)
 
 
 def _shown(value: object) -> str:
     """The text of a value; nothing of the program is run for it."""
-    kind = type(value)
-    own = isinstance(kind.__repr__, FunctionType) and not issubclass(kind, enum.Enum)
+    own = isinstance(type(value).__repr__, FunctionType) and not issubclass(type(value), enum.Enum)
     return object.__repr__(value) if own else repr(value)
+
+
+class _Short(reprlib.Repr):
+    """Texts of which the middle is left out where they are long."""
+
+    def repr_instance(self, x: object, level: int) -> str:
+        text = _shown(x)
+        keep = (self.maxother - 3) // 2
+        return text if len(text) <= self.maxother else f"{text[:keep]}...{text[-keep:]}"
+
+
+_short = _Short().repr
 
 
 _WORDS: dict[type, Callable[[Any], str]] = {
@@ -119,8 +130,8 @@ _WORDS: dict[type, Callable[[Any], str]] = {
         f"{g.source.expr} holds what it held: parts of the same names, with equal metadata, or the same members"
     ),
     LengthGuard: lambda g: f"len({g.source.expr}) == {g.length}",
-    DictKeysGuard: lambda g: f"list({g.source.expr}) == {reprlib.repr(list(g.keys))}",
-    AbsentGuard: lambda g: f"{g.name!r} is not in {g.source.expr}",
+    DictKeysGuard: lambda g: f"list({g.source.expr}) == {_short(list(g.keys))}",
+    AbsentGuard: lambda g: f"{_shown(g.name)} is not in {g.source.expr}",
     SlotGuard: lambda g: f"{g.source.expr}.{g.slot.__name__} is not set",
     ClassGuard: _class,
     AliasGuard: lambda g: f"{g.first.expr} is {g.second.expr}",
