@@ -7,7 +7,7 @@ import operator
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from types import FunctionType
+from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -41,7 +41,7 @@ from armature.trace.values.tensor import TensorValue
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
 
-IN_PLACE_OPERATORS: frozenset[object] = frozenset({
+IN_PLACE_OPERATORS: frozenset[Any] = frozenset({
     operator.setitem, operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
     operator.ipow, operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift,
 })  # fmt: skip
@@ -50,6 +50,11 @@ SUBTRACTIONS: frozenset[object] = frozenset({
     "__sub__", "__rsub__", "__isub__",
 })  # fmt: skip
 NUMERIC = frozenset({min, max, abs, round, sum, real_power})
+# `x.__iadd__(y)` and its kind change `x`, which only operators say of themselves.
+BY_OPERATOR: dict[str, Callable[..., Any]] = {
+    "__idiv__": operator.itruediv,
+    **{f"__{fn.__name__}__": fn for fn in IN_PLACE_OPERATORS if fn is not operator.setitem},
+}
 OPERATORS = frozenset(vars(operator)[name] for name in operator.__all__) - IN_PLACE_OPERATORS | NUMERIC
 PURE = OPERATORS | IN_PLACE_OPERATORS | {getattr, set_data_}  # but for their arguments
 NULL_CONTEXT: AbstractContextManager[object] = nullcontext()
@@ -77,6 +82,7 @@ def graph_call(
         found = overrides.in_graph(tracer, fn, args, kwargs)
         if found is not None:
             return found
+    fn = BY_OPERATOR.get(method_name(fn), fn) if len(args) == 2 and not kwargs else fn
     if (tracer.floats or tracer.early.calls) and not kwargs and not tracer.overrides.present:
         given = as_tensors(tracer, fn, args)
         if given is not None:
@@ -227,6 +233,13 @@ def refuse_to_write(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kw
         name = fn if isinstance(fn, str) else getattr(fn, "__name__", str(fn))
         message = "it writes to a tensor of inference mode outside of that mode"
         tracer.graph_break("operator-failed", operation=name, message=message)
+
+
+def method_name(fn: Callable[..., Any] | str) -> str:
+    """The name of a method of tensors written in C; "" for other functions."""
+    if isinstance(fn, str):
+        return fn
+    return fn.__name__ if isinstance(fn, (MethodDescriptorType, WrapperDescriptorType)) else ""
 
 
 def in_place(fn: Callable[..., Any] | str, kwargs: Kwargs) -> bool:

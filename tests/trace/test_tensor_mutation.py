@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import armature
 from armature.testing.tensor_programs import compare
 
 HELD = torch.zeros(3)
@@ -274,3 +275,28 @@ def test_on_a_tensor_and_its_view(function: Callable[..., Any]) -> None:
 
 def test_a_global_is_changed_each_time() -> None:
     compare(global_tensor, two, fullgraph=True)
+
+
+IN_PLACE = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
+BITWISE = ("and", "or", "xor", "lshift", "rshift")
+
+
+@pytest.mark.parametrize("name", [*IN_PLACE, *BITWISE])
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+@pytest.mark.parametrize("unbound", [False, True])
+def test_methods_of_operators_in_place_that_are_called(name: str, backend: str, unbound: bool) -> None:
+    """`x.__iadd__(y)`, also where nobody uses the result."""
+
+    def program(x):
+        made = x * 1
+        if unbound:
+            getattr(torch.Tensor, f"__i{name}__")(made, 2)
+        else:
+            getattr(made, f"__i{name}__")(2)
+        return made, getattr(x, f"__i{name}__")(3) is x
+
+    numbers = torch.tensor([5, 6]) if name in BITWISE else torch.tensor([5.0, 6.0])
+    given, wanted = numbers.clone(), numbers.clone()
+    compiled = armature.compile(program, backend=backend, fullgraph=True)
+    assert str(compiled(given)) == str(program(wanted))
+    assert torch.equal(given, wanted)
