@@ -12,6 +12,7 @@ import sympy  # type: ignore[import-untyped]
 import torch
 from torch import fx
 from torch._guards import Source as TorchSource
+from torch.fx.experimental import sym_node
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, free_unbacked_symbols
 from torch.utils._sympy.interp import sympy_interp
@@ -37,6 +38,7 @@ __all__ = [
     "as_node",
     "assume",
     "depends_on_numbers",
+    "exact_sums",
     "expression",
     "fill",
     "hint",
@@ -211,6 +213,29 @@ def plain(value: Any) -> Any:
             if number is not None:
                 return number
     return value
+
+
+@contextlib.contextmanager
+def exact_sums() -> Iterator[None]:
+    """While sums of symbols are right after some of the symbols became equal, or numbers; for one thread at a time.
+
+    torch adds to a sum of different symbols by its parts alone, and goes on to call it one when it is `2*s0`, or `s0`,
+    since: `(s0 + s1) + s2` was `s0 + s2 + 2`, and `s2`.
+    """
+    before = sym_node._optimized_add
+
+    def add(lhs: Any, rhs: Any, lhs_is_sum: bool = False, rhs_is_sum: bool = False) -> tuple[bool, Any]:
+        return before(lhs, rhs, lhs_is_sum and _adds_symbols(lhs), rhs_is_sum and _adds_symbols(rhs))
+
+    sym_node._optimized_add = add  # type: ignore[assignment]  # other names of arguments: it gives them by position
+    try:
+        yield
+    finally:
+        sym_node._optimized_add = before
+
+
+def _adds_symbols(expr: Any) -> bool:
+    return bool(expr.is_Add) and all(part.is_symbol for part in expr.args)
 
 
 def expression(value: Any) -> Any:

@@ -115,3 +115,25 @@ def test_functions_of_math_on_symbols() -> None:
     for function, found in symbols.MATH_FUNCTIONS.items():
         assert found(0.5) == function(0.5), function
         assert isinstance(found(number), torch.SymFloat), function
+
+
+def test_sums_of_symbols_that_became_equal() -> None:
+    env = Symbols()
+    n, m, k = env.number(3, "n"), env.number(3, "m"), env.number(5, "k")
+    both, b = n + m, symbols.lone(k)
+    assert bool(n == m)
+    a = symbols.lone(n)  # which stands for both now
+    assert symbols.expression(both + k) != 2 * a + b, "torch is right by now: exact_sums can go"
+    with symbols.exact_sums():
+        assert symbols.expression(both + k) == symbols.expression(k + both) == 2 * a + b
+        assert symbols.expression((n + k) + m) == 2 * a + b
+
+
+def test_sums_of_symbols_that_became_numbers() -> None:
+    env = Symbols()
+    n, m = env.number(0, "n"), env.number(6, "m")
+    both = n + m
+    assert bool(n == 0)
+    with symbols.exact_sums():
+        assert symbols.expression(both + m) == symbols.expression(both + both) == 2 * symbols.lone(m)
+        assert symbols.expression((m + n) + 4) == symbols.lone(m) + 4

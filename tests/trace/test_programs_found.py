@@ -221,3 +221,24 @@ def test_a_key_stays_as_it_is_where_an_equal_one_was_looked_up() -> None:
     held = {0: 1, 1: 2}
     compiled(program)(*tensor(), held)
     assert [(type(key), value) for key, value in held.items()] == [(int, 2), (int, 2)]
+
+
+def test_a_sum_of_numbers_one_of_which_becomes_known_later() -> None:
+    def program(x: torch.Tensor, n: int, m: int, by: int) -> tuple[torch.Tensor, int, int]:
+        total = n + by
+        seen = {n, m}  # asks what n is
+        return x + len(seen), total + by, by + total
+
+    run = compiled(program)
+    for args in ((2, 2, 5), (0, 3, 6), (0, 3, 7), (1, 3, 6)):
+        assert run(*tensor(), *args)[1:] == program(*tensor(), *args)[1:], args
+
+
+def test_a_sum_of_sizes_found_related_later() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, int]:
+        total = x.size(0) + y.size(0)
+        return torch.cat([x, x]) + y, z.size(0) + total  # y is twice as long as x
+
+    run = armature.compile(program, backend="eager", dynamic=True)
+    for n, m in ((3, 4), (5, 7)):
+        assert run(torch.ones(n), torch.ones(2 * n), torch.ones(m))[1] == 3 * n + m
