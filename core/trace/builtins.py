@@ -32,7 +32,7 @@ from armature.trace.values.classes import (
     overrides,
     rely_on_class,
 )
-from armature.trace.values.derived import BASES, DICTS, base_of
+from armature.trace.values.derived import BASES, FILLED, base_of
 from armature.trace.values.function import ClosureValue, MethodValue
 from armature.trace.values.iterator import GeneratorValue, IteratorValue, advance_or_raise
 from armature.trace.values.keys import is_by_address
@@ -98,19 +98,19 @@ def _delattr(tracer: Tracer, obj: Value, name: Value) -> Value:
 def _object_setattr(tracer: Tracer, obj: Value, name: Value, value: Value) -> Value:
     if not isinstance(obj, UserObjectValue):
         tracer.graph_break("unsupported-mutation", operation="object.__setattr__", type=obj.describe())
-    obj.store(tracer, str(name.as_constant()), value)
+    obj.store(tracer, _attribute_name(tracer, name), value)
     return tracer.constant(None)
 
 
 def _object_delattr(tracer: Tracer, obj: Value, name: Value) -> Value:
     if not isinstance(obj, UserObjectValue):
         tracer.graph_break("unsupported-mutation", operation="object.__delattr__", type=obj.describe())
-    obj.remove(tracer, str(name.as_constant()))
+    obj.remove(tracer, _attribute_name(tracer, name))
     return tracer.constant(None)
 
 
 def _object_getattribute(tracer: Tracer, obj: Value, name: Value) -> Value:
-    text = str(name.as_constant())
+    text = _attribute_name(tracer, name)
     if not isinstance(obj, UserObjectValue):
         return obj.get_attribute(tracer, text)
     found = obj.found(tracer, text)
@@ -132,7 +132,7 @@ def _new(kind: type) -> Builtin:
         if not isinstance(cls, ClassValue):
             tracer.graph_break("unsupported-call", callable=f"{kind.__name__}.__new__")
         native: Any = base_of(cls.cls) or kind
-        if native in (*DICTS, list, set):  # filled by `__init__`
+        if native in FILLED:  # by `__init__`
             args, kwargs = (), {}
         base = tracer.call(tracer.as_value(native), args, kwargs)
         if cls.cls is native:

@@ -31,7 +31,7 @@ from armature.trace import exception_groups, inline, overrides, wrappers
 from armature.trace.builtins import BUILTINS
 from armature.trace.call import Call, Handler, Polyfill
 from armature.trace.errors import GraphBreak
-from armature.trace.keywords import refuses
+from armature.trace.keywords import takes
 from armature.trace.places import places_of
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import Args, Kwargs, Value, type_name
@@ -51,7 +51,7 @@ from armature.trace.values.derived import BASES, or_itself
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import FunctionValue, MethodValue
 from armature.trace.values.iterator import Original
-from armature.trace.values.methods import fits, invoke
+from armature.trace.values.methods import check_call, fits, invoke
 from armature.trace.values.module import ModuleValue
 from armature.trace.values.sequence import TUPLE_METHODS, TupleValue, is_named_tuple
 from armature.trace.values.tensor import TensorValue
@@ -112,9 +112,12 @@ def handled(tracer: Tracer, plan: Plan, args: Args, kwargs: Kwargs) -> Value | N
 
 def stand_in(tracer: Tracer, plan: Plan, replacement: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
     """What a polyfill gives. The generators made by its own code stand for iterators that C code would have made."""
+    in_c = is_written_in_c(plan.fn)
+    if in_c and not takes(replacement, len(args), kwargs):
+        tracer.graph_break("unsupported-call", callable=f"{describe(plan.fn).name}() with these arguments")
     before = len(tracer.generators)
     found = inline_python(tracer, replacement, args, kwargs)
-    own = describe(replacement).filename if is_written_in_c(plan.fn) else None
+    own = describe(replacement).filename if in_c else None
     for made in tracer.generators[before:]:
         if made.frame.code.co_filename == own and made.original is None:
             made.original = Original(plan.fn if made is found else None)
@@ -127,8 +130,9 @@ def call_object(tracer: Tracer, fn: Callable[..., Any], value: Value, args: Args
         found = overrides.called(tracer, fn, args, kwargs)
         if found is not None:
             return found
-    if kwargs and refuses(fn, len(args), kwargs):
-        tracer.graph_break("unsupported-call", callable=f"{value.describe()} with these keywords")
+    check_call(tracer, fn, len(args), kwargs, value.describe())
+    if type(fn) in C_METHODS and not (args and issubclass(args[0].python_type(), fn.__objclass__)):  # type: ignore[attr-defined]
+        tracer.graph_break("unsupported-call", callable=f"{value.describe()} of an object of another type")
     plan = tracer.plan(fn)
     if plan.speaks:
         found = handled(tracer, plan, args, kwargs)
@@ -267,8 +271,7 @@ def call_class(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) ->
         answer = tracer.dispatched(cls, args, kwargs)
         if answer is not None:
             return answer
-    if kwargs and refuses(cls, len(args), kwargs):
-        tracer.graph_break("unsupported-call", callable=f"{value.describe()} with these keywords")
+    check_call(tracer, cls, len(args), kwargs, value.describe())
     plan = tracer.plan(cls)
     if plan.speaks:
         found = handled(tracer, plan, args, kwargs)
@@ -300,7 +303,9 @@ def _exception(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) ->
 
 
 def _enum_member(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
-    if len(args) == 1 and args[0].is_constant:
+    if kwargs or len(args) != 1:
+        tracer.graph_break("unsupported-call", callable=f"{value.describe()} with these arguments")
+    if args[0].is_constant:
         rely_on_member(tracer, value.cls, "_value2member_map_", args[0])
         wanted, missing = args[0].as_constant(), find_in_class(value.cls, "_missing_")
         if missing is not None and not is_trusted(missing.holder) and not is_value(value.cls, wanted):
@@ -308,9 +313,10 @@ def _enum_member(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) 
             if isinstance(made.python_type(), type) and issubclass(made.python_type(), value.cls):
                 return made
             tracer.graph_break("unsupported-call", callable=f"_missing_ of {value.describe()}, with no member to give,")
+    given = args[0].as_constant()
     try:
-        return tracer.constant(value.cls(*(arg.as_constant() for arg in args)))
-    except ValueError as error:
+        return tracer.constant(value.cls(given))
+    except (TypeError, ValueError) as error:
         tracer.raise_real(error)
 
 
@@ -409,6 +415,8 @@ def _initialise(tracer: Tracer, made: UserObjectValue, args: Args, kwargs: Kwarg
     init = find_in_class(made.cls, "__init__")
     if made.base is not None and (init is None or not isinstance(init.obj, FunctionType)):
         if init is not None and init.holder is not object:  # else it was made whole by `__new__`
+            fill: Any = init.obj
+            check_call(tracer, fill, 1 + len(args), kwargs, f"{made.describe()}.__init__()")
             made.base.call_method(tracer, "__init__", args, kwargs)
     elif init is not None and init.obj is object.__init__:
         if (args or kwargs) and inherits(made.cls, "__new__", object):

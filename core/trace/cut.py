@@ -8,16 +8,24 @@ that stands for it, and runs the instruction or calls the piece below in place o
 from __future__ import annotations
 
 from collections.abc import Hashable
-from types import CodeType, FunctionType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
 from typing import TYPE_CHECKING
 
 import attrs
 
+from armature.callables import MISSING, class_member, unbound
 from armature.frame.data import resume_point
 from armature.frame.sources import LocalSource
 from armature.torch_abi.eval_frame import skip_code
-from armature.trace.instructions import decode, remade_cells, slot_names
-from armature.trace.layout import CALLS, Layout, Slot, handled_name, slot_name
+from armature.trace.instructions import Instruction, decode, remade_cells, slot_names
+from armature.trace.layout import CALLS, Layout, Slot, handled_name, operands, slot_name
 from armature.trace.liveness import live_at, read_unbound, rebound
 from armature.trace.rebuild import Rebuilder, output_name
 from armature.trace.splice import (
@@ -34,9 +42,9 @@ from armature.trace.splice import (
     stub_code,
 )
 from armature.trace.state import Frame
-from armature.trace.values.base import LAST_INSTRUCTION, NULL, BoundMethod, Value
+from armature.trace.values.base import LAST_INSTRUCTION, OF_METHOD, BoundMethod, Null, Value
 from armature.trace.values.context import ContextValue
-from armature.trace.values.function import CellValue
+from armature.trace.values.function import CallableValue, CellValue, MethodValue
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
@@ -44,6 +52,7 @@ if TYPE_CHECKING:
     from armature.trace.places import Place
 
 SUSPENDED = 0x20 | 0x80 | 0x100 | 0x200
+C_METHODS = (MethodDescriptorType, WrapperDescriptorType)
 
 
 @attrs.frozen(eq=False)
@@ -104,18 +113,40 @@ def cut_frame(frame: Frame, position: int) -> CutFrame:
         reason = f"a weak reference may tell when {min(let_go)} is let go"  # the code before the break holds it too
     if reason is not None:
         raise CannotResume(f"{origin.co_qualname}: {reason}")
-    layout = tuple(slot_of(frame, place, value) for place, value in enumerate(frame.stack))
-    held = {
-        slot_name(place): value
-        for place, value in enumerate(frame.stack)
-        if layout[place] in (Slot.VALUE, Slot.CONTEXT)
-    }
+    stack = with_function_of_method(frame, decode(origin)[position])
+    layout = tuple(slot_of(frame, place, value) for place, value in enumerate(stack))
+    held = {slot_name(place): value for place, value in enumerate(stack) if layout[place] in (Slot.VALUE, Slot.CONTEXT)}
     for number, error in enumerate(frame.handling):
         held[handled_name(number)] = error
     bound = frozenset(frame.variables) | frozenset(frame.lazy)
     kept = kept_alive(frame, origin) & bound
     names = in_order(origin, bound & live_at(origin, position) | kept)
     return CutFrame(frame, origin, position, names, kept, layout, held)
+
+
+def with_function_of_method(frame: Frame, inst: Instruction) -> list[Value]:
+    """The stack; where a method in C is called, with its function and object apart, as errors of CPython tell."""
+    stack = list(frame.stack)
+    place = len(stack) - operands(inst) if inst.opname in CALLS else -1
+    if place < 0 or OF_METHOD not in stack[place : place + 2]:
+        return stack
+    method = next(value for value in stack[place : place + 2] if value is not OF_METHOD)
+    function, owner = parts_of_method(frame.tracer, method)
+    if owner is not None and type(function) in C_METHODS:
+        stack[place : place + 2] = [frame.tracer.as_value(function), owner]
+    return stack
+
+
+def parts_of_method(tracer: Tracer, method: Value) -> tuple[object, Value | None]:
+    """The function and the object of a bound method."""
+    if isinstance(method, BoundMethod):
+        return class_member(method.owner.python_type(), method.name), method.owner
+    if isinstance(method, MethodValue) and isinstance(method.function, CallableValue):
+        return method.function.fn, method.owner
+    if isinstance(method, CallableValue) and type(method.fn) in (BuiltinFunctionType, MethodWrapperType):
+        function = unbound(method.fn)
+        return function, None if function is MISSING else tracer.as_value(method.fn.__self__)  # type: ignore[attr-defined]
+    return None, None
 
 
 def kept_alive(frame: Frame, origin: CodeType) -> frozenset[str]:
@@ -135,7 +166,7 @@ def weakly_held(frame: Frame) -> set[str]:
 
 def slot_of(frame: Frame, place: int, value: Value) -> Slot:
     """What kind of thing a place of the stack holds."""
-    if value is NULL:
+    if isinstance(value, Null):
         return Slot.NULL
     if value is LAST_INSTRUCTION:
         return Slot.LAST_INSTRUCTION

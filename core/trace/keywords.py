@@ -1,4 +1,4 @@
-"""Keyword arguments that functions of Python written in C refuse. What stands in for these has names of its own."""
+"""Arguments that functions of Python written in C refuse. What stands in for these takes others."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import collections
 import functools
 import inspect
 import itertools
+import math
 import operator
 from collections.abc import Callable, Iterable
-from types import FunctionType, MappingProxyType
+from types import FunctionType, GeneratorType, MappingProxyType
 from typing import Any
 
 from armature.callables import is_written_in_c
@@ -26,6 +27,16 @@ BY_NAME: dict[Any, tuple[str, ...]] = {
     itertools.repeat: ("object", "times"), collections.deque: ("iterable", "maxlen"), str.format: (ANY,),
     collections.OrderedDict.pop: ("key", "default"), operator.methodcaller: (ANY,),
 }  # fmt: skip
+Kind = inspect._ParameterKind
+COUNTS: dict[Any, tuple[int, float]] = {
+    GeneratorType.close: (1, 1), GeneratorType.send: (2, 2), GeneratorType.throw: (2, 4), dict: (0, 1),
+    dict.__init__: (1, 2), dict.update: (1, 2), dict.items: (1, 1), dict.keys: (1, 1), dict.values: (1, 1),
+    collections.OrderedDict: (0, 1), collections.OrderedDict.update: (1, 2), collections.OrderedDict.__init__: (1, 2),
+    collections.OrderedDict.items: (1, 1), collections.OrderedDict.keys: (1, 1),
+    collections.OrderedDict.values: (1, 1), list.__init__: (1, 2), set.__init__: (1, 2),
+    itertools.islice: (2, 4), BaseException.with_traceback: (2, 2), BaseException.add_note: (2, 2),
+    set.symmetric_difference: (2, 2), frozenset.symmetric_difference: (2, 2), set.symmetric_difference_update: (2, 2),
+}  # fmt: skip
 HOMES = frozenset({
     "builtins", "itertools", "_heapq", "_bisect",
     "_functools", "functools", "_operator", "operator", "math", "_collections", "collections",
@@ -33,24 +44,52 @@ HOMES = frozenset({
 
 
 def refuses(fn: Callable[..., Any], positional: int, names: Iterable[str]) -> bool:
-    """Whether a function or method in C, of Python itself, raises TypeError for keyword arguments of these names.
+    """Whether a function or method in C, of Python itself, raises TypeError for so many arguments and these keywords.
 
     positional: how many other arguments there are.
     """
     if not _is_pythons(fn):
         return False
+    names = tuple(names)
+    if not names:
+        least, most = counts(fn)
+        return not least <= positional <= most
     signature = _signature(fn)
     if signature is None:
         known = BY_NAME.get(fn, ())
         return ANY not in known and not set(names) <= set(known)
-    names = tuple(names)
     if any(_is_positional(signature, name) for name in names):
         return True  # Python 3.13.0 would bind it
+    return not _binds(signature, positional, names)
+
+
+def takes(fn: Any, positional: int, names: Iterable[str] = ()) -> bool:
+    """Whether a function takes so many arguments, and keywords of these names; True where it does not tell."""
+    if type(fn) is not FunctionType:
+        return not refuses(fn, positional, names)
+    signature = _signature(fn)
+    return signature is None or _binds(signature, positional, tuple(names))
+
+
+@functools.lru_cache(maxsize=4096)
+def counts(fn: Callable[..., Any]) -> tuple[int, float]:
+    """The least and most arguments that a function takes by position, as far as it tells."""
+    if fn in COUNTS:
+        return COUNTS[fn]
+    signature = _signature(fn)
+    if signature is None:
+        return 0, math.inf
+    kinds = [(parameter.kind, parameter.default is parameter.empty) for parameter in signature.parameters.values()]
+    plain = [needed for kind, needed in kinds if kind in (Kind.POSITIONAL_ONLY, Kind.POSITIONAL_OR_KEYWORD)]
+    return sum(plain), math.inf if any(kind is Kind.VAR_POSITIONAL for kind, _ in kinds) else len(plain)
+
+
+def _binds(signature: inspect.Signature, positional: int, names: tuple[str, ...]) -> bool:
     try:
-        signature.bind_partial(*[None] * positional, **dict.fromkeys(names))
+        signature.bind(*[None] * positional, **dict.fromkeys(names))
     except TypeError:
-        return True
-    return False
+        return False
+    return True
 
 
 def _is_positional(signature: inspect.Signature, name: str) -> bool:
@@ -61,7 +100,7 @@ def _is_positional(signature: inspect.Signature, name: str) -> bool:
 
 
 def _is_pythons(fn: Any) -> bool:
-    if isinstance(fn, FunctionType):
+    if not is_written_in_c(fn):
         return False
     owner = getattr(fn, "__objclass__", None)
     if isinstance(fn, type) or owner is not None:

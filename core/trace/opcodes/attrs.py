@@ -5,7 +5,7 @@ from __future__ import annotations
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
 from armature.trace.state import Frame
-from armature.trace.values.base import NULL
+from armature.trace.values.base import OF_METHOD
 
 
 @opcode("LOAD_ATTR")
@@ -16,7 +16,7 @@ def load_attr(frame: Frame, inst: Instruction) -> None:
 @opcode("LOAD_METHOD")
 def load_method(frame: Frame, inst: Instruction) -> None:
     owner = frame.stack.pop()
-    frame.stack.append(NULL)
+    frame.stack.append(OF_METHOD)
     frame.stack.append(owner.get_attribute(frame.tracer, str(inst.argval)))
 
 

@@ -7,7 +7,7 @@ from types import CodeType
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
 from armature.trace.state import Frame
-from armature.trace.values.base import NULL, Value
+from armature.trace.values.base import Null, Value
 from armature.trace.values.function import CellValue, ClosureValue
 from armature.trace.values.mapping import pairs
 
@@ -34,7 +34,7 @@ def call(frame: Frame, inst: Instruction) -> None:
     args = frame.popn(inst.arg)
     function = frame.stack.pop()
     below = frame.stack.pop()
-    if below is not NULL:
+    if not isinstance(below, Null):
         args.insert(0, function)
         function = below
     names, frame.keyword_names = frame.keyword_names, ()
@@ -48,7 +48,7 @@ def call_function_ex(frame: Frame, inst: Instruction) -> None:
     function = frame.stack.pop()
     check_stars(frame, given, named)
     args = list(frame.tracer.taken(given))
-    if frame.stack and frame.stack[-1] is NULL:
+    if frame.stack and isinstance(frame.stack[-1], Null):
         frame.stack.pop()
     kwargs = keywords(frame, named)
     frame.callee = function

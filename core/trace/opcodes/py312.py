@@ -11,7 +11,7 @@ from armature.trace.opcodes.generators import hand_on
 from armature.trace.opcodes.names import cell_of
 from armature.trace.opcodes.table import opcode
 from armature.trace.state import Frame
-from armature.trace.values.base import NULL
+from armature.trace.values.base import NULL, OF_METHOD, Null
 from armature.trace.values.classes import ClassValue
 from armature.trace.values.function import CellValue
 from armature.trace.values.sequence import TupleValue
@@ -31,7 +31,7 @@ def return_const(frame: Frame, inst: Instruction) -> None:
 def load_attr(frame: Frame, inst: Instruction) -> None:
     owner = frame.stack.pop()
     if inst.arg & 1:
-        frame.stack.append(NULL)
+        frame.stack.append(OF_METHOD)
     frame.stack.append(owner.get_attribute(frame.tracer, str(inst.argval)))
 
 
@@ -67,7 +67,7 @@ def store_fast(frame: Frame, inst: Instruction) -> None:
     frame.cells.pop(name, None)  # one that an inlined comprehension made
     if isinstance(value, CellValue) and name.removeprefix(".") in (*frame.code.co_cellvars, *frame.code.co_freevars):
         frame.cells[name] = value
-    elif value is not NULL:
+    elif not isinstance(value, Null):
         frame.variables[name] = value
 
 

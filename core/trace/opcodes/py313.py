@@ -9,7 +9,7 @@ from armature.trace.opcodes.names import load_variable
 from armature.trace.opcodes.operators import compare_op, to_bool
 from armature.trace.opcodes.table import opcode
 from armature.trace.state import Frame
-from armature.trace.values.base import NULL
+from armature.trace.values.base import NULL, OF_METHOD, Null
 from armature.trace.values.function import ClosureValue
 
 TO_BOOL = 16  # of COMPARE_OP: its result is made True or False
@@ -27,7 +27,7 @@ def load_attr(frame: Frame, inst: Instruction) -> None:
     owner = frame.stack.pop()
     frame.stack.append(owner.get_attribute(frame.tracer, str(inst.argval)))
     if inst.arg & 1:
-        frame.stack.append(NULL)
+        frame.stack.append(OF_METHOD)
 
 
 @opcode("LOAD_SUPER_ATTR")
@@ -44,7 +44,7 @@ def call(frame: Frame, inst: Instruction) -> None:
     args = frame.popn(inst.arg)
     owner = frame.stack.pop()
     function = frame.stack.pop()
-    if owner is not NULL:
+    if not isinstance(owner, Null):
         args.insert(0, owner)
     call_with(frame, function, args, ())
 
@@ -55,7 +55,7 @@ def call_kw(frame: Frame, inst: Instruction) -> None:
     args = frame.popn(inst.arg)
     owner = frame.stack.pop()
     function = frame.stack.pop()
-    if owner is not NULL:
+    if not isinstance(owner, Null):
         args.insert(0, owner)
     call_with(frame, function, args, tuple(str(name) for name in names))  # type: ignore[attr-defined]
 
@@ -68,7 +68,7 @@ def call_function_ex(frame: Frame, inst: Instruction) -> None:
     args = list(frame.tracer.taken(given))
     owner = frame.stack.pop()
     function = frame.stack.pop()
-    if owner is not NULL:
+    if not isinstance(owner, Null):
         args.insert(0, owner)
     kwargs = keywords(frame, named)
     frame.callee = function

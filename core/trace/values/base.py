@@ -17,6 +17,7 @@ import attrs
 
 from armature.callables import MISSING, class_member
 from armature.trace.errors import NotConstant
+from armature.trace.keywords import takes
 from armature.trace.values.keys import is_nan
 
 if TYPE_CHECKING:
@@ -243,6 +244,8 @@ class BoundMethod(Value):
         return f"method {self.name} of {self.owner.describe()}"
 
     def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        if not takes(class_member(self.owner.python_type(), self.name), 1 + len(args), kwargs):
+            tracer.graph_break("unsupported-call", callable=f"{self.describe()} with these arguments")
         return self.owner.call_method(tracer, self.name, args, kwargs)
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
@@ -266,6 +269,7 @@ class Null(Value):
 
 
 NULL = Null()
+OF_METHOD = Null()  # beside what LOAD_METHOD found: CPython calls the function of a class with the object
 
 
 @attrs.define(eq=False)

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator
-from types import CodeType, EllipsisType, GetSetDescriptorType, MemberDescriptorType, NotImplementedType
+from types import (
+    CodeType,
+    EllipsisType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    NotImplementedType,
+)
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 import torch
 
+from armature.callables import class_member
 from armature.torch_abi import numpy
 from armature.trace.errors import NotConstant
 from armature.trace.trust import is_trusted
@@ -134,7 +142,11 @@ class ConstantValue(Value):
         except NotConstant:
             tracer.graph_break("unsupported-argument", type=f"an argument of {type(self.value).__name__}.{name}")
         try:
-            made = getattr(self.value, name)(*plain, **named)
+            method = class_member(type(self.value), name)
+            if type(method) is MethodDescriptorType:  # errors name its class
+                made = method(self.value, *plain, **named)
+            else:
+                made = getattr(self.value, name)(*plain, **named)
         except Exception as error:
             tracer.raise_real(error)
         if hasattr(type(made), "__next__"):  # another one in each call, which would be used up by the first

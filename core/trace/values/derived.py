@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 # The more derived first.
 DICTS: tuple[type, ...] = (collections.defaultdict, collections.OrderedDict, dict)
 SCALARS: tuple[type, ...] = (int, float, complex, str, bytes)
+FILLED: tuple[type, ...] = (*DICTS, list, set)  # made empty
 BASES: tuple[type, ...] = (*DICTS, list, set, frozenset, tuple, *SCALARS)
 
 
@@ -160,7 +161,7 @@ def make(out: Rebuilder, cls: type, kind: Any, base: Value) -> None:
     """Push a new object of a class that derives from a builtin type; one that can change is empty."""
     out.null_function(kind.__new__)
     out.load(out.tracer.as_value(cls))
-    if base.mutable and not isinstance(base, TupleValue):
+    if kind in FILLED:
         out.call(1)
     else:
         out.load(base)

@@ -191,7 +191,8 @@ class DictValue(Value):
 
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         method = DICT_METHODS.get(name)
-        if method is None:
+        own = self.kind is not MappingProxyType or (name != "__ior__" and name in vars(MappingProxyType))
+        if method is None or not own:
             return super().call_method(tracer, name, args, kwargs)
         result = invoke(tracer, method, name, (self,), args, kwargs)
         return tracer.constant(None) if result is None else result

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from armature.trace.capture import Tracer
 
 
+def check_call(tracer: Tracer, fn: Callable[..., Any], positional: int, kwargs: Kwargs, name: str) -> None:
+    """Break the graph where a function in C refuses so many arguments, or these keywords: Python knows what to say."""
+    if refuses(fn, positional, kwargs):
+        tracer.graph_break("unsupported-call", callable=f"{name} with these {'keywords' if kwargs else 'arguments'}")
+
+
 def invoke(tracer: Tracer, fn: Callable[..., Any], name: str, owner: Args, args: Args, kwargs: Kwargs) -> Value | None:
     """`fn(tracer, *owner, *args, **kwargs)`; arguments that do not fit break the graph: Python knows what to say."""
-    if kwargs and owner:
-        method = getattr(owner[0].python_type(), name, None)
-        if method is not None and refuses(method, 1 + len(args), kwargs):
-            tracer.graph_break("unsupported-call", callable=f"{name}() with these keywords")
     try:
         found: Value | None = fn(tracer, *owner, *args, **kwargs)
     except TypeError:

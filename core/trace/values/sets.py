@@ -136,7 +136,7 @@ class SetValue(Value):
         return len(self.entries)
 
     def contains(self, tracer: Tracer, item: Value) -> bool:
-        key = item.key(tracer)
+        key = sought(tracer, item)
         looked_up(tracer, key, self.entries)
         return key in self.entries
 
@@ -284,8 +284,19 @@ def _add(tracer: Tracer, self: SetValue, item: Value) -> None:
     settle(key)
 
 
+def sought(tracer: Tracer, item: Value) -> Hashable:
+    """The key under which a set looks for an item: for a set, which has none, the one of a frozenset."""
+    try:
+        return item.key(tracer)
+    except UserRaised:
+        held = native_set(item)
+        if not isinstance(held, SetValue) or held.kind is not set:
+            raise
+        return frozenset(held.entries)
+
+
 def _discard(tracer: Tracer, self: SetValue, item: Value) -> None:
-    key = item.key(tracer)
+    key = sought(tracer, item)
     looked_up(tracer, key, self.entries)
     self.change(tracer, set.discard, item).discard(key)
     self.reshaped += key in self.entries
@@ -312,6 +323,12 @@ def _clear(tracer: Tracer, self: SetValue) -> None:
     self.change(tracer, set.clear).clear()
     self.reshaped += bool(self.entries)
     self.entries.clear()
+
+
+def _init(tracer: Tracer, self: SetValue, *items: Value) -> None:
+    if self.entries:
+        _clear(tracer, self)
+    update(tracer, self, *items)
 
 
 def update(tracer: Tracer, self: SetValue, *others: Value) -> None:
@@ -425,7 +442,7 @@ SET_METHODS: dict[str, Callable[..., Value | None]] = {
     "clear": _clear,
     "update": update,
     "pop": _pop,
-    "__init__": lambda tracer, self, *items: update(tracer, self, *items),
+    "__init__": _init,
     "union": _operation("union"),
     "intersection": _intersection,
     "difference": _operation("difference"),

@@ -13,6 +13,7 @@ import torch
 from armature.torch_abi.fake import DATA_DEPENDENT
 from armature.torch_abi.symbols import SYMBOLIC, expression, is_unbacked, plain
 from armature.trace.errors import NotConstant
+from armature.trace.keywords import takes
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
 from armature.trace.values.constant import ConstantValue
 
@@ -75,7 +76,7 @@ class SymbolicValue(Value):
 
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         method = NUMBER_METHODS.get(name)
-        if method is not None and not kwargs:
+        if method is not None and not kwargs and takes(method, 2 + len(args)):
             return method(tracer, self, *args)
         return self.constant().call_method(tracer, name, args, kwargs)
 
@@ -178,6 +179,8 @@ def _itself(tracer: Tracer, value: SymbolicValue) -> Value:
 
 def _arithmetic(name: str, swapped: bool = False) -> Callable[..., Value]:
     def method(tracer: Tracer, value: SymbolicValue, other: Value) -> Value:
+        if other.python_type() not in (int, bool):
+            return value.constant().call_method(tracer, f"__{'r' if swapped else ''}{name}__", (other,), {})
         return tracer.operate(name, other, value) if swapped else tracer.operate(name, value, other)
 
     return method

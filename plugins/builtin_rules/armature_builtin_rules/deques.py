@@ -166,10 +166,16 @@ def _take(position: int) -> Callable[..., Value]:
     return take
 
 
+def _whole(tracer: Any, value: Value) -> Any:
+    if not hasattr(value.python_type(), "__index__"):
+        tracer.raise_error(TypeError, f"'{value.python_type().__name__}' object cannot be interpreted as an integer")
+    return tracer.index(value).as_constant()
+
+
 def _rotate(tracer: Any, self: DequeValue, steps: Value | None = None) -> None:
     if len(self.items) > 1:
         self.reshape(tracer)
-        shift = (1 if steps is None else tracer.index(steps).as_constant()) % len(self.items)
+        shift = (1 if steps is None else _whole(tracer, steps)) % len(self.items)
         self.items[:] = self.items[-shift:] + self.items[:-shift] if shift else self.items
 
 
@@ -177,7 +183,7 @@ def _insert(tracer: Any, self: DequeValue, position: Value, item: Value) -> None
     if self.limit.as_constant() == len(self.items):
         tracer.raise_error(IndexError, "deque already at its maximum size")
     self.reshape(tracer)
-    self.items.insert(tracer.index(position).as_constant(), item)
+    self.items.insert(_whole(tracer, position), item)
 
 
 def _remove(tracer: Any, self: DequeValue, item: Value) -> None:

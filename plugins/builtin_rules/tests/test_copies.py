@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import armature
+from armature import errors
 from armature.testing.handler_kit import break_id
 
 Function = Callable[..., Any]
@@ -211,9 +212,6 @@ class Copies(FallsBack):
 @pytest.mark.parametrize("copying", [copy.copy, copy.deepcopy])
 @pytest.mark.parametrize("fullgraph", [False, True])
 def test_a_class_that_looks_up_attributes_is_asked_as_by_copy(kind: type, copying: Any, fullgraph: bool) -> None:
-    if fullgraph and kind is Slots:
-        pytest.skip("left to Python")
-
     def program(x, given):
         made = copying(given)
         return x + 1, made if isinstance(made, str) else (type(made), list(vars(made)), made is given)
@@ -223,4 +221,9 @@ def test_a_class_that_looks_up_attributes_is_asked_as_by_copy(kind: type, copyin
         LOG.clear()
         return str(run(torch.ones(2), given)), [*LOG]
 
-    assert asked(armature.compile(program, backend="eager", fullgraph=fullgraph)) == asked(program)
+    run = armature.compile(program, backend="eager", fullgraph=fullgraph)
+    if fullgraph and kind is Slots:
+        with pytest.raises(errors.Unsupported, match="Slots"):  # left to Python, which takes a break
+            asked(run)
+    else:
+        assert asked(run) == asked(program)

@@ -1,0 +1,165 @@
+"""Functions and methods written in C: what they refuse, in CPython's words, and objects that they make."""
+
+from __future__ import annotations
+
+import collections
+import enum
+import itertools
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import armature
+from armature.session import Outcome, session
+
+
+class Listed(list[Any]):
+    pass
+
+
+class Kept(set[Any]):
+    pass
+
+
+class Frozen(frozenset[Any]):
+    pass
+
+
+class Text(str):
+    pass
+
+
+class Table(dict[Any, Any]):
+    pass
+
+
+class Pair(collections.namedtuple("Pair", "a b")):
+    pass
+
+
+class Color(enum.Enum):
+    RED = 1
+
+
+class Bits(enum.Flag):
+    ONE = 1
+
+
+def plain() -> None:
+    pass
+
+
+def numbers() -> Any:
+    yield 1
+
+
+def outcome(run: Callable[[torch.Tensor], Any]) -> Any:
+    """The result, as text without addresses being new, or the error."""
+    try:
+        return repr(run(torch.ones(2)))
+    except Exception as error:
+        return type(error), str(error)
+
+
+def like_eager(fn: Callable[[], Any]) -> Any:
+    """Compare a call inside of a program that computes something, and gives what is raised. Its result in eager."""
+
+    def program(x: torch.Tensor) -> Any:
+        y = x + 1
+        try:
+            return y, fn()
+        except Exception as error:
+            return y, type(error), str(error)
+
+    armature.reset()
+    expected = outcome(program)
+    assert outcome(armature.compile(program, backend="eager")) == expected
+    assert Outcome.FALLBACK not in {record.outcome for record in session().compilations}
+    return expected
+
+
+REFUSED: dict[str, Callable[[], Any]] = {
+    "append": lambda: Listed([1]).append(),  # type: ignore[call-arg]
+    "items": lambda: Table(a=1).items(1),  # type: ignore[call-arg]
+    "keywords": lambda: Table(a=1).__getitem__(key=1),  # type: ignore[call-arg]
+    "of object": lambda: None.__sizeof__(1),  # type: ignore[call-arg]
+    "of int": lambda: True.conjugate(1),  # type: ignore[call-arg]
+    "format": lambda: Listed([1]).__format__(),  # type: ignore[call-arg]
+    "close": lambda: numbers().close(2.5),
+    "iter": lambda: torch.ones(2).__iter__(1),  # type: ignore[call-arg]
+    "count": lambda: itertools.count().__iter__(1),  # type: ignore[call-arg]
+    "update": lambda: collections.OrderedDict(a=1).update("X", None),  # type: ignore[arg-type]
+    "operator": lambda: operator.add(1),  # type: ignore[call-arg]
+    "one of operator": lambda: operator.neg(1, 2),  # type: ignore[call-arg]
+    "cycle": lambda: itertools.cycle([1], [2]),  # type: ignore[call-arg]
+    "islice": lambda: itertools.islice([1]),  # type: ignore[call-overload]
+    "derived dict": lambda: Table([1], (1, 2)),  # type: ignore[call-arg]
+    "derived list": lambda: Listed(None, {}, 3),  # type: ignore[call-arg]
+    "derived set": lambda: Kept(range(3), 3),  # type: ignore[call-arg]
+    "error's text": lambda: ValueError("q").__str__(1),  # type: ignore[call-arg]
+    "traceback": lambda: ValueError("q").with_traceback(),  # type: ignore[call-arg]
+    "set": lambda: Frozen().symmetric_difference(),  # type: ignore[call-arg]
+    "name": lambda: Pair(1, 2).__setattr__(range(2), 3),  # type: ignore[arg-type]
+    "lookup": lambda: Pair(1, 2).__getattribute__({}),  # type: ignore[arg-type]
+    "other object": lambda: type.__init__(abs, (1, 2)),  # type: ignore[misc, arg-type]
+    "no object": lambda: tuple.__getattribute__(None, "a"),  # type: ignore[arg-type]
+    "proxy": lambda: types.MappingProxyType({"a": 1}).__ior__(None),  # type: ignore[attr-defined]
+    "enum": lambda: Color(),  # type: ignore[call-arg]
+    "enum by keyword": lambda: Color(wrong=1),  # type: ignore[call-arg]
+    "flag": lambda: Bits([3], 1),  # type: ignore[arg-type]
+    "rotate": lambda: collections.deque([1, 2]).rotate(slice(2)),  # type: ignore[arg-type]
+    "insert": lambda: collections.deque([1, 2]).insert("a", 2),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_is_refused_in_the_words_of_python(name: str) -> None:
+    assert "Error" in like_eager(REFUSED[name])
+
+
+MADE: dict[str, Callable[[], Any]] = {
+    "frozen set": lambda: (Frozen([1, 7]), type(Frozen([1])), len(Frozen("ab"))),
+    "empty frozen set": lambda: Frozen(),
+    "text of an object": lambda: (Text(plain), type(Text(plain))),
+    "set in a set": lambda: ({1, 2} in {3, 1}, Kept([1]) in {frozenset([1])}, {frozenset([1])} - {frozenset([2])}),
+    "set begun anew": lambda: [made := Kept([1]), made.__init__([2]), made],  # type: ignore[misc, func-returns-value]
+    "proxy begun anew": lambda: types.MappingProxyType({"a": 1}).__init__(1, b=2),  # type: ignore[misc]
+    "closed": lambda: numbers().close(),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_what_is_made_is_what_python_makes(name: str) -> None:
+    assert "Error" not in like_eager(MADE[name])
+
+
+def test_a_set_is_taken_out_of_a_set_by_its_members() -> None:
+    def taken() -> Any:
+        held = {frozenset([1]), frozenset([2])}
+        held.discard({1})  # type: ignore[arg-type]
+        held.remove(Kept([2]))  # type: ignore[arg-type]
+        return held
+
+    assert "set()" in like_eager(taken)
+
+
+def test_methods_of_numbers_that_are_symbols() -> None:
+    def program(x: torch.Tensor, n: int) -> Any:
+        return x + n, n.__radd__([1]), n.__add__(1.5), n.__add__(2), n.__floor__()  # type: ignore[operator]
+
+    run = armature.compile(program, backend="eager")
+    for n in (2, 3, 4):
+        assert repr(run(torch.ones(2), n)) == repr(program(torch.ones(2), n))
+
+
+def test_a_method_that_a_variable_holds_is_called_as_it_is() -> None:
+    def held() -> Any:
+        add = Listed([1]).append
+        return add()  # type: ignore[call-arg]
+
+    assert "Listed.append()" in like_eager(held)
+    assert "list.append()" in like_eager(REFUSED["append"])
