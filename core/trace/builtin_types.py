@@ -135,7 +135,10 @@ def _tuple(tracer: Tracer, items: Value | None = None) -> Value:
 
 
 def _size(tracer: Tracer, items: Value | None = None) -> Value:
-    return TupleValue([] if items is None else list(tracer.taken(items)), torch.Size)
+    sizes = [] if items is None else list(tracer.taken(items))
+    if not all(issubclass(size.python_type(), int) for size in sizes):
+        tracer.graph_break("unsupported-call", callable="torch.Size() of what are no ints")
+    return TupleValue(sizes, torch.Size)
 
 
 def _set(kind: type) -> Make:

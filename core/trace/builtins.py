@@ -189,7 +189,8 @@ def _len(tracer: Tracer, obj: Value) -> Value:
 def _iter(tracer: Tracer, obj: Value, *sentinel: Value) -> Value:
     if not sentinel:
         return tracer.iterator(obj)
-
+    if not _callable(tracer, obj).truth(tracer):
+        tracer.raise_error(TypeError, "iter(v, w): v must be callable")
     over = False
 
     def step() -> Value:

@@ -46,8 +46,9 @@ from armature.trace.values.classes import (
     rely_on_member,
 )
 from armature.trace.values.classes import overrides as overrides_in_python
+from armature.trace.values.constant import ConstantValue
 from armature.trace.values.context import ContextValue
-from armature.trace.values.derived import BASES, or_itself
+from armature.trace.values.derived import BASES, PLAIN, makes_its_own, or_itself
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import FunctionValue, MethodValue
 from armature.trace.values.iterator import Original
@@ -152,6 +153,8 @@ def call_object(tracer: Tracer, fn: Callable[..., Any], value: Value, args: Args
             return found
     if type(fn) in C_METHODS and args:
         method = method_of_base(fn, args[0])
+        if fn.__name__ in ("copy", "__copy__", "__or__", "__ror__") and makes_its_own(args[0]):
+            tracer.graph_break("unsupported-call", callable=f"{value.describe()} of a derived class")
         if method is not None:
             result = method.call_method(tracer, fn.__name__, args[1:], kwargs)
             if result is method and method.mutable:
@@ -220,6 +223,8 @@ def method_of_base(fn: Any, owner: Value) -> Value | None:
         return owner if issubclass(kind, BaseException) and kind not in OWN_INIT else None
     if owner.base is not None:
         return owner.base if issubclass(owner.base.python_type(), kind) and kind is not object else None
+    if isinstance(owner, ConstantValue) and isinstance(owner.value, enum.Enum) and kind in PLAIN:
+        return ConstantValue(PLAIN[kind](owner.value))  # the enum may have another method of the name
     return owner if kind in BASES and issubclass(owner.python_type(), kind) else None
 
 

@@ -14,19 +14,11 @@ import torch
 from armature.callables import MISSING, class_member
 from armature.trace import aliasing, text
 from armature.trace.errors import NotConstant, UserRaised
-from armature.trace.values import computed, symbolic
+from armature.trace.values import computed, derived, symbolic
 from armature.trace.values.base import BoundMethod, Value, raise_unsupported, type_name
 from armature.trace.values.classes import ClassValue, inherits, overrides, rely_on_class
 from armature.trace.values.constant import SCALARS
-from armature.trace.values.derived import (
-    AS_OPERAND,
-    AS_TEXT,
-    ASKED,
-    LOOKUPS,
-    asks_the_program,
-    native,
-    or_itself,
-)  # fmt: skip
+from armature.trace.values.derived import AS_OPERAND, AS_TEXT, ASKED, LOOKUPS, asks_the_program, native, or_itself
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import COMPARING, ListValue, SequenceValue, TupleValue
 from armature.trace.values.symbolic import SymbolicValue
@@ -102,7 +94,8 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value, in_place: bool
     if name == "mod" and issubclass(left.python_type(), (str, bytes)) and asks_the_program(right, *ASKED, *AS_TEXT):
         unclear(tracer, plain, left, right)
     asked = is_derived(left, right) and any(asks_the_program(side, *AS_OPERAND) for side in (left, right))
-    if asked and not has_own(tracer, left, right, f"__{plain}__", f"__r{plain}__"):
+    made_anew = name == "or_" and not in_place and (derived.makes_its_own(left) or derived.makes_its_own(right))
+    if (asked or made_anew) and not has_own(tracer, left, right, f"__{plain}__", f"__r{plain}__"):
         unclear(tracer, plain, left, right)
     found = None if formats else by_methods(tracer, f"__{plain}__", f"__r{plain}__", left, right)
     if found is not None:

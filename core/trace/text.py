@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import enum
 import functools
 import operator
@@ -408,7 +409,8 @@ def _is_mapping(tracer: Tracer, operand: Value) -> bool:
     """Whether `%` takes it as a mapping, of which nothing need be used."""
     kind = operand.python_type()
     rely_on_class(tracer, kind, "__getitem__")
-    return class_member(kind, "__getitem__") is not MISSING and not issubclass(kind, (tuple, str))
+    getter = class_member(kind, "__getitem__")
+    return getter not in (MISSING, collections.deque.__getitem__) and not issubclass(kind, (tuple, str))
 
 
 def inserted(tracer: Tracer, form: str, constant: object) -> Value:

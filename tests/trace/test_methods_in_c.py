@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import copy
 import enum
 import itertools
 import operator
@@ -37,6 +38,34 @@ class Table(dict[Any, Any]):
     pass
 
 
+class Ordered(collections.OrderedDict[Any, Any]):
+    pass
+
+
+class Filled(collections.defaultdict[Any, Any]):
+    pass
+
+
+class Reflected:
+    def __radd__(self, other: Any) -> str:
+        return "radd"
+
+    def __rmul__(self, other: Any) -> str:
+        return "rmul"
+
+    def __index__(self) -> int:
+        return 2
+
+
+class Uniting(dict[Any, Any]):
+    def __or__(self, other: Any) -> Any:
+        united = super().__or__(other)
+        return "not known" if united is NotImplemented else united
+
+    def __ror__(self, other: Any) -> str:
+        return "ror"
+
+
 class Pair(collections.namedtuple("Pair", "a b")):
     pass
 
@@ -47,6 +76,10 @@ class Color(enum.Enum):
 
 class Bits(enum.Flag):
     ONE = 1
+
+
+class Number(enum.IntEnum):
+    TWO = 2
 
 
 def plain() -> None:
@@ -112,6 +145,15 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "enum by keyword": lambda: Color(wrong=1),  # type: ignore[call-arg]
     "flag": lambda: Bits([3], 1),  # type: ignore[arg-type]
     "rotate": lambda: collections.deque([1, 2]).rotate(slice(2)),  # type: ignore[arg-type]
+    "added": lambda: [1].__add__(Reflected()),  # type: ignore[call-overload]
+    "times a text": lambda: [1].__mul__("a"),  # type: ignore[arg-type]
+    "size": lambda: torch.Size(["a"]),  # type: ignore[list-item]
+    "sentinel": lambda: iter(1, 2),  # type: ignore[call-overload]
+    "percent": lambda: operator.mod("abc", collections.deque([1])),
+    "limit": lambda: collections.deque([1], "a"),  # type: ignore[arg-type]
+    "negative limit": lambda: collections.deque([1], -1),
+    "note": lambda: ValueError(1).add_note(2),  # type: ignore[arg-type]
+    "hash": lambda: {1: 2}.pop([1]),  # type: ignore[call-overload]
     "insert": lambda: collections.deque([1, 2]).insert("a", 2),  # type: ignore[arg-type]
 }
 
@@ -128,6 +170,14 @@ MADE: dict[str, Callable[[], Any]] = {
     "set in a set": lambda: ({1, 2} in {3, 1}, Kept([1]) in {frozenset([1])}, {frozenset([1])} - {frozenset([2])}),
     "set begun anew": lambda: [made := Kept([1]), made.__init__([2]), made],  # type: ignore[misc, func-returns-value]
     "proxy begun anew": lambda: types.MappingProxyType({"a": 1}).__init__(1, b=2),  # type: ignore[misc]
+    "enum's text": lambda: (Number.TWO.__str__(), int.__repr__(Number.TWO), Number.TWO.__repr__()),
+    "ordered dict": lambda: (Ordered(z=1).copy(), Ordered(z=1) | {"a": 1}, {"a": 1} | Ordered(z=1)),
+    "default dict": lambda: (Filled(list, a=1).copy(), Filled(list) | {"a": 1}, copy.copy(Filled(list))),
+    "ordered dict in place": lambda: operator.ior(Ordered(z=1), {"a": 1}),
+    "nothing to look through": lambda: {}.pop([1], 2),  # type: ignore[call-overload]
+    "frozen begun anew": lambda: frozenset([1]).__init__(True),  # type: ignore[misc, call-arg]
+    "united": lambda: (Uniting(a=1) | 2, {}.__or__(Uniting(a=1)), {}.__or__(1)),  # type: ignore[operator]
+    "times": lambda: ([1].__mul__(Reflected()), (1,).__rmul__(Reflected())),
     "closed": lambda: numbers().close(),
 }
 

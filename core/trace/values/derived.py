@@ -54,6 +54,11 @@ def native(value: Value) -> Value:
     return value.base if value.base is not None else value
 
 
+def makes_its_own(value: Value) -> bool:
+    """Whether `|` and `copy` make an object of the class, by calling it: of dicts with more than a dict has."""
+    return isinstance(value.base, DictValue) and value.base.kind is not dict
+
+
 def asks_the_program(value: Value, *names: str) -> bool:
     """Whether the class of a value derives from a builtin type, and has a method of its own that C code may ask. Of
     those named, if any are."""

@@ -10,7 +10,7 @@ import attrs
 
 from armature.trace.errors import NotConstant
 from armature.trace.places import places_of
-from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
+from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, type_name
 from armature.trace.values.classes import overrides
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ class ExceptionValue(Value):
             self._set_traceback(tracer, *args)
             return self
         if name == "add_note":
+            if not issubclass(args[0].python_type(), str):
+                tracer.raise_error(TypeError, f"note must be a str, not '{type_name(args[0].python_type())}'")
             notes = self.attributes.setdefault("__notes__", tracer.as_value([]))
             return notes.call_method(tracer, "append", args, kwargs)
         if name in ("__str__", "__repr__"):

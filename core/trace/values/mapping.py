@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
-from armature.trace.errors import NotConstant
+from armature.trace.errors import NotConstant, UserRaised
 from armature.trace.values.base import Args, Kwargs, Value, Write, attribute_of_builtin, is_iterable, type_name
 from armature.trace.values.keys import is_new, looked_up
 from armature.trace.values.methods import invoke
@@ -363,7 +363,12 @@ def _get(tracer: Tracer, self: DictValue, key: Value, default: Value | None = No
 
 
 def _pop(tracer: Tracer, self: DictValue, key: Value, default: Value | None = None) -> Value:
-    found = self.find(tracer, key)
+    try:
+        found = self.find(tracer, key)
+    except UserRaised:  # CPython asks no key for its hash where there is nothing
+        if self.kind is collections.OrderedDict or self.length(tracer):
+            raise
+        found = None
     if found is not None:
         self.delete_item(tracer, key)
         return found
@@ -458,6 +463,13 @@ def _update_in_place(tracer: Tracer, self: DictValue, other: Value) -> Value:
     return self
 
 
+def _or(tracer: Tracer, self: DictValue, other: Value) -> Value:
+    united = other.base if other.base is not None else other
+    if self.kind is not MappingProxyType and not issubclass(united.python_type(), dict):
+        return tracer.constant(NotImplemented)
+    return tracer.operate("or_", self, united)
+
+
 DICT_METHODS: dict[str, Callable[..., Value | None]] = {
     "get": _get,
     "pop": _pop,
@@ -478,7 +490,7 @@ DICT_METHODS: dict[str, Callable[..., Value | None]] = {
     "__contains__": lambda tracer, self, key: tracer.constant(self.contains(tracer, key)),
     "__eq__": comparison("==", dict),
     "__ne__": comparison("!=", dict),
-    "__or__": lambda tracer, self, other: tracer.operate("or_", self, other),
+    "__or__": _or,
     "__ior__": _update_in_place,
     "__init__": lambda tracer, self, *others, **more: update(tracer, self, *others, **more),
     "__reversed__": lambda tracer, self: tracer.backwards(self),

@@ -397,6 +397,24 @@ def comparison(op: str, *kinds: type) -> Callable[..., Value]:
     return method
 
 
+def _add(tracer: Tracer, self: SequenceValue, other: Value) -> Value:
+    more = other.base if other.base is not None else other
+    kind = self.python_type()
+    fits = more.python_type() is kind if kind in (torch.Size, collections.deque) else isinstance(more, SequenceValue)
+    if not fits:  # the method of the other object has no say here
+        tracer.graph_break("unsupported-call", callable=f"{kind.__name__}.__add__ with {other.describe()}")
+    return tracer.operate("add", self, more)
+
+
+def _times(tracer: Tracer, self: SequenceValue, count: Value) -> Value:
+    times = tracer.index(count)
+    if not issubclass(times.python_type(), int):
+        tracer.graph_break(
+            "unsupported-call", callable=f"{self.python_type().__name__}.__mul__ with {count.describe()}"
+        )
+    return tracer.operate("mul", self, times)
+
+
 COMPARING = {"__eq__": "==", "__ne__": "!=", "__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
 SHARED_METHODS: dict[str, Callable[..., Value]] = {
     "index": _position,
@@ -408,9 +426,9 @@ SHARED_METHODS: dict[str, Callable[..., Value]] = {
     "__hash__": lambda tracer, self: tracer.constant(hash(self.key(tracer))),
     "__reversed__": lambda tracer, self: tracer.backwards(self),
     **{name: comparison(op, list, tuple, collections.deque) for name, op in COMPARING.items()},
-    "__add__": lambda tracer, self, other: tracer.operate("add", self, other),
-    "__rmul__": lambda tracer, self, other: tracer.operate("mul", self, other),
-    "__mul__": lambda tracer, self, other: tracer.operate("mul", self, other),
+    "__add__": _add,
+    "__rmul__": _times,
+    "__mul__": _times,
 }
 
 

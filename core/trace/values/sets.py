@@ -145,6 +145,8 @@ class SetValue(Value):
 
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         method = SET_METHODS.get(name)
+        if name == "__init__" and self.kind is frozenset:  # the one of `object`
+            return tracer.constant(None)
         if method is None or not hasattr(self.kind, name):
             return super().call_method(tracer, name, args, kwargs)
         result = invoke(tracer, method, name, (self,), args, kwargs)

@@ -74,6 +74,9 @@ class SymbolicValue(Value):
             return BoundMethod(self, name)
         return self.constant().get_attribute(tracer, name)
 
+    def get_item(self, tracer: Tracer, key: Value) -> Value:
+        return self.constant().get_item(tracer, key)
+
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
         method = NUMBER_METHODS.get(name)
         if method is not None and not kwargs and takes(method, 2 + len(args)):

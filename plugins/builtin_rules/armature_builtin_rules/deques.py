@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import itertools
 from collections.abc import Callable, Hashable, Iterator
+from types import NoneType
 from typing import Any
 
 import attrs
@@ -228,7 +229,13 @@ METHODS: dict[str, Callable[..., Value | None]] = {
 @handles(collections.deque)
 def make_deque(call: Call, iterable: Value | None = None, maxlen: Value | None = None) -> Value:
     """A new deque."""
-    made = DequeValue([], limit=call.constant(None) if maxlen is None else maxlen)
+    limit = call.constant(None) if maxlen is None else maxlen
+    if limit.python_type() is not NoneType:
+        if not issubclass(limit.python_type(), int):
+            call.tracer.raise_error(TypeError, "an integer is required")
+        if limit.as_constant() < 0:  # type: ignore[operator]
+            call.tracer.raise_error(ValueError, "maxlen must be non-negative")
+    made = DequeValue([], limit=limit)
     if iterable is not None:
         _extend(call.tracer, made, iterable)
     return made

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import copy
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -227,3 +229,18 @@ def test_a_class_that_looks_up_attributes_is_asked_as_by_copy(kind: type, copyin
             asked(run)
     else:
         assert asked(run) == asked(program)
+
+
+@pytest.mark.parametrize("copying", [copy.copy, copy.deepcopy])
+@pytest.mark.parametrize(
+    "held", [collections.deque([[1]], 3), collections.OrderedDict(a=[1]), {1}, types.SimpleNamespace(a=[1])]
+)
+def test_copies_where_the_program_handles_errors(copying: Any, held: Any) -> None:
+    def program(x):
+        y = x + 1
+        try:
+            return y, copying(held)
+        except Exception as error:
+            return y, error
+
+    assert str(armature.compile(program, backend="eager")(torch.ones(2))) == str(program(torch.ones(2)))

@@ -22,6 +22,7 @@ OWN_WAY = (
 )  # fmt: skip
 OF_CONTAINERS = ("__iter__", "__len__", "__getitem__", "__setitem__", "append", "extend", "add", "update", "items")
 HEAP_TYPE = 1 << 9  # in `__flags__`: made by `class`, not in C
+IMMUTABLE_TYPE = 1 << 8  # of a class written in C, on the heap or not
 CONTAINERS = (list, dict, set, collections.OrderedDict, collections.defaultdict, collections.deque)
 
 
@@ -143,7 +144,11 @@ def _looks_up(kind: type) -> bool:
     """Whether a class of the program looks up attributes in a way of its own."""
     fallback = getattr(kind, "__getattr__", None)
     own = fallback is not None and fallback is not torch.nn.Module.__getattr__
-    return own or kind.__getattribute__ is not _base(kind).__getattribute__
+    return own or any(_in_python(base) and "__getattribute__" in base.__dict__ for base in kind.__mro__)
+
+
+def _in_python(kind: type) -> bool:
+    return bool(kind.__flags__ & HEAP_TYPE) and not kind.__flags__ & IMMUTABLE_TYPE
 
 
 def _asked(x: Any, each: Callable[[Any, Any], Any], memo: Any) -> Any:
