@@ -129,7 +129,7 @@ def _new(kind: type) -> Builtin:
     """`kind.__new__` of a builtin type."""
 
     def make(tracer: Tracer, cls: Value, *args: Value, **kwargs: Value) -> Value:
-        if not isinstance(cls, ClassValue):
+        if not isinstance(cls, ClassValue) or kind not in cls.cls.__mro__:
             tracer.graph_break("unsupported-call", callable=f"{kind.__name__}.__new__")
         native: Any = base_of(cls.cls) or kind
         if native in FILLED:  # by `__init__`
@@ -190,7 +190,7 @@ def _iter(tracer: Tracer, obj: Value, *sentinel: Value) -> Value:
     if not sentinel:
         return tracer.iterator(obj)
     if not _callable(tracer, obj).truth(tracer):
-        tracer.raise_error(TypeError, "iter(v, w): v must be callable")
+        tracer.graph_break("unsupported-call", callable="iter() with a sentinel")  # versions of Python word the error
     over = False
 
     def step() -> Value:

@@ -157,7 +157,7 @@ def call_object(tracer: Tracer, fn: Callable[..., Any], value: Value, args: Args
             tracer.graph_break("unsupported-call", callable=f"{value.describe()} of a derived class")
         if method is not None:
             result = method.call_method(tracer, fn.__name__, args[1:], kwargs)
-            if result is method and method.mutable:
+            if result is method and method.mutable and fn.__name__.startswith("__i"):
                 return args[0]  # `__iadd__` gives the object itself
             return or_itself(tracer, args[0], fn.__name__, args[1:], kwargs, result)
     if args and isinstance(args[0], ContextValue) and getattr(fn, "__name__", "") in ("__enter__", "__exit__"):

@@ -93,9 +93,7 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value, in_place: bool
     formats = name == "mod" and left.python_type() is str and not issubclass(right.python_type(), str)
     if name == "mod" and issubclass(left.python_type(), (str, bytes)) and asks_the_program(right, *ASKED, *AS_TEXT):
         unclear(tracer, plain, left, right)
-    asked = is_derived(left, right) and any(asks_the_program(side, *AS_OPERAND) for side in (left, right))
-    made_anew = name == "or_" and not in_place and (derived.makes_its_own(left) or derived.makes_its_own(right))
-    if (asked or made_anew) and not has_own(tracer, left, right, f"__{plain}__", f"__r{plain}__"):
+    if _asks(name, left, right, in_place) and not has_own(tracer, left, right, f"__{plain}__", f"__r{plain}__"):
         unclear(tracer, plain, left, right)
     found = None if formats else by_methods(tracer, f"__{plain}__", f"__r{plain}__", left, right)
     if found is not None:
@@ -127,6 +125,13 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value, in_place: bool
         unknown = f"{left.describe()} and {right.describe()}"
         tracer.graph_break("unsupported-operation", operation=plain, type=unknown)
     return fold(tracer, functions[name], *operands)
+
+
+def _asks(name: str, left: Value, right: Value, in_place: bool) -> bool:
+    """Whether C code asks what the class of an operand defines, which derives from a builtin type."""
+    if name == "or_" and not in_place and (derived.makes_its_own(left) or derived.makes_its_own(right)):
+        return True
+    return is_derived(left, right) and any(asks_the_program(side, *AS_OPERAND) for side in (left, right))
 
 
 def raise_for_classes(

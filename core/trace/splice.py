@@ -254,6 +254,9 @@ class Writer(Emitter):
     def _one(self, position: int, taken: Label) -> None:
         inst = decode(self.origin)[position]
         if inst.opname in CALLS:
+            if not inst.arg:  # CPython's fast ways to call a method in C look at its object, even where there is none
+                self.emit("LOAD_CONST", None)
+                self.emit("POP_TOP")
             start = position
             while decode(self.origin)[start - 1].opname in ("PRECALL", "KW_NAMES"):
                 start -= 1
