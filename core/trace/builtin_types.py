@@ -167,9 +167,9 @@ def _defaultdict(tracer: Tracer, factory: Value | None = None, /, *others: Value
 
 
 def _mapping_proxy(tracer: Tracer, mapping: Value) -> Value:
-    if not isinstance(mapping, DictValue):
+    if not isinstance(mapping, DictValue) or mapping.kind not in (dict, collections.OrderedDict):
         tracer.graph_break("unsupported-call", callable="types.MappingProxyType")
-    return DictValue(mapping.realise(tracer), MappingProxyType)
+    return DictValue(mapping.realise(tracer), MappingProxyType, shown=mapping.kind)
 
 
 def _slice(tracer: Tracer, first: Value, second: Value | None = None, step: Value | None = None, /) -> Value:

@@ -358,7 +358,7 @@ def _containers(tracer: Tracer, name: str, left: Value, right: Value) -> Value |
 
 def _merged(tracer: Tracer, left: DictValue, right: DictValue) -> Value:
     """`left | right`: a key that both have is the left one's, and a derived type goes before dict on either side."""
-    kinds = [dict if side.kind is MappingProxyType else side.kind for side in (left, right)]
+    kinds = [side.dict_kind for side in (left, right)]
     first = kinds[0] is not dict or kinds[1] is dict
     owner, kind = (left, kinds[0]) if first else (right, kinds[1])
     made = DictValue(dict(left.realise(tracer)), kind, owner.factory)
@@ -467,7 +467,7 @@ def compare(tracer: Tracer, op: str, left: Value, right: Value) -> Value:
         return _compare_sequences(tracer, op, left, right)
     if isinstance(left, DictValue) and isinstance(right, DictValue) and op in ("==", "!="):
         equal = _equal_dicts(tracer, left, right)
-        if left.kind is right.kind is collections.OrderedDict:
+        if left.dict_kind is right.dict_kind is collections.OrderedDict:
             equal = equal and list(left.entries) == list(right.entries)
         return tracer.constant(equal == (op == "=="))
     found = by_comparing(tracer, COMPARE_METHODS[op], COMPARE_METHODS[SWAPPED[op]], left, right)

@@ -50,7 +50,7 @@ from armature.trace.values.function import (
     MethodValue,
     PartialValue,
 )
-from armature.trace.values.mapping import DICT_KINDS, DictValue
+from armature.trace.values.mapping import DICT_KINDS, DictValue, shown_by, shows
 from armature.trace.values.module import REGISTRIES, ModuleValue, held_by, is_module
 from armature.trace.values.python_module import PythonModuleValue
 from armature.trace.values.sequence import (
@@ -227,7 +227,12 @@ def _dict(tracer: Tracer, obj: Any, source: Source) -> Value:
         owner.open_dict(tracer)
         return wrap(tracer, obj, source)
     tracer.guards.type_is(source, type(obj))
-    value = DictValue({}, type(obj), None, obj, source=source)
+    shown = shown_by(obj) if type(obj) is MappingProxyType else dict
+    if shown not in (dict, collections.OrderedDict):
+        return _opaque(tracer, obj, source)
+    if type(obj) is MappingProxyType:
+        tracer.guards.metadata(source, functools.partial(shows, shown))
+    value = DictValue({}, type(obj), None, obj, source=source, shown=shown)
     tracer.remember(obj, value)
     if type(obj) is collections.defaultdict:
         value.factory = wrap(tracer, obj.default_factory, AttrSource(source, "default_factory"))

@@ -46,6 +46,14 @@ class Filled(collections.defaultdict[Any, Any]):
     pass
 
 
+class Counted(dict[Any, Any]):
+    def __len__(self) -> int:
+        return 9
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return "got"
+
+
 class Reflected:
     def __radd__(self, other: Any) -> str:
         return "radd"
@@ -242,3 +250,26 @@ def test_calls_without_an_object_in_code_that_is_run_again() -> None:
     run = armature.compile(program, backend="eager")
     for _ in range(4):
         assert outcome(run) == outcome(program)
+
+
+def proxied(x: torch.Tensor, shown: Any) -> Any:
+    """What a mapping proxy answers is what the object that it shows answers."""
+    ordered = collections.OrderedDict(a=1, b=2)
+    proxy = types.MappingProxyType(ordered)
+    both = proxy == types.MappingProxyType(collections.OrderedDict(b=2, a=1)), proxy | {"c": 1}
+    return x + 1, both, proxy, proxy.copy(), shown["a"], shown.get("q"), len(shown), shown.copy(), list(shown)
+
+
+def test_mapping_proxies_answer_as_what_they_show() -> None:
+    run = armature.compile(proxied, backend="eager")
+    for held in ({"a": 1}, collections.OrderedDict(a=1), Filled(list, a=2), Counted(a=1), {"a": 1}):
+        given = types.MappingProxyType(held)
+        assert repr(run(torch.ones(2), given)) == repr(proxied(torch.ones(2), given)), held
+
+
+def test_a_mapping_proxy_of_a_default_dict_makes_items() -> None:
+    def made() -> Any:
+        held: Any = collections.defaultdict(list)
+        return types.MappingProxyType(held)["q"], held
+
+    assert "'q': []" in like_eager(made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import gc
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -38,6 +39,7 @@ class DictValue(Value):
     factory: Value | None = None  # of a defaultdict
     pending: Mapping[Any, object] | None = None
     owner: Value | None = None  # the object of a derived class that this is the dict of
+    shown: type = dict  # by a mapping proxy: what it is a proxy of
     instance: Value | None = None  # the object made in the frame that this is the `__dict__` of
     fixed: bool = False  # the variables of a module: read only
     attributes: dict[str, Value] = attrs.field(factory=dict)  # of an ordered dict made in the frame
@@ -45,6 +47,11 @@ class DictValue(Value):
 
     mutable: ClassVar[bool] = True
     plain_items: ClassVar[bool] = True
+
+    @property
+    def dict_kind(self) -> Any:
+        """`kind`; of a mapping proxy, that of the dict that it shows."""
+        return self.shown if self.kind is MappingProxyType else self.kind
 
     def python_type(self) -> type:
         kind: type = self.kind
@@ -207,10 +214,14 @@ class DictValue(Value):
             out.load(self.factory if self.factory is not None else out.none)
         elif self.kind is not dict:
             out.null_function(self.kind)
+        if self.shown is not dict:
+            out.null_function(self.shown)
         for key, value in self.entries.values():
             out.load(key)
             out.load(value)
         out.build("BUILD_MAP", len(self.entries))
+        if self.shown is not dict:
+            out.call(1)
         if self.kind is not dict:
             out.call(2 if self.kind is collections.defaultdict else 1)
         for name, value in self.attributes.items():
@@ -441,8 +452,7 @@ def _clear(tracer: Tracer, self: DictValue) -> None:
 
 
 def _copy(tracer: Tracer, self: DictValue) -> Value:
-    kind = dict if self.kind is MappingProxyType else self.kind
-    return DictValue(dict(self.realise(tracer)), kind, self.factory)
+    return DictValue(dict(self.realise(tracer)), self.dict_kind, self.factory)
 
 
 def _move_to_end(tracer: Tracer, self: DictValue, key: Value, last: Value | None = None) -> None:
@@ -461,6 +471,16 @@ def _move_to_end(tracer: Tracer, self: DictValue, key: Value, last: Value | None
 def _update_in_place(tracer: Tracer, self: DictValue, other: Value) -> Value:
     update(tracer, self, other)
     return self
+
+
+def shown_by(proxy: object) -> type:
+    """The class of what a mapping proxy shows, which it tells nobody but the garbage collector."""
+    return type(gc.get_referents(proxy)[0])
+
+
+def shows(kind: type, proxy: object) -> bool:
+    """Whether a mapping proxy shows an object of this class."""
+    return shown_by(proxy) is kind
 
 
 def _or(tracer: Tracer, self: DictValue, other: Value) -> Value:
