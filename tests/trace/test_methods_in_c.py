@@ -215,7 +215,7 @@ def test_a_set_is_taken_out_of_a_set_by_its_members() -> None:
 
 def test_methods_of_numbers_that_are_symbols() -> None:
     def program(x: torch.Tensor, n: int) -> Any:
-        return x + n, n.__radd__([1]), n.__add__(1.5), n.__add__(2), n.__floor__()  # type: ignore[operator]
+        return x + n, n.__radd__([1]), n.__add__(1.5), n.__add__(2), n.__floor__(), min(n, False), max(True, n)  # type: ignore[operator]
 
     run = armature.compile(program, backend="eager")
     for n in (2, 3, 4):

@@ -159,6 +159,8 @@ def extreme(tracer: Tracer, op: str, items: list[Value]) -> Value | None:
     """The smallest ("<") or largest of ints some of which are symbolic; None: choose by comparing."""
     if not any(isinstance(item, SymbolicValue) for item in items):
         return None
+    if any(item.python_type() is bool for item in items):  # what is chosen stays one
+        return None
     numbers = [number_of(item) for item in items]
     if any(type(number) not in (int, torch.SymInt) for number in numbers):
         return None

@@ -244,3 +244,15 @@ def test_copies_where_the_program_handles_errors(copying: Any, held: Any) -> Non
             return y, error
 
     assert str(armature.compile(program, backend="eager")(torch.ones(2))) == str(program(torch.ones(2)))
+
+
+@pytest.mark.parametrize("memo", [1, collections.UserDict()])
+def test_a_memo_that_is_no_dict_is_asked_by_copy_itself(memo: Any) -> None:
+    def program(x):
+        y = x + 1
+        try:
+            return y, copy.deepcopy([1], memo)
+        except AttributeError as error:
+            return y, error
+
+    assert str(armature.compile(program, backend="eager")(torch.ones(2))) == str(program(torch.ones(2)))

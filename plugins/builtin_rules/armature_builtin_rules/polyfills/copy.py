@@ -77,6 +77,8 @@ def copy(x: Any) -> Any:
 
 def deepcopy(x: Any, memo: Any = None) -> Any:
     """A deep copy; memo: what is copied already, by address."""
+    if memo is not None and type(memo) is not dict:
+        not_copied("an object is copied with a memo that is no dict")
     kind = type(x)
     if kind in ATOMS or issubclass(kind, (enum.Enum, type)):
         return x
