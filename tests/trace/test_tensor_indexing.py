@@ -81,7 +81,7 @@ def test_write_with_a_break(text: str) -> None:
 
 VIEWS = {
     "transpose": lambda x: x.transpose(0, -1),
-    "reverse": lambda x: x.permute(*reversed(range(x.dim()))),
+    "reverse": lambda x: x.permute(tuple(reversed(range(x.dim())))),
     "squeeze": lambda x: x.squeeze(0),
     "unsqueeze": lambda x: x.unsqueeze(min(x.dim(), 1)),
     "expand": lambda x: x.unsqueeze(0).expand(3, *x.shape),
