@@ -270,7 +270,7 @@ class Compiler:
         ctx.emit(event_of(record, EventKind.START))
         start, hits = time.perf_counter(), ctx.cache.hits
         try:
-            with suspended(), symbols.exact_sums():
+            with suspended():
                 traced, code = compile_frame(request, ctx, backend_for(self.backend, tables), record)
         except SkipFrame as nothing:
             record.reason = nothing.reason

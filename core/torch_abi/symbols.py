@@ -38,7 +38,7 @@ __all__ = [
     "as_node",
     "assume",
     "depends_on_numbers",
-    "exact_sums",
+    "exact_sum",
     "expression",
     "fill",
     "hint",
@@ -60,6 +60,22 @@ MATH_FUNCTIONS: Mapping[Callable[[float], float], Callable[[Any], Any]] = {
     if (found := getattr(torch, f"_sym_{name}", None)) is not None
 }
 SMALLEST_SIZE = 2  # that a symbol stands for: operators take 0 and 1 for something of their own
+
+
+TORCHS_SUM = sym_node._optimized_add
+
+
+def exact_sum(lhs: Any, rhs: Any, lhs_is_sum: bool = False, rhs_is_sum: bool = False) -> tuple[bool, Any]:
+    """The sum of two sympy expressions, and whether it adds different symbols. For `sym_node._optimized_add`.
+
+    That one adds to a sum of different symbols by its parts alone, and is told to go on so when some of the symbols
+    became equal, or known: `(s0 + s1) + s2` was `s0 + s2 + 2` where it is `2*s0 + s2`, and `s2` where it is `2*s2`.
+    """
+    return TORCHS_SUM(lhs, rhs, lhs_is_sum and _adds_symbols(lhs), rhs_is_sum and _adds_symbols(rhs))
+
+
+def _adds_symbols(expr: Any) -> bool:
+    return bool(expr.is_Add) and all(part.is_symbol for part in expr.args)
 
 
 class LateGuard(Exception):
@@ -95,6 +111,8 @@ class Symbols(ShapeEnv):
 
     def __init__(self, *, scalar_outputs: bool = False, output_shapes: bool = False) -> None:
         super().__init__(allow_scalar_outputs=scalar_outputs, allow_dynamic_output_shape_ops=output_shapes)
+        # For good: backward graphs are compiled later, in other threads too. The function keeps nothing.
+        sym_node._optimized_add = exact_sum  # type: ignore[assignment]  # other names of arguments: given by position
         self.where: Callable[[], str] = str
         self.lines: list[str] = []
         self.closed = False
@@ -213,29 +231,6 @@ def plain(value: Any) -> Any:
             if number is not None:
                 return number
     return value
-
-
-@contextlib.contextmanager
-def exact_sums() -> Iterator[None]:
-    """While sums of symbols are right after some of the symbols became equal, or numbers; for one thread at a time.
-
-    torch adds to a sum of different symbols by its parts alone, and goes on to call it one when it is `2*s0`, or `s0`,
-    since: `(s0 + s1) + s2` was `s0 + s2 + 2`, and `s2`.
-    """
-    before = sym_node._optimized_add
-
-    def add(lhs: Any, rhs: Any, lhs_is_sum: bool = False, rhs_is_sum: bool = False) -> tuple[bool, Any]:
-        return before(lhs, rhs, lhs_is_sum and _adds_symbols(lhs), rhs_is_sum and _adds_symbols(rhs))
-
-    sym_node._optimized_add = add  # type: ignore[assignment]  # other names of arguments: it gives them by position
-    try:
-        yield
-    finally:
-        sym_node._optimized_add = before
-
-
-def _adds_symbols(expr: Any) -> bool:
-    return bool(expr.is_Add) and all(part.is_symbol for part in expr.args)
 
 
 def expression(value: Any) -> Any:

@@ -410,7 +410,9 @@ def _is_mapping(tracer: Tracer, operand: Value) -> bool:
     kind = operand.python_type()
     rely_on_class(tracer, kind, "__getitem__")
     getter = class_member(kind, "__getitem__")
-    return getter not in (MISSING, collections.deque.__getitem__) and not issubclass(kind, (tuple, str))
+    if getter is MISSING or getter is collections.deque.__getitem__:
+        return False
+    return not issubclass(kind, (tuple, str))
 
 
 def inserted(tracer: Tracer, form: str, constant: object) -> Value:
