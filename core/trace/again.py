@@ -39,27 +39,25 @@ class Again:
     strict: bool
     undo: Undo
     said: bool = False
-    problem: str = ""
-    error: Exception | None = None
 
-    def failed(self, error: BaseException) -> bool:
-        """Told what the graph has raised; whether the frame is to run again."""
+    def failed(self, error: BaseException) -> Exception | str | None:
+        """Told what the graph has raised. Returns what `finished` is told, or None: the frame does not run again.
+
+        The compiled code holds it, not this object: an error holds frames, and these what is the program's.
+        """
         if not isinstance(error, Exception) or not self.undo.is_undone(error):  # KeyboardInterrupt is none
-            return False
+            return None
         set_grad_enabled(self.grad)
-        if self.certain and not self.said:
-            self.problem = f"{type(error).__name__}: {error}"
-            self.error = error if self.strict else None
-        return True
+        if not self.certain or self.said:
+            return ""
+        return error if self.strict else f"{type(error).__name__}: {error}"
 
-    def finished(self, result: object) -> object:
-        """The frame's result, when eager mode has come to its end."""
-        error, problem = self.error, self.problem
-        self.error, self.problem = None, ""
+    def finished(self, result: object, problem: Exception | str) -> object:
+        """The frame's result, when eager mode has come to its end. problem: what should have been raised."""
+        if isinstance(problem, Exception):
+            raise problem
         if not problem:
             return result
-        if error is not None:
-            raise error
         self.said = True
         text = (
             f"the compiled graph of {self.code.co_qualname} raised {problem}\n  Eager mode does not, and has run the "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -352,6 +354,37 @@ def test_an_error_that_eager_mode_does_not_have() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert torch.equal(mine(x), x * 2)  # said once
+
+
+def waiting(log):
+    try:
+        yield 1
+    finally:
+        log.append("closed")
+
+
+def leaves_a_generator(t, log):
+    generator = waiting(log)
+    next(generator)
+    return t[torch.tensor([9])]
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_what_the_frame_held_lives_no_longer_than_the_error(strict: bool) -> None:
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        with config.patch(strict=strict):
+            mine, _ = compiled(leaves_a_generator)
+            for _ in range(3):
+                log: list[str] = []
+                with contextlib.suppress(IndexError):
+                    mine(torch.ones(3), log)
+                gc.collect(0)  # the tracer of the first call
+                assert log == ["closed"]
+    finally:
+        if collects:
+            gc.enable()
 
 
 @pytest.mark.parametrize("backend", ["eager", "auto"])
