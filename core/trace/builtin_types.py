@@ -31,7 +31,7 @@ from armature.trace.values.context import GradModeValue, NullContextValue, autoc
 from armature.trace.values.derived import native
 from armature.trace.values.function import CellValue, MethodValue, PartialValue
 from armature.trace.values.iterator import IteratorValue
-from armature.trace.values.mapping import DictValue, DictViewValue, update
+from armature.trace.values.mapping import DictValue, DictViewValue, factory_of, update
 from armature.trace.values.sequence import (
     ListValue,
     RangeValue,
@@ -158,10 +158,7 @@ def _dict(kind: type) -> Make:
 
 
 def _defaultdict(tracer: Tracer, factory: Value | None = None, /, *others: Value, **more: Value) -> Value:
-    given = None if factory is None else factory.python_type()
-    if given not in (None, type(None)) and not issubclass(given, Callable):  # type: ignore[arg-type]
-        tracer.raise_error(TypeError, "first argument must be callable or None")
-    made = DictValue({}, collections.defaultdict, tracer.constant(None) if factory is None else factory)
+    made = DictValue({}, collections.defaultdict, factory_of(tracer, factory))
     update(tracer, made, *others, **more)
     return made
 

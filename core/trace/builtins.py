@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from armature.callables import MISSING, class_member, is_written_in_c
+from armature.frame.data import resume_point
 from armature.trace import exception_groups, operators
 from armature.trace.builtin_types import TYPES
 from armature.trace.class_bodies import DESCRIPTORS, MAKERS, build_class
@@ -424,7 +425,9 @@ def _locals(tracer: Tracer) -> Value:
     found = {name: value for name, value in frame.variables.items() if not name.startswith(".")}
     cells = {name: cell for name, cell in frame.cells.items() if cell.content is not None or cell.real is not None}
     found |= {name: cell.get(tracer, name) for name, cell in cells.items() if not name.startswith(".")}
-    order = (*frame.code.co_varnames, *frame.code.co_cellvars, *frame.code.co_freevars)
+    point = resume_point(frame.code)
+    code = (None if point is None else point.origin()) or frame.code  # a resume function has its variables as they come
+    order = (*code.co_varnames, *code.co_cellvars, *code.co_freevars)
     return tracer.namespace_of({name: found[name] for name in dict.fromkeys(order) if name in found})
 
 

@@ -225,6 +225,8 @@ def method_of_base(fn: Any, owner: Value) -> Value | None:
         return owner.base if issubclass(owner.base.python_type(), kind) and kind is not object else None
     if isinstance(owner, ConstantValue) and isinstance(owner.value, enum.Enum) and kind in PLAIN:
         return ConstantValue(PLAIN[kind](owner.value))  # the enum may have another method of the name
+    if kind is tuple and isinstance(owner, TupleValue) and owner.kind is torch.Size:
+        return TupleValue(owner.items)  # whose methods give tuples
     return owner if kind in BASES and issubclass(owner.python_type(), kind) else None
 
 

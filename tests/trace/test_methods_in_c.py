@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import copy
 import enum
+import functools
 import itertools
 import operator
 import types
@@ -43,6 +44,10 @@ class Ordered(collections.OrderedDict[Any, Any]):
 
 
 class Filled(collections.defaultdict[Any, Any]):
+    pass
+
+
+class Complex(complex):
     pass
 
 
@@ -164,6 +169,10 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "note": lambda: ValueError(1).add_note(2),  # type: ignore[arg-type]
     "hash": lambda: {1: 2}.pop([1]),  # type: ignore[call-overload]
     "insert": lambda: collections.deque([1, 2]).insert("a", 2),  # type: ignore[arg-type]
+    "insert into a full one": lambda: collections.deque([1, 2], 2).insert("a", 2),  # type: ignore[arg-type]
+    "no digits": lambda: bytearray(b"ab").fromhex("abc"),
+    "no factory": lambda: Filled(b""),
+    "no factory later": lambda: collections.defaultdict(list).__init__({"a"}),  # type: ignore[misc]
 }
 
 
@@ -195,12 +204,29 @@ MADE: dict[str, Callable[[], Any]] = {
     "united": lambda: (Uniting(a=1) | 2, {}.__or__(Uniting(a=1)), {}.__or__(1)),  # type: ignore[operator]
     "times": lambda: ([1].__mul__(Reflected()), (1,).__rmul__(Reflected())),
     "closed": lambda: numbers().close(),
+    "digits": lambda: (bytearray(b"ab").fromhex("abcd"), bytearray(b"ab").maketrans(b"a", b"b")[97]),
+    "tuple of a size": lambda: (
+        (1, 2).__add__(torch.Size([3])),
+        tuple.__add__((1,), torch.Size([3])),
+        tuple.__getitem__(torch.Size([3, 4]), slice(1)),
+        tuple.__mul__(torch.Size([3]), 2),
+        (1,) + torch.Size([3]),
+    ),
+    "factory": lambda: (Filled(list).default_factory, Filled(), Filled(int, {1: 2})[3], Filled(list, a=1)["b"]),
+    "factory begun anew": lambda: [made := Filled(list), made.__init__(int, a=1), made["b"]],  # type: ignore[misc]
+    "imaginary": lambda: (Complex(1, 2).imag, Complex(1, 2).real),
 }
 
 
 @pytest.mark.parametrize("name", MADE)
 def test_what_is_made_is_what_python_makes(name: str) -> None:
     assert "Error" not in like_eager(MADE[name])
+
+
+@pytest.mark.filterwarnings("ignore:in 3.12 __contains__:DeprecationWarning")
+@pytest.mark.parametrize("what", [[], {}, Kept([1]), Color.RED, 1, torch.Size([])])
+def test_what_is_looked_for_in_an_enum(what: Any) -> None:
+    assert like_eager(lambda: what in Color)
 
 
 def test_a_set_is_taken_out_of_a_set_by_its_members() -> None:
@@ -273,3 +299,61 @@ def test_a_mapping_proxy_of_a_default_dict_makes_items() -> None:
         return types.MappingProxyType(held)["q"], held
 
     assert "'q': []" in like_eager(made)
+
+
+def begins_anew(x: torch.Tensor, given: Any) -> Any:
+    made = Filled(list)
+    for held in (made, given):
+        held.default_factory = int
+    return x + 1, made["a"], given["a"], made, given
+
+
+def test_the_factory_of_a_derived_default_dict_is_set() -> None:
+    run = armature.compile(begins_anew, backend="eager")
+    for _ in range(2):
+        assert repr(run(torch.ones(2), Filled(list))) == repr(begins_anew(torch.ones(2), Filled(list)))
+
+
+WORDS = ["abc", "bde", "cfa", "dag", "ebh", "fac", "gbd", "hca", "aaa"]  # enough for some to stand in the way of others
+
+
+def sets_of_words(x: torch.Tensor, words: list[str]) -> Any:
+    grown = Kept(words)
+    grown.add("grown")
+    lost = Kept(words)
+    lost.discard(words[0])
+    return (
+        x + 1,
+        Kept(words),
+        Frozen(words),
+        Kept("".join(words)),
+        Frozen(set(words)),
+        grown,
+        Kept(frozenset(words)),
+        lost,
+    )
+
+
+@pytest.mark.parametrize("count", range(2, len(WORDS) + 1))
+def test_sets_of_derived_classes_have_the_order_of_python(count: int) -> None:
+    words = WORDS[:count]
+    armature.reset()
+    found = armature.compile(sets_of_words, backend="eager")(torch.ones(2), words)
+    for ours, theirs in zip(found[1:], sets_of_words(torch.ones(2), words)[1:]):
+        assert list(ours) == list(theirs)
+
+
+def test_variables_are_told_in_the_order_of_the_function() -> None:
+    def program(x: torch.Tensor) -> Any:
+        y = x + 1
+        try:
+            first = functools.partial()  # type: ignore[call-arg]
+        except TypeError:
+            first = None  # type: ignore[assignment]
+        try:
+            second = len()  # type: ignore[call-arg]
+        except TypeError:
+            second = 2
+        return y, list(vars()), first, second
+
+    assert armature.compile(program, backend="eager")(torch.ones(2))[1:] == program(torch.ones(2))[1:]

@@ -429,6 +429,8 @@ class ClassValue(Value):
                 return item.as_constant() in self.cls  # type: ignore[operator]
             except TypeError as error:
                 tracer.raise_real(error)
+        if method is None and issubclass(self.cls, enum.Enum):  # may ask for its hash, each Python in its way
+            tracer.graph_break("unsupported-operation", operation="`in` an enum", type=item.describe())
         return super().contains(tracer, item)
 
     def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:

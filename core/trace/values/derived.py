@@ -169,7 +169,7 @@ def make(out: Rebuilder, cls: type, kind: Any, base: Value) -> None:
     if kind in FILLED:
         out.call(1)
     else:
-        out.load(base)
+        out.load(base.filling(out) if isinstance(base, SetValue) else base)
         out.call(2)
 
 
@@ -184,5 +184,5 @@ def fill(out: Rebuilder, owner: Value, base: Value) -> list[Write]:
     if isinstance(base, ListValue):
         return [Write(list.extend, (owner, ListValue(list(base.items))))]
     if isinstance(base, SetValue) and base.kind is set:
-        return [Write(set.update, (owner, base.copy()))]
+        return [Write(set.update, (owner, base.filling(out)))]
     return []

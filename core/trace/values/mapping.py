@@ -468,6 +468,22 @@ def _move_to_end(tracer: Tracer, self: DictValue, key: Value, last: Value | None
         self.entries = {hashed: entry, **entries}
 
 
+def _init(tracer: Tracer, self: DictValue, *others: Value, **more: Value) -> None:
+    if self.kind is collections.defaultdict:
+        if self.source is not None or self.pending is not None:
+            tracer.graph_break("unsupported-mutation", operation="__init__", type=self.describe())
+        self.factory, *others = factory_of(tracer, *others[:1]), *others[1:]  # type: ignore[assignment]
+    update(tracer, self, *others, **more)
+
+
+def factory_of(tracer: Tracer, factory: Value | None = None) -> Value:
+    """What a defaultdict makes missing values with. TypeError of the program where it can't be called."""
+    given = None if factory is None else factory.python_type()
+    if given not in (None, type(None)) and not issubclass(given, Callable):  # type: ignore[arg-type]
+        tracer.raise_error(TypeError, "first argument must be callable or None")
+    return tracer.constant(None) if factory is None else factory
+
+
 def _update_in_place(tracer: Tracer, self: DictValue, other: Value) -> Value:
     update(tracer, self, other)
     return self
@@ -512,6 +528,6 @@ DICT_METHODS: dict[str, Callable[..., Value | None]] = {
     "__ne__": comparison("!=", dict),
     "__or__": _or,
     "__ior__": _update_in_place,
-    "__init__": lambda tracer, self, *others, **more: update(tracer, self, *others, **more),
+    "__init__": _init,
     "__reversed__": lambda tracer, self: tracer.backwards(self),
 }

@@ -400,7 +400,8 @@ def comparison(op: str, *kinds: type) -> Callable[..., Value]:
 def _add(tracer: Tracer, self: SequenceValue, other: Value) -> Value:
     more = other.base if other.base is not None else other
     kind = self.python_type()
-    fits = more.python_type() is kind if kind in (torch.Size, collections.deque) else isinstance(more, SequenceValue)
+    alike = kind in (torch.Size, collections.deque) or more.python_type() is torch.Size
+    fits = more.python_type() is kind if alike else isinstance(more, SequenceValue)
     if not fits:  # the method of the other object has no say here
         tracer.graph_break("unsupported-call", callable=f"{kind.__name__}.__add__ with {other.describe()}")
     return tracer.operate("add", self, more)

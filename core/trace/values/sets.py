@@ -175,6 +175,18 @@ class SetValue(Value):
         if make is not set:
             out.call(1)
 
+    def filling(self, out: Rebuilder) -> Value:
+        """What an empty set of a derived class is filled with to have the order of the table."""
+        way = self.way_to_make()
+        if way is not None and way[0] is self.kind:
+            self.guard_order(out.tracer)
+            return TupleValue([self.entries[key] for key in way[1]])
+        filled: set[Hashable] = set()
+        filled.update(self.entries if way is None else way[0](way[1]))
+        if way is not None and list(filled) != list(self.table or ()):
+            out.cannot(self)
+        return self.copy()
+
     def way_to_make(self) -> tuple[Make, list[Hashable]] | None:
         """What makes a set with the order of the table, and of what. None: no likely way does."""
         if len(self.entries) < 2 or any(map(is_by_address, self.entries)):

@@ -172,18 +172,17 @@ class UserObjectValue(Value):
             rely_on_class(tracer, type(found.obj), "__set__", "__delete__")
 
     def _described(self, tracer: Tracer, found: Found, name: str) -> Value:
-        written_in_c = isinstance(
-            found.obj, (GetSetDescriptorType, MemberDescriptorType)
-        )  # a proxy has properties of these names
-        if name == "__class__" and written_in_c:
+        if name == "__class__" and in_c(found.obj):  # a proxy has properties of these names
             return tracer.as_value(self.cls)
-        if name == "__dict__" and written_in_c:
+        if name == "__dict__" and in_c(found.obj):
             if not self.cls.__dictoffset__:
                 raise_missing(tracer, self.cls, name)
             return self.open_dict(tracer)
         if not isinstance(found.obj, MemberDescriptorType):
             return bind(tracer, self, self.cls, found, name)
         source = None if self.obj is None or name in self.written else self.source
+        if source is None and self.base is not None and self._of_base(found.obj):
+            return self.base.get_attribute(tracer, name)
         try:
             if source is None:
                 read_unset_slot(self.cls, name)
@@ -272,6 +271,10 @@ class UserObjectValue(Value):
             tracer.guard_not_in(DictOfSource(self.source), name)
             self.written.pop(name, None)
 
+    def _of_base(self, descriptor: Any) -> bool:
+        """Whether an attribute is one of the builtin type that the class derives from."""
+        return self.base is not None and issubclass(self.base.python_type(), descriptor.__objclass__)
+
     def _rely_on_descriptor(self, tracer: Tracer, found: Found, name: str) -> None:
         source = class_source(tracer, self.cls, name)
         if source is not None:
@@ -279,7 +282,7 @@ class UserObjectValue(Value):
 
     def _descriptor(self, tracer: Tracer, found: Found, name: str, method: str, *args: Value) -> bool:
         """Call `__set__` or `__delete__` of a descriptor of the program's; False where it is none."""
-        if not is_data_descriptor(found.obj) or isinstance(found.obj, (MemberDescriptorType, GetSetDescriptorType)):
+        if not is_data_descriptor(found.obj) or (in_c(found.obj) and not self._of_base(found.obj)):
             return False
         changer = find_in_class(type(found.obj), method)
         if changer is None or not isinstance(changer.obj, FunctionType):
@@ -589,3 +592,8 @@ def has_own_lookup(cls: type) -> bool:
 PLAIN_LOOKUP: frozenset[type] = frozenset({object, *BASES, SimpleNamespace, collections.deque, property})
 # The same of `__setattr__` and `__delattr__`.
 PLAIN_CHANGE: frozenset[type] = frozenset({object, BaseException, SimpleNamespace, functools.partial})
+
+
+def in_c(descriptor: object) -> bool:
+    """Whether it is an attribute of a class in C, or a slot."""
+    return isinstance(descriptor, (GetSetDescriptorType, MemberDescriptorType))

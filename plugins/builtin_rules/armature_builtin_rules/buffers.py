@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
+from types import MethodDescriptorType, WrapperDescriptorType
 from typing import Any, ClassVar
 
 import attrs
@@ -83,7 +84,7 @@ class BufferValue(Value):
         if name in ("release", "__enter__", "__exit__", "__buffer__", "__iter__", "__reduce__", "__reduce_ex__"):
             return super().call_method(tracer, name, args, kwargs)
         method = getattr(type(self.held), name, None)
-        if method is None:
+        if not isinstance(method, (MethodDescriptorType, WrapperDescriptorType)):  # one of the class, not of the object
             return super().call_method(tracer, name, args, kwargs)
         return self.run(tracer, method, args, kwargs)
 

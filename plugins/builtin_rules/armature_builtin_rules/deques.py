@@ -181,10 +181,11 @@ def _rotate(tracer: Any, self: DequeValue, steps: Value | None = None) -> None:
 
 
 def _insert(tracer: Any, self: DequeValue, position: Value, item: Value) -> None:
+    place = _whole(tracer, position)
     if self.limit.as_constant() == len(self.items):
         tracer.raise_error(IndexError, "deque already at its maximum size")
     self.reshape(tracer)
-    self.items.insert(_whole(tracer, position), item)
+    self.items.insert(place, item)
 
 
 def _remove(tracer: Any, self: DequeValue, item: Value) -> None:
