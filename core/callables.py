@@ -282,7 +282,13 @@ def is_descriptor(obj: object) -> bool:
 
 
 def lives_on(obj: Any) -> bool:
-    """Whether the object is a part of a class made in C, which lives as long as the process."""
+    """Whether the object is a part of a class made in C, which lives as long as the process. No weak reference to one
+    may have a callback: CPython 3.11 and 3.12 crash where they call it at the very end."""
+    if type(obj) is types.BuiltinFunctionType:
+        owner = obj.__self__
+        if owner is None:  # a static method: it does not tell of which class
+            return True
+        return is_class(owner) and is_written_in_c(owner) and class_member(owner, obj.__name__) is obj
     if not is_descriptor(obj):
         return False
     owner = obj.__objclass__

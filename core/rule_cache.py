@@ -108,12 +108,12 @@ def forgetter(held: dict[int, Any], key: int) -> Callable[[object], None]:
 
 def watch(obj: Any, forget: Callable[[object], None]) -> Reference | None:
     """Something that gives the object as long as it lives; None when nothing can. We keep no object alive."""
+    if lives_on(obj):
+        return Lasting(obj)
     try:
         return weakref.ref(obj, forget)
     except TypeError:
         pass
-    if lives_on(obj):
-        return Lasting(obj)
     owner: Any = obj.__objclass__ if is_descriptor(obj) else None
     if is_class(owner) and class_member(owner, obj.__name__) is obj:
         return Placed(weakref.ref(owner, forget), obj.__name__)

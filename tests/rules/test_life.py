@@ -293,3 +293,28 @@ def test_an_object_of_the_same_class_as_one_with_a_handler() -> None:
             said = {id(obj): book.verdict(obj).reason for obj in (*asked_about, *asked_about)}
         assert "a handler says" in said[id(one)]
         assert "a handler says" not in said[id(other)]
+
+
+WATCHES = """
+import ctypes
+import torch
+import armature
+from armature.rule_cache import VerdictCache
+from armature.rules import Decision, RuleOrigin, Verdict
+
+cache = VerdictCache()
+for method in (bytearray.maketrans, str.maketrans, object.__new__):
+    cache.keep(method, Verdict(Decision.SKIP, "tested", RuleOrigin("test")))
+
+def program(x, method):
+    return x + 1, method is str.maketrans
+
+armature.compile(program, backend="eager")(torch.ones(2), str.maketrans)
+for held in (cache, [*armature.session.session().compilations]):
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))  # C code may hold it to the end
+"""
+
+
+def test_the_process_ends_well_when_methods_of_classes_in_c_are_watched() -> None:
+    done = subprocess.run([sys.executable, "-c", WATCHES], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import attrs
 
+from armature.callables import lives_on
 from armature.frame.data import FrameRequest
 from armature.frame.guards import memory
 from armature.frame.guards.kinds import (
@@ -121,6 +122,9 @@ class _Builder:
         if id(obj) in self._watched:
             return
         self._watched.add(id(obj))
+        if lives_on(obj):
+            self.holder.keep_alive.append(obj)
+            return
         holder = weakref.ref(self.holder)
 
         def died(_: object, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
