@@ -178,14 +178,17 @@ class SetValue(Value):
     def filling(self, out: Rebuilder) -> Value:
         """What an empty set of a derived class is filled with to have the order of the table."""
         way = self.way_to_make()
-        if way is not None and way[0] is self.kind:
-            self.guard_order(out.tracer)
-            return TupleValue([self.entries[key] for key in way[1]])
-        filled: set[Hashable] = set()
-        filled.update(self.entries if way is None else way[0](way[1]))
-        if way is not None and list(filled) != list(self.table or ()):
+        if way is None:
             out.cannot(self)
-        return self.copy()
+        make, order = way
+        if make is self.kind:
+            self.guard_order(out.tracer)
+            return TupleValue([self.entries[key] for key in order])
+        made, filled = make(order), set[Hashable]()
+        filled.update(made)
+        if list(filled) != list(made):
+            out.cannot(self)
+        return SetValue(dict(self.entries), self.kind, made, dict(self.basis()))
 
     def way_to_make(self) -> tuple[Make, list[Hashable]] | None:
         """What makes a set with the order of the table, and of what. None: no likely way does."""
