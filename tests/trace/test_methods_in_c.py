@@ -239,6 +239,19 @@ def test_a_set_is_taken_out_of_a_set_by_its_members() -> None:
     assert "set()" in like_eager(taken)
 
 
+def test_which_of_equal_members_an_intersection_keeps() -> None:
+    def kept() -> Any:
+        held = {1, 3}
+        held.add(2.0)  # type: ignore[arg-type]
+        held &= {2, 3}
+        updated = {2.0, 3}
+        updated.intersection_update({2, 5, 6})
+        more = {2.0, 3, 4} & {2, 3}, {2.0} & {2, 3}, {2.0, 3}.intersection([2, 3]), {2.0} | {2}, {2.0, 1} - {1}
+        return held, updated, {2.0, 3} & {2, 3}, more, frozenset([2.0, 3]) & {2, 3}
+
+    assert "2.0" in like_eager(kept)
+
+
 def test_methods_of_numbers_that_are_symbols() -> None:
     def program(x: torch.Tensor, n: int) -> Any:
         return x + n, n.__radd__([1]), n.__add__(1.5), n.__add__(2), n.__floor__(), min(n, False), max(True, n)  # type: ignore[operator]

@@ -366,16 +366,18 @@ def update(tracer: Tracer, self: SetValue, *others: Value) -> None:
 def combined(self: SetValue, others: list[Members], operation: str) -> SetValue:
     """The set that an operation on tables gives."""
     known = self.table is not None
-    everything = dict(self.entries)
+    everything, by_key = dict(self.entries), {id(key): item for key, item in self.entries.items()}
     for other in others:
         for key, item in other.entries.items():
             everything.setdefault(key, item)
+            by_key.setdefault(id(key), item)  # of equal members, such as 2 and 2.0, the table tells which one stays
     start = self.kind(self.entries) if self.table is None else self.table
     table = getattr(start, operation)(*(other.operand for other in others))
     follows = dict(self.basis())
     for other in others:
         follows.update(other.follows)
-    return SetValue({key: everything[key] for key in table}, self.kind, table if known else None, follows)
+    entries = {key: by_key.get(id(key), everything[key]) for key in table}
+    return SetValue(entries, self.kind, table if known else None, follows)
 
 
 def all_of(self: SetValue) -> Enough:
