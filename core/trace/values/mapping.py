@@ -472,7 +472,7 @@ def _init(tracer: Tracer, self: DictValue, *others: Value, **more: Value) -> Non
     if self.kind is collections.defaultdict:
         if self.source is not None or self.pending is not None:
             tracer.graph_break("unsupported-mutation", operation="__init__", type=self.describe())
-        self.factory, *others = factory_of(tracer, *others[:1]), *others[1:]  # type: ignore[assignment]
+        self.factory, others = factory_of(tracer, *others[:1]), others[1:]
     update(tracer, self, *others, **more)
 
 
