@@ -390,6 +390,7 @@ def lift(tracer: Tracer, value: TensorValue | SymbolicValue) -> fx.Node:
             where = tracer.graph.inserting_after(last)
         with where:
             value.node = tracer.graph.placeholder(label)
+        value.node.target = value.node.name  # two paths can give one label: the name is the graph's only one
         value.node.meta["example_value"] = value.fake
         tracer.inputs.append(value)
     return value.node

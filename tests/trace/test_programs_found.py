@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import functools
 import itertools
 import operator
@@ -242,3 +243,55 @@ def test_a_sum_of_sizes_found_related_later() -> None:
     run = armature.compile(program, backend="eager", dynamic=True)
     for n, m in ((3, 4), (5, 7)):
         assert run(torch.ones(n), torch.ones(2 * n), torch.ones(m))[1] == 3 * n + m
+
+
+def test_two_paths_that_spell_one_name() -> None:
+    def program(xs: list[torch.Tensor], xs_0: torch.Tensor, d: dict[str, torch.Tensor]) -> torch.Tensor:
+        return xs[0] - xs_0 * d["a b"] / d["a_b"]
+
+    args = ([torch.ones(2)], torch.full((2,), 3.0), {"a b": torch.full((2,), 5.0), "a_b": torch.full((2,), 7.0)})
+    for backend in ("eager", "auto"):
+        torch.testing.assert_close(armature.compile(program, backend=backend, fullgraph=True)(*args), program(*args))
+
+
+def test_members_of_an_enum_that_are_sizes_of_the_graph() -> None:
+    class Color(enum.Enum):
+        RED, GREEN, BLUE = 1, 2, 3
+
+    def program(x: torch.Tensor, count: int) -> torch.Tensor:
+        kept = x.clone()
+        for i in range(count):
+            kept[i] = Color(i % 3 + 1).value
+        return kept
+
+    run = armature.compile(program, backend="eager", dynamic=True)
+    for count in (2, 3, 4):
+        assert torch.equal(run(torch.zeros(5), count), program(torch.zeros(5), count))
+
+
+NAMES = (
+    "torch",
+    "device",
+    "inf",
+    "nan",
+    "self",
+    "max",
+    "dtype",
+    "fx",
+    "math",
+    "operator",
+    "output",
+    "forward",
+    "X",
+    "x",
+)
+
+
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+@pytest.mark.parametrize("name", NAMES)
+def test_an_argument_of_any_name(name: str, backend: str) -> None:
+    space: dict[str, Any] = {}
+    exec(f"def program({name}, other, x_1):\n    return {name}.sin() * other.to('cpu') + x_1", space)
+    args = (*tensor(), torch.full((3, 4), 2.0), torch.ones(3, 4))
+    run = armature.compile(space["program"], backend=backend, fullgraph=True)
+    torch.testing.assert_close(run(*args), space["program"](*args))
