@@ -400,7 +400,7 @@ class Rebuilder(Emitter):
         self.emit("RESUME", 0)
         self.undo = Undo() if slot is None else plan(self.tracer)
         repeats, early = slot is not None and can_run_again(self.tracer, self.undo), bool(self.tracer.early.calls)
-        if self.tracer.doubts and not repeats:
+        if self.tracer.doubts and (self.undo.remembered or not repeats):
             raise self.tracer.doubts[0]
         self._again = run_again(self.tracer, self.code, self.undo) if repeats or early else None
         begin = TryBegin(self._failed, False, 0)

@@ -66,7 +66,8 @@ class Undo:
     """What to keep before each call of a graph, and to set back if it raises.
 
     states: changed by the graph itself. entered: names of nodes that enter a context, with what leaves it.
-    written: positions of the inputs whose memory changes. altered: of those that become other tensors.
+    written: positions of the inputs whose memory changes. remembered: of those where autograd then knows of it, which
+    can't be undone: the graph must have raised before. altered: of inputs that become other tensors.
     draws: random numbers. kept: whether all of these are kept, as long as it has not been `proven` by a call that did
     not raise; always: after that too.
     """
@@ -74,6 +75,7 @@ class Undo:
     states: tuple[Switch, ...] = ()
     entered: tuple[tuple[str, Callable[[Any], Any]], ...] = ()
     written: tuple[int, ...] = ()
+    remembered: frozenset[int] = frozenset()
     altered: tuple[int, ...] = ()
     draws: bool = False
     kept: bool = False
@@ -150,7 +152,11 @@ class Undo:
         if not self.kept:
             return
         put_back(before.altered)
-        if before.memory is None or tuple(map(_layout, before.tensors)) != before.layouts:
+        if (
+            before.memory is None
+            or tuple(map(_layout, before.tensors)) != before.layouts
+            or self._is_remembered(before)
+        ):
             self._left.add(id(error))
             return
         for storage, copy in before.memory:
@@ -158,6 +164,11 @@ class Undo:
         set_versions(before.tensors, before.versions)
         if before.generator is not None:
             torch.set_rng_state(before.generator)
+
+    def _is_remembered(self, before: Before) -> bool:
+        """Whether autograd knows of a change that the graph had made by then."""
+        then = zip(self.written, before.tensors, before.versions)
+        return any(version_of(tensor) != version for n, tensor, version in then if n in self.remembered)
 
     def is_undone(self, error: BaseException) -> bool:
         """Asked once, after an error of the graph: whether all is as it was."""
@@ -192,11 +203,11 @@ def plan(tracer: Tracer) -> Undo:
         tuple(dict.fromkeys(changed)),
         tuple((node.name, node.meta[LEAVE]) for node in called if LEAVE in node.meta),
         written,
+        frozenset(position for position in written if _has_history(values[position].fake)),
         altered,
         tracer.fakes.random,
     )
-    keeps = not any(_has_history(values[position].fake) for position in written)
-    undo.kept = undo.happens and keeps and all(map(_is_plain, tracer.graph.nodes))
+    undo.kept = undo.happens and all(map(_is_plain, tracer.graph.nodes))
     undo.always = any(map(may_raise, called))
     return undo
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -302,6 +303,37 @@ def test_autograd_does_not_remember_a_graph_that_has_raised(backend: str | None)
     for index in (1, 7, 0):
         assert difference(gradient(program, index), gradient(mine, index)) == 0.0
     assert len(records.compilations) > 1  # the graph ends before what may raise
+
+
+@pytest.mark.parametrize("backend", [None, "auto"])
+@pytest.mark.parametrize("handled", [False, True])
+def test_what_raises_before_a_tensor_with_gradients_is_changed(handled: bool, backend: str | None) -> None:
+    def program(t, index):
+        if not handled:
+            found = t.index_select(0, index).sum()
+            t.t().mul_(3)
+            return found + t.sum()
+        t.data.add_(1)
+        try:
+            found = t.index_select(0, index).sum()
+        except IndexError:
+            found = 0
+        t.t().mul_(3)
+        return found + t.sum()
+
+    def outcome(fn: Callable[..., Any], index: int) -> Any:
+        leaf = torch.arange(6.0).reshape(2, 3).requires_grad_()
+        t = leaf * 1
+        try:
+            fn(t, torch.tensor([index])).backward()
+        except IndexError as error:
+            return str(error), traceback.extract_tb(error.__traceback__)[-1].lineno, t.detach(), t.grad_fn.name()
+        return leaf.grad, t.detach()
+
+    mine, records = compiled(program, backend)
+    for index in (1, 7, 0, 7):
+        assert difference(outcome(program, index), outcome(mine, index)) == 0.0
+    assert len(records.compilations) == 1
 
 
 def test_much_memory_is_not_copied_before_each_call() -> None:
