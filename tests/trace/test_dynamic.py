@@ -15,6 +15,7 @@ from torch import nn
 
 import armature
 from armature.session import session
+from armature.testing.differential import difference
 
 
 @pytest.fixture(autouse=True)
@@ -365,6 +366,33 @@ def test_side_effects_with_sizes() -> None:
         assert seen == [n + 1]
         assert (held.last, held.text) == ((n, (n, 6)), f"{n} rows")
     assert count() == 2
+
+
+def test_comparisons_of_ints_in_arithmetic() -> None:
+    def program(x, n, m):
+        b = 1.5 < m < n + 3
+        results = (
+            b + m,
+            m + b,
+            b - m,
+            m - b,
+            b * m,
+            m // (b + 1),
+            b // m,
+            b % m,
+            m % (b + 2),
+            b**2,
+            -b,
+            b + b,
+            abs(b),
+            min(b, m),
+        )
+        b += m
+        return x + b, b, results, [b < 5, m < b, not b]
+
+    run = armature.compile(program, backend="eager", dynamic=True)
+    for n, m in ((2, 3), (3, 4), (2, 6), (7, 5)):
+        assert difference(program(torch.ones(3), n, m), run(torch.ones(3), n, m)) == 0.0
 
 
 def test_division_by_a_size_that_may_be_zero() -> None:

@@ -100,13 +100,12 @@ def number_of(value: Value, unknown: bool = False) -> Any:
 
     unknown: of a float or truth value too; else these are taken as constants.
     """
-    if isinstance(value, SymbolicValue):
-        return value.fake if type(value.fake) is torch.SymInt or unknown else value.as_constant()
-    if isinstance(value, ConstantValue) and isinstance(value.value, bool):
-        return int(value.value)  # sympy's False is not its 0
-    if isinstance(value, ConstantValue) and type(value.value) in (int, float):
-        return value.value
-    return None
+    if isinstance(value, SymbolicValue) and (unknown or type(value.fake) is torch.SymInt):
+        return value.fake
+    known = value.as_constant() if isinstance(value, (SymbolicValue, ConstantValue)) else None
+    if isinstance(known, bool):
+        return int(known)  # sympy's False is not its 0
+    return known if type(known) in (int, float) else None
 
 
 ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
