@@ -10,6 +10,7 @@ from armature_aten_lowerings import (
     collectives,
     creation,
     decompositions,
+    foreach,
     indexing,
     losses,
     norms,
@@ -37,7 +38,7 @@ def armature_lowerings() -> Iterable[Lowering]:
 @hookimpl
 def armature_decompositions() -> Iterable[Decomposition]:
     """Every operator that others replace."""
-    return decompositions.rows()
+    return (*decompositions.rows(), *foreach.rows())
 
 
 @hookimpl
