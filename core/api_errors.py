@@ -6,7 +6,7 @@ from armature.errors import ArmatureError
 
 
 class ArmatureWarning(UserWarning):
-    """Something runs eagerly that could have been compiled."""
+    """Something runs eagerly that could have been compiled, or is built in each process that could have been kept."""
 
 
 class NotCallable(ArmatureError):

@@ -65,6 +65,14 @@ class BackendError(ArmatureError):
     hint = "{fix}"
 
 
+class NoKernelFolder(ArmatureError):
+    """Neither the folder of the settings nor a temporary one can hold built kernels."""
+
+    code = "A502"
+    text = "there is no folder to build kernels in: {folder} can't be used ({reason}), nor a temporary one ({error})"
+    hint = "Let ARMATURE_CACHE_DIR or TMPDIR name a folder of yours that can be written and run from."
+
+
 class LoweringError(ArmatureError):
     """An operator's lowering failed."""
 

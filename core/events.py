@@ -14,6 +14,7 @@ class EventKind(Enum):
     FINISH = "finish"
     RECOMPILE = "recompile"
     CACHE_HIT = "cache_hit"
+    CACHE_REBUILD = "cache_rebuild"
     FALLBACK = "fallback"
     SKIP = "skip"
     STAGE = "stage"
@@ -21,7 +22,7 @@ class EventKind(Enum):
 
 @attrs.frozen
 class CompileEvent:
-    """One event of one compilation. `seconds` is set on FINISH and STAGE; `detail`: which stage, guard or reason."""
+    """One event of one compilation. `seconds` is set on FINISH and STAGE; `detail`: which stage, guard, file; why."""
 
     kind: EventKind
     compile_id: int

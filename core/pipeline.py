@@ -268,7 +268,7 @@ class Compiler:
         ctx = new_context(settings, tables, record.id)
         record.events = ctx.events
         ctx.emit(event_of(record, EventKind.START))
-        start, hits = time.perf_counter(), ctx.cache.hits
+        start, hits, rebuilt = time.perf_counter(), ctx.cache.hits, len(ctx.cache.rebuilt)
         try:
             with suspended():
                 traced, code = compile_frame(request, ctx, backend_for(self.backend, tables), record)
@@ -292,6 +292,8 @@ class Compiler:
             ctx.tables.observe_break(event)
         if ctx.cache.hits > hits:
             ctx.emit(event_of(record, EventKind.CACHE_HIT, f"{ctx.cache.hits - hits} built files"))
+        for what in ctx.cache.rebuilt[rebuilt:]:
+            ctx.emit(event_of(record, EventKind.CACHE_REBUILD, what))
         ctx.emit(event_of(record, EventKind.FINISH, seconds=record.seconds))
         guards = (*traced.guards, *traced.size_guards())
         return CompiledFrame(code, guards, alone=not traced.breaks)

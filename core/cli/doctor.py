@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import platform
 import shutil
 import subprocess
@@ -157,15 +156,14 @@ def check_backends(tables: Tables) -> Iterator[Check]:
 
 
 def check_cache(settings: Config) -> Iterator[Check]:
-    """Where built kernels are kept, and whether one can write there."""
+    """Where built kernels are kept, and whether they can be written and loaded there."""
     cache = Cache(settings.cache_dir)
-    there = settings.cache_dir
-    while not there.exists() and there != there.parent:
-        there = there.parent
-    if os.access(there, os.W_OK):
+    problem = cache.problem()
+    if problem is None:
         yield Check("cache", State.OK, f"{cache.folder}, {readable(cache.size())} in {len(cache.files())} files")
     else:
-        yield Check("cache", State.MISSING, f"{cache.folder} can't be written", "export ARMATURE_CACHE_DIR=/a/folder")
+        found = f"{cache.folder} can't be used: {problem}"
+        yield Check("cache", State.MISSING, found, "export ARMATURE_CACHE_DIR=/a/folder")
 
 
 def guarded(name: str, check: Callable[[], Iterator[Check]]) -> Iterator[Check]:

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import shutil
 import tempfile
+import threading
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
 
 import attrs
-from filelock import FileLock
+
+from armature.api_errors import ArmatureWarning
+from armature.errors import NoKernelFolder
+from armature.run.store import KEY_DIGITS, Entry, Store, Unusable
 
 _DEFAULT_LIMIT = 2 << 30
+# Below the folder of the settings, which may have other things in it and other rights: the store is ours alone.
+STORE = "kernels"
+
+T = TypeVar("T")
 
 
 def digest(parts: Iterable[str | bytes]) -> str:
@@ -22,13 +33,21 @@ def digest(parts: Iterable[str | bytes]) -> str:
         data = part.encode() if isinstance(part, str) else part
         found.update(len(data).to_bytes(8, "little"))
         found.update(data)
-    return found.hexdigest()[:40]
+    return found.hexdigest()[:KEY_DIGITS]
+
+
+def remove_in(process: int, folder: Path) -> None:
+    """Remove a folder at the end of the process that made it, and not at that of a fork of it."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @attrs.define(eq=False)
 class Cache:
-    """Files under `folder`, two levels deep, named by their key. `limit`: size in bytes above which old files go.
+    """Built files below `folder`, named by key and checksum. `limit`: size in bytes above which old files go.
 
+    A file is checked before it is used: a bad one is removed and built again (`rebuilt` says which and why). Where the
+    folder can't be used, files are built in a temporary one, which goes with the process, and a warning says so once.
     Safe between threads and processes: one builds while others wait, and a file appears whole or not at all.
     """
 
@@ -36,83 +55,169 @@ class Cache:
     limit: int = _DEFAULT_LIMIT
     hits: int = 0
     misses: int = 0
+    rebuilt: list[str] = attrs.field(factory=list)
+    _temporary: Store | None = attrs.field(default=None, init=False)
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
 
-    def path(self, key_parts: Iterable[str | bytes], suffix: str) -> Path:
-        """Where the file with this key stands or would stand. `suffix` begins with a dot."""
+    @property
+    def store(self) -> Store:
+        """The part of the folder that files stand in."""
+        return Store(self.folder.absolute() / STORE)
+
+    def problem(self) -> str | None:
+        """Why the folder can't be used, found out by making it where it is not there; None when it can."""
+        return self._unusable() or _unwritable(self.store, None)
+
+    def holds(self, key_parts: Iterable[str | bytes], suffix: str) -> bool:
+        """Whether there is a file with this key, which may turn out to be bad. `suffix` begins with a dot."""
         key = digest(key_parts)
-        return self.folder / key[:2] / f"{key}{suffix}"
+        return any(store.candidates(key, suffix) for store in self._stores(self._unusable()))
 
     def get_or_build(self, key_parts: Iterable[str | bytes], suffix: str, build: Callable[[Path], None]) -> Path:
-        """The file with this key, made by `build(path)` when it is not there. Errors: what `build` raises.
+        """The file with this key, made by `build(path)` when there is no good one. Errors: as `load`."""
+        return self.load(key_parts, suffix, build, lambda path: path)
 
-        `build` writes to the path that it is given, which is in the same folder and has the same suffix; on an error
-        nothing is kept.
+    def load(
+        self, key_parts: Iterable[str | bytes], suffix: str, build: Callable[[Path], None], read: Callable[[Path], T]
+    ) -> T:
+        """What `read(path)` makes of the file with this key, made by `build(path)` when there is no good one.
+
+        `build` writes to the path that it is given, in a folder of its own and with the same suffix; on an error
+        nothing is kept. A file that was stored and that `read` refuses is built again. Errors: what `build` and, of a
+        new file, `read` raise; NoKernelFolder.
         """
-        final = self.path(key_parts, suffix)
-        if final.exists():
-            self.hits += 1
-            return final
-        final.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{final}.lock"):
-            if final.exists():  # another process built it while we waited
-                self.hits += 1
-                return final
-            self.misses += 1
-            work = Path(tempfile.mkdtemp(dir=final.parent))
+        key, reason = digest(key_parts), self._unusable()
+        for store in self._stores(reason):
+            found = self._stored(store, key, suffix, read)
+            if found:
+                return found[0]
+        if reason is None and self._temporary is None:
             try:
-                made = work / final.name
-                build(made)
-                os.replace(made, final)
-            finally:
-                shutil.rmtree(work, ignore_errors=True)
-        self.trim()
-        return final
+                return self._built(self.store, key, suffix, build, read)
+            except Exception as error:
+                reason = _unwritable(self.store, error)
+                if reason is None:
+                    raise
+        return self._built(self._opened_temporary(reason), key, suffix, build, read)
 
     def files(self) -> list[Path]:
-        """All files of the store, locks and unfinished work left out."""
-        if not self.folder.is_dir():
-            return []
-        return [p for p in self.folder.glob("??/*") if p.is_file() and p.suffix != ".lock"]
+        """All built files, locks and unfinished work left out."""
+        return [entry.path for entry in self.entries()]
+
+    def entries(self) -> list[Entry]:
+        """All built files of the folder, good or bad."""
+        return self.store.entries()
 
     def size(self) -> int:
         """Bytes taken by the files."""
-        return sum(_size(p) for p in self.files())
+        return sum(entry.size for entry in self.entries())
 
     def trim(self) -> None:
-        """Remove the files used longest ago until the store is within its limit again."""
-        files = self.files()
-        total = sum(_size(p) for p in files)
+        """Remove the files used longest ago until the store is within its limit again, and what was abandoned."""
+        entries = self.entries()
+        total = sum(entry.size for entry in entries)
         if total <= self.limit:
             return
-        for path in sorted(files, key=_used):
-            total -= _size(path)
-            _remove(path)
+        self.store.remove_abandoned()
+        for entry in sorted(entries, key=lambda entry: entry.used):
+            total -= entry.size
+            entry.remove()
             if total <= self.limit * 0.8:  # leave room, so that the next build does not trim again
                 return
 
     def clear(self) -> int:
         """Remove all files. Returns how many."""
-        files = self.files()
-        for path in files:
-            _remove(path)
-        return len(files)
+        entries = self.entries()
+        for entry in entries:
+            entry.remove()
+        self.store.remove_abandoned()
+        return len(entries)
+
+    def _stores(self, reason: str | None) -> list[Store]:
+        """Where to look for files, given why the folder can't be used."""
+        stores = [] if reason else [self.store]
+        return stores if self._temporary is None else [*stores, self._temporary]
+
+    def _unusable(self) -> str | None:
+        """Why files of the folder can't be used, None when they can. It is made where it is not there."""
+        # "~" is what is left of a home folder that can't be found out.
+        if str(self.folder).startswith("~"):
+            return "there is no home folder"
+        try:
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            self.store.open()
+        except FileExistsError as error:
+            return f"{error.filename} is no folder"
+        except OSError as error:
+            return f"{error.filename}: {error.strerror}"
+        except Unusable as unusable:
+            return str(unusable)
+        return None
+
+    def _stored(self, store: Store, key: str, suffix: str, read: Callable[[Path], T]) -> tuple[T] | None:
+        """What `read` makes of a good file with this key; bad ones are removed."""
+        for entry in store.candidates(key, suffix):
+            fault = entry.fault()
+            if fault is None:
+                try:
+                    found = (read(entry.path),)
+                except Exception as error:
+                    fault = f"it can't be loaded: {error}"
+                else:
+                    self.hits += 1
+                    return found
+            self.rebuilt.append(f"{entry.path} is built again: {fault}")
+            entry.remove()
+        return None
+
+    def _built(
+        self, store: Store, key: str, suffix: str, build: Callable[[Path], None], read: Callable[[Path], T]
+    ) -> T:
+        store.prepare(key)
+        with store.locked(key):
+            found = self._stored(store, key, suffix, read)  # another process may have built it while we waited
+            if found:
+                return found[0]
+            self.misses += 1
+            with store.work(key) as folder:
+                made = folder / f"{key}{suffix}"
+                build(made)
+                entry = store.put(made, key, suffix)
+        self.trim()
+        return read(entry.path)
+
+    def _opened_temporary(self, reason: str | None) -> Store:
+        """The temporary store, made on first use. Raises NoKernelFolder."""
+        with self._lock:
+            if self._temporary is None or not self._temporary.folder.is_dir():  # the process we forked from has ended
+                try:
+                    store = Store(Path(tempfile.mkdtemp(prefix="armature-")))
+                    atexit.register(remove_in, os.getpid(), store.folder)
+                    store.open()
+                except (OSError, Unusable) as error:
+                    raise NoKernelFolder(folder=self.folder, reason=reason, error=error) from error
+                if reason and self._temporary is None:
+                    _tell(self.folder, reason, store.folder)
+                self._temporary = store
+            return self._temporary
 
 
-def _size(path: Path) -> int:
+def _unwritable(store: Store, error: Exception | None) -> str | None:
+    """Why a folder can't be written, which may be what made building a file fail; None where it can."""
     try:
-        return path.stat().st_size
-    except FileNotFoundError:  # another process trims too
-        return 0
+        if isinstance(error, Unusable):
+            raise error
+        store.check_writable()
+    except Unusable as unusable:
+        return str(unusable)
+    return None
 
 
-def _used(path: Path) -> float:
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return 0.0
-    return max(found.st_atime, found.st_mtime)
-
-
-def _remove(path: Path) -> None:
-    path.unlink(missing_ok=True)
-    Path(f"{path}.lock").unlink(missing_ok=True)
+def _tell(asked: Path, reason: str, used: Path) -> None:
+    text = (
+        f"kernels can't be kept in {asked} ({reason}): they are built in {used}, which goes with this process. "
+        "ARMATURE_CACHE_DIR names another folder."
+    )
+    # One line: no place in the program is at fault, and a line of this file would say nothing.
+    warnings.warn_explicit(text, ArmatureWarning, "armature", 0)

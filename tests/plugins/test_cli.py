@@ -21,6 +21,7 @@ from armature.config import Config
 from armature.errors import HookFailed
 from armature.plugin_api import Decision, Rule, hookimpl
 from armature.plugins import PluginManager
+from armature.run.cache import Cache
 
 CORE = "builtin_rules"
 
@@ -180,14 +181,39 @@ def test_why_of_nothing(mine: PluginManager) -> None:
 
 def test_cache(own: PluginManager, tmp_path: Path) -> None:
     with config.patch(cache_dir=tmp_path):
+        Cache(tmp_path).get_or_build(("key",), ".so", lambda path: path.write_bytes(b"x" * 3000) and None)
         (tmp_path / "ab").mkdir()
-        (tmp_path / "ab" / "abcd.so").write_bytes(b"x" * 3000)
-        (tmp_path / "mine.txt").write_text("not a kernel")
+        (tmp_path / "ab" / "mine.txt").write_text("not a kernel")
         assert "2.9 KiB" in run(own, "cache").stdout
-        assert data(own, "cache") | {"limit": 0} == {"path": str(tmp_path), "files": 1, "bytes": 3000, "limit": 0}
+        facts = {"path": str(tmp_path), "files": 1, "bytes": 3000, "limit": 0, "problem": None}
+        assert data(own, "cache") | {"limit": 0} == facts
         assert "removed 1 files" in run(own, "cache", "clear").stdout
         assert data(own, "cache")["files"] == 0
-    assert (tmp_path / "mine.txt").exists()
+    assert (tmp_path / "ab" / "mine.txt").exists()
+
+
+def test_cache_lists_and_verifies(own: PluginManager, tmp_path: Path) -> None:
+    with config.patch(cache_dir=tmp_path):
+        cache = Cache(tmp_path)
+        good, bad = (cache.get_or_build((key,), ".so", lambda p: p.write_bytes(b"x" * 2048) and None) for key in "ab")
+        assert run(own, "cache", "verify").exit_code == 0
+        bad.write_bytes(b"y" * 2048)
+        assert {row["path"] for row in data(own, "cache", "list")} == {str(good), str(bad)}
+        assert "2.0 KiB" in run(own, "cache", "list").stdout
+        found = run(own, "cache", "verify")
+        assert found.exit_code == 1 and "2 files, 1 bad" in found.stdout and str(bad) in found.stdout
+        assert run(own, "cache", "verify", "--remove").exit_code == 0
+        assert not bad.exists() and good.exists()
+        assert data(own, "cache", "verify") == {"files": 1, "bad": [], "removed": False}
+
+
+def test_cache_that_cannot_be_used(own: PluginManager, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with config.patch(cache_dir=tmp_path / "file" / "cache"):
+        assert "not usable" in run(own, "cache").stdout
+        assert data(own, "cache")["problem"] == f"{tmp_path / 'file'} is no folder"
+        checks = {check["name"]: check for check in json.loads(run(own, "doctor", "--json").stdout)["checks"]}
+        assert checks["cache"]["state"] == "missing" and "ARMATURE_CACHE_DIR" in checks["cache"]["fix"]
 
 
 def test_doctor_of_the_machine() -> None:

@@ -54,7 +54,7 @@ class CpuBackend:
             toolchain.build(compiler, options, bool(source.meta["openmp"]), text, made)
 
         parts = (self.name, source.text, *source.flags)
-        return launch.load(ctx.cache.get_or_build(parts, ".so", make), source.kernels)
+        return ctx.cache.load(parts, ".so", make, lambda path: launch.load(path, source.kernels))
 
     def missing(self) -> str | None:
         """What keeps kernels from being built here, with the command that mends it."""

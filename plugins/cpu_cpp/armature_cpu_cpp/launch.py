@@ -38,7 +38,7 @@ def load(path: Path, names: Iterable[str]) -> Mapping[str, Callable[..., None]]:
         library = ctypes.PyDLL(str(path))
         entry = getattr(library, ENTRY)
     except (OSError, AttributeError) as error:
-        fix = "Remove the cached kernels with `armature cache clear` and try again."
+        fix = "It was built for this process: check that the compiler and the libraries it links are this machine's."
         raise BackendError(backend="cpu_cpp", what=str(path), message=str(error), fix=fix) from error
     entry.restype, entry.argtypes = ctypes.py_object, [ctypes.c_void_p]
     return dict(zip(names, entry(view_function()), strict=True))

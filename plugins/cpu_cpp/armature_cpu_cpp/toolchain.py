@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shlex
 import shutil
 import subprocess
@@ -94,10 +95,14 @@ def libraries(openmp: bool) -> tuple[str, ...]:
 
 
 def build(compiler: Compiler, options: Iterable[str], openmp: bool, source: Path, made: Path) -> None:
-    """Compile `source` into the shared library `made`. Errors: BackendError with the compiler's first error."""
+    """Compile `source` into the shared library `made`. Errors: BackendError with the compiler's first error.
+
+    The compiler's own temporary files stand beside it: one folder has to have room, and is removed whatever happens.
+    """
     command = [*compiler.command, *options, f"-I{INCLUDE}", str(source), "-o", str(made), *libraries(openmp)]
     try:
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        environment = os.environ | {"TMPDIR": str(made.parent)}
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     except OSError as error:
         raise BackendError(backend="cpu_cpp", what=str(source), message=str(error), fix=INSTALL) from error
     if ran.returncode:

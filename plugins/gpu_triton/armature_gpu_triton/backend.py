@@ -106,8 +106,9 @@ class _Build:
         def write(path: Path) -> None:
             path.write_text(self.source.text, encoding="utf-8")
 
-        path = self.ctx.cache.get_or_build((self.source.text,), ".py", write)
-        found: Mapping[str, Any] = self.toolchain.functions_of(self.source.text, path)
+        found: Mapping[str, Any] = self.ctx.cache.load(
+            (self.source.text,), ".py", write, lambda path: self.toolchain.functions_of(self.source.text, path)
+        )
         return found
 
     def interpreted(self, specs: Sequence[KernelSpec]) -> dict[str, launch.Launch]:
@@ -137,14 +138,14 @@ class _Build:
             found = self.functions() if functions is None else functions
             self.toolchain.compile_function(found[spec.name], spec, capability).write(path)
 
-        return Binary.read(self.ctx.cache.get_or_build(self.key(spec, capability), ".cubin", write))
+        return self.ctx.cache.load(self.key(spec, capability), ".cubin", write, Binary.read)
 
     def binaries(self, wanted: Sequence[tuple[KernelSpec, int]]) -> list[Binary]:
         """Cubins for functions and capabilities; what is not in the cache is compiled side by side.
 
         LLVM and ptxas run outside Python's lock.
         """
-        missing = [(s, c) for s, c in wanted if not self.ctx.cache.path(self.key(s, c), ".cubin").exists()]
+        missing = [(s, c) for s, c in wanted if not self.ctx.cache.holds(self.key(s, c), ".cubin")]
         functions = self.functions() if missing else None
         if len(missing) > 1:
             # Not ctx.workers: this may itself run on one of its threads, and would wait for a thread for ever.

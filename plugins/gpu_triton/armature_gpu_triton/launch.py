@@ -47,20 +47,27 @@ def build_native(path: Path) -> None:
     if tool is None or not Path(include, "Python.h").exists():
         raise BackendError(backend="triton", what="its launcher", message="no C compiler or no Python.h", fix=FIX)
     command = [*tool.split(), "-O2", "-shared", "-fPIC", f"-I{include}", str(SOURCE), "-o", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = os.environ | {"TMPDIR": str(path.parent)}  # one folder has to have room
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         raise BackendError(backend="triton", what="its launcher", message=done.stderr[-2000:], fix=FIX)
 
 
 @cache
-def load_native(path: Path, driver: str) -> Any:
-    """The extension module at `path`, with the driver's entries bound."""
+def load_native(path: Path) -> Any:
+    """The extension module at `path`."""
     loader = importlib.machinery.ExtensionFileLoader(NAME, str(path))
     spec = importlib.util.spec_from_file_location(NAME, path, loader=loader)
     if spec is None:
         raise ImportError(f"not an extension module: {path}")
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
+    return module
+
+
+@cache
+def opened(module: Any, driver: str) -> Any:
+    """The extension module with the driver's entries bound."""
     module.open(driver)
     return module
 
@@ -68,7 +75,7 @@ def load_native(path: Path, driver: str) -> Any:
 def native(ctx: CompileContext, driver: str = DRIVER) -> Any:
     """The launcher's module, built on first use."""
     key = (SOURCE.read_text(), sysconfig.get_config_var("SOABI") or "", compiler() or "")
-    return load_native(ctx.cache.get_or_build(key, ".so", build_native), driver)
+    return opened(ctx.cache.load(key, ".so", build_native, load_native), driver)
 
 
 def kinds_of(spec: KernelSpec) -> str:

@@ -6,11 +6,15 @@ kept as one file per kernel (`binary`), so that a later process never imports Tr
 
 from __future__ import annotations
 
+import tempfile
+import threading
 import types
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import triton  # type: ignore[import-untyped]
+from triton import knobs
 from triton.backends.compiler import GPUTarget  # type: ignore[import-untyped]
 from triton.compiler import ASTSource  # type: ignore[import-untyped]
 from triton.runtime.interpreter import InterpretedFunction  # type: ignore[import-untyped]
@@ -23,6 +27,36 @@ from armature_gpu_triton.spec import KernelSpec
 
 WARP = 32
 ALIGNED = (("tt.divisibility", 16),)
+
+
+class Scratch:
+    """While a kernel is compiled, Triton keeps its files in a folder of this process, which goes afterwards.
+
+    What it keeps elsewhere is read again without a check, and may stand in a folder that can't be written. The setting
+    holds for all threads: the first compilation sets it, the last one of those at once resets it.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.users = 0
+        self.open = ExitStack()
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if not self.users:
+                folder = self.open.enter_context(tempfile.TemporaryDirectory(prefix="armature-triton-"))
+                self.open.enter_context(knobs.cache.scope())
+                knobs.cache.dir = folder
+            self.users += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.users -= 1
+            if not self.users:
+                self.open.close()
+
+
+SCRATCH = Scratch()
 
 
 def functions_of(text: str, path: Path) -> Mapping[str, object]:
@@ -56,7 +90,8 @@ def compile_function(function: object, spec: KernelSpec, capability: int) -> Bin
     }
     try:
         source = ASTSource(kernel, signature, constants, alignment)
-        built = triton.compile(source, target=GPUTarget("cuda", capability, WARP), options=options)
+        with SCRATCH:
+            built = triton.compile(source, target=GPUTarget("cuda", capability, WARP), options=options)
     except Exception as error:
         raise BackendError(
             backend="triton",

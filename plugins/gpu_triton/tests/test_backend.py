@@ -82,6 +82,12 @@ def test_built_kernels_are_found_without_triton(compile_context: CompileContext,
     assert first == second and ctx.cache.misses == misses > 0
     _Build(source, ctx).binaries([(specs[0].unaligned(), 90)])
     assert ctx.cache.misses == misses + 1
+    for path in ctx.cache.files():  # cubins, and the text that they are compiled from
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 0xFF
+        path.write_bytes(content)
+    assert _Build(source, ctx).binaries([(s, 90) for s in specs]) == first
+    assert len(ctx.cache.rebuilt) == len(specs) + 1
 
 
 def test_plugin_does_not_import_triton() -> None:

@@ -52,6 +52,18 @@ def compile_all(case: Case, capability: int, ctx: CompileContext, folder: Path) 
             assert built.block == spec.num_warps * 32 and built.shared <= 160 * 1024
 
 
+def test_triton_s_own_folder_is_not_needed(
+    compile_context: CompileContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be impossible to write to, and what it has is not checked."""
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setattr(toolchain.knobs.cache, "dir", str(tmp_path / "file" / "cache"))
+    case = next(c for c in CASES if c.name == "rows")
+    (tmp_path / "made").mkdir()
+    compile_all(case, 90, compile_context, tmp_path / "made")
+    assert toolchain.knobs.cache.dir == str(tmp_path / "file" / "cache")
+
+
 def rows(typical: bool) -> list[Case]:
     return [c for c in CASES if (c.name in TYPICAL) == typical]
 

@@ -1,0 +1,218 @@
+"""One folder of built files that only its owner can reach, each named by its key and by the checksum of its content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+
+import attrs
+from filelock import FileLock, Timeout
+
+KEY_DIGITS, CHECKSUM_DIGITS = 40, 32
+NAME = re.compile(rf"([0-9a-f]{{{KEY_DIGITS}}})-([0-9a-f]{{{CHECKSUM_DIGITS}}})(\.\w+)")
+WORK = "work-"
+PATIENCE = 600  # seconds to wait for another process that builds the same file: it may have been stopped
+ABANDONED = 24 * 3600  # age in seconds of a folder of work whose process was surely killed
+ROOM = 16 << 20  # bytes that must fit for a folder to count as writable: of a kernel and all that its compiler writes
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+class Unusable(Exception):
+    """A folder can't hold kernels; the text says why."""
+
+
+def checksum(key: str, file: BufferedReader) -> str:
+    """Hexadecimal checksum of a file under a key: another content gives another, and so does the same under another."""
+    return hashlib.file_digest(file, lambda: hashlib.sha256(key.encode())).hexdigest()[:CHECKSUM_DIGITS]
+
+
+def trusted(folder: Path) -> bool:
+    """Whether a folder is ours, and nobody else can put files in it or give those in it other names."""
+    try:
+        facts = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not facts.st_mode & OTHERS_WRITE
+
+
+@attrs.frozen
+class Entry:
+    """A built file. checksum: of its key and the content it was stored with."""
+
+    path: Path
+    key: str
+    checksum: str
+    suffix: str
+
+    @classmethod
+    def of(cls, path: Path) -> Entry | None:
+        """The entry that a path names; None for another kind of file."""
+        found = NAME.fullmatch(path.name)
+        return cls(path, *found.groups()) if found else None
+
+    def fault(self) -> str | None:
+        """Why the file must not be loaded: it is someone else's, others may write to it, or its content has changed."""
+        try:
+            # Not through a link, which may lead to anyone's file.
+            number = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            return f"it can't be read: {error.strerror}"
+        with open(number, "rb") as file:
+            facts = os.fstat(number)
+            if not stat.S_ISREG(facts.st_mode):
+                return "it is no regular file"
+            if facts.st_uid != os.geteuid():
+                return f"it belongs to the user {facts.st_uid}"
+            if facts.st_mode & OTHERS_WRITE:
+                return "other users may write to it"
+            try:
+                found = checksum(self.key, file)
+            except OSError as error:
+                return f"it can't be read: {error.strerror}"
+        return None if found == self.checksum else "its content is not what was stored"
+
+    @property
+    def size(self) -> int:
+        """Bytes; 0 once another process has removed the file."""
+        try:
+            return self.path.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    @property
+    def used(self) -> float:
+        """When the file was last read or written, in seconds since the epoch."""
+        try:
+            facts = self.path.stat()
+        except FileNotFoundError:
+            return 0.0
+        return max(facts.st_atime, facts.st_mtime)
+
+    def remove(self) -> None:
+        """Remove the file, and the lock of its key. A folder that can't be written keeps it."""
+        for path in (self.path, self.path.with_name(f"{self.key}.lock")):
+            try:
+                path.unlink(missing_ok=True)
+            except OSError:
+                return
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that only its owner can reach, or see to it that it is one. Raises Unusable."""
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        facts = folder.lstat()
+        if not stat.S_ISDIR(facts.st_mode):
+            raise Unusable(f"{folder} is no folder")
+        if facts.st_uid != os.geteuid():
+            raise Unusable(f"{folder} belongs to the user {facts.st_uid}")
+        if stat.S_IMODE(facts.st_mode) != 0o700:
+            folder.chmod(0o700)
+            if folder.lstat().st_mode & OTHERS_WRITE:
+                raise Unusable(f"{folder} stays writable for other users")
+    except OSError as error:
+        raise Unusable(f"{folder}: {error.strerror}") from error
+
+
+@attrs.frozen
+class Store:
+    """Built files under `folder`, in folders named by the first two digits of their keys.
+
+    A file appears under its name whole or not at all, so that neither a killed process nor a full disk leaves one that
+    could be loaded; what happens to it later shows in its checksum.
+    """
+
+    folder: Path
+
+    def open(self) -> None:
+        """Make the folder where it is not there. Raises Unusable where files in it can't be trusted or can't be run."""
+        make_private(self.folder)
+        # A library on such a file system can be read and not loaded.
+        if os.statvfs(self.folder).f_flag & getattr(os, "ST_NOEXEC", 0):
+            raise Unusable(f"{self.folder} is on a file system mounted with noexec")
+
+    def check_writable(self) -> None:
+        """Raises Unusable where a file of the usual size can't be written."""
+        try:
+            with tempfile.TemporaryFile(dir=self.folder) as file:
+                file.write(bytes(ROOM))
+        except OSError as error:
+            raise Unusable(f"{self.folder}: {error.strerror}") from error
+
+    def candidates(self, key: str, suffix: str) -> list[Entry]:
+        """Files with this key. More than one where processes built it at once, or where one is bad."""
+        place = self.folder / key[:2]
+        if not trusted(place):
+            return []
+        try:
+            names = [name for name in os.listdir(place) if name.startswith(key)]
+        except OSError:
+            return []
+        found = (Entry.of(place / name) for name in names)
+        return [entry for entry in found if entry is not None and entry.suffix == suffix]
+
+    @contextmanager
+    def locked(self, key: str) -> Iterator[None]:
+        """Lets one process at a time build a file. It only saves work: where there are no locks, several build it."""
+        lock = FileLock(self.folder / key[:2] / f"{key}.lock", timeout=PATIENCE, mode=0o600)
+        try:
+            lock.acquire()
+        except (Timeout, OSError, NotImplementedError):
+            yield
+            return
+        try:
+            yield
+        finally:
+            lock.release()
+
+    @contextmanager
+    def work(self, key: str) -> Iterator[Path]:
+        """A folder to build the file in, which is gone afterwards, as are those that killed processes left.
+
+        Raises Unusable, OSError.
+        """
+        place = self.folder / key[:2]
+        for left in place.glob(f"{WORK}{key}-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        folder = Path(tempfile.mkdtemp(prefix=f"{WORK}{key}-", dir=place))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def prepare(self, key: str) -> None:
+        """Make the folder that files with this key stand in. Raises Unusable."""
+        make_private(self.folder / key[:2])
+
+    def put(self, made: Path, key: str, suffix: str) -> Entry:
+        """Give a built file its name. Errors: OSError."""
+        with made.open("rb") as file:
+            content = checksum(key, file)
+        made.chmod(stat.S_IMODE(made.stat().st_mode) & 0o700)
+        final = self.folder / key[:2] / f"{key}-{content}{suffix}"
+        os.replace(made, final)
+        return Entry(final, key, content, suffix)
+
+    def entries(self) -> list[Entry]:
+        """All built files, whether good or bad."""
+        found = (Entry.of(path) for path in self.folder.glob("??/*"))
+        return [entry for entry in found if entry is not None]
+
+    def remove_abandoned(self, age: float = ABANDONED) -> None:
+        """Remove folders of work that killed processes left, those older than `age` seconds."""
+        for folder in self.folder.glob(f"??/{WORK}*"):
+            try:
+                old = time.time() - folder.stat().st_mtime > age
+            except FileNotFoundError:
+                continue
+            if old:
+                shutil.rmtree(folder, ignore_errors=True)
