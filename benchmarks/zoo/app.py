@@ -1,0 +1,128 @@
+"""The command: which models, in how many processes, for how long, and what is written."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.util
+import json
+import os
+import platform
+import random
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from benchmarks.zoo import report
+from benchmarks.zoo.case import matches
+from benchmarks.zoo.causes import FATAL, failures
+from benchmarks.zoo.libraries import LIBRARIES
+from benchmarks.zoo.measure import PHASES, Settings, measure
+from benchmarks.zoo.pool import Job, run_all
+
+Row = dict[str, Any]
+
+
+def list_names(library: str, _: str, settings: Settings, write: Any) -> None:
+    """The names of a library's models, as the row of a process of its own: libraries are imported in none but these."""
+    write({"library": library, "name": "", "names": list(dict.fromkeys(LIBRARIES[library].names()))})
+
+
+def missing(library: str) -> list[str]:
+    """Modules of a library that are not installed."""
+    return [module for module in LIBRARIES[library].modules if importlib.util.find_spec(module) is None]
+
+
+def all_names(libraries: list[str], console: Console) -> Iterator[tuple[str, str]]:
+    """Library and model, for the libraries that are installed; says which are not."""
+    jobs = []
+    for library in libraries:
+        if absent := missing(library):
+            console.print(f"[yellow]{library}: not installed ({', '.join(absent)}), so left out[/]")
+        else:
+            jobs.append(Job(library, "", Settings(), 300.0))
+    for row in run_all(jobs, list_names, len(jobs) or 1):
+        if "names" not in row:
+            console.print(f"[red]{row['library']}: its models can't be listed: {row.get('log', '')[-600:]}[/]")
+        for name in row.get("names", ()):
+            yield row["library"], name
+
+
+def chosen(names: list[tuple[str, str]], match: str, sample: int, seed: str, shard: str) -> list[tuple[str, str]]:
+    """The models to measure: those that match, a sample of them, one of n parts of it."""
+    patterns = [part for part in match.split(",") if part]
+    found = sorted(pair for pair in names if not patterns or any(matches("/".join(pair), p) for p in patterns))
+    # Shuffled, so that the parts take equally long, and a run that is stopped has seen something of everything.
+    random.Random(seed if sample else "order").shuffle(found)
+    found = found[:sample] if sample else found
+    part, _, parts = shard.partition("/")
+    return found[int(part) - 1 :: int(parts)] if parts else found
+
+
+def main(
+    library: Annotated[str, typer.Option(help="comma-separated; all by default")] = "",
+    match: Annotated[str, typer.Option(help="comma-separated patterns of LIBRARY/MODEL, with * or as parts")] = "",
+    sample: Annotated[int, typer.Option(help="so many models, drawn at random; 0: all")] = 0,
+    seed: Annotated[str, typer.Option(help="of the sample; the date by default")] = "",
+    shard: Annotated[str, typer.Option(help="i/n: the i-th of n parts")] = "",
+    jobs: Annotated[int, typer.Option(help="processes side by side")] = max(1, (os.cpu_count() or 2) // 2),
+    timeout: Annotated[float, typer.Option(help="seconds for one model")] = 240.0,
+    limit: Annotated[float, typer.Option(help="seconds for all; what is left then is said to be. 0: none")] = 0.0,
+    out: Annotated[Path, typer.Option(help="folder for rows.jsonl, zoo.json and zoo.html")] = Path("build/zoo"),
+    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
+    auto: Annotated[bool, typer.Option(help="run armature's kernels too, not only the captured graphs")] = True,
+    incumbent: Annotated[bool, typer.Option(help="count torch.compile's graphs beside")] = True,
+    strict: Annotated[bool, typer.Option(help="armature's strict mode")] = False,
+    dynamic: Annotated[bool, typer.Option(help="sizes as symbols from the start")] = False,
+    phases: Annotated[str, typer.Option(help="infer,train; none to build the models only")] = "infer,train",
+    every_model: Annotated[bool, typer.Option(help="print a line for each model")] = True,
+    only_list: Annotated[bool, typer.Option("--list", help="print the names and stop")] = False,
+) -> None:
+    """Compare models of libraries with eager mode, and count their graphs beside torch.compile's."""
+    start = time.monotonic()
+    console = Console()
+    names = list(all_names([name for name in library.split(",") if name] or list(LIBRARIES), console))
+    todo = chosen(names, match, sample, seed or datetime.date.today().isoformat(), shard)
+    if only_list:
+        for pair in sorted(todo):
+            print("/".join(pair))
+        return
+    wanted = tuple(phase for phase in PHASES if phase in phases.split(","))
+    settings = Settings(device, auto, strict, incumbent, dynamic, wanted)
+    os.environ.setdefault("ARMATURE_CACHE_DIR", tempfile.mkdtemp(prefix="zoo-cache-"))
+    out.mkdir(parents=True, exist_ok=True)
+    work = [Job(library, name, settings, timeout) for library, name in todo]
+    rows = measured(work, jobs, start + limit if limit else None, out, console)
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, {device}, torch {torch.__version__}"
+    report.write(rows, out, {"machine": f"{machine}, Python {platform.python_version()}"})
+    console.print(report.terminal(rows, every_model))
+    console.print(f"{machine}; {time.monotonic() - start:.0f} s; written to {out}")
+    if any(failure.kind in FATAL for row in rows for failure in failures(row)):
+        raise typer.Exit(1)
+
+
+def measured(work: list[Job], jobs: int, deadline: float | None, out: Path, console: Console) -> list[Row]:
+    """The rows, written to a file as they come."""
+    rows: list[Row] = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with open(out / "rows.jsonl", "w") as file, Progress(*columns, console=console) as progress:
+        task = progress.add_task("measuring", total=len(work))
+        bad = 0
+        for row in run_all(work, measure, jobs, deadline):
+            rows.append(row)
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            bad += any(failure.kind in FATAL for failure in failures(row))
+            progress.update(task, advance=1, description=f"{bad} bad; {row['name']}")
+    return rows
+
+
+def run() -> None:
+    """The command line."""
+    typer.run(main)
