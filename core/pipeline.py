@@ -34,7 +34,7 @@ from armature.frame import verify as frame_spec
 from armature.frame.data import FrameRequest, resume_point
 from armature.frame.guards.kinds import StorageGuard
 from armature.frame.hook import CompiledFrame, RunEagerly
-from armature.graph import inference, pieces
+from armature.graph import inference, learning, pieces
 from armature.graph.functional import compile_graph, gives_other_forms
 from armature.graph.in_place import loses_layout
 from armature.plugins import manager
@@ -110,8 +110,13 @@ def runs_as_captured(traced: TracedFrame, module: fx.GraphModule) -> bool:
 
 def native_backend(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
     """The captured graph through the stages of this package."""
-    check_devices(traced, ctx, record)
     module = traced.graph
+    if module is not None and learning.learns_inside(module):
+        whole = learning.begun_with_gradients(module)
+        with torch.enable_grad():
+            run = native_backend(attrs.evolve(traced, graph=whole), ctx, record)
+        return module.forward if run == whole.forward else learning.with_gradients(run)
+    check_devices(traced, ctx, record)
     if module is None or not inference.enters(module):
         return as_kernels(traced, ctx, record)
     inner = inference.without(module)

@@ -56,10 +56,10 @@ from armature.trace.values.classes import ClassValue
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.context import (
     ContextValue,
-    GradModeValue,
     NullContextValue,
     PairedContextValue,
     autocast_value,
+    grad_mode_value,
     inference_mode_value,
     switch_grad,
 )
@@ -111,7 +111,6 @@ __all__ = [
     "EventKind",
     "Features",
     "FrameSummary",
-    "GradModeValue",
     "GraphBreak",
     "GraphKind",
     "Handler",
@@ -176,6 +175,7 @@ __all__ = [
     "compute_early",
     "existing",
     "functional_collectives",
+    "grad_mode_value",
     "handles",
     "hookimpl",
     "in_tree",

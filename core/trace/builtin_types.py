@@ -27,7 +27,7 @@ from armature.trace.places import places_of
 from armature.trace.values import computed
 from armature.trace.values.base import Value, is_iterable, type_name
 from armature.trace.values.classes import ClassValue, SuperValue, rely_on_class
-from armature.trace.values.context import GradModeValue, NullContextValue, autocast_value, switch_grad
+from armature.trace.values.context import NullContextValue, autocast_value, grad_mode_value, switch_grad
 from armature.trace.values.derived import native
 from armature.trace.values.function import CellValue, MethodValue, PartialValue
 from armature.trace.values.iterator import IteratorValue
@@ -410,15 +410,14 @@ def _grad_mode(kind: type, enabled: bool) -> Make:
     def make(tracer: Tracer, *function: Value) -> Value:
         if function:  # used as a decorator without parentheses
             tracer.graph_break("unsupported-call", callable=f"torch.{kind.__name__} as a decorator inside a function")
-        return GradModeValue(kind, enabled)
+        return grad_mode_value(kind, enabled)
 
     return make
 
 
 def _set_grad_enabled(tracer: Tracer, mode: Value) -> Value:
     enabled = mode.truth(tracer)
-    made = GradModeValue(torch.set_grad_enabled, enabled)
-    made.before.append(torch.is_grad_enabled())
+    made = grad_mode_value(torch.set_grad_enabled, enabled)
     switch_grad(tracer, enabled)  # in force from the call on, with or without `with`
     return made
 

@@ -19,13 +19,14 @@ from types import (
 from typing import TYPE_CHECKING
 
 import attrs
+import torch
 
 from armature.callables import MISSING, class_member, unbound
 from armature.frame.data import resume_point
 from armature.frame.sources import LocalSource
 from armature.torch_abi.eval_frame import skip_code
 from armature.trace.instructions import Instruction, decode, remade_cells, slot_names
-from armature.trace.layout import CALLS, Layout, Slot, handled_name, operands, slot_name
+from armature.trace.layout import CALLS, Layout, Slot, handled_name, mode_name, operands, slot_name
 from armature.trace.liveness import live_at, read_unbound, rebound
 from armature.trace.rebuild import Rebuilder, output_name
 from armature.trace.splice import (
@@ -69,14 +70,15 @@ class CutFrame:
     layout: Layout
     held: dict[str, Value]
 
-    @property
-    def contexts(self) -> list[ContextValue]:
-        """The context managers of torch that the frame is inside of, the outermost first."""
-        found = [self.frame.stack[place].owner for place in self._places()]  # type: ignore[attr-defined]
-        return [owner for owner in found if isinstance(owner, ContextValue)]
-
-    def _places(self) -> list[int]:
-        return [place for place, slot in enumerate(self.layout) if slot is Slot.CONTEXT]
+    def leave_contexts(self) -> None:
+        """Leave the context managers of torch that the frame is inside of. The grad mode inside each is kept, for when
+        it is entered again: a call may have changed it."""
+        for place in reversed([place for place, slot in enumerate(self.layout) if slot is Slot.CONTEXT]):
+            context: ContextValue = self.frame.stack[place].owner  # type: ignore[attr-defined]
+            if not context.reenters:
+                raise CannotResume(f"{context.describe()} can't be entered again", context)
+            self.held[mode_name(place)] = self.frame.tracer.constant(torch.is_grad_enabled())
+            context.leave(self.frame.tracer)
 
 
 def why_not(code: CodeType) -> str | None:

@@ -13,7 +13,7 @@ import attrs
 import torch
 
 from armature.torch_abi.altering import memory_of
-from armature.torch_abi.grad_modes import set_default_dtype
+from armature.torch_abi.grad_modes import set_default_dtype, set_grad_enabled
 from armature.trace.values.base import Value, Write
 from armature.trace.values.function import CellValue
 
@@ -44,6 +44,8 @@ class Effects:
     globals_: dict[tuple[int, str], tuple[dict[str, object], Value | None]] = attrs.field(factory=dict)
     default_dtype: DefaultDtype | None = None
     grad: bool = attrs.field(factory=torch.is_grad_enabled)  # whether gradients are recorded where the frame begins
+    grad_after: bool | None = None  # and where it ends, once that is known
+    entered: dict[Value, None] = attrs.field(factory=dict)  # context managers of torch that are open now
     calls: list[Write] = attrs.field(factory=list)  # to be made when all else has been changed
 
     def call(self, write: Write) -> None:
@@ -105,10 +107,15 @@ class Effects:
         return self.globals_.get((id(namespace), name))
 
     @property
+    def grad_changed(self) -> bool:
+        """Whether the frame ends in another grad mode than it began in."""
+        return self.grad_after is not None and self.grad_after is not self.grad
+
+    @property
     def empty(self) -> bool:
         """Whether nothing that outlives the frame was changed."""
         objects = self.changed or self.globals_ or self.class_attributes or self.calls
-        return not objects and self.chosen_dtype is None
+        return not objects and self.chosen_dtype is None and not self.grad_changed
 
     def writes(self, out: Rebuilder) -> list[Write]:
         """The calls that bring all objects to their last state."""
@@ -125,4 +132,7 @@ class Effects:
                 found.append(Write(dict.__setitem__, (where, out.value(name), value)))
         if self.chosen_dtype is not None:
             found.append(Write(set_default_dtype, (out.value(self.chosen_dtype),)))
-        return [*found, *out.tracer.overrides.writes(out), *self.calls]
+        found += [*out.tracer.overrides.writes(out), *self.calls]
+        if self.grad_changed:
+            found.append(Write(set_grad_enabled, (out.value(self.grad_after),)))
+        return found

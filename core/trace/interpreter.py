@@ -29,6 +29,7 @@ from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.rebuild import Rebuilder
 from armature.trace.state import Frame
 from armature.trace.values.base import Value
+from armature.trace.values.context import end_grad
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import CellValue
 from armature.trace.values.symbolic import SymbolicValue
@@ -54,12 +55,9 @@ def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
     if forward_level() >= 0:  # tensors without numbers have none of the tangents
         raise SkipFrame("it runs inside a level of forward mode", once=True)
     tracer = Tracer(ctx, request, ctx.config.strict)
-    grad = torch.is_grad_enabled()
     with let_go(tracer):
         with tracing(tracer):
             result = _run(tracer, request)
-            if torch.is_grad_enabled() != grad:
-                tracer.graph_break("unsupported-mutation", operation="leaving the grad mode changed", type="the frame")
         return _finish(tracer, request, result)
 
 
@@ -112,7 +110,21 @@ def _run(tracer: Tracer, request: FrameRequest) -> Value:
             raise
     check_generators(tracer, frame)
     lives.check_ends(tracer, frame, result)
+    tracer.frames.append(frame)  # whose line it is that the graph ends at
+    check_left(tracer)
+    end_grad(tracer)
+    tracer.frames.pop()
     return result
+
+
+def check_left(tracer: Tracer) -> None:
+    """No context manager of torch may be left open, but for the grad mode. Raises GraphBreak, where it was entered."""
+    for context in tracer.effects.entered:
+        try:
+            tracer.graph_break("unsupported-mutation", operation="leaving it open", type=context.describe())
+        except GraphBreak as stop:
+            stop.blame, stop.places = context, getattr(context, "made_at", ())
+            raise
 
 
 def check_generators(tracer: Tracer, frame: Frame) -> None:

@@ -41,6 +41,11 @@ def slot_name(position: int) -> str:
     return f"__armature_stack_{position}"
 
 
+def mode_name(position: int) -> str:
+    """The variable for the grad mode inside the context manager at a place of the stack: a call may have changed it."""
+    return f"__armature_mode_{position}"
+
+
 def handled_name(number: int) -> str:
     """The variable for an exception being handled."""
     return f"__armature_handled_{number}"
@@ -49,6 +54,7 @@ def handled_name(number: int) -> str:
 def variables_of(layout: Layout) -> list[str]:
     """The variables in which the stack and the exceptions being handled are passed."""
     held = [slot_name(place) for place, slot in enumerate(layout) if slot in (Slot.VALUE, Slot.CONTEXT)]
+    held += [mode_name(place) for place, slot in enumerate(layout) if slot is Slot.CONTEXT]
     return held + [handled_name(number) for number in range(layout.count(Slot.HANDLED))]
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import attrs
-import torch
 
 from armature.frame.data import FrameRequest
 from armature.torch_abi.overrides import quietly
@@ -24,6 +23,7 @@ from armature.trace.places import Moment, Place, Stopped
 from armature.trace.splice import CannotResume
 from armature.trace.state import Frame
 from armature.trace.values.base import Value
+from armature.trace.values.context import end_grad
 
 if TYPE_CHECKING:
     from armature.breaks.types import BreakEvent
@@ -89,7 +89,6 @@ def cut(request: FrameRequest, ctx: CompileContext, moment: Moment, event: Break
     """Trace up to a moment, and write the code that goes on from there. Errors: CannotResume, GraphBreak."""
     tracer = Tracer(ctx, request, ctx.config.strict)
     tracer.stop = moment
-    grad = torch.is_grad_enabled()
     with let_go(tracer):
         with tracing(tracer):
             frames = run_until(tracer, request)
@@ -97,7 +96,7 @@ def cut(request: FrameRequest, ctx: CompileContext, moment: Moment, event: Break
             check_generators(tracer, frames[0])
             cuts = [cut_frame(frame, frame.position - 1) for frame in frames[:-1]]
             cuts.append(cut_frame(frames[-1], frames[-1].position))
-            leave_contexts(tracer, cuts, grad)
+            leave_contexts(tracer, cuts)
         slot = CompiledGraphSlot()
         computes = graph_calls.computes(tracer)
         out = CutWriter(tracer, request.code)
@@ -116,15 +115,12 @@ def run_until(tracer: Tracer, request: FrameRequest) -> tuple[Frame, ...]:
     raise CannotResume("traced again, it took another way")
 
 
-def leave_contexts(tracer: Tracer, cuts: list[CutFrame], grad: bool) -> None:
+def leave_contexts(tracer: Tracer, cuts: list[CutFrame]) -> None:
     """End the graph in the state of torch in which it began: the code after it enters the context managers itself."""
-    contexts = [context for each in cuts for context in each.contexts]
-    modes = [mode for context in contexts if (mode := context.grad_mode) is not None]
-    if torch.is_grad_enabled() != (modes[-1] if modes else grad):
-        raise CannotResume("the grad mode is not that of the innermost context manager")
-    for context in reversed(contexts):
-        if not context.reenters:
-            raise CannotResume(f"{context.describe()} can't be entered again", context)
-        context.leave(tracer)
-    if torch.is_grad_enabled() != grad or tracer.on_abort:
-        raise CannotResume("a context manager of torch was entered without `with`")
+    for each in reversed(cuts):
+        each.leave_contexts()
+    end_grad(tracer)
+    for context in tracer.effects.entered:
+        raise CannotResume(f"{context.describe()} was entered without `with`", context)
+    if tracer.on_abort:
+        raise CannotResume("a level of torch.func was entered")

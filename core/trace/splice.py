@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import attrs
+import torch
 from bytecode import Bytecode, CompilerFlags, Instr, Label
 from bytecode.instr import UNSET, CellVar, FreeVar, InstrLocation, TryBegin, TryEnd
 
 from armature.errors import invariant
 from armature.frame.data import HeldCode, ResumePoint, ResumeTable
 from armature.torch_abi.eval_frame import skip_code
+from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.trace.emitter import Emitter
 from armature.trace.instructions import DOUBLED, Protection, decode, remade_cells
 from armature.trace.layout import (
@@ -31,6 +33,7 @@ from armature.trace.layout import (
     effect,
     handled_name,
     kinds,
+    mode_name,
     slot_name,
     variables_of,
 )
@@ -170,6 +173,10 @@ class Writer(Emitter):
                     self.function(lambda place=place: self._enter_of(place))  # type: ignore[misc]
                     self.call(0)
                     self.emit("POP_TOP")
+                    self.function(lambda: self.emit("LOAD_CONST", set_grad_enabled))
+                    self.emit("LOAD_FAST", mode_name(place))
+                    self.call(1)
+                    self.emit("POP_TOP")
         for name in variables_of(layout):
             self.emit("DELETE_FAST", name)
 
@@ -196,6 +203,9 @@ class Writer(Emitter):
             else:
                 self.emit("STORE_FAST", slot_name(place))
                 if slot is Slot.CONTEXT:
+                    self.function(lambda: self.emit("LOAD_CONST", torch.is_grad_enabled))
+                    self.call(0)
+                    self.emit("STORE_FAST", mode_name(place))
                     self.function(lambda place=place: self.emit("LOAD_FAST", slot_name(place)))  # type: ignore[misc]
                     for _ in range(3):
                         self.emit("LOAD_CONST", None)

@@ -332,7 +332,7 @@ def _grad_mode(tracer: Tracer, obj: Any, source: Source) -> Value:
     enabled = type(obj) is torch.enable_grad
     if type(obj) is torch.set_grad_enabled:
         enabled = bool(wrap(tracer, obj.mode, AttrSource(source, "mode")).as_constant())
-    return GradModeValue(type(obj), enabled, source=source)
+    return GradModeValue(type(obj), enabled, obj=obj, source=source)
 
 
 def _inference_mode(tracer: Tracer, obj: Any, source: Source) -> Value:

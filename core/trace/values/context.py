@@ -18,7 +18,8 @@ from armature.torch_abi.grad_modes import (
     exit_inference,
     set_grad_enabled,
 )
-from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
+from armature.trace.places import Place, places_of
+from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
 from armature.trace.values.constant import ConstantValue
 
 if TYPE_CHECKING:
@@ -39,11 +40,6 @@ class ContextValue(Value):
 
     def python_type(self) -> type:
         return self.kind
-
-    @property
-    def grad_mode(self) -> bool | None:
-        """The grad mode inside; None: that of outside."""
-        return None
 
     def enter(self, tracer: Tracer) -> Value:
         """`__enter__`: the value that `as` binds."""
@@ -115,49 +111,86 @@ class NullContextValue(ContextValue):
 
 @attrs.define(eq=False)
 class GradModeValue(ContextValue):
-    """torch.no_grad(), torch.enable_grad(), torch.set_grad_enabled(mode)."""
+    """torch.no_grad(), torch.enable_grad(), torch.set_grad_enabled(mode).
+
+    prev: the mode that leaving sets, as the object itself keeps it; None: not known, or it has none yet. obj: the
+    program's own object, where it was made before the frame.
+    """
 
     enabled: bool
-    before: list[bool] = attrs.field(factory=list)
-    outer: bool = True  # the mode that it went back to when it was left last
-
-    @property
-    def grad_mode(self) -> bool | None:
-        return self.enabled
+    prev: bool | None = None
+    obj: Any = None
 
     def enter(self, tracer: Tracer) -> Value:
-        if self.kind is not torch.set_grad_enabled or not self.before:  # that one is in force since it was made
-            self.before.append(torch.is_grad_enabled())
+        if self.kind is not torch.set_grad_enabled:  # that one is in force since it was made
+            self.prev = torch.is_grad_enabled()
+            tracer.effects.record(self)
         switch_grad(tracer, self.enabled)
         return tracer.constant(None)
 
     def leave(self, tracer: Tracer) -> None:
-        self.outer = self.before.pop()
-        switch_grad(tracer, self.outer)
+        before = self._before(tracer)
+        if before is None:
+            tracer.graph_break("unsupported-call", callable=f"__exit__ of {self.describe()} that was not entered")
+        switch_grad(tracer, before)
+
+    def _before(self, tracer: Tracer) -> bool | None:
+        if self.prev is None and self.source is not None and hasattr(self.obj, "prev"):
+            self.prev = bool(tracer.wrap(self.obj.prev, tracer.attr_source(self.source, "prev")).as_constant())
+        return self.prev
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if name == "mode" and self.kind is torch.set_grad_enabled:
+            return tracer.constant(self.enabled)
+        if name == "prev" and self._before(tracer) is not None:
+            return tracer.constant(self.prev)
+        return super().get_attribute(tracer, name)
 
     def again(self) -> Value:
-        return GradModeValue(self.kind, self.enabled)
+        return grad_mode_value(self.kind, self.enabled)
 
     def rebuild(self, out: Rebuilder) -> None:
         if self.kind is not torch.set_grad_enabled:
             out.null_function(self.kind)
             out.call(0)
-            return
-        out.null_function(object.__new__)  # calling the class would switch the mode
-        out.constant(self.kind)
-        out.call(1)
-        out.store_attribute("mode", ConstantValue(self.enabled))
-        out.store_attribute("prev", ConstantValue(self.outer))
+        else:
+            out.null_function(object.__new__)  # calling the class would switch the mode
+            out.constant(self.kind)
+            out.call(1)
+            out.store_attribute("mode", ConstantValue(self.enabled))
+        if self.prev is not None:
+            out.store_attribute("prev", ConstantValue(self.prev))
+
+    def writes(self, out: Rebuilder) -> list[Write]:
+        return [Write(setattr, (self, out.value("prev"), out.value(self.prev)))]
+
+
+def grad_mode_value(kind: type, enabled: bool) -> GradModeValue:
+    """The value of a context manager of this kind that is made now."""
+    now = {torch.no_grad: False, torch.set_grad_enabled: torch.is_grad_enabled()}
+    return GradModeValue(kind, enabled, now.get(kind))
 
 
 def switch_grad(tracer: Tracer, enabled: bool) -> None:
     """Set the grad mode now and in the graph."""
     if tracer.overrides.asks_modes:
         tracer.call(tracer.as_value(set_grad_enabled), (tracer.constant(enabled),), {})
-        return
+    else:
+        put_grad(tracer, enabled)
+
+
+def put_grad(tracer: Tracer, enabled: bool) -> None:
+    """The same, which no function mode is told of."""
     if torch.is_grad_enabled() != enabled:
         tracer.state_call(set_grad_enabled, (enabled,))
         set_grad_enabled(enabled)
+
+
+def end_grad(tracer: Tracer) -> None:
+    """End the graph in the grad mode in which it began. The one of now is set by the code after it."""
+    now = torch.is_grad_enabled()
+    put_grad(tracer, tracer.effects.grad)
+    tracer.effects.grad_after = now
 
 
 @attrs.define(eq=False)
@@ -169,6 +202,7 @@ class PairedContextValue(ContextValue):
     leave_by: Callable[[Any], Any]
     made_by: Callable[..., Any] | None = None  # makes the context manager itself from the arguments
     open: list[tuple[Any, Any]] = attrs.field(factory=list)
+    made_at: tuple[Place, ...] = ()  # where it was entered last: a graph may have to end there
 
     def enter(self, tracer: Tracer) -> Value:
         try:
@@ -177,11 +211,17 @@ class PairedContextValue(ContextValue):
             tracer.raise_real(error)
         node = tracer.state_call(self.enter_by, self.arguments, self.leave_by)
         self.open.append((node, real))
+        self.made_at = places_of(tracer.frames)
         tracer.on_abort.append((self.leave_by, real))
+        tracer.effects.entered[self] = None
         return self
 
     def leave(self, tracer: Tracer) -> None:
+        if not self.open:  # entered before the frame began
+            tracer.graph_break("unsupported-call", callable=f"__exit__ of {self.describe()} that was not entered")
         node, real = self.open.pop()
+        if not self.open:
+            tracer.effects.entered.pop(self)
         tracer.on_abort.remove((self.leave_by, real))
         self.leave_by(real)
         tracer.state_call(self.leave_by, (node,))
@@ -201,10 +241,6 @@ class PairedContextValue(ContextValue):
 @attrs.define(eq=False)
 class InferenceModeValue(PairedContextValue):
     """torch.inference_mode(mode)."""
-
-    @property
-    def grad_mode(self) -> bool | None:
-        return not self.arguments[0]
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
         if name == "mode":

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import attrs
 import torch
 
 from armature.plugin_api import (
     Call,
     ContextValue,
-    GradModeValue,
     Value,
     existing,
+    grad_mode_value,
     handles,
     inference_mode_value,
     switch_grad,
@@ -25,22 +22,7 @@ def grad_mode(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     if args or kwargs:
         return None
     kind = call.fn
-    return GradModeValue(torch.enable_grad if kind is torch.enable_grad else torch.no_grad, kind is torch.enable_grad)
-
-
-@attrs.define(eq=False)
-class SetGradValue(GradModeValue):
-    """`torch.set_grad_enabled(mode)`: sets the mode when it is made, and sets it back when it is left."""
-
-    def enter(self, tracer: Any) -> Value:
-        """The mode is set again: the context may be entered long after it was made."""
-        switch_grad(tracer, self.enabled)
-        nothing: Value = tracer.constant(None)
-        return nothing
-
-    def again(self) -> Value:
-        """For a decorator: made when the function is called, so the mode of that time is the one to go back to."""
-        return GradModeValue(self.kind, self.enabled)
+    return grad_mode_value(torch.enable_grad if kind is torch.enable_grad else torch.no_grad, kind is torch.enable_grad)
 
 
 @handles(torch.set_grad_enabled)
@@ -49,8 +31,8 @@ def set_grad_enabled(call: Call, mode: Value) -> Value | None:
     enabled = switch(call, mode)
     if enabled is None:
         return None
-    made = SetGradValue(torch.set_grad_enabled, enabled, [torch.is_grad_enabled()])
-    switch_grad(call.tracer, made.enabled)
+    made = grad_mode_value(torch.set_grad_enabled, enabled)
+    switch_grad(call.tracer, enabled)
     return made
 
 
