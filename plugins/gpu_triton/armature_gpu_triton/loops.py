@@ -8,7 +8,7 @@ import attrs
 
 from armature.codegen.printer import position
 from armature.lower.data import Buffer, Load, Node, Store
-from armature.lower.index import Index, Var, bounds, delinear, hint, numel, stride_of
+from armature.lower.index import Index, Var, bounds, delinear, hint, numel, stride_of, variables
 from armature.schedule.data import Kernel, Pass
 from armature.schedule.walk import operands, postorder, rebuild, rename_node, rename_store, store_roots
 from armature_gpu_triton import autotune
@@ -67,14 +67,23 @@ def replace(kernel: Kernel, changes: Mapping[Var, Index], outer: Sequence[Var], 
     return attrs.evolve(kernel, outer=tuple(outer), inner=tuple(inner), passes=tuple(passes))
 
 
-def unit_strides(kernel: Kernel, buffers: Mapping[str, Buffer], var: Var) -> int:
-    """How many accesses are contiguous in the variable."""
-    return sum(stride_of(position(a, buffers), var) == 1 for a in accesses(kernel) if not a.indirect)
+def contiguous_bytes(kernel: Kernel, buffers: Mapping[str, Buffer], var: Var) -> int:
+    """Bytes that accesses move which are contiguous in the variable, symbolic sizes at their hints.
+
+    Bytes, not accesses: batch norm reads four vectors along the channels, and next to the image these cost nothing.
+    """
+    total = 0
+    for access in accesses(kernel):
+        place = position(access, buffers)
+        if not access.indirect and stride_of(place, var) == 1:
+            touched = hint(numel(v.extent for v in variables(place)))
+            total += touched * buffers[access.buffer].dtype.itemsize
+    return total
 
 
 def ordered(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Var, ...]:
-    """The outer variables, the one last in which most accesses are contiguous."""
-    counts = {v: unit_strides(kernel, buffers, v) for v in kernel.outer if v.extent != 1}
+    """The outer variables, the one last in which most bytes are contiguous."""
+    counts = {v: contiguous_bytes(kernel, buffers, v) for v in kernel.outer if v.extent != 1}
     if not counts:
         return kernel.outer
     best = max(counts, key=lambda v: (counts[v], kernel.outer.index(v)))
@@ -102,8 +111,8 @@ def shape_of(kernel: Kernel, buffers: Mapping[str, Buffer]) -> autotune.Shape:
     along_r = along_x = 0
     if kernel.inner:
         inner = [v for v in kernel.inner if v.extent != 1] or list(kernel.inner)
-        along_r = unit_strides(kernel, buffers, inner[-1])
-        along_x = max((unit_strides(kernel, buffers, v) for v in kernel.outer), default=0)
+        along_r = contiguous_bytes(kernel, buffers, inner[-1])
+        along_x = max((contiguous_bytes(kernel, buffers, v) for v in kernel.outer), default=0)
     names = (*kernel.reads, *kernel.writes)
     return autotune.Shape(
         x=hint(x),

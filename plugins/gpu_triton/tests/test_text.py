@@ -6,7 +6,7 @@ import attrs
 import pytest
 import torch
 
-from armature.lower.data import Buffer, BufferKind, Const, IndexValue, Load, Op, Origin, Reduce, Store
+from armature.lower.data import Buffer, BufferKind, Const, IndexValue, Load, Node, Op, Origin, Reduce, Store
 from armature.lower.index import Index, Size, Var, contiguous_strides
 from armature.schedule.data import Kernel, KernelPlan, Launch, Pass
 from armature_gpu_triton.backend import TritonBackend
@@ -104,6 +104,22 @@ def test_halves_are_computed_in_float32() -> None:
     text = KernelPrinter(tile(kernel, shapes), shapes).print()
     rounded = torch.tensor(0.1, dtype=BF16).item()
     assert f"helpers.to_bfloat16((helpers.from_bfloat16(tmp0) * {rounded}))" in text
+
+
+def test_neighbours_load_neighbours_of_the_image_not_of_its_channels() -> None:
+    """As batch norm in inference: four vectors along the channels beside one image, which is read along its rows."""
+    image, channel, place = Var("n", 8), Var("c", 256), Var("p", 3136)
+    where = (image, channel, place)
+    value: Node = Load("x", where, F32)
+    for vector in ("mean", "variance", "weight", "bias"):
+        value = Op("add", (value, Load(vector, (channel,), F32)), F32)
+    names = ("x", "mean", "variance", "weight", "bias")
+    item = Pass((), (), (Store("out", where, value),))
+    kernel = Kernel("norm_0", DEVICE, where, (), (item,), names, ("out",))
+    shapes = dict.fromkeys(names[1:], (256,))
+    text = text_of(kernel, x=(8, 256, 3136), out=(8, 256, 3136), **shapes)
+    assert "tl.load(in0 + x)" in text and "tl.store(out0 + x," in text
+    assert "tl.load(in1 + ((x // 3136) % 256))" in text
 
 
 def test_few_long_rows_are_cut_into_pieces() -> None:
