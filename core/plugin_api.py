@@ -11,6 +11,7 @@ from armature.errors import ArmatureError, BackendError, invariant
 from armature.events import CompileEvent, EventKind
 from armature.frame.sources import ArrayMemorySource, AttrSource, CallSource, ItemSource, ObjectSource, ReferentSource
 from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Pass
+from armature.graph.known import KnownValues, NotKnown
 from armature.hookspecs import API_VERSION, hookimpl
 from armature.lower import index, layout
 from armature.lower.builder import Builder
@@ -119,6 +120,7 @@ __all__ = [
     "ItemSource",
     "IteratorValue",
     "KernelSource",
+    "KnownValues",
     "Like",
     "ListValue",
     "LocalClassValue",
@@ -126,6 +128,7 @@ __all__ = [
     "Node",
     "NotApart",
     "NotConstant",
+    "NotKnown",
     "NotSupported",
     "NullContextValue",
     "ObjectSource",

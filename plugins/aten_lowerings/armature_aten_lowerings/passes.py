@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, fx
 
 from armature.plugin_api import Pass
-from armature_aten_lowerings import rnn
+from armature_aten_lowerings import masks, rnn
 
 aten = torch.ops.aten
 RANDOM = torch.Tag.nondeterministic_seeded
@@ -174,6 +174,7 @@ def _frozen(value: object) -> Hashable:
 
 PASSES: tuple[Pass, ...] = (
     Pass("fused-lstm", "pre_grad", rnn.use_fused_layers),
+    Pass("attention-masks", "pre_grad", masks.simplify_masks),
     Pass("common-values", "post_grad", share_common_values),
     Pass("narrow-products", "post_grad", write_out_narrow_products, after=("common-values",)),
     Pass("split-bias", "post_grad", split_bias, after=("narrow-products",)),

@@ -1,0 +1,93 @@
+"""Values of a captured graph that hang on constants alone, computed while the graph is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import torch
+from torch import Tensor, fx
+
+from armature.torch_abi.computing import NotKnown as NotKnown
+from armature.torch_abi.computing import OnlyConstants
+from armature.torch_abi.pytree import tree_map
+
+MOST_BYTES = 1 << 26  # of the memory of one value
+CPU = torch.device("cpu")
+
+
+@attrs.define(eq=False)
+class KnownValues:
+    """Values of nodes, computed on the CPU when they are asked for, each once."""
+
+    values: dict[fx.Node, Any] = attrs.field(factory=dict)
+
+    def of(self, node: fx.Node) -> Any:
+        """What the node computes, tensors on the CPU. Errors: NotKnown."""
+        for needed in self._missing(node):
+            self.values[needed] = self._computed(needed)
+        return self.values[node]
+
+    def _missing(self, node: fx.Node) -> list[fx.Node]:
+        """The node and all that it is made of and that has no value yet, operands first."""
+        found: dict[fx.Node, None] = {}
+        todo = [(node, False)]
+        while todo:
+            current, ready = todo.pop()
+            if ready:
+                found[current] = None
+            elif current not in found and current not in self.values:
+                if not _is_plain(current):
+                    raise NotKnown(str(current))
+                todo.append((current, True))
+                todo += [(needed, False) for needed in current.all_input_nodes]
+        return list(found)
+
+    def _computed(self, node: fx.Node) -> Any:
+        given = fx.map_arg((node.args, node.kwargs), self.values.__getitem__)
+        args, kwargs = tree_map(_on_cpu, given)
+        try:
+            with torch.no_grad(), OnlyConstants():
+                if node.op == "call_method":
+                    return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+                return _function(node)(*args, **kwargs)
+        except NotKnown:
+            raise
+        except Exception as error:  # the program's own error, or a call that a CPU has no kernel for
+            raise NotKnown(str(node)) from error
+
+
+def _is_plain(node: fx.Node) -> bool:
+    """Whether the node's value is made by a call, is not too large, and was never written to.
+
+    A write to a view counts too: views share the counter of writes with what they are views of.
+    """
+    if node.op not in ("call_function", "call_method"):
+        return False
+    fake = node.meta.get("example_value")
+    if not isinstance(fake, Tensor):
+        return True
+    if fake.is_inference() or fake._version > 0 or fake.layout is not torch.strided:
+        return False
+    size = fake.untyped_storage().nbytes()
+    return isinstance(size, int) and size <= MOST_BYTES
+
+
+def _function(node: fx.Node) -> Callable[..., Any]:
+    """The function of torch or Python that the node calls. Errors: NotKnown for others, which may do anything."""
+    target: Any = node.target
+    home = getattr(target, "__module__", None) or ""
+    if home == "_operator" or home.split(".")[0] == "torch" or getattr(torch, target.__name__, None) is target:
+        return target  # type: ignore[no-any-return]
+    raise NotKnown(str(target))
+
+
+def _on_cpu(value: object) -> object:
+    """An argument, with the CPU in place of a device."""
+    if isinstance(value, str):
+        try:
+            value = torch.device(value)
+        except RuntimeError:  # another word
+            return value
+    return CPU if isinstance(value, torch.device) else value

@@ -1,0 +1,27 @@
+"""Seam to torch's dispatch modes: a mode under which only operators run that always give the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class NotKnown(Exception):
+    """A value hangs on more than constants: on what a graph is given, on random numbers, or on memory that changes."""
+
+
+class OnlyConstants(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Operators that draw random numbers or write to their arguments raise NotKnown."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if torch.Tag.nondeterministic_seeded in func.tags or func._schema.is_mutable:
+            raise NotKnown(str(func))
+        return func(*args, **(kwargs or {}))
