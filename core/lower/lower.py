@@ -21,6 +21,7 @@ from armature.lower.data import Buffer, BufferKind, CallInstead, Given, LoopGrap
 from armature.lower.elements import NotSupported
 from armature.lower.extern import as_view, call_extern
 from armature.lower.index import Index, Size, Sum
+from armature.lower.sharing import shared_memory
 from armature.lower.values import Spec, TensorValue
 from armature.torch_abi.fake import detached
 from armature.torch_abi.views import share_memory
@@ -221,12 +222,14 @@ class _Lowering:
 
     def _save_before_mutation(self) -> None:
         """Copy what is read after the first write to an input and still lies in an input that is written."""
-        written = {self.values[cast(fx.Node, n.args[0])].buffer for n in self.mutations}
+        memory = shared_memory(self.builder.nodes)
+        buffers = [self.values[cast(fx.Node, n.args[0])].buffer for n in self.mutations]
+        written = {memory.get(name, name) for name in buffers}
         for node in self.mutations:
             source = cast(fx.Node, node.args[1])
             value = self.values.get(source)
             same = isinstance(value, TensorValue) and self.builder.is_whole(value) and source is node.args[0]
-            if isinstance(value, TensorValue) and value.buffer in written and not same:
+            if isinstance(value, TensorValue) and memory.get(value.buffer, value.buffer) in written and not same:
                 self.builder.begin(source.name, torch.ops.aten.clone.default, [value.spec], node.meta.get("origin"))
                 self.values[source] = self.builder.realize(value)
 

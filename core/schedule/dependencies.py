@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
 
-from armature.lower.data import Argument, Buffer, BufferKind, ExternCall, LoopGraph, View
+from armature.lower.data import Buffer, BufferKind, ExternCall, LoopGraph, View
+from armature.lower.sharing import shared_memory, views_of
 from armature.schedule.normalise import Item
 
 Unit: TypeAlias = Item | ExternCall
-
-
-def views_of(arguments: Iterable[Argument]) -> Iterable[View]:
-    """All views among arguments, also those in nested tuples."""
-    for argument in arguments:
-        if isinstance(argument, View):
-            yield argument
-        elif isinstance(argument, tuple):
-            yield from views_of(argument)
 
 
 def reads_of(unit: Unit) -> tuple[str, ...]:
@@ -40,8 +32,8 @@ def writes_of(unit: Unit) -> tuple[str, ...]:
 class Dependencies:
     """before: per unit (by position), the units that must run earlier. readers, writers: positions per buffer.
 
-    changed: buffers written more than once, or that are not the graph's own: their loads must keep their place.
-    wanted: buffers that the graph returns.
+    changed: buffers whose memory is written more than once, or is not the graph's own: their loads must keep their
+    place. wanted: buffers that the graph returns. memory: of buffers that share theirs, as `shared_memory` names it.
     """
 
     before: tuple[frozenset[int], ...]
@@ -49,6 +41,14 @@ class Dependencies:
     writers: dict[str, tuple[int, ...]]
     changed: frozenset[str]
     wanted: frozenset[str]
+    memory: Mapping[str, str]
+
+    def meet(self, stored: Iterable[str], touched: Iterable[str]) -> bool:
+        """Whether something is stored in memory that is touched under another name."""
+        if not self.memory:
+            return False
+        places = {self.memory[name]: name for name in stored if name in self.memory}
+        return any(places.get(self.memory.get(name, ""), name) != name for name in touched)
 
 
 def dependencies(units: Sequence[Unit], loops: LoopGraph, buffers: dict[str, Buffer]) -> Dependencies:
@@ -56,21 +56,29 @@ def dependencies(units: Sequence[Unit], loops: LoopGraph, buffers: dict[str, Buf
     before: list[frozenset[int]] = []
     writers: dict[str, list[int]] = {}
     readers: dict[str, list[int]] = {}
-    since: dict[str, list[int]] = {}  # readers since the last write
+    memory = shared_memory(units)
+    written: dict[str, list[int]] = {}  # who writes a memory; an operator that gives a part of it back does not
+    since: dict[str, list[int]] = {}  # readers of a memory since the last write
     for number, unit in enumerate(units):
         needs: set[int] = set()
         for name in reads_of(unit):
-            needs.update(writers.get(name, ())[-1:])
+            place = memory.get(name, name)
+            needs.update((*writers.get(name, ())[-1:], *written.get(place, ())[-1:]))
             readers.setdefault(name, []).append(number)
-            since.setdefault(name, []).append(number)
+            since.setdefault(place, []).append(number)
         for name in writes_of(unit):
-            needs.update(writers.get(name, ())[-1:])
-            needs.update(since.pop(name, ()))
+            place = memory.get(name, name)
             writers.setdefault(name, []).append(number)
+            if name in memory and isinstance(unit, ExternCall) and name not in unit.mutates:
+                continue
+            needs.update(written.get(place, ())[-1:])
+            needs.update(since.pop(place, ()))
+            written.setdefault(place, []).append(number)
         needs.discard(number)
         before.append(frozenset(needs))
-    given = {n for n, b in buffers.items() if b.kind in (BufferKind.INPUT, BufferKind.CONSTANT)}
-    changed = {name for name, found in writers.items() if len(found) > 1 or name in given}
+    given = {memory.get(n, n) for n, b in buffers.items() if b.kind in (BufferKind.INPUT, BufferKind.CONSTANT)}
+    places = {place for place, found in written.items() if len(found) > 1 or place in given}
+    changed = {name for name in buffers if memory.get(name, name) in places} if places else ()
     wanted = {view.buffer for view in loops.outputs if isinstance(view, View)}
     wanted |= {n for n, b in buffers.items() if b.kind is BufferKind.OUTPUT}
     return Dependencies(
@@ -79,4 +87,5 @@ def dependencies(units: Sequence[Unit], loops: LoopGraph, buffers: dict[str, Buf
         {name: tuple(found) for name, found in writers.items()},
         frozenset(changed),
         frozenset(wanted),
+        memory,
     )

@@ -113,6 +113,8 @@ class Fusion:
             return None
         if not self.worth(keep, gone) or not self.order.can_join(keep, gone):
             return None
+        if self.deps.meet(keep.stores, (*gone.loads, *gone.stores)) or self.deps.meet(gone.stores, keep.loads):
+            return None
         found = self.alignment(keep, gone)
         if found is None or not self.fits(keep, gone, found):
             return None

@@ -9,11 +9,10 @@ import torch
 
 from armature.lower.data import Buffer, BufferKind, ExternCall, Load, LoopGraph, Node, Store, View
 from armature.lower.index import Index, add, mul, sub
+from armature.lower.sharing import shared_memory
 from armature.schedule.data import Allocate, Kernel, Launch, Pass, Release, Step
 from armature.schedule.dependencies import reads_of, writes_of
 from armature.schedule.walk import postorder, rebuild, rename_store, store_roots
-
-_NO_ALIAS = frozenset(("aten::_unsafe_view", "aten::lift_fresh"))  # may give their input in spite of their schema
 
 
 @attrs.frozen
@@ -40,18 +39,13 @@ def touched(step: Kernel | ExternCall) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*reads_of(step), *writes_of(step))))
 
 
-def makes_memory(call: ExternCall) -> bool:
-    """True when the call's results are new memory, never its arguments or a part of them."""
-    schema = call.target._schema
-    return all(r.alias_info is None for r in schema.returns) and schema.name not in _NO_ALIAS
-
-
 @attrs.define(eq=False)
 class _Planner:
     loops: LoopGraph
     buffers: Mapping[str, Buffer]
     last: Mapping[str, int]
     returned: frozenset[str]
+    shared: frozenset[str]  # buffers in memory that others lie in too, who may live longer
     steps: list[Step] = attrs.field(factory=list)
     free: dict[Room, list[str]] = attrs.field(factory=dict)
     alive: set[str] = attrs.field(factory=set)
@@ -62,7 +56,7 @@ class _Planner:
         ending = [n for n in kernel.reads if self.last[n] == number and n in self.owned]
         for name in made:
             self.alive.add(name)
-            self.owned.add(name)
+            self.own(name)
             held = next((n for n in ending if self.in_place(kernel, n, name)), None)
             if held is not None:
                 ending.remove(held)
@@ -83,12 +77,14 @@ class _Planner:
 
     def extern(self, call: ExternCall) -> None:
         self.steps.append(call)
-        fresh = makes_memory(call)
         for name in call.outputs:
             if name is not None:
                 self.alive.add(name)
-                if fresh:
-                    self.owned.add(name)
+                self.own(name)
+
+    def own(self, name: str) -> None:
+        if name not in self.shared:
+            self.owned.add(name)
 
     def is_own(self, name: str) -> bool:
         return self.buffers[name].kind not in (BufferKind.INPUT, BufferKind.CONSTANT)
@@ -151,7 +147,7 @@ def plan_memory(
     """The steps with allocations and releases put in."""
     last = {name: number for number, step in enumerate(work) for name in touched(step)}
     returned = frozenset(v.buffer for v in loops.outputs if isinstance(v, View))
-    planner = _Planner(loops, buffers, last, returned)
+    planner = _Planner(loops, buffers, last, returned, frozenset(shared_memory(work)))
     planner.alive.update(loops.inputs)
     # Inputs are released too (the caller may have dropped them), but their memory is not ours to take over.
     unused = [name for name in loops.inputs if name not in last and name not in returned]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from armature.errors import invariant
 from armature.lower.data import BufferKind, ExternCall, IndexValue, Load, Node, Reduce, Store, View
 from armature.lower.index import Var, sizes, variables
+from armature.lower.sharing import shared_memory
 from armature.schedule.data import Allocate, Kernel, KernelPlan, Launch, Release
 from armature.schedule.dependencies import reads_of
 from armature.schedule.walk import depends, operands, postorder, store_roots
@@ -22,11 +23,13 @@ def verify(plan: KernelPlan) -> None:
 def _verify_lives(plan: KernelPlan) -> None:
     """Every buffer has memory when it is touched, and keeps it until nobody needs it."""
     alive = {*plan.inputs, *plan.constants}
+    shared = shared_memory(plan.steps)
     for step in plan.steps:
         if isinstance(step, Allocate):
             invariant(step.buffer not in alive, "a buffer is made twice", buffer=step.buffer)
             alive.add(step.buffer)
             alive.discard(step.reuse or "")
+            invariant(step.reuse not in shared, "memory that others share is taken over", buffer=step.reuse)
         elif isinstance(step, Release):
             invariant(step.buffer in alive, "a buffer is released that is not alive", buffer=step.buffer)
             alive.discard(step.buffer)

@@ -13,6 +13,7 @@ from armature.codegen.backend import Features
 from armature.codegen.data import KernelSource
 from armature.lower.data import Argument, Buffer, ExternCall, View
 from armature.lower.index import FloorDiv, Index, Mod, Product, Size, Sum, Var, computed, substitute
+from armature.lower.sharing import shared_memory
 from armature.schedule.data import Allocate, Kernel, KernelPlan, Launch, Release
 from armature.schedule.show import show_kernel
 from armature.testing.kernel_reference import run_reference
@@ -47,12 +48,14 @@ class _Run:
         for size, read in self.plan.sizes.items():
             self.sizes[size] = read.value(self.args[read.position])
         self.memory.update(self.plan.constants)
+        shared = shared_memory(self.plan.steps)
         for step in self.plan.steps:
             if isinstance(step, Allocate):
                 self.allocate(step)
             elif isinstance(step, Release):
                 gone = self.memory.pop(step.buffer)
-                if step.buffer not in self.plan.inputs and not self.taken(step.buffer):
+                mine = step.buffer not in self.plan.inputs and step.buffer not in shared
+                if mine and not self.taken(step.buffer):
                     gone.fill_(float("nan") if gone.dtype.is_floating_point else 1)
                 elif self.taken(step.buffer):
                     self.memory[step.buffer] = gone

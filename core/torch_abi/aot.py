@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from armature.torch_abi import training
 from armature.torch_abi.overrides import QuietSubclasses
 from armature.torch_abi.symbols import Symbols
+from armature.torch_abi.views import may_overlap_itself
 from armature.torch_abi.wrappers import fake_mode_of, is_wrapper, stands_for_part
 
 GraphCompiler = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
@@ -234,8 +235,11 @@ def compile_functional(
     # Where there are no such classes, torch's own passes over graphs ask proxies (up to torch 2.12).
     asks = QuietSubclasses() if watch.merged else contextlib.nullcontext()
     quiet = untold() if watch.merged else contextlib.nullcontext()
+    options = _module("config").patch(
+        unlift_effect_tokens=True, guess_tangent_strides_as_outputs=not gives_overlapping(module)
+    )
     try:
-        with guards.tracing(context), asks, quiet, _module("config").patch(unlift_effect_tokens=True):
+        with guards.tracing(context), asks, quiet, options:
             whole: Callable[..., Any] = _module("aot_autograd").aot_module_simplified(
                 module,
                 list(fakes),
@@ -281,9 +285,19 @@ def untold() -> Iterator[None]:
         log.handlers = handlers
 
 
+def gives_overlapping(module: fx.GraphModule) -> bool:
+    """Whether an output may have several elements in one place: gradients for them don't fit in its layout."""
+    outputs = [node.meta.get("val", node.meta.get("example_value")) for node in _returned_nodes(module)]
+    return any(isinstance(value, torch.Tensor) and may_overlap_itself(value) for value in outputs)
+
+
+def _returned_nodes(module: fx.GraphModule) -> list[fx.Node]:
+    return module.graph.output_node().all_input_nodes
+
+
 def gives_learning_wrappers(module: fx.GraphModule) -> bool:
     """Whether an output holds other tensors and needs a gradient: that may come of its class, plain, or not at all."""
-    given = (node.meta.get("example_value") for node in module.graph.output_node().all_input_nodes)
+    given = (node.meta.get("example_value") for node in _returned_nodes(module))
     return any(isinstance(value, torch.Tensor) and value.requires_grad and is_wrapper(type(value)) for value in given)
 
 

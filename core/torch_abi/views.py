@@ -105,6 +105,20 @@ def share_memory(left: Tensor, right: Tensor) -> bool:
     return _memory(left) == _memory(right)
 
 
+def may_overlap_itself(tensor: Tensor) -> bool:
+    """Whether two elements may lie in one place. False is sure; tensors of symbolic sizes are taken not to."""
+    if is_wrapper(type(tensor)) or tensor.layout is not torch.strided or tensor._has_symbolic_sizes_strides:
+        return False
+    last = 0  # the place of the last element along the axes with smaller steps
+    for step, size in sorted(
+        (step, size) for step, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1
+    ):
+        if step <= last:
+            return True
+        last += (size - 1) * step
+    return False
+
+
 def _memory(fake: Any) -> int:
     return fake.untyped_storage()._cdata  # type: ignore[no-any-return]
 

@@ -100,6 +100,8 @@ def select(b: Builder, x: TensorValue, dim: int, where: Index) -> TensorValue:
 
 @lowers(
     aten.split.Tensor,
+    aten.unsafe_split.Tensor,
+    aten.unsafe_split_with_sizes.default,
     aten.split_with_sizes.default,
     aten.split.sizes,
     aten.chunk.default,

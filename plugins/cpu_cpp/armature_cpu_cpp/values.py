@@ -33,7 +33,9 @@ class ValuePrinter:
         # Names by position, not by what they stand for: kernels that do the same have the same text, and share it.
         names: dict[Var | Size, str] = {v: f"i{k}" for k, v in enumerate(nest.outer)}
         names.update({v: f"r{k}" for k, v in enumerate(nest.inner)})
-        self.index = IndexPrinter(names=names)
+        self.index = IndexPrinter(
+            signed_floordiv="floordiv<i64>({0}, {1})", signed_mod="mod<i64>({0}, {1})", names=names
+        )
         self.pointers = {
             **{n: f"in{k}" for k, n in enumerate(self.kernel.reads)},
             **{n: f"out{k}" for k, n in enumerate(self.kernel.writes)},

@@ -1,0 +1,64 @@
+"""Which buffers lie in one memory because an operator gave a part of its argument back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from armature.lower.data import Argument, ExternCall, View
+
+# Whatever their schemas say, results may lie in the argument: tests/lower/test_sharing.py looks at all operators.
+_MAY_SHARE = frozenset(
+    (
+        "aten::_unsafe_view",
+        "aten::lift_fresh",
+        "aten::unsafe_split",
+        "aten::unsafe_split_with_sizes",
+        "aten::unsafe_chunk",
+    )
+)
+
+
+def views_of(arguments: Iterable[Argument]) -> Iterator[View]:
+    """All views among arguments, also those in nested tuples."""
+    for argument in arguments:
+        if isinstance(argument, View):
+            yield argument
+        elif isinstance(argument, tuple):
+            yield from views_of(argument)
+
+
+def makes_memory(call: ExternCall) -> bool:
+    """True when the call's results are new memory, never its arguments or a part of them."""
+    schema = call.target._schema
+    return all(r.alias_info is None for r in schema.returns) and schema.name not in _MAY_SHARE
+
+
+def shared_memory(nodes: Iterable[object]) -> Mapping[str, str]:
+    """Per buffer that shares memory with another one: a name for that memory, the same for all that are in it.
+
+    Buffers that have their memory for themselves are left out. `nodes`: of a loop graph, or units of scheduling.
+    """
+    names: dict[str, str] = {}
+
+    def find(name: str) -> str:
+        while names.setdefault(name, name) != name:
+            name = names[name]
+        return name
+
+    for call in nodes:
+        if not isinstance(call, ExternCall) or makes_memory(call):
+            continue
+        results = [name for name in call.outputs if name is not None]
+        lent = list(dict.fromkeys(view.buffer for view in views_of(_lent(call)))) if results else []
+        for name in lent[1:] + results if lent else []:
+            names[find(name)] = find(lent[0])
+    return {name: find(name) for name in names}
+
+
+def _lent(call: ExternCall) -> Iterator[Argument]:
+    """The arguments in whose memory results may lie."""
+    schema = call.target._schema
+    every = schema.name in _MAY_SHARE
+    for position, formal in enumerate(schema.arguments):
+        if every or formal.alias_info is not None:
+            yield call.args[position] if position < len(call.args) else call.kwargs.get(formal.name)
