@@ -21,6 +21,7 @@ from armature.plugins import manager
 from armature.provenance import why
 from armature.session import session
 from armature.torch_abi.eval_frame import set_eval_frame, skip_code
+from armature.torch_abi.recorders import at_work
 
 __all__ = [
     "allow_in_graph",
@@ -104,6 +105,8 @@ def wrap(fn: Any, hook: FrameHook, options: Options) -> Any:
 
 def _wrapped(fn: Callable[..., Any], hook: FrameHook, original: Callable[..., Any]) -> Callable[..., Any]:
     def compiled(*args: Any, **kwargs: Any) -> Any:
+        if at_work():  # another tool records what runs
+            return fn(*args, **kwargs)
         prior = set_eval_frame(hook)
         try:
             return fn(*args, **kwargs)

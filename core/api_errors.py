@@ -78,3 +78,11 @@ class DeviceBackendUnready(ArmatureError):
     code = "A217"
     text = "{backend} can't build kernels: {missing}"
     hint = "`armature doctor` shows what was found. Until then your program runs as it is."
+
+
+class ReadsSource(ArmatureError):
+    """A tool of torch that reads the class of a module, instead of calling it, was given a compiled module."""
+
+    code = "A218"
+    text = "{tool} reads the class of a module, which tells nothing of one that armature compiled"
+    hint = "Give it the module that was compiled, `module.__armature_original__`, and compile what it returns."

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from torch import nn
+from torch import fx, nn
 
+from armature.api_errors import ReadsSource
 from armature.frame.hook import FrameHook
 from armature.torch_abi.eval_frame import set_eval_frame, skip_code
 from armature.torch_abi.modules import calls_forward_only
+from armature.torch_abi.recorders import at_work, fx_at_work
 
 
 class CompiledModule(nn.Module):
@@ -30,6 +32,8 @@ class CompiledModule(nn.Module):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         held = self.__dict__
         original = held["__armature_original__"]
+        if at_work():  # another tool records what runs
+            return original(*args, **kwargs)
         target = original.forward if calls_forward_only(original) else original
         prior = set_eval_frame(held["_armature_hook"])
         try:
@@ -55,6 +59,11 @@ class CompiledModule(nn.Module):
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return _again, (self.__dict__["_armature_again"], self.__dict__["__armature_original__"])
 
+    def __prepare_scriptable__(self) -> nn.Module:
+        # What torch.jit.script asks of a module, and of those in it. It would put the original in place of this one for
+        # good, and it takes modules of one class for the same program.
+        raise ReadsSource(tool="torch.jit.script")
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return _again(self.__dict__["_armature_again"], copy.deepcopy(self.__dict__["__armature_original__"], memo))
 
@@ -76,9 +85,17 @@ def _forward(name: str) -> Callable[..., Any]:
     return method
 
 
+def _called_forward(self: CompiledModule, *args: Any, **kwargs: Any) -> Any:
+    """The original's. torch.fx calls the function that it finds in the class, with proxies for its parameters."""
+    if fx_at_work() and isinstance(args, fx.Proxy):
+        raise ReadsSource(tool="torch.fx.symbolic_trace")
+    return self.__dict__["__armature_original__"].forward(*args, **kwargs)
+
+
 # Methods of nn.Module that a look-up on this class would find before `__getattr__` is asked.
 for _name, _member in vars(nn.Module).items():
     if isinstance(_member, FunctionType) and (_name == "__setstate__" or not _name.startswith("__")):
         setattr(CompiledModule, _name, _forward(_name))
+CompiledModule.forward = _called_forward
 
 skip_code(CompiledModule.__call__.__code__)

@@ -19,6 +19,7 @@ from armature.frame.data import FrameRequest, resume_point
 from armature.frame.guards import tree
 from armature.frame.guards.kinds import Guard
 from armature.frame.recompile import CodeState, Entry
+from armature.torch_abi import recorders
 from armature.torch_abi.eval_frame import (
     COMPILE,
     COMPILE_ALONE,
@@ -36,6 +37,7 @@ from armature.torch_abi.wrappers import in_dispatch
 EMPTY_CALLS_BEFORE_SKIP = 3
 EAGER_ENTRIES = 3  # kinds of arguments for which it is cached that a frame runs eagerly; then all others do
 OWNERS = 8  # compiled callables whose compilations of one code object are counted each for itself
+RECORDS = "records or reads programs for another tool of torch: what it calls runs as it is"
 EAGER = FrameOutcome(SKIP, False)
 """Run this one frame as it is."""
 HOOK_OFF = FrameOutcome(SKIP_BELOW, False)
@@ -124,13 +126,16 @@ class FrameHook:
         state = recompile.state_of(frame_state)
         if self._torchdynamo_orig_backend in state.left or self in state.left:
             return EAGER
+        if recorders.at_work() or dispatch_modes() or in_dispatch():
+            return HOOK_OFF  # they want to see each operator, and run Python code of their own for it
         code = frame.f_code
+        if recorders.begins(code):
+            self.compiler.skipped(code, RECORDS)
+            return FrameOutcome(SKIP_BELOW, True, skip_reason=RECORDS)
         reason = skip.reason_of_code(code) or self.compiler.reason_to_skip(code, frame.f_globals)
         if reason is not None:
             self.compiler.skipped(code, reason)
             return FrameOutcome(SKIP, True, skip_reason=reason)
-        if dispatch_modes() or in_dispatch():
-            return HOOK_OFF  # a mode wants to see each operator, and runs Python code of its own for it
         if not self.compiler.fullgraph:
             reason = skip.reason_of_frame(code, frame.f_locals, frame.f_globals)
             if reason is not None:

@@ -19,11 +19,6 @@ exit_inference: Callable[[Any], Any] = torch.autograd.grad_mode._exit_inference_
 LEVELS = torch._C._functorch
 
 
-def jit_tracing() -> bool:
-    """Whether torch.jit.trace is at work on this thread."""
-    return torch._C._get_tracing_state() is not None
-
-
 def with_default_dtype(dtype: torch.dtype, function: Callable[..., Any]) -> Callable[..., Any]:
     """The function as it is while `dtype` is torch's default dtype, whichever it is when it runs."""
 

@@ -1,0 +1,58 @@
+"""Seam to torch's other tools that record or read a program: torch.jit, torch.onnx, torch.fx, torch.export.
+
+They have to see the program's own operators. Of a compiled graph they would record the numbers that it computed, and
+torch.jit.trace ends the process where compiled code is looked up while it records.
+"""
+
+from __future__ import annotations
+
+import inspect
+from types import CodeType, FunctionType
+
+import torch
+import torch.fx._symbolic_trace as symbolic_trace
+import torch.fx.experimental.proxy_tensor
+from torch.compiler import is_compiling
+
+from armature.callables import existing
+
+jit_tracing = torch._C._is_tracing
+
+# Functions below which they call the program. `torch.jit.script` only reads it, in code that is not worth compiling.
+_BEGIN = (
+    "torch.export.draft_export",
+    "torch.export.export",
+    "torch.fx.Tracer.trace",
+    "torch.fx.experimental.proxy_tensor._MakefxTracer.trace",
+    "torch.fx.experimental.proxy_tensor._MakefxTracer.trace_subgraph",
+    "torch.jit._trace._get_trace_graph",
+    "torch.jit._trace._trace_impl",
+    "torch.jit.script",
+    "torch.jit.trace",
+    "torch.jit.trace_module",
+)
+
+
+def at_work() -> bool:
+    """Whether one of them records what is about to run on this thread. Asked in each call of a compiled function.
+
+    torch.compile takes its own question for True, and so traces what was compiled instead of what calls it.
+    """
+    return is_compiling() or jit_tracing() or symbolic_trace._is_fx_tracing_flag
+
+
+def fx_at_work() -> bool:
+    """Whether torch.fx traces: values are its proxies, not tensors."""
+    return symbolic_trace._is_fx_tracing_flag
+
+
+def begins(code: CodeType) -> bool:
+    """Whether the code is that of a function with which one of them begins."""
+    return id(code) in _CODES
+
+
+_CODES = {
+    id(inner.__code__): inner.__code__
+    for inner in map(inspect.unwrap, existing(*_BEGIN))
+    if isinstance(inner, FunctionType)
+}
