@@ -33,11 +33,16 @@ def is_view(tensor: torch.Tensor) -> bool:
     return tensor._is_view()
 
 
-def memory_of(tensor: torch.Tensor) -> torch.UntypedStorage:
-    """Where the numbers of a tensor stand; of one that a transform of torch.func has made, of the one inside."""
+def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor inside of one that transforms of torch.func have made; any other tensor itself."""
     while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
-    return tensor.untyped_storage()
+    return tensor
+
+
+def memory_of(tensor: torch.Tensor) -> torch.UntypedStorage:
+    """Where the numbers of a tensor stand; of one that a transform of torch.func has made, of the one inside."""
+    return unwrapped(tensor).untyped_storage()
 
 
 @attrs.frozen(eq=False)

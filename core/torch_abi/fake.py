@@ -26,6 +26,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from armature.torch_abi.fake_layouts import LAYOUTS
 from armature.torch_abi.jagged import is_jagged, ragged_axis, ragged_name, ragged_number
+from armature.torch_abi.operators import may_write, written_of
 from armature.torch_abi.symbols import Symbols, expression, symbols_of
 from armature.torch_abi.wrappers import innermost, is_wrapper, parts
 
@@ -81,9 +82,13 @@ class Axes:
 
 
 class WatchingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
-    """Notices operators that draw random numbers, and knows layouts better than torch."""
+    """Notices operators that draw random numbers or write, and knows layouts better than torch.
+
+    written: the tensors that operators have written to since somebody asked, with their versions before.
+    """
 
     random = False
+    written: tuple[tuple[Any, int], ...] = ()
     supports_higher_order_operators = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -96,6 +101,8 @@ class WatchingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
             raise UnsupportedOperatorException(func)
         if not self.random and torch.Tag.nondeterministic_seeded in func.tags:
             self.random = True
+        if may_write(func):
+            self.written += tuple((one, version_of(one)) for one in written_of(func, args, kwargs or {}))
         result = super().__torch_dispatch__(func, types, args, kwargs)
         if func not in LAYOUTS:
             return result
@@ -135,6 +142,11 @@ class FakeWorld:
     def random(self) -> bool:
         """Whether an operator that was run draws random numbers."""
         return self.mode.random
+
+    def take_written(self) -> tuple[tuple[torch.Tensor, int], ...]:
+        """What operators have written to since this was last called, with versions from before."""
+        written, self.mode.written = self.mode.written, ()
+        return written
 
     def run_real(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call a function as the program would, with tensors that have numbers."""
@@ -462,6 +474,8 @@ def count_write(tensor: torch.Tensor) -> None:
     """Have it that something has written to a fake tensor: the numbers it was known to have are not known any more."""
     if isinstance(tensor, FakeTensor) and tensor.constant is not None:
         tensor.fake_mode.fake_tensor_converter.invalidate_constant_aliases(tensor.constant)
+    if isinstance(tensor, FakeTensor) and isinstance(tensor.fake_mode, WatchingMode):
+        tensor.fake_mode.written += ((tensor, version_of(tensor)),)
     if not tensor.is_inference():
         torch.autograd.graph.increment_version(tensor)
 

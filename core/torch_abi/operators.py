@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
+import attrs
 import torch
 from torch._library import triton as triton_operators
+
+from armature.torch_abi.pytree import tree_leaves
+
+# They write running statistics (the arguments 3 and 4) where they train (the argument 5). The schemas of all but the
+# last do not say so, and that of the last does not say when.
+WRITE_STATISTICS = frozenset({
+    torch.ops.aten.native_batch_norm.default,
+    torch.ops.aten.cudnn_batch_norm.default,
+    torch.ops.aten.miopen_batch_norm.default,
+    torch.ops.aten._native_batch_norm_legit.default,
+})  # fmt: skip
+
+
+def may_write(target: torch._ops.OpOverload) -> bool:
+    """Whether an operator may write to what it is given."""
+    return target._schema.is_mutable or target in WRITE_STATISTICS
 
 
 def direct(target: torch._ops.OpOverload) -> Callable[..., Any]:
@@ -22,7 +42,86 @@ def is_triton_operator(target: object) -> bool:
     return target._schema.name in triton_operators.triton_ops_to_kernels
 
 
+@functools.lru_cache(maxsize=4096)
 def written_positions(target: torch._ops.OpOverload) -> frozenset[int]:
     """Which arguments an operator writes to, as its schema says."""
     arguments = target._schema.arguments
     return frozenset(n for n, one in enumerate(arguments) if one.alias_info is not None and one.alias_info.is_write)
+
+
+def written_of(
+    target: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[torch.Tensor, ...]:
+    """The tensors among the arguments that an operator writes to."""
+    arguments = target._schema.arguments
+    places = written_positions(target)
+    if target in WRITE_STATISTICS:
+        places = frozenset((3, 4)) if args[5] else frozenset()
+    given = [args[n] if n < len(args) else kwargs.get(arguments[n].name) for n in places]
+    return tuple(leaf for leaf in tree_leaves(given) if isinstance(leaf, torch.Tensor))
+
+
+@attrs.frozen
+class WrittenArgument:
+    """An argument that a function writes to. name: by keyword, "" where it has none. flag: the argument that has to be
+    true for that, None where it always does; many: it is a list of tensors."""
+
+    position: int | None
+    name: str
+    flag: str = ""
+    flag_position: int | None = None
+    many: bool = False
+
+
+NOTHING_WRITTEN: tuple[WrittenArgument, ...] = ()
+
+
+@functools.lru_cache(maxsize=4096)
+def written_arguments(fn: Callable[..., Any] | str) -> tuple[WrittenArgument, ...]:
+    """What a function of torch, or the method of tensors of that name, writes to: as its signature says if it is
+    written in Python, else the schemas of its operator."""
+    found = inspect.getattr_static(torch.Tensor, fn, fn) if isinstance(fn, str) else fn
+    if isinstance(found, FunctionType):
+        return _by_signature(found)
+    if isinstance(found, torch._ops.OpOverload):
+        return _by_schemas([found._schema])
+    return _by_schemas(_schemas_of(found))
+
+
+def _by_signature(fn: FunctionType) -> tuple[WrittenArgument, ...]:
+    """By convention `out` is written to, and the first argument where `inplace` is true."""
+    try:
+        parameters = inspect.signature(fn).parameters
+    except (TypeError, ValueError):  # torch has functions whose signatures are those of others, or unreadable
+        return NOTHING_WRITTEN
+    places = {
+        name: None if one.kind is one.KEYWORD_ONLY else place for place, (name, one) in enumerate(parameters.items())
+    }
+    found = [WrittenArgument(places["out"], "out")] if "out" in places else []
+    if "inplace" in places:
+        found.append(WrittenArgument(0, next(iter(places)), "inplace", places["inplace"]))
+    return tuple(found)
+
+
+def _by_schemas(schemas: Iterable[Any]) -> tuple[WrittenArgument, ...]:
+    found: dict[WrittenArgument, None] = {}
+    for schema in schemas:
+        for place, one in enumerate(schema.arguments):
+            if one.alias_info is None or not one.alias_info.is_write:
+                continue
+            many = isinstance(one.type, torch.ListType)
+            if one.kwarg_only and one.is_out:
+                found[WrittenArgument(None, "out", many=many)] = None
+                found[WrittenArgument(None, one.name, many=many)] = None
+            else:
+                name = "input" if one.name == "self" else one.name
+                found[WrittenArgument(None if one.kwarg_only else place, name, many=many)] = None
+    return tuple(found)
+
+
+def _schemas_of(fn: object) -> list[Any]:
+    """The schemas of all overloads that a function or method in C parses its arguments for."""
+    if isinstance(fn, torch._ops.OpOverloadPacket):
+        return [getattr(fn, name)._schema for name in fn.overloads()]  # type: ignore[no-untyped-call]
+    name = fn if isinstance(fn, str) else getattr(fn, "__name__", "")
+    return torch._C._jit_get_schemas_for_operator(f"aten::{name}") if name else []

@@ -6,7 +6,6 @@ them, then written: preparing reads the program's objects as they were before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import attrs
@@ -38,6 +37,7 @@ class Effects:
     count: int = 0  # of changes to what outlives the frame
     altered: dict[Value, torch.UntypedStorage] = attrs.field(factory=dict)  # tensors that become others; their memory
     memory: dict[int, torch.UntypedStorage] = attrs.field(factory=dict)  # of fakes, what the graph writes to
+    uncounted: dict[int, torch.UntypedStorage] = attrs.field(factory=dict)  # the same, where no version tells
     watched: dict[Value, None] | None = None  # where someone watches: all that was changed, made in the frame or not
     class_attributes: dict[tuple[type, str], Value] = attrs.field(factory=dict)
     owners: dict[int, Value] = attrs.field(factory=dict)  # objects that were looked at, by ids of their dicts
@@ -75,16 +75,19 @@ class Effects:
             self.changed[value] = None
             self.count += 1
 
-    def write_memory(self, tensors: Iterable[torch.Tensor]) -> None:
-        """The graph writes to the memory of tensors."""
-        for tensor in tensors:
-            if tensor.layout is torch.strided:
-                storage = memory_of(tensor)
-                self.memory[storage._cdata] = storage
+    def write_memory(self, tensor: torch.Tensor, counted: bool) -> None:
+        """The graph writes to the memory of a tensor. counted: its version tells."""
+        if tensor.layout is torch.strided:
+            storage = memory_of(tensor)
+            (self.memory if counted else self.uncounted)[storage._cdata] = storage
 
     def writes_to(self, value: TensorValue) -> bool:
-        """Whether the graph writes to the memory that the tensor had when the frame began."""
+        """Whether the graph writes to the memory that the tensor had when the frame began, and counts that."""
         return self.altered.get(value, memory_of(value.fake))._cdata in self.memory
+
+    def writes_uncounted(self, value: TensorValue) -> bool:
+        """Whether it writes there and no version tells: running statistics, tensors of inference mode."""
+        return self.altered.get(value, memory_of(value.fake))._cdata in self.uncounted
 
     def alter(self, value: TensorValue) -> None:
         """The graph changes what a tensor is."""

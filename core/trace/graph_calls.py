@@ -7,7 +7,6 @@ import operator
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -20,13 +19,12 @@ from armature.torch_abi.fake import (
     UNSUPPORTED_OPERATOR,
     call_with_constants,
     enable_python_dispatcher,
-    version_of,
 )
 from armature.torch_abi.grad_modes import CHANGED_BY, with_default_dtype
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
 from armature.torch_abi.wrappers import is_wrapper
-from armature.trace import altering, folding, overlaps, overrides, wrappers
+from armature.trace import altering, folding, overrides, wrappers, writes
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.undo import LEAVE, watch
 from armature.trace.values.base import Args, Kwargs, Value
@@ -37,14 +35,11 @@ from armature.trace.values.floats import KEEPS, FloatValue
 from armature.trace.values.sequence import ListValue, TupleValue
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
+from armature.trace.writes import IN_PLACE_OPERATORS, method_name, of_torch
 
 if TYPE_CHECKING:
     from armature.trace.capture import Tracer
 
-IN_PLACE_OPERATORS: frozenset[Any] = frozenset({
-    operator.setitem, operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
-    operator.ipow, operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift,
-})  # fmt: skip
 SUBTRACTIONS: frozenset[object] = frozenset({
     operator.sub, operator.isub, torch.sub, torch.subtract, torch.rsub, "sub", "sub_", "subtract", "subtract_",
     "__sub__", "__rsub__", "__isub__",
@@ -97,21 +92,21 @@ def graph_call(
         folding.may_run(tracer, fn, args, kwargs)
     arguments = tuple([arg.as_argument(tracer) for arg in args])
     named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
-    writes, watched = writing(tracer, fn, args, kwargs)
-    before = [version_of(tensor) for tensor in watched]
+    targets = writes.written(fn, args, kwargs)
+    if targets:
+        writes.check(tracer, fn, args, kwargs, targets)
+    tracer.fakes.take_written()
     held = wrappers.holding(value.as_fake(tracer) for value in (*args, *kwargs.values())) if state.wrappers else []
     result = run_on_fakes(tracer, fake or fn, args, kwargs)
     wrappers.check_unchanged(tracer, held)
-    written = [tensor for tensor, version in zip(watched, before) if version_of(tensor) != version]
-    changes = bool(written) or writes
-    if result is not None and not (watched and changes) and is_constant_result(result):
+    changes = bool(writes.seen(tracer, args, kwargs) or targets)
+    if result is not None and not changes and is_constant_result(result):
         return folding.folded(tracer, fn, args, kwargs, result) if of_torch(fn) else tracer.as_value(result)
     if any(value.is_symbolic for value in (*args, *kwargs.values())):  # the run may have made numbers of them
         arguments = tuple([arg.as_argument(tracer) for arg in args])
         named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
     if changes:
         tracer.mutates = True
-        tracer.effects.write_memory(written)
     elif isinstance(result, torch.Tensor) and id(result) in tracer.by_fake:
         return tracer.by_fake[id(result)]  # `x.contiguous()` of a contiguous tensor is `x`
     if fn is operator.pow and not isinstance(arguments[0], fx.Node):
@@ -195,66 +190,6 @@ def run_on_fakes(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwarg
         if not any(isinstance(value, TensorValue) for value in (*args, *kwargs.values())) and not of_torch(fn):
             tracer.raise_real(error)
         tracer.graph_break("operator-failed", operation=name, message=f"{type(error).__name__}: {error}")
-
-
-def of_torch(fn: object) -> bool:
-    """Whether the function is torch's; what it raises on fakes may differ from what it raises in eager mode."""
-    return isinstance(fn, str) or str(getattr(fn, "__module__", "torch") or "torch").startswith("torch")
-
-
-def is_users(fn: object) -> bool:
-    """Whether the function is Python of the program, which a rule puts in the graph: its name tells nothing."""
-    return isinstance(fn, FunctionType) and not of_torch(fn)
-
-
-def tensors_given(tracer: Tracer, args: Args, kwargs: Kwargs) -> list[torch.Tensor]:
-    """The fakes of all tensors among the arguments, in containers too."""
-    fakes = [value.as_fake(tracer) for value in (*args, *kwargs.values())]
-    return [leaf for leaf in tree_leaves(fakes) if isinstance(leaf, torch.Tensor)]
-
-
-def writing(
-    tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs
-) -> tuple[bool, list[torch.Tensor]]:
-    """Whether a call surely changes one of its arguments, and the fakes of those that it may change."""
-    writes = in_place(fn, kwargs)
-    if writes:
-        overlaps.check(tracer, fn, args, kwargs)
-        refuse_to_write(tracer, fn, args, kwargs)
-    return writes, tensors_given(tracer, args, kwargs) if writes or is_users(fn) else []
-
-
-def refuse_to_write(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> None:
-    """End the graph where torch refuses to write to a tensor of inference mode: views of fakes do not tell."""
-    if torch.is_inference_mode_enabled():
-        return
-    targets = [value for value in (*args[:1], kwargs.get("out")) if value is not None]
-    if any(tensor.is_inference() for tensor in tensors_given(tracer, targets, {})):
-        name = fn if isinstance(fn, str) else getattr(fn, "__name__", str(fn))
-        message = "it writes to a tensor of inference mode outside of that mode"
-        tracer.graph_break("operator-failed", operation=name, message=message)
-
-
-def method_name(fn: Callable[..., Any] | str) -> str:
-    """The name of a method of tensors written in C; "" for other functions."""
-    if isinstance(fn, str):
-        return fn
-    return fn.__name__ if isinstance(fn, (MethodDescriptorType, WrapperDescriptorType)) else ""
-
-
-def in_place(fn: Callable[..., Any] | str, kwargs: Kwargs) -> bool:
-    """Whether the call changes one of its arguments."""
-    if fn in IN_PLACE_OPERATORS or "out" in kwargs:
-        return True
-    if fn in OPERATORS:
-        return False  # and_ and or_ are named like methods in place
-    if isinstance(fn, torch._ops.OpOverload):
-        return bool(fn._schema.is_mutable)
-    name = fn if isinstance(fn, str) else str(getattr(fn, "__name__", ""))
-    if name.endswith("_") and not name.endswith("__"):
-        return True
-    inplace = kwargs.get("inplace")
-    return inplace is not None and inplace.is_constant and bool(inplace.as_constant())
 
 
 def is_constant_result(result: object) -> bool:

@@ -24,12 +24,11 @@ LAYOUTS = frozenset({
 })  # fmt: skip
 
 
-def check(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> None:
-    """Break the graph where an operator in place raises for the memory of its arguments."""
+def check(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, target: Value) -> None:
+    """Break the graph where an operator raises for the memory of an argument that it writes to, and of the others."""
     name = fn if isinstance(fn, str) else getattr(fn, "__name__", "")
     fakes: list[Any] = [value.as_fake(tracer) for value in (*args, *kwargs.values()) if value.is_tensor]
-    out = kwargs.get("out")
-    written: Any = out.as_fake(tracer) if out is not None and out.is_tensor else next(iter(fakes), None)
+    written: Any = target.as_fake(tracer)
     if not isinstance(written, torch.Tensor) or name in LAYOUTS or not _is_strided(written):
         return
     memory = _memory(written)

@@ -197,7 +197,11 @@ def plan(tracer: Tracer) -> Undo:
     values = tracer.inputs
     tensors = [(n, value) for n, value in enumerate(values) if isinstance(value, TensorValue)]
     effects = tracer.effects
-    written = tuple(n for n, value in tensors if version_of(value.fake) or effects.writes_to(value))
+    written = tuple(
+        n
+        for n, value in tensors
+        if version_of(value.fake) or effects.writes_to(value) or effects.writes_uncounted(value)
+    )
     altered = tuple(n for n, value in enumerate(values) if value in effects.altered)
     undo = Undo(
         tuple(dict.fromkeys(changed)),

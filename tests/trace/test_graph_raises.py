@@ -440,3 +440,18 @@ def test_differences_of_bools_are_refused(subtract: Callable[..., Any], backend:
             call(*given)
         found.append(str(stop.value))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+def test_running_statistics_are_updated_once(backend: str) -> None:
+    def program(module: torch.nn.Module, x: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+        return module(x)[place]
+
+    found, expected = torch.nn.BatchNorm1d(3), torch.nn.BatchNorm1d(3)
+    x, place = torch.linspace(-1, 2, 12).reshape(4, 3), torch.tensor([7])
+    run = armature.compile(program, backend=backend)
+    for call, module in ((run, found), (program, expected)):
+        for _ in range(2):
+            with pytest.raises(IndexError):
+                call(module, x, place)
+    torch.testing.assert_close(dict(found.named_buffers()), dict(expected.named_buffers()))

@@ -1,0 +1,72 @@
+"""The seam to schemas and signatures: what functions of torch write to."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from armature.torch_abi import fake, operators
+from armature.torch_abi.operators import WRITE_STATISTICS, WrittenArgument, written_arguments, written_of
+
+aten = torch.ops.aten
+
+
+def test_what_functions_in_python_write_to() -> None:
+    assert written_arguments(F.leaky_relu) == (WrittenArgument(0, "input", "inplace", 2),)
+    assert written_arguments(torch.norm) == (WrittenArgument(4, "out"),)
+    assert written_arguments(F.scaled_dot_product_attention) == () == written_arguments(F.cross_entropy)
+
+
+def test_what_functions_in_c_write_to() -> None:
+    assert WrittenArgument(0, "input") in written_arguments("add_") == written_arguments(torch.Tensor.add_)
+    assert WrittenArgument(0, "input", many=True) in written_arguments(torch._foreach_add_)
+    assert {one.name for one in written_arguments(torch.max)} >= {"out"}
+    assert all(one.position is None for one in written_arguments(torch.max))
+    assert WrittenArgument(3, "running_min") in written_arguments(torch.fused_moving_avg_obs_fake_quant)
+    assert written_arguments("view") == () == written_arguments("no_such_method")
+
+
+def test_what_operators_write_to() -> None:
+    assert written_arguments(aten.add_.Tensor) == (WrittenArgument(0, "input"),)
+    assert WrittenArgument(None, "out") in written_arguments(aten.add)
+    x, y = torch.zeros(2), torch.ones(2)
+    assert [one is x for one in written_of(aten.add_.Tensor, (x, y), {})] == [True]
+    assert [one is y for one in written_of(aten.add.out, (x, x), {"out": y})] == [True]
+    assert [one is y for one in written_of(aten._foreach_add_.Scalar, ([x, y], 1), {})] == [False, True]
+
+
+@pytest.mark.parametrize("inference", (False, True))
+def test_fakes_tell_what_was_written(inference: bool) -> None:
+    world = fake.FakeWorld()
+    with torch.inference_mode(inference), world.mode:
+        x = torch.zeros(2, 3)
+        world.take_written()
+        F.elu(x[0], 1.0, True)
+        ((written, version),) = world.take_written()
+        assert version == 0 and (inference or fake.version_of(written) == 1)
+        assert written.untyped_storage()._cdata == x.untyped_storage()._cdata
+        x.view(-1) + 1
+        assert world.take_written() == ()
+
+
+@pytest.mark.parametrize("dispatcher", (False, True))
+@pytest.mark.parametrize("trains", (False, True))
+def test_fakes_tell_of_running_statistics(dispatcher: bool, trains: bool) -> None:
+    world = fake.FakeWorld()
+    with world.mode, fake.enable_python_dispatcher() if dispatcher else contextlib.nullcontext():
+        mean, variance = torch.zeros(3), torch.ones(3)
+        world.take_written()
+        F.batch_norm(torch.zeros(2, 3), mean, variance, None, None, trains)
+        memories = {one.untyped_storage()._cdata for one, _ in world.take_written()}
+        statistics = {one.untyped_storage()._cdata for one in (mean, variance)}
+        assert statistics & memories == (statistics if trains else set())
+
+
+@pytest.mark.parametrize("target", sorted(WRITE_STATISTICS, key=str), ids=str)
+def test_running_statistics_stand_where_they_are_looked_for(target: torch._ops.OpOverload) -> None:
+    names = [one.name for one in target._schema.arguments]
+    assert names[3:6] == ["running_mean", "running_var", "training"]
+    assert operators.written_positions(target) in (frozenset(), frozenset((3, 4)))
