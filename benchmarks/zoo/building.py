@@ -19,7 +19,8 @@ from benchmarks.zoo.tensors import tensors_of
 SLOW = 20.0  # seconds of an eager call that are too many for the zoo
 LARGE = 60_000_000  # parameters
 DROPS = re.compile(r"drop|stochastic|mask_(time|feature)_prob|jitter|token_noise", re.IGNORECASE)
-TRIES = 12
+TRIES = 35
+PATIENCE = 60.0  # seconds in which a way must be found
 
 
 def seed(number: int = 0) -> None:
@@ -81,8 +82,9 @@ def made(build: Build, device: str) -> Case:
 def first_that_runs(ways: Iterator[Build], device: str) -> tuple[Build, Case, float]:
     """The first way whose model runs in eager mode, with seconds of that call. Raises NotBuildable."""
     said: list[str] = []
+    begun = time.perf_counter()
     for number, build in enumerate(ways):
-        if number >= TRIES:
+        if number >= TRIES or time.perf_counter() - begun > PATIENCE:
             break
         try:
             case = made(build, device)

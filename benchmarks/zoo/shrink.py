@@ -8,10 +8,12 @@ from typing import Any
 
 import attrs
 
+UNCHANGED = 1 << 20  # larger than any field, so that it stays as it is
+
 
 @attrs.frozen
 class Scale:
-    """How small. `width` is `heads` times `head_dim`."""
+    """How small. `width` is `heads` times `head_dim`; UNCHANGED leaves fields of a kind alone."""
 
     width: int = 32
     heads: int = 4
@@ -26,14 +28,15 @@ class Scale:
     @property
     def head_dim(self) -> int:
         """Width of one head."""
-        return self.width // self.heads
+        return self.width if self.width == UNCHANGED else self.width // self.heads
 
 
 # The first row whose pattern is found in the name of an integer field gives its value; None leaves it.
 FIELDS: tuple[tuple[str, str | int | None], ...] = (
     (r"token_id$|_token_index$|_id$|^eos|^bos|^pad_", None),
     (r"vocab|num_embeddings$|codebook_size|^n_words$|num_codevectors", "vocabulary"),
-    (r"top_k|experts_per_tok|num_selected|topk", 2),
+    (r"index_", None),
+    (r"top_k|experts_per_tok|num_selected|topk|moe_k$", 2),
     (r"n_group$|topk_group|num_expert_group", 1),
     (r"(num|n)_?(local_|routed_)?_?experts$|^n_routed_experts|moe_num_experts", "experts"),
     (r"shared_experts", 1),
@@ -56,7 +59,6 @@ KEPT = re.compile(
 LISTS_OF_DEPTHS = re.compile(r"depths?$|layers$|num_blocks|repeats|block_counts")
 LISTS_OF_WIDTHS = re.compile(r"hidden_sizes|embed_dims?|channels|dims$|widths|hidden_size$|neck|planes")
 LISTS_OF_HEADS = re.compile(r"heads")
-MOST = 4096
 
 
 def small(name: str, value: Any, scale: Scale) -> Any:
@@ -79,7 +81,8 @@ def _small_int(name: str, value: int, scale: Scale) -> int:
             if size is None:
                 return value
             found = size if isinstance(size, int) else scale.width if size == "wide" else int(getattr(scale, size))
-            return found if value > found or size in ("heads", "head_dim", "wide") else value
+            exact = size in ("heads", "head_dim") and scale.width != UNCHANGED
+            return found if value > found or exact else value
     return value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import math
@@ -11,8 +12,9 @@ from typing import Any
 
 import torch
 
-from benchmarks.zoo.case import Build, Case, Library
-from benchmarks.zoo.shrink import Scale, shrunk
+from benchmarks.zoo.building import LARGE
+from benchmarks.zoo.case import Build, Case, Library, NotBuildable
+from benchmarks.zoo.shrink import UNCHANGED, Scale, shrunk
 
 BATCH, LENGTH, AUDIO = 2, 12, 3200
 HEADS = (
@@ -59,37 +61,59 @@ def head_names() -> Iterator[str]:
                 yield f"{model_type}:{name}"
 
 
-def small_config(config_class: Any, scale: Scale, drop: tuple[str, ...] = ()) -> Any:
-    """A configuration with small values, its parts too."""
-    default = config_class()
-    fields = {k: v for k, v in vars(default).items() if not k.startswith("_") and k not in drop}
+LAYER_COUNTS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "depth")
+
+
+def small_config(default: Any, scale: Scale) -> Any:
+    """A configuration with small values instead of another's, in its parts too."""
+    fields = {k: v for k, v in vars(default).items() if not k.startswith("_")}
     changes = shrunk(fields, scale)
     for name, part in fields.items():
-        if hasattr(part, "to_dict") and hasattr(part, "model_type"):
-            changes[name] = small_config(type(part), scale, drop).to_dict()
-    layers = changes.get("num_hidden_layers", fields.get("num_hidden_layers"))
+        if is_config(part):
+            changes[name] = small_config(part, scale).to_dict()
+    changes |= by_layer(fields, changes)
     for name, value in fields.items():
-        if isinstance(value, (list, tuple)) and value and all(isinstance(item, str) for item in value):
-            if name in ("layer_types", "layers_block_type", "block_types", "mlp_layer_types") and layers:
-                kinds = list(dict.fromkeys(value))
-                changes[name] = [kinds[i % len(kinds)] for i in range(layers)]
-        elif re.search(r"(token_id|_token_index|_id)$", name) and isinstance(value, int) and value >= scale.vocabulary:
+        special = re.search(r"(token_id|_token_index|_id)$", name) and isinstance(value, int)
+        if special and value >= scale.vocabulary:
             changes[name] = scale.vocabulary - 1 - len(name) % 8
-    rope = fields.get("mrope_section") or (fields.get("rope_parameters") or {}).get("mrope_section")
-    if rope:
-        half = scale.head_dim // 2
-        sections = [half - 2 * (half // 3), half // 3, half // 3]
-        changes["rope_parameters"] = {**(fields.get("rope_parameters") or {}), "mrope_section": sections}
-    known = inspect.signature(config_class.__init__).parameters
-    takes_all = any(p.kind is p.VAR_KEYWORD for p in known.values())
-    return config_class(**{k: v for k, v in changes.items() if takes_all or k in known})
+        elif name == "prediction_length" and value is None:
+            changes[name] = 8
+    rope = fields.get("rope_parameters")
+    if isinstance(rope, dict) and "mrope_section" in rope:
+        third = scale.head_dim // 6
+        sections = [scale.head_dim // 2 - 2 * third, third, third]
+        changes["rope_parameters"] = {**rope, "mrope_section": sections}
+    changed = default.to_dict() | changes
+    for name in ("model_type", "transformers_version", "architectures"):
+        changed.pop(name, None)
+    return type(default)(**changed)
+
+
+def by_layer(fields: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists with an item for each layer, as long as there are layers now; each kind of layer stays if it can."""
+    counts = [name for name in LAYER_COUNTS if name in changes and isinstance(fields[name], int)]
+    found: dict[str, Any] = {}
+    for name, value in fields.items():
+        if not isinstance(value, (list, tuple)) or isinstance(changes.get(name), dict):
+            continue
+        count = next((c for c in counts if fields[c] == len(value)), None)
+        if count is None:
+            continue
+        kinds = list(dict.fromkeys(value)) if all(isinstance(item, str) for item in value) else list(value)
+        found[name] = type(value)(kinds[i % len(kinds)] for i in range(changes[count]))
+    return found
+
+
+def is_config(value: object) -> bool:
+    """Whether it is a configuration of the library."""
+    return hasattr(value, "to_dict") and hasattr(value, "model_type")
 
 
 def parts(config: Any) -> Iterator[Any]:
     """A configuration and those in it."""
     yield config
     for value in vars(config).values():
-        if hasattr(value, "to_dict") and hasattr(value, "model_type"):
+        if is_config(value):
             yield from parts(value)
 
 
@@ -185,19 +209,27 @@ MAIN = ("input_ids", "pixel_values", "input_values", "input_features", "past_val
 
 
 def arguments(model: Any, config: Any, mode: str) -> dict[str, Any]:
-    """Arguments of `forward`. mode: "needed" ones without default, "main" ones too, or "text" beside pictures."""
+    """Arguments of `forward`.
+
+    mode: "needed", those without default and the main one; "main", text too; "all", pictures, sound and text;
+    "video" and "sound": pictures with a dimension of frames, sound with one of channels.
+    """
     parameters = inspect.signature(model.forward).parameters
     main = getattr(model, "main_input_name", "input_ids")
     wanted = [name for name, p in parameters.items() if p.default is p.empty and name in INPUTS]
     if main in parameters and main in INPUTS:
         wanted.append(main)
-    if mode != "needed":
+    if mode in ("main", "all"):
         wanted += [name for name in ("input_ids", "decoder_input_ids", "bbox") if name in parameters]
     if mode == "all":
         wanted += [name for name in MAIN if name in parameters]
     given = {name: INPUTS[name](config) for name in dict.fromkeys(wanted)}
     if "attention_mask" in parameters and "input_ids" in given:
         given["attention_mask"] = torch.ones_like(given["input_ids"])
+    if mode == "video" and "pixel_values" in given:
+        given["pixel_values"] = video(config)
+    if mode == "sound" and "input_values" in given:
+        given["input_values"] = given["input_values"].unsqueeze(1)
     image_token = first_number(config, "image_token_id", "image_token_index", default=-1)
     if mode == "all" and image_token >= 0 and "pixel_values" in given and "input_ids" in given:
         count = image_tokens(config)
@@ -215,7 +247,7 @@ def image_tokens(config: Any) -> int:
     return int(side * side / math.pow(first_number(config, "spatial_merge_size", "downsample_factor", default=1), 2))
 
 
-def build(name: str, scale: Scale, mode: str, drop: tuple[str, ...]) -> Case:
+def build(name: str, scale: Scale, mode: str) -> Case:
     """A model of a small configuration."""
     import transformers  # noqa: PLC0415
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING  # noqa: PLC0415
@@ -223,24 +255,38 @@ def build(name: str, scale: Scale, mode: str, drop: tuple[str, ...]) -> Case:
     model_type, _, class_name = name.partition(":")
     model_class = getattr(transformers, class_name)
     config_class = getattr(model_class, "config_class", None) or CONFIG_MAPPING[model_type]
-    config = small_config(config_class, scale, drop)
+    config = small_config(config_class(), scale)
+    if (size := size_of(model_class, config)) > LARGE:
+        raise NotBuildable(f"{size} parameters")
     model = model_class(config)
     return Case(model, (), arguments(model, config, mode))
 
 
+def size_of(model_class: Any, config: Any) -> int:
+    """Parameters of a model, counted without memory for them; 0 where it can't be built so."""
+    with contextlib.suppress(RuntimeError, NotImplementedError), torch.device("meta"):
+        return sum(p.numel() for p in model_class(config).parameters())
+    return 0
+
+
+ALL = (UNCHANGED,) * 6
 SCALES = (
     Scale(),
     Scale(width=64, heads=4, kv_heads=4, picture=64, patch=16),
     Scale(width=64, heads=2, kv_heads=1, layers=4, picture=64, patch=16),
-    Scale(width=128, heads=4, kv_heads=4, layers=2, picture=224, patch=16),
+    Scale(width=128, heads=2, kv_heads=2, picture=64, patch=16),
+    Scale(width=256, heads=2, kv_heads=2, picture=224, patch=16),
+    Scale(width=UNCHANGED, heads=UNCHANGED, kv_heads=UNCHANGED, picture=UNCHANGED, patch=UNCHANGED, experts=UNCHANGED),
+    Scale(*ALL, experts=UNCHANGED, picture=UNCHANGED, patch=UNCHANGED),
 )
+MODES = ("needed", "main", "all", "video", "sound")
 
 
 def ways(name: str) -> Iterator[Build]:
     """Small scales first; for each the main input, then more inputs."""
     for scale in SCALES:
-        for mode in ("needed", "main", "all"):
-            yield functools.partial(build, name, scale, mode, ())
+        for mode in MODES:
+            yield functools.partial(build, name, scale, mode)
 
 
 LIBRARIES = (
