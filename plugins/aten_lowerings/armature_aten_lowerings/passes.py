@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, fx
 
 from armature.plugin_api import Pass
-from armature_aten_lowerings import masks, rnn
+from armature_aten_lowerings import layouts, masks, rnn
 
 aten = torch.ops.aten
 RANDOM = torch.Tag.nondeterministic_seeded
@@ -175,7 +175,9 @@ def _frozen(value: object) -> Hashable:
 PASSES: tuple[Pass, ...] = (
     Pass("fused-lstm", "pre_grad", rnn.use_fused_layers),
     Pass("attention-masks", "pre_grad", masks.simplify_masks),
-    Pass("common-values", "post_grad", share_common_values),
+    Pass("channels-last-training", "joint", layouts.use_channels_last),
+    Pass("channels-last", "post_grad", layouts.use_channels_last),
+    Pass("common-values", "post_grad", share_common_values, after=("channels-last",)),
     Pass("narrow-products", "post_grad", write_out_narrow_products, after=("common-values",)),
     Pass("split-bias", "post_grad", split_bias, after=("narrow-products",)),
     Pass("dead-code", "post_grad", remove_dead_code, after=("common-values",)),

@@ -1,0 +1,217 @@
+"""Convolutions with channels last: the layout that a GPU's matrix units read, kept from one convolution to the next.
+
+In the row-major layout cuDNN turns the input of each convolution, its weight and its result around. Here inputs and
+weights are turned once, and what follows (norms, activations, residuals, pooling) keeps the layout that it is given.
+Results of the graph, and operators that look at memory rather than at elements, get back the layout that eager has.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import torch
+from torch import Tensor, fx
+
+aten = torch.ops.aten
+Overload = torch._ops.OpOverload
+WORTH = 2  # bytes that convolutions read and write for each byte that is copied only for the layout
+
+# Operators whose results hang on where elements lie in memory.
+OF_MEMORY = frozenset((aten.as_strided.default, aten.as_strided_scatter.default, aten.as_strided_copy.default))
+
+
+class NotPossible(Exception):
+    """The graph can't have another layout."""
+
+
+def gains(node: fx.Node) -> bool:
+    """Whether a convolution is faster with channels last: in 16 bits on a GPU."""
+    value = node.meta.get("val")
+    if not isinstance(value, Tensor) or value.device.type != "cuda" or value.dtype not in (torch.half, torch.bfloat16):
+        return False
+    transposed = node.args[6]
+    return not transposed
+
+
+def use_channels_last(module: object, ctx: object) -> object:
+    """The pass: the graph with channels last where that pays, else as it is."""
+    return with_channels_last(module, gains) if isinstance(module, fx.GraphModule) else module
+
+
+def with_channels_last(module: fx.GraphModule, wanted: Callable[[fx.Node], bool]) -> fx.GraphModule:
+    """The module with channels last in the convolutions that are wanted, if that costs few copies."""
+    found = module.graph.find_nodes(op="call_function", target=aten.convolution.default)
+    chosen = [n for n in found if isinstance(n.args[0], fx.Node) and is_image(n.args[0]) and wanted(n)]
+    if not chosen:
+        return module
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    graph.output(graph.graph_copy(module.graph, copies))
+    graph.output_node().meta.update(module.graph.output_node().meta)
+    relayout = Relayout(graph, {copies[n] for n in chosen})
+    try:
+        with torch.no_grad():
+            relayout.run()
+    except NotPossible:
+        return module
+    if relayout.copied * WORTH <= relayout.convolved:
+        module.graph = graph
+        module.recompile()
+    return module
+
+
+def is_image(node: fx.Node) -> bool:
+    """Whether the node is a tensor [N, C, H, W] of sizes that are numbers."""
+    value = node.meta.get("val")
+    return isinstance(value, Tensor) and value.dim() == 4 and all(type(n) is int for n in value.shape)
+
+
+def is_channels_last(value: Tensor) -> bool:
+    """Whether the elements lie in memory as [N, H, W, C]."""
+    return value.is_contiguous(memory_format=torch.channels_last)
+
+
+@attrs.define(eq=False)
+class Relayout:
+    """One walk over a graph. `old` holds the value that a node with another layout than before had.
+
+    copied, convolved: bytes of activations that are copied only for the layout; that convolutions read and write.
+    """
+
+    graph: fx.Graph
+    chosen: set[fx.Node]
+    old: dict[fx.Node, Tensor] = attrs.field(factory=dict)
+    turned: dict[fx.Node, fx.Node] = attrs.field(factory=dict)
+    restored: dict[fx.Node, fx.Node] = attrs.field(factory=dict)
+    copied: int = 0
+    convolved: int = 0
+
+    def run(self) -> None:
+        """Change the layouts. Errors: NotPossible."""
+        for node in list(self.graph.nodes):
+            if node.op == "output":
+                self.restore_inputs(node)
+            elif node in self.chosen:
+                image, weight = node.args[:2]
+                node.args = (self.turn(node, image), self.turn(node, weight), *node.args[2:])
+                self.update(node)
+                self.convolved += node.args[0].meta["val"].nbytes + node.meta["val"].nbytes
+            elif node.op == "call_function" and any(needed in self.old for needed in node.all_input_nodes):
+                self.follow(node)
+
+    def follow(self, node: fx.Node) -> None:
+        """A node some of whose inputs lie otherwise than before."""
+        target = node.target
+        if target is operator.getitem:
+            return  # its value came with the tuple's
+        if isinstance(target, Overload) and target._schema.is_mutable and target is aten.copy_.default:
+            return
+        if not follows_layouts(target) or not self.update(node):
+            self.restore_inputs(node)
+            if not self.update(node):
+                raise NotPossible
+
+    def update(self, node: fx.Node) -> bool:
+        """Find out how the node's results lie now; False where it refuses inputs that lie so."""
+        try:
+            found = value_of(node)
+        except Exception:  # a view that these strides do not allow
+            return False
+        if isinstance(found, (tuple, list)):
+            self.note_several(node, found)
+        else:
+            self.note(node, found)
+        return True
+
+    def note_several(self, node: fx.Node, found: Any) -> None:
+        for user in node.users:
+            if user.target is not operator.getitem:
+                raise NotPossible
+            self.note(user, found[user.args[1]])
+        node.meta["val"] = type(node.meta["val"])(found)
+
+    def note(self, node: fx.Node, found: Any) -> None:
+        before = node.meta.get("val")
+        if isinstance(found, Tensor) and isinstance(before, Tensor) and found.stride() != before.stride():
+            self.old.setdefault(node, before)
+            node.meta["val"] = found
+
+    def restore_inputs(self, user: fx.Node) -> None:
+        """Give the user what it reads in the layout of before."""
+        with self.graph.inserting_before(user):
+            user.args, user.kwargs = fx.map_arg((user.args, user.kwargs), self.restore)
+
+    def restore(self, node: fx.Node) -> fx.Node:
+        """The node in the layout of before: a copy, or the same view of one, so that views still share memory."""
+        if node not in self.old and not (is_view(node) and any(n in self.old for n in node.all_input_nodes)):
+            return node
+        if node not in self.restored:
+            if is_view(node):
+                args, kwargs = fx.map_arg((node.args, node.kwargs), self.restore)
+                made = self.graph.call_function(node.target, args, kwargs)  # type: ignore[arg-type]
+                made.meta.update(node.meta)
+                made.meta["val"] = value_of(made)
+            else:
+                made = self.copy_as_before(node)
+            self.restored[node] = made
+        return self.restored[node]
+
+    def copy_as_before(self, node: fx.Node) -> fx.Node:
+        before = self.old[node]
+        order = sorted(range(before.dim()), key=lambda axis: (-before.stride(axis), axis))
+        if not before.permute(order).is_contiguous():
+            raise NotPossible
+        if order == sorted(order):
+            return self.copy(node, node, torch.contiguous_format)
+        dense = self.copy(node, self.call(node, aten.permute.default, node, order), torch.contiguous_format)
+        return self.call(node, aten.permute.default, dense, [order.index(axis) for axis in range(before.dim())])
+
+    def turn(self, user: fx.Node, node: Any) -> fx.Node:
+        """The node with channels last."""
+        if is_channels_last(node.meta["val"]):
+            return node  # type: ignore[no-any-return]
+        if node not in self.turned:
+            with self.graph.inserting_before(user):
+                self.turned[node] = self.copy(user, node, torch.channels_last)
+        return self.turned[node]
+
+    def copy(self, like: fx.Node, node: fx.Node, layout: torch.memory_format) -> fx.Node:
+        made = self.call(like, aten.clone.default, node, memory_format=layout)
+        if node.op != "placeholder":
+            self.copied += made.meta["val"].nbytes
+        return made
+
+    def call(self, like: fx.Node, target: Overload, node: fx.Node, *args: Any, **kwargs: Any) -> fx.Node:
+        """A new call, which stands for the same line of the program as the node `like`."""
+        made = self.graph.call_function(target, (node, *args), kwargs)
+        made.meta.update({key: like.meta[key] for key in ("origin", "stack_trace") if key in like.meta})
+        made.meta["val"] = value_of(made)
+        return made
+
+
+def value_of(node: fx.Node) -> Any:
+    """What the node's call gives for the values of its inputs, which have no numbers."""
+    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+    return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
+def is_view(node: fx.Node) -> bool:
+    """Whether the node is a view of its input, one of several, or the tuple of these."""
+    if node.target is operator.getitem:
+        return is_view(node.all_input_nodes[0])
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and any(r.alias_info is not None for r in schema.returns)
+
+
+def follows_layouts(target: object) -> bool:
+    """Whether an operator computes the same elements however its inputs lie."""
+    if not isinstance(target, Overload) or target.namespace not in ("aten", "prims"):
+        return False
+    return (
+        target not in OF_MEMORY
+        and torch.Tag.nondeterministic_seeded not in target.tags
+        and not (target._schema.is_mutable)
+    )

@@ -1,0 +1,123 @@
+"""Channels last within a graph: fewer turns, and nothing of it to be seen from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, fx, nn
+
+import armature
+from armature import pipeline
+from armature.graph.data import Pass
+from armature.plugin_api import hookimpl
+from armature.plugins import manager
+from armature.testing.differential import difference
+from armature_aten_lowerings.layouts import is_channels_last, with_channels_last
+
+aten = torch.ops.aten
+
+
+class Everywhere:
+    """Passes that choose channels last for every convolution, on any device."""
+
+    @hookimpl
+    def armature_passes(self) -> list[Pass]:
+        return [Pass("always-joint", "joint", self.run), Pass("always", "post_grad", self.run)]
+
+    def run(self, module: fx.GraphModule, ctx: object) -> fx.GraphModule:
+        return with_channels_last(module, lambda node: True)
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(8, 16, 3, padding=1)
+        self.norm = nn.BatchNorm2d(16)
+        self.second = nn.Conv2d(16, 16, 3, padding=1, bias=False)
+        self.third = nn.Conv2d(16, 16, 3, padding=1, groups=16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.norm(self.first(x)).relu()
+        x = x + self.second(x)
+        return nn.functional.max_pool2d(self.third(x), 2)
+
+
+ENDINGS: dict[str, Callable[[Tensor], object]] = {
+    "the image": lambda y: y,
+    "its mean": lambda y: y.mean((2, 3)),
+    "flat": lambda y: y.flatten(1),
+    "tokens": lambda y: y.flatten(2).transpose(1, 2),
+    "both": lambda y: (y, y.sum(1)),
+    "strides": lambda y: y.as_strided((2, 4), (y.stride(0), 3)),
+    "permuted": lambda y: y.permute(0, 2, 3, 1) * 2,
+    "parts": lambda y: y.chunk(2, 1),
+    "joined": lambda y: torch.cat((y, y * 2), 1),
+}
+
+
+def convolutions() -> list[fx.Node]:
+    graphs = [g.aten.module.graph for g in pipeline.session().compilations[-1].graphs]
+    return [n for graph in graphs for n in graph.find_nodes(op="call_function", target=aten.convolution.default)]
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
+def test_results_and_gradients_are_eagers_in_eagers_layout(ending: Callable[[Tensor], object], training: bool) -> None:
+    armature.reset()
+    torch.manual_seed(0)
+    model = Block().train(training)
+    expected_x, given_x = (torch.linspace(-1, 1, 2 * 8 * 12 * 12).view(2, 8, 12, 12) for _ in range(2))
+
+    def run(fn: Callable[[Tensor], object], x: Tensor) -> list[object]:
+        with torch.set_grad_enabled(training):
+            results = fn(x.requires_grad_(training))
+            leaves = [results] if isinstance(results, Tensor) else list(results)  # type: ignore[call-overload]
+            if not training:
+                return leaves
+            sum(leaf.square().mean() for leaf in leaves).backward()
+            grads = [x.grad, *(p.grad for p in model.parameters())]
+            model.zero_grad()
+            return [*(leaf.detach() for leaf in leaves), *grads]
+
+    buffers = {name: value.clone() for name, value in model.named_buffers()}
+    expected = run(lambda x: ending(model(x)), expected_x)
+    model.load_state_dict({**model.state_dict(), **buffers})
+    with manager().registered(Everywhere(), "everywhere"):
+        found = run(armature.compile(lambda x: ending(model(x)), fullgraph=True), given_x)
+    assert difference(expected, found) < 1e-4
+    if not training:
+        assert all(is_channels_last(n.args[0].meta["val"]) for n in convolutions())
+
+
+def test_one_turn_serves_a_chain() -> None:
+    armature.reset()
+    model = Block().eval()
+    with manager().registered(Everywhere(), "everywhere"), torch.no_grad():
+        armature.compile(lambda x: model(x).mean((2, 3)), fullgraph=True)(torch.randn(2, 8, 12, 12))
+    [graph] = pipeline.session().compilations[-1].graphs
+    turned = [n for n in graph.aten.module.graph.nodes if n.kwargs.get("memory_format") is not None]
+    assert sorted(n.args[0].op for n in turned) == ["placeholder"] * 3  # the image and two weights
+
+
+def test_a_convolution_between_operators_of_memory_stays() -> None:
+    """Where each convolution would need copies before and after it, nothing is won."""
+    armature.reset()
+    model = nn.Conv2d(8, 8, 1).eval()
+
+    def program(x: Tensor) -> Tensor:
+        return model((x + 1).view(2, 8, 12, 12))
+
+    with manager().registered(Everywhere(), "everywhere"), torch.no_grad():
+        x = torch.randn(2, 8, 12, 12)
+        torch.testing.assert_close(armature.compile(program, fullgraph=True)(x), program(x))
+    assert not any(is_channels_last(n.args[0].meta["val"]) for n in convolutions())
+
+
+def test_on_a_cpu_layouts_stay() -> None:
+    armature.reset()
+    model = Block().eval()
+    with torch.no_grad():
+        armature.compile(model, fullgraph=True)(torch.randn(2, 8, 12, 12))
+    assert not any(is_channels_last(n.args[0].meta["val"]) for n in convolutions())
