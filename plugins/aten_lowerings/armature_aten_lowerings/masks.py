@@ -6,6 +6,7 @@ while the graph is compiled. With one, attention takes slower kernels, or none t
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,7 +38,8 @@ def is_causal(mask: Tensor) -> bool:
 
 
 def simplify_masks(module: object, ctx: object) -> object:
-    """Leave out masks that let everything pass, and say `is_causal` for those that are."""
+    """Leave out masks that let everything pass, say `is_causal` for those that are, and lay the others out for kernels
+    that are fused."""
     if not isinstance(module, fx.GraphModule):
         return module
     known = KnownValues()
@@ -46,17 +48,89 @@ def simplify_masks(module: object, ctx: object) -> object:
         mask = given.get("attn_mask")
         if not isinstance(mask, fx.Node) or given.get("is_causal", False) is not False:
             continue
-        try:
-            value = known.of(mask)
-        except NotKnown:
-            continue
-        if not isinstance(value, Tensor) or value.dim() < 2 or not value.numel():
-            continue
-        if lets_all_pass(value):
+        needed = without_known_parts(mask, known)
+        value = value_if_known(needed, known)
+        if value is not None and value.dim() >= 2 and lets_all_pass(value):
             node.args, node.kwargs = (), {**given, "attn_mask": None}
-        elif is_causal(value) and value.shape[-2:] == scores(given):
+        elif value is not None and value.dim() >= 2 and is_causal(value) and value.shape[-2:] == scores(given):
             node.args, node.kwargs = (), {**given, "attn_mask": None, "is_causal": True}
+        elif needed is not mask or must_be_laid_out(mask):
+            node.args, node.kwargs = (), {**given, "attn_mask": laid_out(needed, mask, node)}
     return module
+
+
+def value_if_known(node: fx.Node, known: KnownValues) -> Tensor | None:
+    """The tensor that the node is whatever the graph is given; None for others, and for what has no elements."""
+    try:
+        value = known.of(node)
+    except NotKnown:
+        return None
+    return value if isinstance(value, Tensor) and value.numel() else None
+
+
+def without_known_parts(mask: fx.Node, known: KnownValues) -> fx.Node:
+    """What a mask is made of where the rest changes nothing: the bias in `where(ones, bias, low)` or `bias + zeros`.
+
+    Only attention reads the result, so it does not matter that it is no new tensor. It may lack leading or broadcast
+    axes that the rest had.
+    """
+    while True:
+        args = mask.args
+        if mask.op == "call_function" and mask.target is torch.where and len(args) == 3 and not mask.kwargs:
+            condition, chosen, _ = args
+            changes_nothing = isinstance(condition, fx.Node) and _passes(condition, known)
+        elif mask.op == "call_function" and mask.target in (operator.add, torch.add) and len(args) == 2:
+            chosen, other = args if not _is_known(args[0], known) else args[::-1]
+            changes_nothing = not mask.kwargs and isinstance(other, fx.Node) and _passes(other, known)
+        else:
+            return mask
+        if not changes_nothing or not isinstance(chosen, fx.Node) or dtype_of(chosen) != dtype_of(mask):
+            return mask
+        mask = chosen
+
+
+def _is_known(node: object, known: KnownValues) -> bool:
+    return isinstance(node, fx.Node) and value_if_known(node, known) is not None
+
+
+def _passes(node: fx.Node, known: KnownValues) -> bool:
+    value = value_if_known(node, known)
+    return value is not None and lets_all_pass(value)
+
+
+def dtype_of(node: fx.Node) -> torch.dtype | None:
+    """The dtype of a node that is a tensor."""
+    return getattr(node.meta.get("example_value"), "dtype", None)
+
+
+def must_be_laid_out(mask: fx.Node) -> bool:
+    """Whether fused kernels refuse the mask as it lies: on a GPU its numbers must be neighbours along the keys."""
+    fake = mask.meta.get("example_value")
+    if not isinstance(fake, Tensor) or fake.device.type != "cuda" or not fake.dim():
+        return False
+    step = fake.stride(-1)
+    return type(step) is int and step != 1
+
+
+def laid_out(needed: fx.Node, mask: fx.Node, node: fx.Node) -> fx.Node:
+    """The needed part of a mask, in the mask's shape."""
+    shape = mask.meta["example_value"].shape
+    if not all(type(size) is int for size in shape):
+        return mask
+    with node.graph.inserting_before(node):
+        made = node.graph.call_function(expanded, (needed, tuple(shape), must_be_laid_out(needed)))
+    made.meta.update(mask.meta)
+    return made
+
+
+def expanded(mask: Tensor, shape: tuple[int, ...], copied: bool) -> Tensor:
+    """The mask expanded to `shape`; a copy first, where asked for, has numbers that are neighbours along the last axis,
+    and one row for those that broadcast."""
+    if copied:
+        last = mask.dim() - 1
+        rows = tuple(slice(1) if mask.stride(k) == 0 and k != last else slice(None) for k in range(mask.dim()))
+        mask = mask[rows].contiguous()
+    return mask.expand(shape)
 
 
 def scores(given: Mapping[str, Any]) -> tuple[Any, Any] | None:

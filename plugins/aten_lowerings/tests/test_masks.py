@@ -11,10 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor, fx
 
 import armature
+from armature import pipeline
 from armature.graph.data import Pass
 from armature.plugin_api import hookimpl
 from armature.plugins import manager
-from armature_aten_lowerings.masks import PARAMETERS
+from armature_aten_lowerings.masks import PARAMETERS, expanded
 
 L = 7
 Mask = Callable[[Tensor], Tensor]
@@ -91,6 +92,15 @@ OTHERS: dict[str, Mask] = {
 }
 
 
+# What is left of a mask made of a bias and of parts that change nothing is the bias.
+BIASES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "where": lambda q, bias: torch.where((positions(q)[:, None] >= 0).expand(2, 1, L, L), bias, lowest(q)),
+    "added": lambda q, bias: bias + (1.0 - torch.ones(2, L)[:, None, None, :]) * lowest(q),
+    "added to": lambda q, bias: torch.zeros(2, 1, L, L) + bias,
+    "both": lambda q, bias: torch.where(torch.ones(L, L).bool(), torch.zeros(2, 1, L, L) + bias, lowest(q)),
+}
+
+
 def written_through_a_view(q: Tensor) -> Tensor:
     mask = torch.ones(L, L, dtype=torch.bool)
     mask[:, 0].fill_(False)
@@ -134,6 +144,49 @@ def test_a_flag_next_to_a_mask_is_left_to_torch() -> None:
     else:
         assert called(program, q)["attn_mask"] is not None
         torch.testing.assert_close(armature.compile(program)(q), expected)
+
+
+@pytest.mark.parametrize("combined", BIASES.values(), ids=BIASES)
+def test_a_bias_is_left_alone(combined: Callable[[Tensor, Tensor], Tensor]) -> None:
+    def program(q: Tensor, bias: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(q, q, q, combined(q, bias))
+
+    call = called(program, query(), torch.randn(3, L, L))
+    made = call["attn_mask"]
+    assert made.target is expanded and made.args[0].op == "placeholder"
+
+
+def test_a_bias_with_a_condition_that_may_fail_stays() -> None:
+    def program(q: Tensor, bias: Tensor) -> Tensor:
+        mask = torch.where(positions(q)[:, None] >= 1, bias, lowest(q))
+        return F.scaled_dot_product_attention(q, q, q, mask)
+
+    assert called(program, query(), torch.randn(3, L, L))["attn_mask"].target is torch.where
+
+
+def test_a_copy_has_one_row_for_those_that_broadcast() -> None:
+    bias = torch.randn(L, L, 3).permute(2, 0, 1).expand(2, 3, L, L)
+    found = expanded(bias, (2, 3, L, L), True)
+    torch.testing.assert_close(found, bias, rtol=0, atol=0)
+    assert found.stride() == (0, L * L, L, 1)
+    key = expanded(torch.randn(2, 1, L, 1).expand(2, 3, L, L), (2, 3, L, L), True)
+    assert key.stride() == (L * L, 0, L, 1)
+
+
+@pytest.mark.gpu
+def test_attention_with_a_bias_is_one_fused_operator() -> None:
+    def program(q: Tensor, table: Tensor) -> Tensor:
+        bias = table[(positions(q)[:, None] - positions(q)).abs()].permute(2, 0, 1)
+        mask = torch.where((positions(q)[:, None] >= 0).expand(2, 1, L, L), bias, lowest(q))
+        return F.scaled_dot_product_attention(q, q, q, mask)
+
+    armature.reset()
+    q, table = (x.cuda().bfloat16() for x in (torch.randn(2, 3, L, 16), torch.randn(L, 3)))
+    found = armature.compile(program, fullgraph=True)(q, table)
+    torch.testing.assert_close(found, program(q, table), rtol=0.02, atol=0.02)
+    [graph] = pipeline.session().compilations[-1].graphs
+    targets = {str(n.target) for n in graph.aten.module.graph.nodes}
+    assert any("scaled_dot_product" in target for target in targets), targets
 
 
 @pytest.mark.parametrize("mask", [NOTHING["ones"], CAUSAL["tril"]], ids=["ones", "causal"])
