@@ -49,7 +49,7 @@ from armature.torch_abi.jagged import meets_jagged
 from armature.torch_abi.overrides import suspended
 from armature.trace import graph_calls
 from armature.trace import verify as trace_spec
-from armature.trace.data import TracedFrame, is_outside
+from armature.trace.data import TracedFrame
 from armature.trace.errors import GraphBreak, SkipFrame
 from armature.trace.resume import capture_frame
 from armature.trace.show import show as show_captured
@@ -131,7 +131,7 @@ def as_kernels(traced: TracedFrame, ctx: CompileContext, record: Compilation) ->
     """The graph compiled, in the mode of now; as it is where it has to run operator by operator."""
     if traced.graph is not None and runs_as_captured(traced, traced.graph):
         return traced.graph.forward
-    if traced.graph is not None and any(map(is_outside, traced.graph.graph.nodes)):
+    if traced.graph is not None and any(map(pieces.is_apart, traced.graph.graph.nodes)):
         run = pieces.compiled(traced, lambda piece: as_kernels(piece, ctx, record))
         return traced.graph.forward if run is None else run
     # The backward graph is compiled later and keeps what it is made from; guards hold the example tensors.
@@ -147,7 +147,7 @@ def foreign_backend(fn: Callable[..., Any]) -> GraphBackend:
     def run(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
         if traced.graph is not None and graph_calls.only_as_captured(traced.graph.graph):
             return traced.graph.forward
-        if traced.graph is not None and any(map(is_outside, traced.graph.graph.nodes)):
+        if traced.graph is not None and any(map(pieces.is_apart, traced.graph.graph.nodes)):
             around = pieces.compiled(traced, lambda piece: run(piece, ctx, record))
             return traced.graph.forward if around is None else around
         result = fn(traced.graph, [given.fake for given in traced.inputs])

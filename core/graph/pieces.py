@@ -1,5 +1,6 @@
-"""A captured graph with calls that no back end is given (`trace/outside.py`): what stands between them is compiled, a
-piece at a time, and another graph calls the pieces and them.
+"""A captured graph with calls that no back end is given (`trace/outside.py`), or that make a tensor one that collects
+gradients (`trace/altering.py`): what stands between them is compiled, a piece at a time, and another graph calls the
+pieces and them.
 
 Numbers do not go from piece to piece: each computes those that it needs from the sizes of what it is given.
 """
@@ -21,9 +22,17 @@ from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import SYMBOLIC
 from armature.torch_abi.wrappers import fake_mode_of
+from armature.trace.altering import APART
 from armature.trace.data import GraphInput, TracedFrame, is_outside, written_outside
+from armature.trace.undo import LEAVE
 
 CompilePiece = Callable[[TracedFrame], Callable[..., Any]]
+OF_WHOLE = ("counts_writes", APART)  # in the meta of a node, and not of what stands for it in a piece
+
+
+def is_apart(node: fx.Node) -> bool:
+    """Whether a node is done between pieces."""
+    return is_outside(node) or APART in node.meta
 
 
 @attrs.frozen(eq=False)
@@ -40,7 +49,7 @@ class Piece:
         copies: dict[fx.Node, fx.Node] = {}
         for node in self.given:
             copies[node] = graph.placeholder(node.name)
-            copies[node].meta = {key: held for key, held in node.meta.items() if key != "counts_writes"}
+            copies[node].meta = {key: held for key, held in node.meta.items() if key not in OF_WHOLE}
         for node in self.nodes:
             copies[node] = graph.node_copy(node, lambda used: copied(graph, used, copies))
         result = graph.output(tuple(copies[node] for node in self.made))
@@ -55,6 +64,7 @@ class Outer:
     traced: TracedFrame
     whole: fx.GraphModule
     learns: bool  # whether there is something with a gradient
+    alters: bool  # whether a call makes a tensor one that collects gradients: fakes tell only what it is in the end
     graph: fx.Graph = attrs.field(factory=fx.Graph)
     copies: dict[fx.Node, fx.Node] = attrs.field(factory=dict)
     inputs: dict[fx.Node, GraphInput] = attrs.field(factory=dict)  # or what other pieces have made
@@ -78,8 +88,13 @@ class Outer:
         if node.meta.get("example_value") is None:
             return
         args, kwargs = fx.map_arg((node.args, node.kwargs), self.fake)
-        with fake_mode_of(tree_leaves(args)) or contextlib.nullcontext(), enable_python_dispatcher():
-            self.fakes[node] = found = node.target(*args, **kwargs)  # type: ignore[operator]
+        mode = fake_mode_of(tree_leaves((args, node.meta["example_value"])))
+        with mode or contextlib.nullcontext(), enable_python_dispatcher():
+            if isinstance(node.target, str):
+                found = getattr(args[0], node.target)(*args[1:], **kwargs)
+            else:
+                found = node.target(*args, **kwargs)
+        self.fakes[node] = found
         if isinstance(found, torch.Tensor):
             self.inputs[node] = GraphInput(node.name, None, found)
 
@@ -107,8 +122,7 @@ class Outer:
         name = f"{self.traced.name}_{self.count}"
         module = piece.module(self.whole)
         part = attrs.evolve(self.traced, name=name, graph=module, inputs=given, guards=())
-        run = compile_piece(part)
-        after = fakes_after(part)
+        after = fakes_after(part, keep=self.alters)
         if after is None:
             return False
         results, written = after
@@ -118,8 +132,9 @@ class Outer:
             self.note_used(piece)
         if written and self.learns:
             run = module.forward  # derivatives may need what was there, which a graph keeps by keeping its input
-        elif written:
-            run = views.counting(run, dict.fromkeys(written, True))
+        else:
+            run = compile_piece(part)
+            run = views.counting(run, dict.fromkeys(written, True)) if written else run
         target = named(run, f"piece_{self.count}")
         called = self.graph.call_function(target, tuple(self.copies[node] for node in piece.given))
         for position, (node, fake) in enumerate(zip(piece.made, results, strict=True)):
@@ -136,7 +151,7 @@ def compiled(traced: TracedFrame, compile_piece: CompilePiece) -> Callable[..., 
     if whole is None or steps is None:
         return None
     learns = any(needs_gradient(leaf) for n in whole.graph.nodes for leaf in tree_leaves(n.meta.get("example_value")))
-    outer = Outer(traced, whole, learns)
+    outer = Outer(traced, whole, learns, any(APART in node.meta for node in whole.graph.nodes))
     outer.open()
     grad, switches = torch.is_grad_enabled(), False
     try:
@@ -163,9 +178,22 @@ def needs_gradient(fake: object) -> bool:
     return isinstance(fake, torch.Tensor) and fake.requires_grad
 
 
-def fakes_after(part: TracedFrame) -> tuple[tuple[Any, ...], list[int]] | None:
+class Keeping(fx.Interpreter):
+    """Runs a graph on fakes and keeps with each node the one that it gives."""
+
+    def run_node(self, n: fx.Node) -> Any:
+        """The result of a node."""
+        found = super().run_node(n)
+        if isinstance(found, torch.Tensor) or n.op == "output":
+            n.meta["example_value"] = found
+            n.meta.pop("traced_value", None)
+        return found
+
+
+def fakes_after(part: TracedFrame, *, keep: bool) -> tuple[tuple[Any, ...], list[int]] | None:
     """What a piece gives, as fakes, and positions of those it writes to, as it would to tensors. None where that
-    changes what its own graph can't know: another tensor over the same memory, or a layout."""
+    changes what its own graph can't know: another tensor over the same memory, or a layout. keep: nodes of the piece
+    get the fakes that they have there."""
     if part.graph is None:
         return None
     given = [one.fake for one in part.inputs]
@@ -173,7 +201,7 @@ def fakes_after(part: TracedFrame) -> tuple[tuple[Any, ...], list[int]] | None:
     mode = fake_mode_of([*given, *(node.meta.get("example_value") for node in part.graph.graph.nodes)])
     before = {n: (fake.shape, fake.stride(), version_of(fake), fake.requires_grad) for n, fake in tensors.items()}
     with mode if mode is not None else contextlib.nullcontext(), enable_python_dispatcher():
-        results: tuple[Any, ...] = part.graph(*given)
+        results: tuple[Any, ...] = Keeping(part.graph).run(*given) if keep else part.graph(*given)
     after = {n: (fake.shape, fake.stride(), version_of(fake), fake.requires_grad) for n, fake in tensors.items()}
     written = [n for n in tensors if before[n] != after[n]]
     if any(before[n][:2] != after[n][:2] for n in written):
@@ -213,10 +241,11 @@ def steps_of(graph: fx.Graph) -> list[Piece | fx.Node] | None:
     for node in graph.nodes:
         if node.op in ("placeholder", "output", "get_attr") or is_number(node):
             continue
-        if "changes_state" in node.meta and node.target is not set_grad_enabled:
-            return None
+        linked = LEAVE in node.meta or any(LEAVE in used.meta for used in node.all_input_nodes)
+        if "changes_state" in node.meta and node.target is not set_grad_enabled and not linked:
+            return None  # what is linked may stand in one piece, and can't cross
         taken = node.target is operator.getitem and node.args[0] in apart
-        if is_outside(node) or taken or "changes_state" in node.meta:
+        if is_apart(node) or taken or node.target is set_grad_enabled:
             apart.append(node)
             groups.append([])
         else:

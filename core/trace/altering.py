@@ -1,7 +1,8 @@
 """Changes of what a tensor is: its memory (`x.data = y`, `x.set_(y)`), whether and how autograd follows it.
 
 They stand in the graph, among the operators, and are made on the fakes too, which so tell what the tensor is from then
-on. Such a graph runs operator by operator: one that is made functional would lose them.
+on. A functional graph would lose them: one that begins or ends to collect gradients in a tensor is done between pieces
+that are compiled (`graph/pieces.py`), and a graph with one that changes memory runs operator by operator.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from armature.trace.values.tensor import TensorValue
 
 AS_CAPTURED = "as_captured"  # in the meta of a node that a functional graph would not have
+COLLECTING = frozenset({"requires_grad_", "retain_grad"})  # of what they do, a tensor's memory and history know nothing
+APART = "apart"  # in that of one that is done between the pieces of a functional graph
 LEAF_VIEW = "leaf_view"  # in that of a view, made without gradients, of a tensor that wants some
 
 
@@ -33,11 +36,11 @@ def mark_leaf(result: torch.Tensor, node: fx.Node) -> None:
     if leaf and is_view(result):
         node.meta[LEAF_VIEW] = True
     elif leaf or is_parameter(result):
-        node.meta[AS_CAPTURED] = True
+        node.meta[APART] = True
 
 
 def has_altered(graph: fx.Graph) -> bool:
-    """Whether the graph changes what a tensor is, or makes one that collects gradients."""
+    """Whether the graph changes where a tensor is, or what made it."""
     return any(AS_CAPTURED in node.meta for node in graph.nodes)
 
 
@@ -156,7 +159,7 @@ def _alter(tracer: Tracer, tensor: TensorValue, fn: Callable[..., Any] | str, ar
     tracer.mutates = True
     tracer.effects.alter(tensor)
     result = tracer.graph_call(fn, (tensor, *args), {})
-    next(iter(reversed(tracer.graph.nodes))).meta[AS_CAPTURED] = True
+    next(iter(reversed(tracer.graph.nodes))).meta[APART if fn in COLLECTING else AS_CAPTURED] = True
     return result
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import armature
+from armature.session import session
 from armature.testing.tensor_programs import compare
 from armature.testing.tracing import break_of
 
@@ -187,8 +188,10 @@ def test_in_one_graph(program: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("backend", ["auto", "aot_eager"])
 @pytest.mark.parametrize(
-    "program", [parameter, parameter_without_gradient, leaf, data_of_parameter, requires_gradient, requires_none]
-)
+    "program",
+    [parameter, parameter_of_input, parameter_of_parameter, parameter_without_gradient, parameter_of_history, leaf,
+     data_of_parameter, requires_gradient, requires_none, requires_after_view, detaches],
+)  # fmt: skip
 def test_under_compilers(program: Callable[..., Any], backend: str) -> None:
     armature.reset()
     found, expected = armature.compile(program, backend=backend, fullgraph=True)(*inputs()), program(*inputs())
@@ -198,6 +201,78 @@ def test_under_compilers(program: Callable[..., Any], backend: str) -> None:
             assert (type(one), one.requires_grad, one.is_leaf) == (type(other), other.requires_grad, other.is_leaf)
         else:
             assert one == other
+
+
+def begins_to_learn(x, y, p):
+    before = (x * 2).sin()[None]
+    before.requires_grad = True
+    return before, (before.cos() * p).sum(), y.requires_grad_()
+
+
+def learns_twice(x, y, p):
+    first = torch.ones(x.shape, requires_grad=True)
+    inner = (first * x).sin()
+    inner.retain_grad()
+    second = nn.Parameter((y * 2).cos())
+    return first, inner, second, (inner * second * p).sum()
+
+
+def learns_under_autocast(x, y, p):
+    with torch.autocast("cpu", torch.bfloat16):
+        a = x[None] @ y[:, None]
+    w = (a * 2).cos().requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        return w, (w[None] @ p[None, None]).sum()
+
+
+def learns_in_part(x, y, p):
+    with torch.no_grad():
+        w = (x * p).sin()
+    w.requires_grad_()
+    z = (w * p).cos()
+    with torch.no_grad():
+        z.mul_(2)
+    return w, z.sum()
+
+
+def of_a_changing_size(x, y, p):
+    w = torch.zeros(x.shape[0], requires_grad=True)
+    return w, (w * x).sin().sum()
+
+
+AROUND = [begins_to_learn, learns_twice, learns_under_autocast, learns_in_part, of_a_changing_size]
+
+
+@pytest.mark.parametrize("program", AROUND, ids=lambda function: function.__name__)
+def test_what_is_around_a_new_leaf_is_compiled(program: Callable[..., Any]) -> None:
+    armature.reset()
+    mine = armature.compile(program, fullgraph=True)
+    for length in (3, 4, 5):
+        results = []
+        for function in (mine, program):
+            x, y, p = (
+                torch.arange(1.0, 1 + length),
+                torch.linspace(1, 2, length),
+                nn.Parameter(torch.full((length,), 2.0)),
+            )
+            found = function(x, y, p)
+            sum(t.sum() for t in found if t.requires_grad).backward()
+            leaves = [t for t in (*found, x, y, p) if t.is_leaf or t.retains_grad]
+            results.append([(t.detach(), t.requires_grad, t.is_leaf) for t in found] + [t.grad for t in leaves])
+        torch.testing.assert_close(results[0], results[1])
+    (*_, record) = session().compilations
+    assert record.graphs, "no piece of it was compiled"
+
+
+def test_pieces_around_a_new_leaf_for_a_back_end() -> None:
+    given = []
+
+    def backend(graph: torch.fx.GraphModule, examples: Any) -> Any:
+        given.append([node.name for node in graph.graph.nodes if node.op.startswith("call")])
+        return graph.forward
+
+    armature.compile(begins_to_learn, backend=backend, fullgraph=True)(*inputs())
+    assert given == [["mul", "sin", "getitem"], ["cos", "mul_1", "sum_1"]]
 
 
 def test_what_a_result_keeps_of_its_gradient() -> None:
