@@ -69,6 +69,30 @@ def split_bias(module: object, ctx: object) -> object:
     return module
 
 
+def split_convolution_bias(module: object, ctx: object) -> object:
+    """On a GPU, add the bias of a convolution in the loops that follow: the library adds it in a kernel of its own."""
+    if not isinstance(module, fx.GraphModule):
+        return module
+    lowered = ctx.tables.lowering_chain  # type: ignore[attr-defined]
+    for node in module.graph.find_nodes(op="call_function", target=aten.convolution.default):
+        bias, value = node.args[2], node.meta["val"]
+        if isinstance(bias, fx.Node) and value.device.type == "cuda" and _read_by_loops(node, lowered):
+            move_bias_behind(node)
+    return module
+
+
+def move_bias_behind(node: fx.Node) -> None:
+    """Take the bias out of a convolution and add it to what that gives."""
+    image, weight, bias, *options = node.args
+    axes = node.meta["val"].dim()
+    with node.graph.inserting_before(node):
+        plain = _add_call(node, aten.convolution.default, image, weight, None, *options)
+        row = _add_call(node, aten.view.default, bias, [1, -1, *[1] * (axes - 2)])
+        total = _add_call(node, aten.add.Tensor, plain, row)
+    node.replace_all_uses_with(total)
+    node.graph.erase_node(node)
+
+
 def write_out_narrow_products(module: object, ctx: object) -> object:
     """On a CPU, a product with a narrow side becomes loops: libraries are slow there, and bias and activation fuse."""
     if not isinstance(module, fx.GraphModule):
@@ -180,5 +204,6 @@ PASSES: tuple[Pass, ...] = (
     Pass("common-values", "post_grad", share_common_values, after=("channels-last",)),
     Pass("narrow-products", "post_grad", write_out_narrow_products, after=("common-values",)),
     Pass("split-bias", "post_grad", split_bias, after=("narrow-products",)),
+    Pass("split-convolution-bias", "post_grad", split_convolution_bias, after=("channels-last",)),
     Pass("dead-code", "post_grad", remove_dead_code, after=("common-values",)),
 )

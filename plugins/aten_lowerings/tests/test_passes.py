@@ -6,10 +6,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 import armature
 from armature import pipeline
+from armature.plugin_api import Pass, hookimpl
+from armature.plugins import manager
+from armature_aten_lowerings.passes import move_bias_behind
 
 aten = torch.ops.aten
 
@@ -114,3 +117,23 @@ def test_products_of_unknown_sizes_stay_the_librarys() -> None:
     torch.testing.assert_close(compiled(x, w), x @ w)
     [graph] = pipeline.session().compilations[-1].graphs
     assert aten.mm.default in [node.target for node in graph.aten.module.graph.nodes]
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_a_convolutions_bias_is_added_behind_it(layout: torch.memory_format) -> None:
+    """As on a GPU, where the pass runs; the graph itself is the same on a CPU."""
+
+    class Move:
+        @hookimpl
+        def armature_passes(self) -> list[Pass]:
+            return [Pass("move", "post_grad", self.run)]
+
+        def run(self, module: fx.GraphModule, ctx: object) -> fx.GraphModule:
+            for node in module.graph.find_nodes(op="call_function", target=aten.convolution.default):
+                move_bias_behind(node)
+            return module
+
+    with manager().registered(Move(), "move"):
+        model = nn.Conv2d(3, 4, 3).to(memory_format=layout)
+        found = operators(lambda x: model(x).relu(), torch.randn(2, 3, 8, 8).to(memory_format=layout))
+    assert found.index(aten.convolution.default) < found.index(aten.add.Tensor) < found.index(aten.relu.default)
