@@ -12,7 +12,8 @@ from armature.torch_abi.operators import direct
 
 aten = torch.ops.aten
 
-# The same operators with the same arguments: `torch` parses them in C, an OpOverload takes about 1 us longer.
+# The same operators with the same arguments: `torch` parses them in C, an OpOverload takes about 1 us longer. An
+# operator that takes lists with None in them (`Tensor?[]`) has no place here: the functions refuse those.
 BINDINGS: Mapping[object, Callable[..., Any]] = MappingProxyType(
     {
         aten.mm.default: torch.mm,
@@ -23,7 +24,6 @@ BINDINGS: Mapping[object, Callable[..., Any]] = MappingProxyType(
         aten.convolution.default: torch.convolution,
         aten.index_select.default: torch.index_select,
         aten.gather.default: torch.gather,
-        aten.index_put.default: torch.index_put,
         aten.scatter_add.default: torch.scatter_add,
         aten.index_add.default: torch.index_add,
         aten.cumsum.default: torch.cumsum,
@@ -31,12 +31,14 @@ BINDINGS: Mapping[object, Callable[..., Any]] = MappingProxyType(
         aten.native_layer_norm.default: torch.native_layer_norm,
     }
 )
+# Everybody relies on how their results lie in memory.
+LAID_OUT_AS_TOLD = frozenset((*BINDINGS, aten.index_put.default))
 
 
 def may_differ_in_layout(target: torch._ops.OpOverload) -> bool:
-    """Whether an operator's results may lie otherwise than torch says of tensors without numbers: for all but the few
-    above, whose layouts everybody relies on, this is looked at when they have run."""
-    return target not in BINDINGS
+    """Whether an operator's results may lie otherwise than torch says of tensors without numbers: this is looked at
+    when it has run."""
+    return target not in LAID_OUT_AS_TOLD
 
 
 def binding_of(target: torch._ops.OpOverload) -> Callable[..., Any]:
