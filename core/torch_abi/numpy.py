@@ -32,7 +32,8 @@ DTYPES: dict[str, torch.dtype] = {
 """torch's dtypes by the names that numpy has for its own."""
 SCALARS: frozenset[type] = frozenset() if numpy is None else frozenset(numpy.dtype(name).type for name in _NAMES)
 """numpy's scalars: immutable numbers, each of a fixed dtype."""
-BOOL: type | None = None if numpy is None else numpy.bool_
+TAKEN_FOR_FLOATS: frozenset[type] = frozenset() if numpy is None else frozenset((numpy.bool_, numpy.complex64))
+"""Of them, those that operators take for the float which they convert to: no bool, no imaginary part."""
 DTYPE_TYPES: frozenset[type] = frozenset() if numpy is None else frozenset(type(numpy.dtype(name)) for name in _NAMES)
 
 

@@ -407,3 +407,36 @@ def test_a_tensor_over_an_array_counts_its_own_writes() -> None:
     assert (found[0]._version, mine._version) == (expected[0]._version, theirs._version)
     assert torch.equal(mine, theirs)
     assert found[0].data_ptr() == mine.data_ptr()
+
+
+def of_order(t):
+    return t.permute(*np.argsort([1, 0])), t.permute(tuple(np.array([1, 0]))), t + np.arange(3)[1]
+
+
+def of_lists(t):
+    whole, single = torch.tensor([np.float64(2.5), 1]), torch.as_tensor([[np.float32(1)], [np.float32(2)]])
+    return whole, single, torch.tensor((np.int32(2), 1)), torch.asarray([np.float16(1)]), t.new_tensor([np.float64(3)])
+
+
+@pytest.mark.parametrize("program", [of_order, of_lists])
+@pytest.mark.parametrize("backend", ["eager", "callable"])
+def test_numbers_of_numpy_in_graphs(program, backend):
+    def callable_backend(module, inputs):
+        return module.forward
+
+    run = armature.compile(program, backend=callable_backend if backend == "callable" else "eager", fullgraph=True)
+    t = torch.arange(6.0).reshape(2, 3)
+    for found, expected in zip(run(t), program(t), strict=True):
+        assert found.dtype is expected.dtype and torch.equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "number", [np.bool_(True), np.complex64(2 + 1j), np.complex128(2 + 1j), np.float16(1.5), np.uint8(3)]
+)
+def test_numbers_of_numpy_are_to_operators_what_they_are_in_eager_mode(number):
+    def program(t):
+        return t * number, number + t, t == number
+
+    t = torch.arange(6.0).reshape(2, 3)
+    for found, expected in zip(armature.compile(program, backend="eager")(t), program(t), strict=True):
+        assert found.dtype is expected.dtype and torch.equal(found, expected)

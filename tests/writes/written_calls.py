@@ -221,7 +221,8 @@ def _call(writer: Writer, named: str, dtype: torch.dtype, shape: tuple[int, ...]
 def numbers(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """Of both signs, where the dtype has them."""
     count = torch.Size(shape).numel()
-    found = ((torch.arange(count, dtype=torch.float32) - count / 2) * 0.7 + 0.1).sin().reshape(shape)
+    steps = torch.arange(count, dtype=torch.float32)
+    found = (((steps - count / 2) * 0.7 + 0.1).sin() + (steps * steps * 0.37).cos() / 2).reshape(shape)
     if dtype is torch.bool:
         return found > 0
     return (found * 2).round().abs().long() if dtype is torch.int64 else found.to(dtype)

@@ -68,9 +68,9 @@ class ConstantValue(Value):
         return self.value
 
     def as_argument(self, tracer: Tracer) -> object:
-        if type(self.value) is numpy.BOOL:  # to torch, no bool, but a float
-            tracer.graph_break("unsupported-argument", type="a bool of numpy")
-        if type(self.value) in numpy.SCALARS:  # to torch, a number of Python
+        if type(self.value) in numpy.SCALARS:  # to torch, a number of Python, unless it takes it for a float
+            if type(self.value) in numpy.TAKEN_FOR_FLOATS:
+                tracer.graph_break("unsupported-argument", type=f"a number of numpy, {type(self.value).__name__}")
             return self.value.item()  # type: ignore[attr-defined]
         return Written(self.value) if type(self.value) is complex else self.value
 

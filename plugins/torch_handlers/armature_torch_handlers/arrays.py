@@ -119,6 +119,11 @@ class ArrayValue(Value):
             return self.numbers
         return super().as_constant()
 
+    def as_argument(self, tracer: Any) -> object:
+        if self.is_scalar and self.numbers is not None:
+            return ConstantValue(self.numbers).as_argument(tracer)
+        return super().as_argument(tracer)
+
     def forget(self) -> None:
         """What it holds is not known from now on, nor what its views hold."""
         if self.content is not None:
@@ -532,11 +537,23 @@ def tensor_of(call: Call, data: Value, options: dict[str, Value]) -> Value | Non
 
 
 def scalar_of(call: Call, data: Value, options: dict[str, Value]) -> tuple[list[Value], dict[str, Value]] | None:
-    """Arguments for a tensor of one of numpy's numbers, which has its dtype; None: it is none."""
-    if np is None or not data.is_constant or not isinstance(data.as_constant(), np.generic) or "dtype" in options:
+    """Arguments for a tensor of numbers of numpy, alone or in lists, which has their dtype; None: there are none."""
+    if np is None or "dtype" in options or not any(isinstance(one, np.generic) for one in _constants_in(data)):
         return None
-    number: Any = data.as_constant()
-    return [ConstantValue(number.item())], {**options, "dtype": ConstantValue(_dtype(call.tracer, number.dtype))}
+    try:
+        held: Any = data.as_constant()
+        dtype = _dtype(call.tracer, held.dtype) if isinstance(held, np.generic) else torch.tensor(held).dtype
+    except (NotConstant, TypeError, ValueError, RuntimeError):  # what torch refuses is seen in eager mode
+        call.graph_break("unsupported-argument", type="numbers of numpy in a list")
+    return [data], {**options, "dtype": ConstantValue(dtype)}
+
+
+def _constants_in(data: Value) -> Iterator[object]:
+    if isinstance(data, (ListValue, TupleValue)):
+        for item in data.items:
+            yield from _constants_in(item)
+    elif data.is_constant:
+        yield data.as_constant()
 
 
 # What the program has.
