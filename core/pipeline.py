@@ -6,11 +6,12 @@ with one warning, or an error in strict mode and under fullgraph.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType
@@ -141,27 +142,29 @@ def as_kernels(traced: TracedFrame, ctx: CompileContext, record: Compilation) ->
     return run
 
 
-def foreign_backend(fn: Callable[..., Any]) -> GraphBackend:
+@attrs.frozen
+class ForeignBackend:
     """A backend in torch.compile's form, `fn(graph_module, example_inputs) -> callable`."""
 
-    def run(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
+    fn: Callable[..., Any]
+
+    def __call__(self, traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
+        """What `fn` gives, for each piece of a graph that has to be cut."""
         if traced.graph is not None and graph_calls.only_as_captured(traced.graph.graph):
             return traced.graph.forward
         if traced.graph is not None and any(map(pieces.is_apart, traced.graph.graph.nodes)):
-            around = pieces.compiled(traced, lambda piece: run(piece, ctx, record))
+            around = pieces.compiled(traced, lambda piece: self(piece, ctx, record))
             return traced.graph.forward if around is None else around
-        result = fn(traced.graph, [given.fake for given in traced.inputs])
-        invariant(callable(result), "a backend returns a callable", backend=fn, returned=result)
+        result = self.fn(traced.graph, [given.fake for given in traced.inputs])
+        invariant(callable(result), "a backend returns a callable", backend=self.fn, returned=result)
         return result  # type: ignore[no-any-return]
-
-    return run
 
 
 def backend_for(backend: str | Callable[..., Any], tables: Tables) -> GraphBackend:
     """The backend of a name or function. KeyError: no such name."""
     if callable(backend):
-        return foreign_backend(backend)
-    return native_backend if backend in NATIVE else foreign_backend(tables.graph_backends[backend])
+        return ForeignBackend(backend)
+    return native_backend if backend in NATIVE else ForeignBackend(tables.graph_backends[backend])
 
 
 def compile_frame(
@@ -181,6 +184,21 @@ def compile_frame(
     run = timed(record, "graph", ctx, lambda: backend(traced, ctx, record))
     as_captured = run == traced.graph.forward or backend is not native_backend  # those of others may run it as it is
     return traced, fill_slot(traced, undoing(traced.undo, run, traced.graph if as_captured else None))
+
+
+@contextlib.contextmanager
+def imports_collected() -> Iterator[None]:
+    """Afterwards no frame of an import holds the frames below it, and with them what the program has given them.
+
+    torch imports much of itself when it is first needed, and `torch.fx.wrap`, which such modules call, refers to its
+    own frame. It happens in the first compilation of a process.
+    """
+    before = len(sys.modules)
+    try:
+        yield
+    finally:
+        if len(sys.modules) > before:
+            gc.collect()
 
 
 def undoing(undo: Undo, run: GraphCallable, captured: fx.GraphModule | None) -> GraphCallable:
@@ -275,7 +293,7 @@ class Compiler:
         ctx.emit(event_of(record, EventKind.START))
         start, hits, rebuilt = time.perf_counter(), ctx.cache.hits, len(ctx.cache.rebuilt)
         try:
-            with suspended():
+            with suspended(), imports_collected():
                 traced, code = compile_frame(request, ctx, backend_for(self.backend, tables), record)
         except SkipFrame as nothing:
             record.reason = nothing.reason

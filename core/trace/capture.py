@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from types import CellType, CodeType
+from types import CellType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import attrs
@@ -33,7 +33,7 @@ from armature.trace.effects import Effects
 from armature.trace.errors import GraphBreak, UserRaised
 from armature.trace.guards import GuardRecorder
 from armature.trace.overrides import Overrides, dispatched
-from armature.trace.places import Moment, Place, described, places_of
+from armature.trace.places import Moment, Place, UserStack, places_of
 from armature.trace.sizes import Sizes, new_world
 from armature.trace.trust import trusted_module
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
@@ -74,6 +74,7 @@ class Tracer:
     graph: fx.Graph = attrs.field(factory=fx.Graph)
     effects: Effects = attrs.field(factory=Effects)
     frames: list[Frame] = attrs.field(factory=list)
+    where: UserStack = attrs.field(default=attrs.Factory(lambda self: UserStack(self.frames), takes_self=True))
     by_id: dict[int, tuple[object, Value]] = attrs.field(factory=dict)
     by_fake: dict[int, TensorValue] = attrs.field(factory=dict)
     class_values: dict[Hashable, Value] = attrs.field(factory=dict)
@@ -92,7 +93,7 @@ class Tracer:
     parts: int = 0  # of these, calls whose nodes go in graphs of their own
     doubts: list[GraphBreak] = attrs.field(factory=list)  # where the graph ends if the frame can't run again
     buried: dict[TensorValue, tuple[Place, ...]] = attrs.field(factory=dict)  # made in such a call; where that was
-    sizes: Sizes = attrs.field(default=attrs.Factory(lambda self: Sizes(self), takes_self=True))
+    sizes: Sizes = attrs.field(default=attrs.Factory(lambda self: Sizes(self, self.fakes), takes_self=True))
     floats: dict[Source, FloatValue] = attrs.field(factory=dict)
     asking: set[Source] = attrs.field(factory=set)  # of objects whose classes look up attributes themselves
     keeps_floats: bool = False  # arguments that are floats of the program stay nodes
@@ -105,13 +106,21 @@ class Tracer:
     _plans: dict[int, calls.Plan] = attrs.field(factory=dict)
     _cells: dict[int, CellValue] = attrs.field(factory=dict)
     _called: set[int] = attrs.field(factory=set)
-    _origins: dict[tuple[CodeType, int], tuple[FrameSummary, str, str]] = attrs.field(factory=dict)
+
+    def end(self) -> None:
+        """The trace is over: let go of all that it knows, so that asking it anything is an AttributeError.
+
+        Values lead to the trace by their frames and by the streams that they read, and the trace to them. What they
+        hold, inputs of the program among it, would otherwise stay until garbage is collected.
+        """
+        for field in attrs.fields(type(self)):
+            delattr(self, field.name)
 
     @property
     def guards(self) -> GuardRecorder:
         """The guards recorded so far."""
         if self._guards is None:
-            self._guards = GuardRecorder(self.user_line)
+            self._guards = GuardRecorder(self.where.line)
         return self._guards
 
     @property
@@ -569,32 +578,14 @@ class Tracer:
         except UnknownBreakType:
             named = ", ".join(f"{name}: {{{name}}}" for name in facts)
             kind = BreakType(type_id, type_id, named or type_id, ("No plugin describes this break.",))
-        raise GraphBreak(BreakEvent(kind, facts, self.stack()), places_of(self.frames))
+        raise GraphBreak(BreakEvent(kind, facts, self.where.summaries()), places_of(self.frames))
 
     # Where we are.
 
-    def stack(self) -> tuple[FrameSummary, ...]:
-        """The user's stack, innermost last."""
-        return tuple(self._summary(frame)[0] for frame in self.frames)
-
     def origin(self) -> tuple[FrameSummary, str, str]:
         """The innermost line of the user's code: its summary, its text as in a traceback, and "model.py:41"."""
-        for frame in reversed(self.frames):
-            if not frame.trusted:
-                return self._summary(frame)
-        return self._summary(self.frames[0]) if self.frames else (FrameSummary("", 0, ""), "", "")
-
-    def user_line(self) -> str:
-        """The user's line that a guard is due to."""
-        return self.origin()[2]
+        return self.where.origin()
 
     def source_text(self) -> str:
         """The text of the user's line."""
-        return self.origin()[0].text
-
-    def _summary(self, frame: Frame) -> tuple[FrameSummary, str, str]:
-        code, line = frame.code, frame.line
-        known = self._origins.get((code, line))
-        if known is None:
-            known = self._origins[(code, line)] = described(code, line)
-        return known
+        return self.where.origin()[0].text

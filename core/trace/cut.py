@@ -314,9 +314,9 @@ class CutWriter(Rebuilder):
                 self.emit("DELETE_FAST", name)
 
 
-def calls_directly(tracer: Tracer, place: Place, called: Frame) -> bool:
-    """Whether the frame `called` is all there is to the call at a place."""
-    inst = place.frame.instructions[place.position]
-    if inst.opname not in CALLS or place.callee is None or called.code.co_flags & SUSPENDED:
+def calls_directly(tracer: Tracer, place: Place, called: CodeType) -> bool:
+    """Whether a frame of the code `called` is all there is to the call at a place."""
+    inst = decode(place.code)[place.position]
+    if inst.opname not in CALLS or place.callee is None or called.co_flags & SUSPENDED:
         return False
-    return place.callee.direct_code(tracer) is called.code
+    return place.callee.direct_code(tracer) is called

@@ -71,40 +71,39 @@ class EarlyWriter:
     """Writes the calls. names: the variables of their results. states: of the changed objects, each with the state in
     which it was and what sets it."""
 
-    out: Rebuilder
     names: list[str] = attrs.field(factory=list)
     states: list[tuple[str, str, Callable[[Any, Any], Any]]] = attrs.field(factory=list)
 
-    def save(self) -> None:
+    def save(self, out: Rebuilder) -> None:
         """Keep what the calls change."""
-        for value, (read, write) in self.out.tracer.early.changed.items():
-            owner = self.out.keep(value)
-            self._call(read, self._loaded(owner))
-            self.states.append((owner, self._store(), write))
+        for value, (read, write) in out.tracer.early.changed.items():
+            owner = out.keep(value)
+            self._call(out, read, self._loaded(out, owner))
+            self.states.append((owner, self._store(out), write))
 
-    def calls(self) -> None:
+    def calls(self, out: Rebuilder) -> None:
         """Make the calls."""
-        for call in self.out.tracer.early.calls:
-            self._call(call.function, *(functools.partial(self.out.load, value) for value in call.operands))
-            self.names.append(self._store())
+        for call in out.tracer.early.calls:
+            self._call(out, call.function, *(functools.partial(out.load, value) for value in call.operands))
+            self.names.append(self._store(out))
 
-    def undo(self) -> None:
+    def undo(self, out: Rebuilder) -> None:
         """Bring what was changed to where it was."""
         for owner, state, write in self.states:
-            self._call(write, self._loaded(owner), self._loaded(state))
-            self.out.emit("POP_TOP")
+            self._call(out, write, self._loaded(out, owner), self._loaded(out, state))
+            out.emit("POP_TOP")
 
-    def _loaded(self, name: str) -> Callable[[], None]:
-        return functools.partial(self.out.emit, "LOAD_FAST", name)
+    def _loaded(self, out: Rebuilder, name: str) -> Callable[[], None]:
+        return functools.partial(out.emit, "LOAD_FAST", name)
 
-    def _call(self, function: Callable[..., Any], *operands: Callable[[], None]) -> None:
-        self.out.null_function(run)
-        self.out.constant(function)
+    def _call(self, out: Rebuilder, function: Callable[..., Any], *operands: Callable[[], None]) -> None:
+        out.null_function(run)
+        out.constant(function)
         for load in operands:
             load()
-        self.out.call(1 + len(operands))
+        out.call(1 + len(operands))
 
-    def _store(self) -> str:
-        name = self.out.temporary()
-        self.out.emit("STORE_FAST", name)
+    def _store(self, out: Rebuilder) -> str:
+        name = out.temporary()
+        out.emit("STORE_FAST", name)
         return name

@@ -85,4 +85,5 @@ def run_frame(tracer: Tracer, frame: Frame) -> Value:
         raise
     finally:
         tracer.frames.pop()
-    return frame.result if frame.result is not None else tracer.constant(None)
+    result, frame.result = frame.result, None  # the first of a generator is itself, which has the frame
+    return result if result is not None else tracer.constant(None)

@@ -54,17 +54,26 @@ def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
         raise SkipFrame("it runs inside a transform of torch.func")
     if forward_level() >= 0:  # tensors without numbers have none of the tangents
         raise SkipFrame("it runs inside a level of forward mode", once=True)
-    tracer = Tracer(ctx, request, ctx.config.strict)
-    with let_go(tracer):
+    with trace_of(request, ctx) as tracer, let_go(tracer):
         with tracing(tracer):
             result = _run(tracer, request)
         return _finish(tracer, request, result)
 
 
 @contextlib.contextmanager
+def trace_of(request: FrameRequest, ctx: CompileContext) -> Iterator[Tracer]:
+    """A trace of a frame, which ends with the block."""
+    tracer = Tracer(ctx, request, ctx.config.strict)
+    try:
+        yield tracer
+    finally:
+        tracer.end()
+
+
+@contextlib.contextmanager
 def tracing(tracer: Tracer) -> Iterator[None]:
     """While a frame is traced. Afterwards everything that the program can see is as it was before."""
-    line = weakref.WeakMethod(tracer.user_line)  # torch's caches keep symbols beyond the trace
+    line = weakref.WeakMethod(tracer.where.line)  # torch's caches keep symbols beyond the trace
     tracer.fakes.symbols.where = lambda: here() if (here := line()) is not None else ""
     tracer.guards.global_state()
     grad = torch.is_grad_enabled()

@@ -20,9 +20,13 @@ Moment: TypeAlias = tuple[int, int, int]
 
 @attrs.frozen(eq=False)
 class Place:
-    """A frame and the instruction it is at. callee: what that instruction called, when it is a call."""
+    """The instruction that a frame is at. callee: what that instruction called, when it is a call.
 
-    frame: Frame
+    A value may keep where it was made, so the frame itself, which has the value in a variable, is not part of it.
+    """
+
+    code: CodeType
+    ordinal: int
     rounds: int
     position: int
     callee: Value | None
@@ -30,12 +34,44 @@ class Place:
     @property
     def moment(self) -> Moment:
         """What names this moment in another trace of the same frame."""
-        return self.frame.ordinal, self.rounds, self.position
+        return self.ordinal, self.rounds, self.position
 
 
 def places_of(frames: list[Frame]) -> tuple[Place, ...]:
     """Where the frames stand, the outermost first."""
-    return tuple(Place(frame, frame.rounds, max(frame.position - 1, 0), frame.callee) for frame in frames)
+    return tuple(
+        Place(frame.code, frame.ordinal, frame.rounds, max(frame.position - 1, 0), frame.callee) for frame in frames
+    )
+
+
+@attrs.define(eq=False)
+class UserStack:
+    """The frames being traced, the outermost first, as people read them."""
+
+    frames: list[Frame]
+    _described: dict[tuple[CodeType, int], tuple[FrameSummary, str, str]] = attrs.field(factory=dict)
+
+    def summaries(self) -> tuple[FrameSummary, ...]:
+        """The user's stack, innermost last."""
+        return tuple(self._summary(frame)[0] for frame in self.frames)
+
+    def origin(self) -> tuple[FrameSummary, str, str]:
+        """The innermost line of the user's code: its summary, its text as in a traceback, and "model.py:41"."""
+        for frame in reversed(self.frames):
+            if not frame.trusted:
+                return self._summary(frame)
+        return self._summary(self.frames[0]) if self.frames else (FrameSummary("", 0, ""), "", "")
+
+    def line(self) -> str:
+        """The user's line that a guard is due to."""
+        return self.origin()[2]
+
+    def _summary(self, frame: Frame) -> tuple[FrameSummary, str, str]:
+        code, line = frame.code, frame.line
+        known = self._described.get((code, line))
+        if known is None:
+            known = self._described[(code, line)] = described(code, line)
+        return known
 
 
 def described(code: CodeType, line: int) -> tuple[FrameSummary, str, str]:

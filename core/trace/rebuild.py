@@ -58,7 +58,7 @@ class Rebuilder(Emitter):
     _into: list[Any] | None = None
     _again: Again | None = None  # runs the frame in eager mode when the graph raises
     _failed: Label = attrs.field(factory=Label)
-    _before: EarlyWriter = attrs.field(default=attrs.Factory(lambda self: EarlyWriter(self), takes_self=True))
+    _before: EarlyWriter = attrs.field(factory=EarlyWriter)
 
     @property
     def none(self) -> Value:
@@ -322,7 +322,7 @@ class Rebuilder(Emitter):
         self.emit("POP_TOP")
         begin = TryBegin(out, False, 0)
         written.append(begin)
-        self._before.undo()
+        self._before.undo(self)
         self._call_own(self._again.code)
         written.append(TryEnd(begin))
         result = self.temporary()
@@ -405,10 +405,10 @@ class Rebuilder(Emitter):
         self._again = run_again(self.tracer, self.code, self.undo) if repeats or early else None
         begin = TryBegin(self._failed, False, 0)
         if early:
-            self._before.save()
+            self._before.save(self)
             self._mark(begin)
             self._early, early_of_body = self._into or [], self._early  # numbers they need are read here
-            self._before.calls()
+            self._before.calls(self)
             self._early = early_of_body
             if not repeats:
                 self._mark(TryEnd(begin))

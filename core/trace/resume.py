@@ -13,12 +13,11 @@ import attrs
 from armature.frame.data import FrameRequest
 from armature.torch_abi.overrides import quietly
 from armature.trace import graph_calls, inline
-from armature.trace.capture import Tracer
 from armature.trace.classes_made import let_go
 from armature.trace.cut import CutFrame, CutWriter, calls_directly, cut_frame, why_not
 from armature.trace.data import CompiledGraphSlot, TracedFrame
 from armature.trace.errors import GraphBreak, UserRaised
-from armature.trace.interpreter import check_generators, root_frame, trace_frame, traced_frame, tracing
+from armature.trace.interpreter import check_generators, root_frame, trace_frame, trace_of, traced_frame, tracing
 from armature.trace.places import Moment, Place, Stopped
 from armature.trace.splice import CannotResume
 from armature.trace.state import Frame
@@ -28,6 +27,7 @@ from armature.trace.values.context import end_grad
 if TYPE_CHECKING:
     from armature.breaks.types import BreakEvent
     from armature.context import CompileContext
+    from armature.trace.capture import Tracer
 
 ATTEMPTS = 6  # places at which it is tried to cut a frame
 DEEPEST_CUT = 32  # frames that are cut together, each a piece of code; what they call below is compiled on its own
@@ -68,15 +68,15 @@ def resumed(request: FrameRequest, ctx: CompileContext, stop: GraphBreak) -> Tra
 
 def deepest(request: FrameRequest, ctx: CompileContext, places: tuple[Place, ...], tried: set[Moment]) -> int | None:
     """The innermost frame that can be cut; each one around it must do nothing but call the next."""
-    tracer = Tracer(ctx, request, strict=False)
     found = None
-    for depth, place in enumerate(places[:DEEPEST_CUT]):
-        if depth and not calls_directly(tracer, places[depth - 1], place.frame):
-            break
-        if why_not(place.frame.code) is not None:
-            break
-        if place.moment not in tried:
-            found = depth
+    with trace_of(request, ctx) as tracer:
+        for depth, place in enumerate(places[:DEEPEST_CUT]):
+            if depth and not calls_directly(tracer, places[depth - 1], place.code):
+                break
+            if why_not(place.code) is not None:
+                break
+            if place.moment not in tried:
+                found = depth
     return found
 
 
@@ -87,9 +87,8 @@ def origin_of(value: Value | None) -> tuple[Place, ...]:
 
 def cut(request: FrameRequest, ctx: CompileContext, moment: Moment, event: BreakEvent) -> TracedFrame:
     """Trace up to a moment, and write the code that goes on from there. Errors: CannotResume, GraphBreak."""
-    tracer = Tracer(ctx, request, ctx.config.strict)
-    tracer.stop = moment
-    with let_go(tracer):
+    with trace_of(request, ctx) as tracer, let_go(tracer):
+        tracer.stop = moment
         with tracing(tracer):
             frames = run_until(tracer, request)
             tracer.frames.extend(frames)

@@ -38,9 +38,13 @@ def new_world(ctx: CompileContext) -> FakeWorld:
 
 @attrs.define(eq=False)
 class Sizes:
-    """What is known of symbols: where the compiled code reads each, and which value of the trace it comes with."""
+    """What is known of symbols: where the compiled code reads each, and which value of the trace it comes with.
+
+    The trace is asked while it goes on; guards are made after it has ended.
+    """
 
     tracer: Tracer
+    fakes: FakeWorld
     places: dict[Any, Quantity] = attrs.field(factory=dict)
     owners: dict[Any, TensorValue | SymbolicValue] = attrs.field(factory=dict)
     strides: list[tuple[Quantity, Any]] = attrs.field(factory=list)
@@ -52,7 +56,7 @@ class Sizes:
     @property
     def symbols(self) -> Symbols:
         """torch's side of it."""
-        return self.tracer.fakes.symbols
+        return self.fakes.symbols
 
     # Which inputs become symbols.
 
@@ -253,7 +257,7 @@ class Sizes:
             if quantity.axis >= 0 and symbol not in found.ragged:
                 yield ShapeGuard(f"{symbol} >= {symbols.SMALLEST_SIZE}", ((str(symbol), quantity),))
         for condition, line in found.conditions():
-            if not self.tracer.fakes.given_up.isdisjoint(symbols.symbols_of(condition)):
+            if not self.fakes.given_up.isdisjoint(symbols.symbols_of(condition)):
                 continue
             yield ShapeGuard(symbols.text(condition), self._names(condition), line)
         for number, (quantity, expr) in enumerate(self.strides):
