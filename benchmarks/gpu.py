@@ -1,0 +1,214 @@
+"""`python -m benchmarks.gpu`: eager, torch.compile and armature on models of full size on a GPU, in one process.
+
+Calls take turns, so that clocks and temperature are the same for all; figures are medians. A table, and JSON with
+--json, which is written after each row.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import json
+import math
+import statistics
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import armature
+from armature import pipeline
+from benchmarks.models.case import first_tensor, loss_of
+from benchmarks.models.full_size import MODELS, optimizer_step
+
+Call = Callable[[], Any]
+Row = dict[str, Any]
+OURS, INCUMBENT = "armature", "torch.compile"
+
+
+def times_of(calls: Mapping[str, Call], seconds: float, batch: int) -> dict[str, float]:
+    """Median milliseconds of each call, `batch` of them queued before waiting, measured in turns."""
+    for call in calls.values():
+        for _ in range(3):
+            call()
+    torch.cuda.synchronize()
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(next(iter(found.values()))) < 5:
+        for name, call in calls.items():
+            start = time.perf_counter()
+            for _ in range(batch):
+                call()
+            torch.cuda.synchronize()
+            found[name].append((time.perf_counter() - start) / batch * 1e3)
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def first_call(call: Call) -> float:
+    """Seconds until the first call has ended."""
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    call()
+    torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def peak_of(call: Call) -> float:
+    """MiB that one call takes at most beyond what was there before it."""
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    call()
+    torch.cuda.synchronize()
+    return (torch.cuda.max_memory_allocated() - before) / 2**20
+
+
+def bound(model: Any, run: Any, args: tuple[Any, ...], mode: str) -> Call:
+    """One call of `run`: forward, or forward and backward, which leaves no gradients."""
+
+    def infer() -> Any:
+        with torch.no_grad():
+            return run(*args)
+
+    def train() -> Any:
+        loss = loss_of(run(*args))
+        loss.backward()
+        model.zero_grad(set_to_none=True)
+        return loss.detach()
+
+    return train if mode == "train" else infer
+
+
+def compiled_calls(make: Callable[[str], Call], incumbent: bool, row: Row) -> dict[str, Call]:
+    """A call per compiler, each compiled; the seconds of first calls are put into the row."""
+    calls = {"eager": make("eager")}
+    for name in (OURS, *([INCUMBENT] if incumbent else [])):
+        calls[name] = make(name)
+        row[f"{name} first s"] = first_call(calls[name])
+    return calls
+
+
+def compiled_by(name: str, fn: Any) -> Any:
+    """The function or model under a compiler."""
+    return {"eager": lambda: fn, OURS: lambda: armature.compile(fn), INCUMBENT: lambda: torch.compile(fn)}[name]()
+
+
+def measure_model(name: str, mode: str, dtype: torch.dtype, seconds: float, incumbent: bool) -> Row:
+    """A row for one model and mode."""
+    case = MODELS[name]()
+    model = case.model.cuda().to(dtype).train(mode == "train")
+    args = tuple(a.cuda().to(dtype) if a.is_floating_point() else a.cuda() for a in case.args)
+    row: Row = {"model": name, "mode": mode}
+    models = {k: model if k == "eager" else copy.deepcopy(model) for k in ("eager", OURS, INCUMBENT)}
+    calls = compiled_calls(lambda k: bound(models[k], compiled_by(k, models[k]), args, mode), incumbent, row)
+    totals = pipeline.session().totals()
+    row |= {"graphs": totals.graphs, "kernels": totals.kernels, "extern": totals.extern}
+    if mode == "infer":
+        expected, found = (first_tensor_of(calls[k]()) for k in ("eager", OURS))
+        row["error"] = (expected.float() - found.float()).abs().max().item()
+    row |= {f"{k} MiB": peak_of(call) for k, call in calls.items()}
+    return row | {f"{k} ms": ms for k, ms in times_of(calls, seconds, 5).items()}
+
+
+def first_tensor_of(output: Any) -> torch.Tensor:
+    """The first tensor of an output, which may be one itself."""
+    return output if isinstance(output, torch.Tensor) else first_tensor(output)
+
+
+def measure_optimizer(name: str, seconds: float, incumbent: bool) -> Row:
+    """A row for the step of an optimizer over 36 tensors."""
+    row: Row = {"model": f"{name}.step, 36 tensors", "mode": "step"}
+
+    def make(compiler: str) -> Call:
+        optimizer, _ = optimizer_step(name)
+        return compiled_by(compiler, lambda: optimizer.step())  # type: ignore[no-any-return]
+
+    calls = compiled_calls(make, incumbent, row)
+    totals = pipeline.session().totals()
+    row |= {"graphs": totals.graphs, "kernels": totals.kernels, "extern": totals.extern}
+    row |= {f"{k} MiB": peak_of(call) for k, call in calls.items()}
+    return row | {f"{k} ms": ms for k, ms in times_of(calls, seconds, 20).items()}
+
+
+def fresh(measure: Callable[..., Row], *args: Any) -> Row:
+    """A measurement without what earlier ones left; a failure is a row that says so."""
+    armature.reset()
+    torch.compiler.reset()
+    torch.cuda.empty_cache()
+    torch.manual_seed(0)
+    try:
+        return measure(*args)
+    except Exception as error:
+        traceback.print_exc()
+        return {"model": str(args[0]), "mode": str(args[1]), "failed": f"{type(error).__name__}: {error}"[:300]}
+
+
+def mean_ratio(rows: list[Row], other: str) -> float | None:
+    """Geometric mean of armature's time over another's."""
+    ratios = [row[f"{OURS} ms"] / row[f"{other} ms"] for row in rows if f"{other} ms" in row]
+    return math.exp(statistics.fmean(map(math.log, ratios))) if ratios else None
+
+
+def table_of(rows: list[Row]) -> Table:
+    """The rows, times in milliseconds, and peak memory."""
+    table = Table(title="Milliseconds a call, and MiB at its peak")
+    for column in ("model", "mode", "eager", INCUMBENT, OURS, f"of {INCUMBENT}", "of eager", "MiB", f"{INCUMBENT} MiB"):
+        table.add_column(column, justify="left" if column in ("model", "mode") else "right")
+    for row in rows:
+        if "failed" in row:
+            table.add_row(row["model"], row["mode"], row["failed"])
+            continue
+        cells = [row.get(f"{name} ms") for name in ("eager", INCUMBENT, OURS)]
+        cells += [cells[2] / cells[1] if cells[1] else None, cells[2] / cells[0]]
+        cells += [row[f"{OURS} MiB"], row.get(f"{INCUMBENT} MiB")]
+        table.add_row(row["model"], row["mode"], *("" if c is None else f"{c:.3g}" for c in cells))
+    return table
+
+
+def report(rows: list[Row], dtype: str) -> Row:
+    """What the JSON file holds."""
+    ratios = {other: mean_ratio(rows, other) for other in ("eager", INCUMBENT)}
+    return {
+        "device": torch.cuda.get_device_name(), "torch": torch.__version__, "date": str(datetime.date.today()),
+        "dtype": dtype, "means": {k: v for k, v in ratios.items() if v is not None}, "rows": rows,
+    }  # fmt: skip
+
+
+def main(
+    models: Annotated[str, typer.Option(help="comma-separated")] = ",".join(MODELS),
+    modes: Annotated[str, typer.Option(help="infer, train, step")] = "infer,train,step",
+    dtype: Annotated[str, typer.Option(help="of models: bfloat16, float16 or float32")] = "bfloat16",
+    seconds: Annotated[float, typer.Option(help="of measuring a row")] = 1.5,
+    incumbent: Annotated[bool, typer.Option(help="measure torch.compile too")] = True,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write the rows there")] = None,
+) -> None:
+    """Measure models of full size on a GPU."""
+    if not torch.cuda.is_available():
+        raise typer.BadParameter("this needs a CUDA device, and torch sees none")
+    if unknown := set(models.split(",")) - set(MODELS):
+        raise typer.BadParameter(f"no such models: {', '.join(sorted(unknown))}; there are {', '.join(MODELS)}")
+    rows: list[Row] = []
+    for mode in modes.split(","):
+        names = ("Adam", "SGD") if mode == "step" else models.split(",")
+        for name in names:
+            if mode == "step":
+                rows.append(fresh(measure_optimizer, name, seconds, incumbent))
+            else:
+                rows.append(fresh(measure_model, name, mode, getattr(torch, dtype), seconds, incumbent))
+            print({k: round(v, 4) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True)
+            if json_file is not None:
+                json_file.write_text(json.dumps(report(rows, dtype), indent=1) + "\n")
+    console = Console()
+    console.print(table_of(rows))
+    for other, ratio in report(rows, dtype)["means"].items():
+        console.print(f"armature's time over that of {other}, geometric mean: {ratio:.3f}")
+
+
+if __name__ == "__main__":
+    typer.run(main)
