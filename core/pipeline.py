@@ -35,7 +35,7 @@ from armature.frame import verify as frame_spec
 from armature.frame.data import FrameRequest, resume_point
 from armature.frame.guards.kinds import StorageGuard
 from armature.frame.hook import CompiledFrame, RunEagerly
-from armature.graph import inference, learning, pieces
+from armature.graph import inference, learning, pieces, segments
 from armature.graph.functional import compile_graph, gives_other_forms
 from armature.graph.in_place import loses_layout
 from armature.plugins import manager
@@ -136,7 +136,10 @@ def as_kernels(traced: TracedFrame, ctx: CompileContext, record: Compilation) ->
         run = pieces.compiled(traced, lambda piece: as_kernels(piece, ctx, record))
         return traced.graph.forward if run is None else run
     # The backward graph is compiled later and keeps what it is made from; guards hold the example tensors.
-    run = compile_graph(attrs.evolve(traced, guards=(), size_guards=tuple), ctx, AtenCompiler(record))
+    free = attrs.evolve(traced, guards=(), size_guards=tuple)
+    run = segments.compiled(free, ctx, lambda piece: compile_graph(piece, ctx, AtenCompiler(record)))
+    if run is None:
+        run = compile_graph(free, ctx, AtenCompiler(record))
     for graph in record.graphs:  # a kernel that can't be built is found here, where eager can still take over
         graph.ready()
     return run
@@ -155,6 +158,10 @@ class ForeignBackend:
         if traced.graph is not None and any(map(pieces.is_apart, traced.graph.graph.nodes)):
             around = pieces.compiled(traced, lambda piece: self(piece, ctx, record))
             return traced.graph.forward if around is None else around
+        return segments.compiled(traced, ctx, self.whole) or self.whole(traced)
+
+    def whole(self, traced: TracedFrame) -> GraphCallable:
+        """What `fn` gives for a graph, or for a piece of one."""
         result = self.fn(traced.graph, [given.fake for given in traced.inputs])
         invariant(callable(result), "a backend returns a callable", backend=self.fn, returned=result)
         return result  # type: ignore[no-any-return]
@@ -269,8 +276,9 @@ class Compiler:
     def reason_to_skip(self, code: CodeType, variables: Mapping[str, object]) -> str | None:
         """Why rules leave the frame alone."""
         resumes = resume_point(code) is not None
-        if skip.is_glue_of_torch(code) and not resumes and not session().is_asked_for(code):
-            return "part of torch: compiled with the functions that call it, or when it is given to armature.compile"
+        glue = skip.is_glue(code)
+        if glue is not None and not resumes and not session().is_asked_for(code):
+            return f"part of {glue}: compiled with the functions that call it, or when it is given to armature.compile"
         verdict = manager().tables().rule_book.frame_verdict(code, variables)
         module = variables.get("__name__")
         self.records.relied(code).frame = (module if isinstance(module, str) else "", verdict.decision)

@@ -10,7 +10,7 @@ from armature.codegen.data import KernelSource
 from armature.errors import ArmatureError, BackendError, invariant
 from armature.events import CompileEvent, EventKind
 from armature.frame.sources import ArrayMemorySource, AttrSource, CallSource, ItemSource, ObjectSource, ReferentSource
-from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Pass
+from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Pass, Split
 from armature.graph.known import KnownValues, NotKnown
 from armature.hookspecs import API_VERSION, hookimpl
 from armature.lower import index, layout
@@ -22,6 +22,7 @@ from armature.lower.registry import collect_lowerings, lowers
 from armature.lower.values import Spec, TensorValue
 from armature.rules import Answer, Decision, Rule, RuleOrigin, RuleTable, Subject, Verdict
 from armature.torch_abi import collectives as functional_collectives
+from armature.torch_abi import data_parallel
 from armature.torch_abi import numpy as numpy_layer
 from armature.torch_abi.aot import Compilers, compile_functional, min_cut
 from armature.torch_abi.attention import attention_results, item_by_tensors, nested_attention
@@ -147,6 +148,7 @@ __all__ = [
     "SequenceValue",
     "SliceValue",
     "Spec",
+    "Split",
     "Steps",
     "Subject",
     "SymbolicNumber",
@@ -176,6 +178,7 @@ __all__ = [
     "compile_functional",
     "compute_dtype",
     "compute_early",
+    "data_parallel",
     "existing",
     "functional_collectives",
     "grad_mode_value",

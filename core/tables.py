@@ -13,7 +13,7 @@ import torch
 from armature.breaks.types import BreakEvent, BreakType
 from armature.callables import is_object_of
 from armature.errors import DuplicateRow, HookFailed, PluginError, UnknownBreakType
-from armature.graph.data import Decomposition, Lowering, Pass
+from armature.graph.data import STAGES, Decomposition, Lowering, Pass
 from armature.pass_order import in_order
 from armature.plugin_calls import Implementation, Plugin, call, failed, invalid, origin_of, rows_of
 from armature.registry import Contest, Registry, Row, identity_key, name_of
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Report = Callable[[PluginError], None]
 BREAK_TYPES_FROM = "armature-builtin-rules"
-STAGES = ("pre_grad", "joint", "post_grad", "loops", "kernels")
 
 
 class IdentityMap(Mapping[object, T]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sysconfig
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -14,6 +15,8 @@ from armature.frame.data import resume_point
 
 OWN_FOLDER = str(Path(__file__).resolve().parents[1])
 TORCH_FOLDER = str(Path(torch.__file__).resolve().parent)
+PYTHON_FOLDER = sysconfig.get_path("stdlib")
+INSTALLED = ("/site-packages/", "/dist-packages/")  # may stand below it
 LAYERS = f"{TORCH_FOLDER}/nn/modules/"  # worth a graph of their own, unlike the glue in the rest of torch
 SEARCH_DEPTH = 3  # containers within containers looked into for tensors
 SEARCH_WIDTH = 64  # elements of a container looked at
@@ -58,6 +61,15 @@ def is_glue_of_torch(code: CodeType) -> bool:
     """Whether the code is torch's and no layer: compiled as part of what calls it, or where the user asks for it."""
     file = code.co_filename
     return file.startswith(TORCH_FOLDER + "/") and (not file.startswith(LAYERS) or file == f"{LAYERS}module.py")
+
+
+def is_glue(code: CodeType) -> str | None:
+    """Of what the code is a part, if it is not worth a graph of its own: of torch, or of Python's standard library."""
+    if is_glue_of_torch(code):
+        return "torch"
+    file = code.co_filename
+    installed = any(folder in file for folder in INSTALLED)
+    return "Python's standard library" if file.startswith(PYTHON_FOLDER + "/") and not installed else None
 
 
 def reason_of_frame(code: CodeType, f_locals: Mapping[str, object], f_globals: Mapping[str, object]) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -47,15 +47,30 @@ class AtenGraph:
     static_inputs: frozenset[int] = frozenset()  # positions whose address does not change between calls (parameters)
 
 
+@attrs.frozen(eq=False)
+class Split:
+    """A captured graph from which gradients are wanted, and where it is to be cut into pieces, each with a backward
+    graph of its own. `module` is not to be changed. `parameters`: those of the program behind placeholders of the
+    graph. `cuts`: nodes each of which begins a piece; a cut may end up before an earlier node.
+    """
+
+    module: fx.GraphModule
+    parameters: Mapping[fx.Node, torch.nn.Parameter]
+    cuts: frozenset[fx.Node] = frozenset()
+
+
+STAGES = ("split", "pre_grad", "joint", "post_grad", "loops", "kernels")
+
+
 @attrs.frozen
 class Pass:
-    """A pass of the pipeline. `stage`: pre_grad and joint, post_grad run on fx.GraphModule; loops on LoopGraph;
-    kernels on
-    KernelPlan. `run` returns the changed (or same) object. `before` and `after` name other passes of the stage.
+    """A pass of the pipeline. `stage`: split runs on Split; pre_grad, joint and post_grad on fx.GraphModule; loops on
+    LoopGraph; kernels on KernelPlan. `run` returns the changed (or same) object. `before` and `after` name other passes
+    of the stage.
     """
 
     name: str
-    stage: str = attrs.field(validator=attrs.validators.in_(("pre_grad", "joint", "post_grad", "loops", "kernels")))
+    stage: str = attrs.field(validator=attrs.validators.in_(STAGES))
     run: Callable[[object, CompileContext], object]
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()

@@ -27,7 +27,8 @@ from armature.trace.data import GraphInput, TracedFrame, is_outside, written_out
 from armature.trace.undo import LEAVE
 
 CompilePiece = Callable[[TracedFrame], Callable[..., Any]]
-OF_WHOLE = ("counts_writes", APART)  # in the meta of a node, and not of what stands for it in a piece
+OF_PIECES = (APART,)  # in the meta of a node, and not of what stands for it in a piece
+OF_WHOLE = (APART, "counts_writes")
 
 
 def is_apart(node: fx.Node) -> bool:
@@ -43,13 +44,22 @@ class Piece:
     given: tuple[fx.Node, ...]
     made: tuple[fx.Node, ...]
 
-    def module(self, whole: fx.GraphModule) -> fx.GraphModule:
-        """The piece as a graph."""
+    @classmethod
+    def of(cls, group: Sequence[fx.Node], reached: frozenset[fx.Node] = frozenset()) -> Piece:
+        """reached: nodes of which more is used than one sees, the whole memory of a tensor."""
+        own = set(group)
+        given = dict.fromkeys(used for node in group for used in tensors_used(node) if used not in own)
+        made = tuple(node for node in group if node in reached or not own.issuperset(node.users))
+        return cls(tuple(group), tuple(given), made)
+
+    def module(self, whole: fx.GraphModule, counts_writes: bool) -> fx.GraphModule:
+        """The piece as a graph. counts_writes: its callable has to count what is written to inputs."""
         graph = fx.Graph()
         copies: dict[fx.Node, fx.Node] = {}
         for node in self.given:
             copies[node] = graph.placeholder(node.name)
-            copies[node].meta = {key: held for key, held in node.meta.items() if key not in OF_WHOLE}
+            left_out = OF_PIECES if counts_writes else OF_WHOLE
+            copies[node].meta = {key: held for key, held in node.meta.items() if key not in left_out}
         for node in self.nodes:
             copies[node] = graph.node_copy(node, lambda used: copied(graph, used, copies))
         result = graph.output(tuple(copies[node] for node in self.made))
@@ -118,10 +128,7 @@ class Outer:
 
     def call(self, piece: Piece, compile_piece: CompilePiece) -> bool:
         """A piece. False: something about it has to be known that the next ones can't be told."""
-        given = tuple(self.inputs[node] for node in piece.given)
-        name = f"{self.traced.name}_{self.count}"
-        module = piece.module(self.whole)
-        part = attrs.evolve(self.traced, name=name, graph=module, inputs=given, guards=())
+        part = self.part(piece)
         after = fakes_after(part, keep=self.alters)
         if after is None:
             return False
@@ -131,17 +138,29 @@ class Outer:
         if self.learns:
             self.note_used(piece)
         if written and self.learns:
-            run = module.forward  # derivatives may need what was there, which a graph keeps by keeping its input
+            # derivatives may need what was there, which a graph keeps by keeping its input
+            run = part.graph.forward  # type: ignore[union-attr]
         else:
             run = compile_piece(part)
             run = views.counting(run, dict.fromkeys(written, True)) if written else run
+        self.place(piece, run, results)
+        return True
+
+    def part(self, piece: Piece, counts_writes: bool = False) -> TracedFrame:
+        """A piece, to be compiled."""
+        given = tuple(self.inputs[node] for node in piece.given)
+        module = piece.module(self.whole, counts_writes)
+        name = f"{self.traced.name}_{self.count}"
+        return attrs.evolve(self.traced, name=name, graph=module, inputs=given, guards=())
+
+    def place(self, piece: Piece, run: Callable[..., Any], results: Sequence[Any]) -> None:
+        """A call of a compiled piece. results: what it makes, as fakes."""
         target = named(run, f"piece_{self.count}")
         called = self.graph.call_function(target, tuple(self.copies[node] for node in piece.given))
         for position, (node, fake) in enumerate(zip(piece.made, results, strict=True)):
             self.copies[node] = self.graph.call_function(operator.getitem, (called, position))
             self.inputs[node] = GraphInput(node.name, None, fake)
         self.count += 1
-        return True
 
 
 def compiled(traced: TracedFrame, compile_piece: CompilePiece) -> Callable[..., Any] | None:
@@ -251,8 +270,9 @@ def steps_of(graph: fx.Graph) -> list[Piece | fx.Node] | None:
         else:
             groups[-1].append(node)
     owners = _owners(graph)
-    reached = {owners[memory] for node in apart for memory in map(memory_of, node.all_input_nodes) if memory in owners}
-    pieces = [_piece(group, reached) for group in groups]
+    memories = (memory for node in apart for memory in map(memory_of, node.all_input_nodes))
+    reached = frozenset(owners[memory] for memory in memories if memory in owners)
+    pieces = [Piece.of(group, reached) for group in groups]
     crossing = {node for piece in pieces for node in (*piece.given, *piece.made) if node.op != "placeholder"}
     if not all(isinstance(node.meta.get("example_value"), torch.Tensor) for node in crossing):
         return None
@@ -261,14 +281,6 @@ def steps_of(graph: fx.Graph) -> list[Piece | fx.Node] | None:
         steps += [piece] if piece.nodes else []
         steps += apart[position : position + 1]
     return steps
-
-
-def _piece(group: Sequence[fx.Node], reached: set[fx.Node]) -> Piece:
-    """reached: nodes of which more is used than one sees, the whole memory of a tensor."""
-    own = set(group)
-    given = dict.fromkeys(used for node in group for used in tensors_used(node) if used not in own)
-    made = tuple(node for node in group if node in reached or not own.issuperset(node.users))
-    return Piece(tuple(group), tuple(given), made)
 
 
 def tensors_used(node: fx.Node) -> Iterator[fx.Node]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import CodeType
+from weakref import ReferenceType
 
 import attrs
 import torch
@@ -47,12 +48,13 @@ class CompiledGraphSlot:
 @attrs.frozen(eq=False)
 class GraphInput:
     """One placeholder of the captured graph: where its value comes from, and its fake tensor (or SymInt). source: None
-    for what another piece of the graph has made."""
+    for what another piece of the graph has made. real: the tensor itself, while the program has it."""
 
     name: str
     source: Source | None
     fake: object
     is_parameter: bool = False  # a parameter or buffer of a module: its address is expected to stay
+    real: ReferenceType[torch.Tensor] | None = None
 
 
 @attrs.frozen(eq=False)

@@ -235,5 +235,5 @@ def graph_inputs(tracer: Tracer) -> tuple[GraphInput, ...]:
         if counts or tracer.effects.writes_to(value):
             value.node.meta["counts_writes"] = counts  # not what is written through `x.data`
         parameter = isinstance(value.real, torch.nn.Parameter) or tracer.is_registered(value.source)
-        found.append(GraphInput(value.node.name, value.source, fake, parameter))
+        found.append(GraphInput(value.node.name, value.source, fake, parameter, weakref.ref(value.real)))
     return tuple(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ import armature
 from armature import plugins
 from armature.hookspecs import hookimpl
 from armature.rules import Decision, Rule
+from armature.session import session
 from armature.testing.rules_kit import rows
 
 
@@ -93,3 +95,28 @@ def test_a_skipped_call_breaks_the_graph_and_says_why() -> None:
         compiled = armature.compile(made.top, fullgraph=True, backend="eager")
         with pytest.raises(armature.errors.Unsupported, match="it must run as it is"):
             compiled(X)
+
+
+@functools.singledispatch
+def waved(x: object) -> object:
+    return x
+
+
+@waved.register
+def _(x: torch.Tensor) -> torch.Tensor:
+    return x.sin() * 2 + 1
+
+
+def test_what_the_standard_library_does_around_the_program_is_no_graph_of_its_own() -> None:
+    """`functools` dispatches in a Python function, which is given the tensor."""
+    armature.reset()
+
+    @armature.rules.skip(reason="for this test")
+    def eager(x: object) -> object:
+        return waved(x)
+
+    x = torch.randn(3)
+    assert torch.equal(armature.compile(lambda x: eager(x + 1), backend="eager")(x), waved(x + 1))
+    seen = [one.file for one in session().compilations]
+    assert seen and set(seen) == {__file__}
+    assert any(skip.function.endswith("wrapper") and "standard library" in skip.reason for skip in session().skips)

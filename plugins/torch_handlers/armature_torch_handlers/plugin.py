@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from armature.plugin_api import BreakType, Handler, Polyfill, ValueType, collect, hookimpl
+from armature.plugin_api import BreakType, Handler, Pass, Polyfill, ValueType, collect, hookimpl
 from armature_torch_handlers import (
     arrays,
     breaks,
     checks,
     collectives,
     creation,
+    data_parallel,
     dtensors,
     graph_backends,
     items,
@@ -113,6 +114,12 @@ def armature_polyfills() -> Iterable[Polyfill]:
 def armature_graph_backends() -> Mapping[str, Callable[..., Any]]:
     """Named back ends for `armature.compile(backend=...)`."""
     return {"eager": graph_backends.eager, "aot_eager": graph_backends.aot_eager}
+
+
+@hookimpl
+def armature_passes() -> Iterable[Pass]:
+    """Where graphs are cut that run in several processes."""
+    return data_parallel.PASSES
 
 
 @hookimpl

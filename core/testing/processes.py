@@ -1,0 +1,93 @@
+"""Programs of several processes, for tests of what talks over torch.distributed.
+
+A test file holds scenarios, functions of `(rank, world)` that return plain values. `run` starts the file as a script in
+each process, whose last line is `serve(SCENARIOS)`; the test looks at what they returned. Each scenario has a process
+group of its own (gloo), so that one that fails does not disturb the next.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import torch
+import torch.distributed as dist
+
+_DIST: Any = dist  # not all that it has is in its types
+Scenario = Callable[[int, int], Any]
+PATIENCE = datetime.timedelta(seconds=30)  # of a process that waits for another one
+
+
+@attrs.frozen
+class Failed:
+    """What a scenario raised in one process, as text."""
+
+    text: str
+
+
+def run(file: str | Path, count: int = 2, seconds: float = 240) -> dict[str, list[Any]]:
+    """What each scenario of a file returned, by rank. Raises TimeoutError where a process has not ended in time, and
+    RuntimeError where one has ended without results or a scenario has raised."""
+    with tempfile.TemporaryDirectory() as folder:
+        started = [_start(Path(file), rank, count, Path(folder)) for rank in range(count)]
+        try:
+            _wait(started, time.monotonic() + seconds)
+        finally:
+            for process in started:
+                process.kill()
+                process.wait()
+        ends = [(Path(folder) / f"said{rank}").read_text() for rank in range(count)]
+        if any(process.returncode for process in started):
+            raise RuntimeError("\n".join(ends))
+        found: list[dict[str, Any]] = [pickle.loads((Path(folder) / f"found{k}").read_bytes()) for k in range(count)]
+    failures = ((name, k, was) for k in range(count) for name, was in found[k].items() if type(was) is Failed)
+    if wrong := "\n".join(f"{name}, rank {k}:\n{was.text}" for name, k, was in failures):
+        raise RuntimeError(wrong)
+    return {name: [ranks[name] for ranks in found] for name in found[0]}
+
+
+def _start(file: Path, rank: int, count: int, folder: Path) -> subprocess.Popen[bytes]:
+    own = {"RANK": str(rank), "WORLD_SIZE": str(count), "PROCESSES_FOLDER": str(folder), "OMP_NUM_THREADS": "1"}
+    with (folder / f"said{rank}").open("wb") as said:
+        return subprocess.Popen(
+            [sys.executable, str(file)], env={**os.environ, **own}, stdout=said, stderr=subprocess.STDOUT
+        )
+
+
+def _wait(started: list[subprocess.Popen[bytes]], end: float) -> None:
+    while any(process.poll() is None for process in started):
+        if any(process.returncode for process in started):
+            return  # the others wait for it in vain
+        if time.monotonic() > end:
+            late = [rank for rank, process in enumerate(started) if process.returncode is None]
+            raise TimeoutError(f"processes {late} have not ended in time: they may wait for one another")
+        time.sleep(0.05)
+
+
+def serve(scenarios: Mapping[str, Scenario]) -> None:
+    """Run the scenarios in one of the processes."""
+    rank, world, folder = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), Path(os.environ["PROCESSES_FOLDER"])
+    torch.set_num_threads(1)
+    store = _DIST.FileStore(str(folder / "store"), world)
+    found = {name: _one(name, scenario, rank, world, store) for name, scenario in scenarios.items()}
+    (folder / f"found{rank}").write_bytes(pickle.dumps(found))
+
+
+def _one(name: str, scenario: Scenario, rank: int, world: int, store: Any) -> Any:
+    dist.init_process_group("gloo", store=_DIST.PrefixStore(name, store), rank=rank, world_size=world, timeout=PATIENCE)
+    try:
+        return scenario(rank, world)
+    except Exception:
+        return Failed(traceback.format_exc())
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,41 @@
+"""DistributedDataParallel: it sums gradients over all processes a bucket at a time, while backward makes the next ones.
+
+One backward graph gives all of its gradients at the end. So the graph of the module that is wrapped is cut where
+backward has made the last gradient of a bucket: before the first step of forward that uses a parameter of the bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+from torch import fx
+
+from armature.plugin_api import Pass, Split, data_parallel
+
+
+def cut_at_buckets(split: Any, ctx: Any) -> Split:
+    """The graph with a cut for each bucket but the last, if a DistributedDataParallel runs it."""
+    parallel = data_parallel.active()
+    if parallel is None:
+        found: Split = split
+        return found
+    nodes = list(split.module.graph.nodes)
+    return attrs.evolve(split, cuts=split.cuts | {nodes[k] for k in beginnings(parallel, split, nodes)})
+
+
+def beginnings(parallel: Any, split: Split, nodes: list[fx.Node]) -> Iterator[int]:
+    """Where the piece of each bucket begins. What comes before all of them is no piece: it makes no gradient."""
+    place = {node: k for k, node in enumerate(nodes)}
+    used_by = ((id(real), node.users) for node, real in split.parameters.items() if node.users)
+    first = {key: min(map(place.__getitem__, users)) for key, users in used_by}
+    used = [parameter for parameter in data_parallel.reduced(parallel) if id(parameter) in first]
+    if not data_parallel.keeps_buckets(parallel):
+        used.sort(key=lambda parameter: -first[id(parameter)])
+    buckets = data_parallel.buckets(parallel, used) if used else []
+    found = sorted({min(first[id(used[k])] for k in bucket) for bucket in buckets})
+    yield from found[1:]
+
+
+PASSES = (Pass("data-parallel-buckets", "split", cut_at_buckets),)
