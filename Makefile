@@ -14,7 +14,7 @@ MATRIX ?= 3.11-2.13.0 3.12-2.13.0 3.13-2.13.0 3.12-2.11.0 3.12-2.15.0
 # Processes that run tests side by side.
 JOBS ?= 2
 
-.PHONY: setup demo test test-slow test-matrix sweep lint bench bench-frontend zoo clean
+.PHONY: setup demo test test-slow test-matrix sweep lint bench bench-frontend zoo opinfo clean
 
 setup: $(STAMP)
 
@@ -48,6 +48,9 @@ bench: setup
 
 zoo: setup
 	$(BIN)/python -m benchmarks.zoo $(ARGS)
+
+opinfo: setup
+	$(BIN)/python -m benchmarks.opinfo $(ARGS)
 
 bench-frontend: setup
 	$(BIN)/python -m benchmarks.frontend $(ARGS)

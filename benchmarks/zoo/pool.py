@@ -83,10 +83,10 @@ def in_child(folder: str, work: Callable[..., None], *arguments: Any) -> None:
     os._exit(0)  # nothing of a model is cleaned up: destructors of libraries are not what is measured
 
 
-def context() -> Any:
-    """A fork server with the libraries imported."""
+def context(preloaded: Sequence[str]) -> Any:
+    """A fork server with modules imported."""
     made = multiprocessing.get_context("forkserver")
-    made.set_forkserver_preload(PRELOADED)
+    made.set_forkserver_preload([*preloaded])
     return made
 
 
@@ -109,11 +109,18 @@ def ending(code: int | None) -> str:
 
 
 def run_all(
-    jobs: Sequence[Job], work: Callable[..., None], workers: int, deadline: float | None = None
+    jobs: Sequence[Job],
+    work: Callable[..., None],
+    workers: int,
+    deadline: float | None = None,
+    preloaded: Sequence[str] = PRELOADED,
 ) -> Iterator[Row]:
-    """Rows as they come. Jobs that have not ended at `deadline` (time.monotonic) give rows that say so."""
+    """Rows as they come. Jobs that have not ended at `deadline` (time.monotonic) give rows that say so.
+
+    `preloaded`: modules that the process imports from which those of the jobs are forked.
+    """
     waiting, running = deque(jobs), list[Running]()
-    forks = context()
+    forks = context(preloaded)
     with tempfile.TemporaryDirectory(prefix="zoo-") as top:
         number = 0
         try:

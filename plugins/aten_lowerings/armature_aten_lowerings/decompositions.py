@@ -16,7 +16,7 @@ from armature.plugin_api import Decomposition, overload, torch_decompositions
 NAMES = (
     # losses
     "huber_loss", "huber_loss_backward", "smooth_l1_loss", "smooth_l1_loss_backward", "binary_cross_entropy",
-    "binary_cross_entropy_backward", "soft_margin_loss", "soft_margin_loss_backward", "_nll_loss",
+    "binary_cross_entropy_backward", "soft_margin_loss", "_nll_loss",
     "l1_loss", "margin_ranking_loss",
     # activations
     "glu", "glu_backward", "log_sigmoid_forward", "log_sigmoid_backward", "mish", "mish_backward", "prelu",
@@ -82,11 +82,19 @@ def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: f
     return added
 
 
+def soft_margin_loss_backward(grad_output: Tensor, self: Tensor, target: Tensor, reduction: int) -> Tensor:
+    """As the kernel computes it. torch's own takes 1 from a sigmoid, which leaves nothing where it is close to 1."""
+    factor = 1 / self.numel() if reduction == 1 and self.numel() else 1.0
+    power = torch.exp(-target * self)
+    return target * power * -factor / (power + 1) * grad_output
+
+
 aten = torch.ops.aten
 TORCHS_INDEX_ADD = torch_decompositions([aten.index_add.default])[aten.index_add.default]
 OWN = {
     aten.index_add.default: index_add,
     aten.take.default: take,
+    aten.soft_margin_loss_backward.default: soft_margin_loss_backward,
     aten.native_dropout.default: native_dropout,
     aten.channel_shuffle.default: channel_shuffle,
 }

@@ -46,3 +46,15 @@ def test_numbers_on_either_side_give_eagers_strides(power: Callable[[Tensor], Te
     expected, given = power(x), armature.compile(lambda x: power(x), fullgraph=True)(x)
     torch.testing.assert_close(given, expected)
     assert given.stride() == expected.stride()
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_soft_margins_far_from_zero_have_gradients(reduction: str) -> None:
+    def gradient(loss: Callable[..., Tensor], dtype: torch.dtype) -> Tensor:
+        x = torch.linspace(-30, 30, 13, dtype=dtype, requires_grad=True)
+        loss(x, torch.ones(13, dtype=dtype), reduction=reduction).sum().backward()
+        return x.grad
+
+    exact = gradient(F.soft_margin_loss, torch.float64)
+    found = gradient(armature.compile(lambda *args, **kwargs: F.soft_margin_loss(*args, **kwargs)), torch.float32)
+    torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=0)

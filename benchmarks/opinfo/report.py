@@ -1,0 +1,133 @@
+"""What a run found, as tables: counts, and what is not as it should be, by cause."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import attrs
+from rich.console import Console, Group
+from rich.table import Table
+
+Row = dict[str, Any]
+
+KINDS = ("compiled", "no graph", "needs numbers", "not lowered", "broke", "fell back")  # how a sample was compiled
+VERDICTS = ("right", "random", "wrong", "raises", "crashed")  # what it gave
+OUT_OF_COUNT = ("eager raises", "no gradients")
+BAD = ("wrong", "raises", "crashed")
+ORDER = (*BAD, *reversed(KINDS[1:]))  # in which causes are told, the worst first
+LISTED = 40
+
+
+@attrs.frozen
+class Line:
+    """The counts of a dtype and mode."""
+
+    dtype: str
+    mode: str
+    operators: int
+    counts: Counter[str]
+
+    @property
+    def samples(self) -> int:
+        """Those that eager mode runs."""
+        return sum(self.counts[kind] for kind in KINDS) + self.counts["crashed"]
+
+    @property
+    def share(self) -> float:
+        """Compiled ones among those that can be: they compute something, whatever the numbers in the tensors are."""
+        able = self.samples - self.counts["no graph"] - self.counts["needs numbers"]
+        return self.counts["compiled"] / able if able else 1.0
+
+
+def lines(rows: Iterable[Row]) -> list[Line]:
+    """The counts of each dtype and mode, and of all."""
+    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    operators: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        for mode, found in row.get("modes", {}).items():
+            key = (row["library"], mode)
+            counts[key].update(found)
+            operators[key] += bool(found)
+        if "ended" in row:
+            counts[row["library"], str(row.get("running", "start")).split(",")[0]]["crashed"] += 1
+    every = [Line(*key, operators[key], found) for key, found in counts.items()]
+    total: Counter[str] = Counter()
+    for line in every:
+        total.update(line.counts)
+    return [*every, Line("all", "", sum(line.operators for line in every), total)] if every else []
+
+
+def counts_table(rows: list[Row]) -> Table:
+    """A column per dtype and mode."""
+    found = lines(rows)
+    table = Table("", *(f"{line.dtype}\n{line.mode}" for line in found), title="OpInfo")
+
+    def add(title: str, value: Callable[[Line], object]) -> None:
+        table.add_row(title, *(str(value(line)) for line in found))
+
+    add("operators", lambda line: line.operators)
+    add("samples that eager mode runs", lambda line: line.samples)
+    for section in (KINDS, VERDICTS, OUT_OF_COUNT):
+        table.add_section()
+        for kind in section:
+            add(kind, lambda line, kind=kind: line.counts[kind])
+        if section is KINDS:
+            add("compiled of what can be", lambda line: f"{line.share:.2%}")
+    return table
+
+
+def causes(rows: Iterable[Row]) -> list[tuple[str, str, list[str]]]:
+    """Kind, reason with its numbers left out, and the operators; the one that most have first."""
+    found: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    for row in rows:
+        for problem in row.get("problems", ()):
+            kind = next((k for k in ORDER if k in problem["kinds"]), "")
+            where = f"{row['name']} ({row['library']}, {problem['mode']})"
+            found[kind, re.sub(r"0x[0-9a-f]+|\d+(\.\d+)?(e[+-]?\d+)?", "N", problem["detail"])[:200]][where] = None
+        if "ended" in row:
+            found["crashed", row["ended"]][f"{row['name']} ({row['library']}, {row.get('running', '')})"] = None
+    order = [*ORDER, ""]
+    grouped = [(kind, reason, list(names)) for (kind, reason), names in found.items()]
+    return sorted(grouped, key=lambda item: (order.index(item[0]), -len(item[2])))
+
+
+def causes_table(rows: list[Row]) -> Table:
+    """What is not as it should be."""
+    table = Table("kind", "why", "operators", "such as", title="by cause")
+    for kind, reason, names in causes(rows)[:LISTED]:
+        table.add_row(kind, reason, str(len(names)), ", ".join(names[:3]))
+    return table
+
+
+def calls_table(rows: list[Row]) -> Table:
+    """Operators that stay calls in compiled graphs."""
+    calls: Counter[str] = Counter()
+    for row in rows:
+        calls.update(row.get("calls", {}))
+    table = Table("operator", "calls", title="what stays a call in compiled graphs")
+    for name, count in calls.most_common(LISTED):
+        table.add_row(name, str(count))
+    return table
+
+
+def terminal(rows: list[Row]) -> Group:
+    """All tables."""
+    return Group(counts_table(rows), causes_table(rows), calls_table(rows))
+
+
+def is_bad(row: Row) -> bool:
+    """Whether an operator gave a wrong answer or ended its process."""
+    return "ended" in row or any(found.get(kind) for found in row.get("modes", {}).values() for kind in BAD)
+
+
+def write(rows: list[Row], out: Path, about: Row) -> None:
+    """`opinfo.json` with everything, `opinfo.txt` with the tables."""
+    counted = [attrs.asdict(line) | {"samples": line.samples, "share": line.share} for line in lines(rows)]
+    (out / "opinfo.json").write_text(json.dumps(about | {"counts": counted, "rows": rows}, indent=1))
+    with open(out / "opinfo.txt", "w") as file:
+        Console(file=file, width=200).print(terminal(rows))

@@ -1,0 +1,199 @@
+"""One operator with one dtype: each of its samples eagerly and compiled, in a process of its own."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import attrs
+import torch
+from torch.testing._internal import common_methods_invocations as methods
+
+import armature
+from armature.breaks.events import explanation
+from armature.events import EventKind
+from armature.lower.data import ExternCall
+from armature.run.data import CompiledGraph
+from armature.session import Outcome, session
+from benchmarks.opinfo.compare import fresh, in_double, tensors, weighted_sum, wrong
+
+MODES = ("forward", "backward")
+# Memory as it is found: nothing but the kind of the result can be compared.
+UNSET = frozenset(("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"))
+# Breaks that no compiler can do without: what runs next depends on the numbers in a tensor.
+NEEDS_NUMBERS = frozenset(("data-dependent-value", "data-dependent-branch"))
+KEPT = 12  # problems of one operator that are described
+Row = dict[str, Any]
+op_db = methods.op_db
+
+
+def _unseeded(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return op(*args, **kwargs)
+
+
+# Around operators that draw numbers, the table sets seeds and restores generators; `run` sets the seed itself.
+methods.wrapper_set_seed = _unseeded
+
+
+@attrs.frozen
+class Settings:
+    """What is run of each operator. `samples`: so many of each, spread over all of them; 0: all."""
+
+    device: str = "cpu"
+    modes: tuple[str, ...] = MODES
+    samples: int = 0
+    backend: str = "auto"
+
+
+@attrs.frozen
+class Seen:
+    """What a run gave: its result, the gradients of its inputs, the inputs afterwards; or what it raised."""
+
+    result: Any = None
+    gradients: Any = None
+    inputs: Any = None
+    error: Exception | None = None
+
+    @property
+    def all(self) -> tuple[Any, Any, Any]:
+        return self.result, self.gradients, self.inputs
+
+
+def operators(dtype: torch.dtype, device: str) -> list[str]:
+    """Names of the operators that have samples of a dtype on a device."""
+    kind = torch.device(device).type
+    return [name_of(op) for op in op_db if dtype in op.supported_dtypes(kind)]
+
+
+def name_of(op: Any) -> str:
+    """The operator's name with its variant."""
+    return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else str(op.name)
+
+
+def measure(dtype_name: str, name: str, settings: Settings, report: Callable[[Row], None]) -> None:
+    """Run the samples of an operator; `report` is told after each, so that a crash loses no more than one."""
+    dtype = getattr(torch, dtype_name)
+    op = next(op for op in op_db if name_of(op) == name)
+    row: Row = {"library": dtype_name, "name": name, "modes": {}, "problems": [], "calls": {}}
+    calls: Counter[str] = Counter()
+    for mode in settings.modes:
+        counts: Counter[str] = Counter()
+        row["modes"][mode] = counts
+        if mode == "backward" and not (dtype in op.supported_backward_dtypes(settings.device) and op.supports_autograd):
+            continue
+        for number, sample in samples_of(op, dtype, mode, settings):
+            row["running"] = f"{mode}, sample {number}"
+            report(row | {"calls": dict(calls)})
+            kinds, detail = one(op, sample, mode, settings, calls)
+            counts.update(kinds)
+            told = {"mode": mode, "sample": number, "kinds": kinds, "detail": detail, "arguments": _short(sample)}
+            if detail and sum(p["kinds"] == kinds and p["mode"] == mode for p in row["problems"]) < KEPT:
+                row["problems"].append(told)
+    row.pop("running", None)
+    report(row | {"calls": dict(calls)})
+
+
+def samples_of(op: Any, dtype: torch.dtype, mode: str, settings: Settings) -> Iterator[tuple[int, Any]]:
+    """The samples with their numbers; some of them, spread evenly, where the settings say how many."""
+    torch.manual_seed(0)
+    every = op.sample_inputs(settings.device, dtype, requires_grad=mode == "backward")
+    if not settings.samples:
+        return enumerate(every)
+    found = list(enumerate(islice(every, 1000)))
+    step = max(1, -(-len(found) // settings.samples))
+    return iter(found[::step])
+
+
+def one(op: Any, sample: Any, mode: str, settings: Settings, calls: Counter[str]) -> tuple[list[str], str]:
+    """How a sample was compiled and whether it is right, and what there is to say of that."""
+    function, given = op.op, (sample.input, sample.args, sample.kwargs)
+    backward = mode == "backward"
+
+    def program(first: Any, args: Any, kwargs: Any) -> Any:
+        return function(first, *args, **kwargs)
+
+    eager = run(program, given, backward)
+    if eager.error is not None:
+        return ["eager raises"], ""
+    if backward and eager.gradients is None:
+        return ["no gradients"], ""
+    armature.reset()
+    found = run(armature.compile(program, backend=settings.backend), given, backward)
+    how, why = compilation(calls)
+    if found.error is not None:
+        return [how, "raises"], f"{type(found.error).__name__}: {str(found.error).strip()[:400]}"
+    gap = wrong(found.all, eager.all, lambda: run(program, in_double(given), backward).all)
+    if not gap:
+        return [how, "right"], why
+    if op.name in UNSET or varies(program, given, backward, eager):
+        same_kind = [(t.shape, t.dtype, t.stride()) for t in tensors(found.all)]
+        if same_kind == [(t.shape, t.dtype, t.stride()) for t in tensors(eager.all)]:
+            return [how, "random"], why
+    return [how, "wrong"], f"{gap}; {why}" if why else gap
+
+
+def run(program: Callable[..., Any], given: Any, backward: bool, seed: int = 0) -> Seen:
+    """Run on copies of the arguments, from a seed, and back through the results."""
+    copies = fresh(given)
+    torch.manual_seed(seed)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = program(*copies)
+            learning = [t for t in tensors(copies) if t.requires_grad]
+            loss = weighted_sum(result) if backward else None
+            gradients = None
+            if loss is not None and learning:
+                gradients = list(torch.autograd.grad(loss, learning, allow_unused=True))
+    except Exception as error:
+        return Seen(error=error)
+    return Seen(result, gradients, [t.detach() for t in tensors(copies)])
+
+
+def varies(program: Callable[..., Any], given: Any, backward: bool, eager: Seen) -> bool:
+    """Whether eager mode gives other numbers from another seed, or from call to call."""
+    again = run(program, given, backward, seed=1)
+    return again.error is None and bool(wrong(again.all, eager.all, lambda: None))
+
+
+def compilation(calls: Counter[str]) -> tuple[str, str]:
+    """How the last program was compiled, and why not if it was not."""
+    records = session().compilations
+    for record in records:
+        for graph in record.graphs:
+            calls.update(_left_as_calls(graph))
+        failed = [e.detail for e in record.events if e.kind is EventKind.FALLBACK and e.detail.startswith("backward")]
+        if record.outcome is Outcome.FALLBACK or failed:
+            return "fell back", record.reason or failed[0]
+    for record in records:
+        if record.breaks:
+            event = record.breaks[0]
+            how = "needs numbers" if event.type.id in NEEDS_NUMBERS else "broke"
+            return how, f"{event.type.id}: {explanation(event)}"[:300]
+    if any(record.graphs for record in records):
+        return "compiled", ""
+    if any(record.module is not None for record in records):
+        return "not lowered", "the graph runs operator by operator"
+    looked_at = [f"{record.function}: {record.outcome.value} {record.reason}" for record in records]
+    skips = [f"{skip.function}: {skip.reason}" for skip in session().skips]
+    return "no graph", "; ".join((*looked_at, *skips))[:300] or "no frame was looked at"
+
+
+def _left_as_calls(graph: CompiledGraph) -> Iterator[str]:
+    """The operators of a compiled graph that stay calls."""
+    return (str(step.target) for step in graph.plan.steps if isinstance(step, ExternCall))
+
+
+def _short(sample: Any) -> str:
+    def text(value: Any) -> str:
+        if isinstance(value, torch.Tensor):
+            return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+        if isinstance(value, (list, tuple)):
+            return f"[{', '.join(map(text, value))}]"
+        return repr(value)[:60]
+
+    named = [f"{key}={text(value)}" for key, value in sample.kwargs.items()]
+    return ", ".join([text(sample.input), *map(text, sample.args), *named])[:300]

@@ -1,0 +1,68 @@
+"""A sample of torch's own table of operators, forward and backward, as `benchmarks.opinfo` runs all of it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+
+import armature
+from benchmarks.opinfo import compare, report
+from benchmarks.opinfo.samples import Settings, measure, one, op_db, operators
+
+DTYPES = (torch.float32, torch.int64)
+SAMPLED = 16  # operators of each dtype; another set in each version of the table, the same in each run
+
+
+def sample(dtype: torch.dtype) -> list[str]:
+    return sorted(random.Random(str(dtype)).sample(operators(dtype, "cpu"), SAMPLED))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype, name", [(d, name) for d in DTYPES for name in sample(d)])
+def test_operator(dtype: torch.dtype, name: str) -> None:
+    rows: list[report.Row] = []
+    measure(str(dtype).removeprefix("torch."), name, Settings(samples=2), rows.append)
+    assert rows and not report.is_bad(rows[-1]), rows[-1]["problems"]
+
+
+def test_a_wrong_answer_is_found() -> None:
+    op = next(op for op in op_db if op.name == "sin")
+    (sample_input, *_) = op.sample_inputs("cpu", torch.float32, requires_grad=True)
+
+    def elsewhere(module: Any, inputs: Any) -> Any:
+        return lambda *args: tuple(result * 1.001 for result in module(*args))
+
+    armature.reset()
+    kinds, detail = one(op, sample_input, "forward", Settings(backend=elsewhere), Counter())
+    assert kinds[-1] == "wrong" and "off float64" in detail
+
+
+def test_what_counts_as_wrong() -> None:
+    x = torch.linspace(0.1, 1, 6).reshape(2, 3)
+    assert compare.wrong(x, x.clone(), lambda: x.double()) == ""
+    assert "strides" in compare.wrong(x.T.contiguous().T, x, lambda: x)
+    assert "dtype" in compare.wrong(x.double(), x, lambda: x)
+    assert compare.wrong(torch.tensor([1, 2]), torch.tensor([1, 3]), lambda: None)
+    noisy = x + 1e-3  # eager mode is as far from float64 on the other side
+    assert compare.wrong(noisy, x - 1e-3, lambda: x.double()) == ""
+    assert compare.wrong(x + 0.1, x, lambda: x.double())
+    infinite = torch.tensor([1.0, float("inf")])
+    assert compare.wrong(torch.tensor([1.0, 2.0]), infinite, lambda: infinite.double())
+
+
+def test_the_share_leaves_out_what_cannot_be_compiled() -> None:
+    counts = {"compiled": 3, "broke": 1, "no graph": 2, "needs numbers": 4, "right": 10, "eager raises": 5}
+    (line, total) = report.lines([{"library": "int64", "name": "add", "modes": {"forward": counts}}])
+    assert line.samples == 10 and line.share == 0.75 and total.share == 0.75
+    crashed = {
+        "library": "int64",
+        "name": "mul",
+        "modes": {},
+        "ended": "crashed: SIGSEGV",
+        "running": "forward, sample 2",
+    }
+    assert report.is_bad(crashed) and report.lines([crashed])[0].counts["crashed"] == 1
