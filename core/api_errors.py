@@ -34,7 +34,15 @@ class UnknownMode(ArmatureError):
 
     code = "A212"
     text = "there is no mode {name!r}"
-    hint = "Choose one of {known}, or leave it out."
+    hint = 'The only one is "default", which is what you get without one; settings are changed with options={{...}}.'
+
+
+class ModeNotThere(UnknownMode):
+    """A mode of torch.compile that armature does not have: taking it would promise what is not done."""
+
+    code = "A225"
+    text = "the mode {name!r} of torch.compile is not there in armature"
+    hint = "Leave it out. {instead}"
 
 
 class UnknownOption(ArmatureError):
@@ -86,3 +94,14 @@ class ReadsSource(ArmatureError):
     code = "A218"
     text = "{tool} reads the class of a module, which tells nothing of one that armature compiled"
     hint = "Give it the module that was compiled, `module.__armature_original__`, and compile what it returns."
+
+
+class BackendFunctionFailed(ArmatureError):
+    """A function given as `backend` raised, or did not do what is expected of one. `__cause__` is what it raised."""
+
+    code = "A219"
+    text = "the backend {backend} {problem} (for the graph of {function})"
+    hint = (
+        "A backend is a function (graph_module, example_inputs) that returns a callable. It takes what the graph takes "
+        'and returns a tuple. backend="eager" runs the same graph without it.'
+    )

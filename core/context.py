@@ -20,7 +20,7 @@ class CompileContext:
 
     tables: rows of all plugins (frozen snapshot). cache: content-addressed store of built kernels. workers: pool that
     builds kernels. emit: tells observers of an event. compile_id counts compilations of this process. asked: callables
-    that plugins were asked about, by id.
+    that plugins were asked about, by id. users_backend: what runs the graph is made by a function of the user's.
     device_backend comes from `tables.device_backend(device_type)`.
     """
 
@@ -31,6 +31,7 @@ class CompileContext:
     compile_id: int
     events: list[CompileEvent] = attrs.field(factory=list)
     asked: dict[int, object] = attrs.field(factory=dict)
+    users_backend: bool = False
 
     def emit(self, event: CompileEvent) -> None:
         """Keep the event and tell observers."""

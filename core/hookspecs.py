@@ -152,6 +152,9 @@ def armature_device_backend(device_type: str) -> DeviceBackend | None:
 def armature_graph_backends() -> Mapping[str, Callable[..., Any]]:
     """Names for `armature.compile(backend=...)`, each `fn(gm, example_inputs) -> callable`. Called for the tables.
 
+    example_inputs are fake tensors, and SymInts. What the function raises is a fault of the plugin: the frame runs
+    eagerly, with a warning.
+
     return {"eager": lambda gm, inputs: gm.forward}
     """
     raise NotImplementedError

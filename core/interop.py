@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch import fx
 
 from armature import config
 from armature.frame.sources import LocalSource
+from armature.options import check_changes, check_mode
 from armature.pipeline import native_backend, new_context
 from armature.plugins import manager
 from armature.session import session
@@ -17,8 +18,20 @@ from armature.trace.data import CompiledGraphSlot, GraphInput, TracedFrame
 from armature.trace.show import show as show_captured
 
 
-def dynamo_backend(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-    """The backend function: a captured graph and example inputs in, a callable with the same inputs out."""
+def dynamo_backend(
+    module: fx.GraphModule,
+    inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """The backend function: a captured graph and example inputs in, a callable with the same inputs out.
+
+    mode, options: those of torch.compile, where they have the meaning of `armature.compile`. Errors: ModeNotThere,
+    UnknownMode, UnknownOption, BadSetting.
+    """
+    check_mode(mode)
+    settings = config.current().changed(dict(check_changes(options or {})))
     code = dynamo_backend.__code__
     record = session().begin(code, "torch.compile")
     record.function, record.module = module.__class__.__name__, module
@@ -34,6 +47,6 @@ def dynamo_backend(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..
     )
     traced = TracedFrame("graph", module, given, (), code, CompiledGraphSlot())
     record.captured = show_captured(traced)
-    ctx = new_context(config.current(), manager().tables(), record.id)
+    ctx = new_context(settings, manager().tables(), record.id)
     record.events = ctx.events
     return native_backend(traced, ctx, record)

@@ -10,18 +10,17 @@ from typing import Any
 import attrs
 
 from armature import config
-from armature.api_errors import UnknownBackend, UnknownMode, UnknownOption, WrongArgument
+from armature.api_errors import ModeNotThere, UnknownBackend, UnknownMode, UnknownOption, WrongArgument
 from armature.config import Config
 from armature.frame.hook import FrameHook
 from armature.pipeline import NATIVE, Compiler
 from armature.plugins import manager
 
-MODES: Mapping[str, Mapping[str, object]] = {
-    # The names of torch.compile, so that its calls can be redirected; armature has one way to compile.
-    "default": {},
-    "reduce-overhead": {},
-    "max-autotune": {},
-    "max-autotune-no-cudagraphs": {},
+# There is one way to compile. These are names that torch.compile has, with what to use here for what they do there.
+MODES_REFUSED: Mapping[str, str] = {
+    "reduce-overhead": "There are no CUDA graphs yet; a compiled graph is called with little around it as it is.",
+    "max-autotune": "Tile sizes follow rules and are not measured; matrix products are those of torch.",
+    "max-autotune-no-cudagraphs": "Tile sizes follow rules and are not measured; matrix products are those of torch.",
 }
 
 
@@ -53,13 +52,20 @@ def checked(
         raise WrongArgument(name="fullgraph", value=fullgraph, expected="True or False")
     if dynamic is not None and not isinstance(dynamic, bool):
         raise WrongArgument(name="dynamic", value=dynamic, expected="True, False or None")
-    if mode is not None and (not isinstance(mode, str) or mode not in MODES):
-        raise UnknownMode(name=mode, known=", ".join(MODES))
+    check_mode(mode)
     if options is not None and not isinstance(options, Mapping):
         raise WrongArgument(name="options", value=options, expected="a mapping of settings, as in {'fuse': False}")
     _check_backend(backend)
-    changes = {**MODES[mode or "default"], **(options or {})}
-    return Options(fullgraph, dynamic, backend, _check_changes(changes))
+    return Options(fullgraph, dynamic, backend, check_changes(options or {}))
+
+
+def check_mode(mode: object) -> None:
+    """Raise ModeNotThere for a mode that torch.compile has, and UnknownMode for others, but for "default" and None."""
+    if mode is None or (isinstance(mode, str) and mode == "default"):
+        return
+    if isinstance(mode, str) and mode in MODES_REFUSED:
+        raise ModeNotThere(name=mode, instead=MODES_REFUSED[mode])
+    raise UnknownMode(name=mode)
 
 
 def _check_backend(backend: object) -> None:
@@ -73,7 +79,8 @@ def _check_backend(backend: object) -> None:
             raise UnknownBackend(name=backend, known=", ".join((*NATIVE, *known)))
 
 
-def _check_changes(changes: Mapping[str, Any]) -> tuple[tuple[str, Hashable], ...]:
+def check_changes(changes: Mapping[str, Any]) -> tuple[tuple[str, Hashable], ...]:
+    """Settings with their values made immutable. Errors: UnknownOption, BadSetting."""
     names = [field.name for field in attrs.fields(Config)]
     for name in changes:
         if name not in names:

@@ -22,13 +22,13 @@ import torch
 from torch import fx
 
 from armature import config
-from armature.api_errors import ArmatureWarning, DeviceBackendUnready, NoDeviceBackend, NoPlugins
+from armature.api_errors import ArmatureWarning, BackendFunctionFailed, DeviceBackendUnready, NoDeviceBackend, NoPlugins
 from armature.aten_compiler import AtenCompiler, event_of, timed
 from armature.breaks import events as breaks
 from armature.breaks.types import BreakEvent
 from armature.config import Config
 from armature.context import CompileContext
-from armature.errors import ArmatureError, Unsupported, invariant
+from armature.errors import ArmatureError, InvariantError, Unsupported, invariant
 from armature.events import CompileEvent, EventKind
 from armature.frame import skip
 from armature.frame import verify as frame_spec
@@ -50,12 +50,13 @@ from armature.torch_abi.jagged import meets_jagged
 from armature.torch_abi.overrides import suspended
 from armature.trace import graph_calls
 from armature.trace import verify as trace_spec
-from armature.trace.data import TracedFrame
+from armature.trace.data import GraphInput, TracedFrame
 from armature.trace.errors import GraphBreak, SkipFrame
 from armature.trace.resume import capture_frame
 from armature.trace.show import show as show_captured
 from armature.trace.undo import Undo
 from armature.user_rules import USER
+from armature.users_backend import UsersBackend
 
 __all__ = ["Compiler", "compile_frame", "new_context", "session"]
 
@@ -147,31 +148,45 @@ def as_kernels(traced: TracedFrame, ctx: CompileContext, record: Compilation) ->
 
 @attrs.frozen
 class ForeignBackend:
-    """A backend in torch.compile's form, `fn(graph_module, example_inputs) -> callable`."""
+    """A backend that takes captured graphs with their inputs."""
 
-    fn: Callable[..., Any]
+    compile_graph: Callable[[fx.GraphModule, tuple[GraphInput, ...]], GraphCallable]
 
     def __call__(self, traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
-        """What `fn` gives, for each piece of a graph that has to be cut."""
-        if traced.graph is not None and graph_calls.only_as_captured(traced.graph.graph):
-            return traced.graph.forward
-        if traced.graph is not None and any(map(pieces.is_apart, traced.graph.graph.nodes)):
+        """What it makes of the graph, or of each piece of one that has to be cut."""
+        module = traced.graph
+        if module is None:
+            raise InvariantError(what="a backend is given a graph", details=traced.name)
+        if graph_calls.only_as_captured(module.graph):
+            return module.forward
+        if any(map(pieces.is_apart, module.graph.nodes)):
             around = pieces.compiled(traced, lambda piece: self(piece, ctx, record))
-            return traced.graph.forward if around is None else around
+            return module.forward if around is None else around
         return segments.compiled(traced, ctx, self.whole) or self.whole(traced)
 
     def whole(self, traced: TracedFrame) -> GraphCallable:
-        """What `fn` gives for a graph, or for a piece of one."""
-        result = self.fn(traced.graph, [given.fake for given in traced.inputs])
-        invariant(callable(result), "a backend returns a callable", backend=self.fn, returned=result)
+        """What it makes of a graph, or of a piece of one."""
+        if traced.graph is None:
+            raise InvariantError(what="a backend is given a graph", details=traced.name)
+        return self.compile_graph(traced.graph, traced.inputs)
+
+
+def plugins_backend(fn: Callable[..., Any]) -> Callable[[fx.GraphModule, tuple[GraphInput, ...]], GraphCallable]:
+    """What compiles graphs with a backend that a plugin gives, `fn(graph_module, fakes) -> callable`."""
+
+    def compile_graph(module: fx.GraphModule, inputs: tuple[GraphInput, ...]) -> GraphCallable:
+        result = fn(module, [given.fake for given in inputs])
+        invariant(callable(result), "a backend returns a callable", backend=fn, returned=result)
         return result  # type: ignore[no-any-return]
 
+    return compile_graph
 
-def backend_for(backend: str | Callable[..., Any], tables: Tables) -> GraphBackend:
-    """The backend of a name or function. KeyError: no such name."""
+
+def backend_for(backend: str | Callable[..., Any], tables: Tables, record: Compilation) -> GraphBackend:
+    """The backend of a name or function, for one compilation. KeyError: no such name."""
     if callable(backend):
-        return ForeignBackend(backend)
-    return native_backend if backend in NATIVE else ForeignBackend(tables.graph_backends[backend])
+        return ForeignBackend(UsersBackend(backend, record))
+    return native_backend if backend in NATIVE else ForeignBackend(plugins_backend(tables.graph_backends[backend]))
 
 
 def compile_frame(
@@ -297,12 +312,14 @@ class Compiler:
         if all(plugin.name == USER for plugin in tables.plugins):
             self._no_plugins(record, settings)
         ctx = new_context(settings, tables, record.id)
+        ctx.users_backend = callable(self.backend)
         record.events = ctx.events
         ctx.emit(event_of(record, EventKind.START))
         start, hits, rebuilt = time.perf_counter(), ctx.cache.hits, len(ctx.cache.rebuilt)
         try:
             with suspended(), imports_collected():
-                traced, code = compile_frame(request, ctx, backend_for(self.backend, tables), record)
+                backend = backend_for(self.backend, tables, record)
+                traced, code = compile_frame(request, ctx, backend, record)
         except SkipFrame as nothing:
             record.reason = nothing.reason
             ctx.emit(event_of(record, EventKind.SKIP, nothing.reason))
@@ -312,6 +329,9 @@ class Compiler:
             raise RunEagerly(nothing.reason, for_all=not nothing.frees, once=nothing.once) from None
         except GraphBreak as stop:
             raise self._broken(stop, record, ctx) from None
+        except BackendFunctionFailed as fault:
+            record.outcome, record.reason = Outcome.FAILED, str(fault)
+            raise  # here: a function that is given it would keep it, and its frames, until garbage is collected
         except Exception as error:
             raise self._failed(error, record, ctx) from error
         finally:

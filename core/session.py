@@ -34,6 +34,7 @@ class Outcome(Enum):
     EMPTY = "nothing to compile"
     BREAK = "graph break"
     FALLBACK = "fell back to eager"
+    FAILED = "the backend failed"  # a function of the user's: its error came out
 
 
 @attrs.define(eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 
 import armature
+from armature.api_errors import ArmatureWarning
 from armature.errors import ArmatureError
 
 Compile = Callable[..., Any]
@@ -46,7 +48,10 @@ def as_torch_compile(compile: Compile) -> Compile:
             return model
         # Options are those of another compiler: none of its names means anything here.
         ours = "auto" if isinstance(backend, str) else backend
-        return compile(model, fullgraph=fullgraph, dynamic=dynamic, backend=ours, mode=mode)
+        if mode not in (None, "default"):
+            text = f"the mode {mode!r} of torch.compile is not there in armature: the program is compiled as without it"
+            warnings.warn(text, ArmatureWarning, stacklevel=2)
+        return compile(model, fullgraph=fullgraph, dynamic=dynamic, backend=ours)
 
     return torch_compile
 

@@ -212,6 +212,26 @@ def boxed(fn: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
     return call
 
 
+@contextlib.contextmanager
+def standing_for(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> Iterator[None]:
+    """While a back end looks at tensors of the program, AOTAutograd and its kin take their fakes for them.
+
+    So a size that is a symbol stays one, where the tensor alone would make it a constant. pairs: a tensor and its fake,
+    all of one fake mode.
+    """
+    mode = fake_mode_of([fake for _, fake in pairs])
+    if mode is None:
+        yield
+        return
+    if isinstance(mode.shape_env, Symbols):
+        mode.shape_env.decomposed = True
+    for tensor, fake in pairs:
+        mode.fake_tensor_converter.set_tensor_memo(tensor, fake)
+    guards = torch._guards
+    with guards.tracing(guards.TracingContext(mode)):
+        yield
+
+
 def compile_functional(
     module: fx.GraphModule,
     fakes: Sequence[Any],

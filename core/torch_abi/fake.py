@@ -7,7 +7,7 @@ import operator
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import attrs
 import torch
@@ -27,7 +27,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from armature.torch_abi.fake_layouts import LAYOUTS
 from armature.torch_abi.jagged import is_jagged, ragged_axis, ragged_name, ragged_number
 from armature.torch_abi.operators import may_write, written_of
-from armature.torch_abi.symbols import Symbols, expression, symbols_of
+from armature.torch_abi.symbols import Symbols, expression, hint, is_unbacked, symbols_of
 from armature.torch_abi.wrappers import innermost, is_wrapper, parts
 
 # What a run on fake tensors raises where only the numbers would tell.
@@ -58,6 +58,7 @@ __all__ = [
     "enable_python_dispatcher",
     "in_transform",
     "is_wrapped",
+    "like",
     "of_transform",
     "tensor_of_number",
     "version_of",
@@ -372,6 +373,23 @@ def tensor_of_number(number: float) -> torch.Tensor:
     """A tensor of a float or int, with its number also where a fake mode is active."""
     with torch._C._DisableTorchDispatch():
         return torch.tensor(number, dtype=torch.float64 if type(number) is float else torch.int64, device="cpu")
+
+
+def is_fake(value: object) -> TypeGuard[FakeTensor]:
+    """Whether the value is a fake of a tensor that holds no others."""
+    return type(value) is FakeTensor
+
+
+def like(fake: torch.Tensor) -> torch.Tensor:
+    """Zeros in the layout of a fake, its symbolic sizes as they are in this call; the fake itself if it has no such."""
+    if not is_fake(fake) or fake.layout is not torch.strided or fake.is_quantized:
+        return fake
+    layout = (fake.shape, fake.stride())
+    if any(is_unbacked(size) for part in layout for size in part):
+        return fake
+    sizes, strides = ([size if type(size) is int else hint(size) for size in part] for part in layout)
+    made = torch.empty_strided(sizes, strides, dtype=fake.dtype, device=fake.device)
+    return made.zero_().requires_grad_(fake.requires_grad)
 
 
 def without_subclass(tensor: torch.Tensor) -> torch.Tensor:

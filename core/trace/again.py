@@ -30,7 +30,7 @@ class Again:
     """The frame of `code` in eager mode, after its graph has raised.
 
     certain: the frame has no handlers, so that eager mode must raise as well; where it does not, the graph's own error
-    comes out if `strict`, else there is one warning.
+    comes out if `strict` (or if the user's back end made what runs), else there is one warning.
     """
 
     code: CodeType
@@ -81,4 +81,5 @@ def run_again(tracer: Tracer, code: CodeType, undo: Undo) -> Again:
     copy = code.replace()  # with no compiled code of its own
     skip_code(copy)
     certain = not tracer.has_handlers and not tracer.early.calls
-    return Again(copy, torch.is_grad_enabled(), certain, tracer.strict, undo)
+    strict = tracer.strict or tracer.ctx.users_backend
+    return Again(copy, torch.is_grad_enabled(), certain, strict, undo)

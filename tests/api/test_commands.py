@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import armature
 from armature.cli import breaks, code, explain, run
+from armature.cli.scripts import as_torch_compile
 
 PROGRAM = """
 import sys
@@ -105,3 +106,13 @@ def test_code_prints_each_stage(invoke: Invoke, stage: str, text: str) -> None:
     result = invoke("code", "PROGRAM", "--stage", stage)
     assert result.exit_code == 0, result.output
     assert text in result.output
+
+
+def test_a_mode_of_torch_compile_is_left_out_and_told() -> None:
+    redirected = as_torch_compile(armature.compile)
+    with pytest.warns(
+        armature.ArmatureWarning, match="the mode 'max-autotune' of torch.compile is not there"
+    ) as caught:
+        compiled = redirected(lambda x: x + 1, mode="max-autotune")
+    assert caught[0].filename == __file__
+    assert compiled(torch.zeros(2)).tolist() == [1, 1]

@@ -12,6 +12,7 @@ import armature
 from armature.api_errors import (
     ArmatureWarning,
     DeviceBackendUnready,
+    ModeNotThere,
     NoDeviceBackend,
     NoPlugins,
     NotCallable,
@@ -47,9 +48,21 @@ def test_unknown_backend_names_those_there_are() -> None:
     assert "'tensorrtt'" in str(caught.value)
 
 
-def test_unknown_mode() -> None:
-    with pytest.raises(UnknownMode, match="max-autotune"):
-        armature.compile(increment, mode="fastest")
+@pytest.mark.parametrize("mode", ["fastest", "", 3, ["default"]])
+def test_unknown_mode(mode: Any) -> None:
+    with pytest.raises(UnknownMode, match=r'A212(.|\n)*The only one is "default"(.|\n)*options=\{'):
+        armature.compile(increment, mode=mode)
+
+
+@pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"])
+def test_a_mode_of_torch_compile_that_would_do_nothing_is_refused(mode: str) -> None:
+    with pytest.raises(ModeNotThere, match=r"A225(.|\n)*What to do: Leave it out"):
+        armature.compile(increment, mode=mode)
+
+
+@pytest.mark.parametrize("mode", [None, "default"])
+def test_the_mode_there_is(mode: str | None) -> None:
+    assert torch.equal(armature.compile(increment, mode=mode, backend="eager")(torch.zeros(2)), torch.ones(2))
 
 
 def test_unknown_option_names_the_nearest() -> None:
@@ -136,9 +149,15 @@ def broken_backend(module: torch.fx.GraphModule, inputs: list[Any]) -> Any:
     raise RuntimeError("the backend is broken")
 
 
+class BrokenPlugin:
+    @hookimpl
+    def armature_graph_backends(self) -> Any:
+        return {"broken": broken_backend}
+
+
 def test_a_fault_of_the_compiler_ends_in_eager_with_one_warning() -> None:
-    compiled = armature.compile(increment, backend=broken_backend)
-    with armature.config.patch(strict=False):
+    with manager().registered(BrokenPlugin(), "broken"), armature.config.patch(strict=False):
+        compiled = armature.compile(increment, backend="broken")
         with pytest.warns(ArmatureWarning, match="the backend is broken") as caught:
             assert torch.equal(compiled(torch.zeros(2)), torch.ones(2))
         assert len(caught) == 1 and "armature doctor" in str(caught[0].message)
@@ -151,10 +170,5 @@ def test_a_fault_of_the_compiler_ends_in_eager_with_one_warning() -> None:
 
 
 def test_strict_mode_raises_it() -> None:
-    with pytest.raises(RuntimeError, match="the backend is broken"):
-        armature.compile(increment, backend=broken_backend)(torch.zeros(2))
-
-
-def test_a_backend_that_returns_no_callable() -> None:
-    with pytest.raises(armature.errors.InvariantError, match="returns a callable"):
-        armature.compile(increment, backend=lambda module, inputs: 3)(torch.zeros(2))
+    with manager().registered(BrokenPlugin(), "broken"), pytest.raises(RuntimeError, match="the backend is broken"):
+        armature.compile(increment, backend="broken")(torch.zeros(2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -46,6 +47,25 @@ def test_both_compilers_may_compile_the_same_function() -> None:
         assert torch.equal(theirs(x, by), x * by + 1)
     assert torch.equal(ours(x, 0), torch.ones(3))
     assert len(session().compilations) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [({"mode": "reduce-overhead"}, "A225"), ({"mode": "max-autotune"}, "A225"), ({"options": {"fuze": True}}, "A213")],
+)
+def test_arguments_that_mean_nothing_here_are_refused(arguments: dict[str, Any], text: str) -> None:
+    compiled = torch.compile(lambda x: x + 1, backend="armature", **arguments)
+    with pytest.raises(Exception, match=text):
+        compiled(torch.ones(3))
+
+
+def test_options_are_settings_of_armature() -> None:
+    x = torch.ones(64)
+    for options, kernels in (({"fuse": True}, 1), ({"fuse": False}, 2)):
+        compiled = torch.compile(lambda x: (x.sin() * 2).sum(), backend="armature", mode=None, options=options)
+        torch.testing.assert_close(compiled(x), (x.sin() * 2).sum())
+        assert (session().totals().kernels > 1) == (kernels > 1)
+        armature.reset()
 
 
 def test_nested_tensors_run_operator_by_operator() -> None:

@@ -15,6 +15,8 @@ import torch
 import armature
 from armature import config
 from armature.api_errors import ArmatureWarning
+from armature.hookspecs import hookimpl
+from armature.plugins import manager
 from armature.testing.differential import difference
 from armature.testing.resuming import compiled, resumes
 from armature.torch_abi.altering import keep
@@ -375,17 +377,30 @@ def plain(t):
     return t * 2
 
 
+class BrokenPlugin:
+    @hookimpl
+    def armature_graph_backends(self) -> Any:
+        return {"broken": broken}
+
+
 def test_an_error_that_eager_mode_does_not_have() -> None:
     x = torch.ones(3)
-    mine, _ = compiled(plain, broken)
-    with pytest.raises(RuntimeError, match="of the kernel"):  # strict mode
-        mine(x)
+    with manager().registered(BrokenPlugin(), "broken"):
+        mine, _ = compiled(plain, "broken")
+        with pytest.raises(RuntimeError, match="of the kernel"):  # strict mode
+            mine(x)
+        mine, _ = compiled(lambda t: t * 2, "broken")
+        with config.patch(strict=False), pytest.warns(ArmatureWarning, match="of the kernel"):
+            assert torch.equal(mine(x), x * 2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert torch.equal(mine(x), x * 2)  # said once
+
+
+def test_an_error_of_a_back_end_of_the_users() -> None:
     mine, _ = compiled(lambda t: t * 2, broken)
-    with config.patch(strict=False), pytest.warns(ArmatureWarning, match="of the kernel"):
-        assert torch.equal(mine(x), x * 2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert torch.equal(mine(x), x * 2)  # said once
+    with config.patch(strict=False), pytest.raises(RuntimeError, match="of the kernel"):
+        mine(torch.ones(3))
 
 
 def waiting(log):
