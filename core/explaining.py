@@ -13,7 +13,7 @@ from armature.breaks.report import ExplainedFrame, ExplainOutput
 from armature.frame.hook import FrameHook
 from armature.options import Key, Options
 from armature.pipeline import Compiler
-from armature.session import Compilation, Session
+from armature.session import Compilation, Session, session
 
 
 def explain(fn: Callable[..., Any], *, dynamic: bool | None = None) -> Callable[..., ExplainOutput]:
@@ -22,7 +22,7 @@ def explain(fn: Callable[..., Any], *, dynamic: bool | None = None) -> Callable[
         raise NotCallable(what=repr(fn), call="armature.explain")
 
     def run(*args: Any, **kwargs: Any) -> ExplainOutput:
-        records = Session()
+        records = session().apart()
         capturing(fn, records, dynamic)(*args, **kwargs)
         return output_of(records)
 

@@ -105,6 +105,10 @@ class Session:
     _asked: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)
     _told: set[object] = attrs.field(factory=set)
 
+    def apart(self) -> Session:
+        """A session with records of its own. The code that is cached for it is this session's, to forget too."""
+        return Session(codes=self._codes, relied=self._relied, asked=self._asked)
+
     def begin(self, code: CodeType, backend: str) -> Compilation:
         """A record for the compilation of a code object."""
         self._remember(code)

@@ -15,7 +15,7 @@ from armature.cli.scripts import run_script
 from armature.cli.terminal import console, fail
 from armature.errors import ArmatureError
 from armature.plugins import manager
-from armature.session import Session
+from armature.session import session
 
 
 def catalogue() -> Table:
@@ -38,7 +38,7 @@ def breaks(
     if script is None:
         screen.print(catalogue())
         return
-    records = Session()
+    records = session().apart()
     try:
         status = run_script(script, arguments or [], recorder(records))
     except ArmatureError as error:

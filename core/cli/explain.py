@@ -13,7 +13,7 @@ from armature.cli.scripts import run_script
 from armature.cli.terminal import console, fail
 from armature.errors import ArmatureError
 from armature.explaining import capturing, output_of
-from armature.session import Session
+from armature.session import Session, session
 
 
 def recorder(records: Session) -> Callable[..., Any]:
@@ -34,7 +34,7 @@ def explain(
     guards: Annotated[bool, typer.Option(help="list the guards too")] = False,
 ) -> None:
     """Run a program and tell which graphs were captured, where they broke and why."""
-    records = Session()
+    records = session().apart()
     try:
         status = run_script(script, arguments or [], recorder(records))
     except ArmatureError as error:

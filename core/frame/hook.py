@@ -148,7 +148,15 @@ class FrameHook:
         for_code = state.empty_calls >= EMPTY_CALLS_BEFORE_SKIP and not state.entries
         if for_code:
             self.compiler.skipped(code, reason)
+        if state.entries:
+            self._look_below(code, state)
         return FrameOutcome(SKIP, for_code, skip_reason=reason)
+
+    def _look_below(self, code: CodeType, state: CodeState) -> None:
+        """A frame of this code runs as it is: the frames that it calls, part of the compiled code, are looked at."""
+        if not state.below and state.entries:
+            set_code_strategy(code, COMPILE)
+        state.below = True
 
     def _compile(self, frame: InterpreterFrame, state: CodeState) -> FrameOutcome:
         request = self._request(frame, state)
@@ -189,9 +197,7 @@ class FrameHook:
     def _leave_to(self, whom: object, code: CodeType, state: CodeState) -> FrameOutcome:
         """Run what is not cached eagerly from now on, for all hooks of a key or for this hook only."""
         state.left.add(whom)
-        if not state.below and state.entries:
-            set_code_strategy(code, COMPILE)
-        state.below = True
+        self._look_below(code, state)
         return EAGER
 
     def _install(self, request: FrameRequest, compiled: CompiledFrame, state: CodeState) -> FrameOutcome:

@@ -18,7 +18,7 @@ from armature.api_errors import ArmatureWarning
 from armature.frame.hook import FrameHook
 from armature.options import Key, Options
 from armature.pipeline import Compiler
-from armature.session import Compilation, Outcome, Session
+from armature.session import Compilation, Outcome, Session, session
 from armature.testing.differential import difference
 from armature.testing.tracing import chain, comparable
 
@@ -73,7 +73,7 @@ class Resumed:
 
 def compiled(fn: Callable[..., Any], backend: Any = None) -> tuple[Callable[..., Any], Session]:
     """The function compiled with a backend that runs graphs as they are, and its records."""
-    records = Session()
+    records = session().apart()
     chosen = backend or as_it_is
     return wrap(fn, FrameHook(Compiler(chosen, records=records), Key()), Options(backend=chosen)), records
 

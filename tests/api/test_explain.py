@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._C._dynamo.eval_frame import _debug_get_cache_entry_list
 
 import armature
 from armature.session import session
@@ -46,6 +47,15 @@ def test_a_module_and_a_compiled_one() -> None:
     net = nn.Sequential(nn.Linear(3, 2), nn.ReLU())
     assert armature.explain(net)(X).graph_count == 1
     assert armature.explain(armature.compile(net))(X).graph_count == 1
+
+
+def test_reset_forgets_what_explain_had_cached() -> None:
+    codes = (broken.__code__, inner.__code__)
+    for function in (broken, inner):
+        armature.explain(function)(X)
+    assert all(_debug_get_cache_entry_list(code) for code in codes)
+    armature.reset()
+    assert not any(_debug_get_cache_entry_list(code) for code in codes)
 
 
 def test_explaining_leaves_the_session_alone() -> None:

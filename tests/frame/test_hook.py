@@ -209,6 +209,27 @@ def test_frames_without_tensors_are_not_traced(by_hand: ByHand, run: Any) -> Non
     assert "no tensor" in by_hand.skips["count"]
 
 
+def test_what_a_compiled_function_calls_is_compiled_when_it_has_nothing_to_compile_itself(
+    by_hand: ByHand, run: Any
+) -> None:
+    class Hidden:
+        __slots__ = ("held",)
+
+        def __init__(self) -> None:
+            self.held = X
+
+    def cinner(x: Any) -> Any:
+        return x + 1
+
+    def c(x: Any) -> Any:
+        return cinner(x.held) if type(x) is Hidden else cinner(x)
+
+    run(c, X)
+    for _ in range(2):  # torch has looked up how the first one's callees run before the hook was asked
+        run(c, Hidden())
+    assert by_hand.compiled == ["c", "cinner"]
+
+
 @pytest.mark.parametrize("value", [X, [X], {"a": (X,)}, nn.Linear(1, 1)])
 def test_tensors_are_found_in_containers_and_modules(by_hand: ByHand, run: Any, value: Any) -> None:
     def empty(x: Any) -> None:
