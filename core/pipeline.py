@@ -100,9 +100,7 @@ def runs_as_captured(traced: TracedFrame, module: fx.GraphModule) -> bool:
         # Inputs that overlap, one written to: eager refuses some such calls, which a functional graph can't see.
         or any(isinstance(guard, StorageGuard) and guard.together for guard in traced.guards)
         or meets_jagged(module.graph)
-        # Lowering has no branches, and has no sizes that are known only half-way.
-        or symbols.depends_on_numbers(module.graph)
-        or any(True for _ in module.children())
+        or symbols.depends_on_numbers(module.graph)  # lowering has no sizes that are known only half-way
         or inference.gives_others(module)
         or gives_other_forms(module)
         or loses_layout(module.graph)
@@ -133,8 +131,8 @@ def as_kernels(traced: TracedFrame, ctx: CompileContext, record: Compilation) ->
     """The graph compiled, in the mode of now; as it is where it has to run operator by operator."""
     if traced.graph is not None and runs_as_captured(traced, traced.graph):
         return traced.graph.forward
-    if traced.graph is not None and any(map(pieces.is_apart, traced.graph.graph.nodes)):
-        run = pieces.compiled(traced, lambda piece: as_kernels(piece, ctx, record))
+    if traced.graph is not None and any(map(pieces.is_apart_for_kernels, traced.graph.graph.nodes)):
+        run = pieces.compiled(traced, lambda piece: as_kernels(piece, ctx, record), pieces.is_apart_for_kernels)
         return traced.graph.forward if run is None else run
     # The backward graph is compiled later and keeps what it is made from; guards hold the example tensors.
     free = attrs.evolve(traced, guards=(), size_guards=tuple)
@@ -160,7 +158,7 @@ class ForeignBackend:
         if graph_calls.only_as_captured(module.graph):
             return module.forward
         if any(map(pieces.is_apart, module.graph.nodes)):
-            around = pieces.compiled(traced, lambda piece: self(piece, ctx, record))
+            around = pieces.compiled(traced, lambda piece: self(piece, ctx, record), pieces.is_apart)
             return module.forward if around is None else around
         return segments.compiled(traced, ctx, self.whole) or self.whole(traced)
 

@@ -26,6 +26,7 @@ from armature.trace.altering import APART
 from armature.trace.data import GraphInput, TracedFrame, is_outside, written_outside
 from armature.trace.undo import LEAVE
 
+CONDITION: object = torch.ops.higher_order.cond
 CompilePiece = Callable[[TracedFrame], Callable[..., Any]]
 OF_PIECES = (APART,)  # in the meta of a node, and not of what stands for it in a piece
 OF_WHOLE = (APART, "counts_writes")
@@ -34,6 +35,16 @@ OF_WHOLE = (APART, "counts_writes")
 def is_apart(node: fx.Node) -> bool:
     """Whether a node is done between pieces."""
     return is_outside(node) or APART in node.meta
+
+
+def is_apart_for_kernels(node: fx.Node) -> bool:
+    """The same where pieces become kernels, which call no other graphs: a branch or a loop is called between them."""
+    return is_apart(node) or calls_graphs(node)
+
+
+def calls_graphs(node: fx.Node) -> bool:
+    """Whether a node is given graphs of their own, to call them: branches, the body of a loop."""
+    return node.op == "call_function" and any(used.op == "get_attr" for used in node.all_input_nodes)
 
 
 @attrs.frozen(eq=False)
@@ -97,6 +108,9 @@ class Outer:
         self.copies[node] = self.graph.node_copy(node, lambda used: copied(self.graph, used, self.copies))
         if node.meta.get("example_value") is None:
             return
+        if calls_graphs(node):
+            self.fakes[node] = node.meta["example_value"]
+            return
         args, kwargs = fx.map_arg((node.args, node.kwargs), self.fake)
         mode = fake_mode_of(tree_leaves((args, node.meta["example_value"])))
         with mode or contextlib.nullcontext(), enable_python_dispatcher():
@@ -107,6 +121,20 @@ class Outer:
         self.fakes[node] = found
         if isinstance(found, torch.Tensor):
             self.inputs[node] = GraphInput(node.name, None, found)
+
+    def choose(self, node: fx.Node, compile_piece: CompilePiece) -> None:
+        """A call of one of two graphs, each compiled by itself. With gradients it is torch's own call: that gives zeros
+        where the branch not taken would have given some."""
+        predicate, *getters = node.args[:3]
+        operands: tuple[fx.Node, ...] = tuple(node.args[3])  # type: ignore[arg-type]
+        given = tuple(self.inputs[operand] for operand in operands)
+        branches: list[Any] = [self.whole.get_submodule(getter.target) for getter in getters]  # type: ignore[union-attr, arg-type]
+        parts = (attrs.evolve(self.traced, graph=branch, inputs=given, guards=()) for branch in branches)
+        run = named(one_of(*map(compile_piece, parts)), f"choice_{self.count}")
+        arguments = (predicate, *operands)
+        self.copies[node] = self.graph.call_function(run, tuple(self.copies[used] for used in arguments))  # type: ignore[index]
+        self.fakes[node] = node.meta["example_value"]
+        self.count += 1
 
     def fake(self, node: fx.Node) -> Any:
         """What stands for a node's result by now."""
@@ -163,10 +191,12 @@ class Outer:
         self.count += 1
 
 
-def compiled(traced: TracedFrame, compile_piece: CompilePiece) -> Callable[..., Any] | None:
-    """The graph's callable; None where it has to run operator by operator."""
+def compiled(
+    traced: TracedFrame, compile_piece: CompilePiece, apart: Callable[[fx.Node], bool]
+) -> Callable[..., Any] | None:
+    """The graph's callable; None where it has to run operator by operator. apart: whether a node is in no piece."""
     whole = traced.graph
-    steps = None if whole is None else steps_of(whole.graph)
+    steps = None if whole is None else steps_of(whole.graph, apart)
     if whole is None or steps is None:
         return None
     learns = any(needs_gradient(leaf) for n in whole.graph.nodes for leaf in tree_leaves(n.meta.get("example_value")))
@@ -179,7 +209,10 @@ def compiled(traced: TracedFrame, compile_piece: CompilePiece) -> Callable[..., 
                 if not outer.call(step, compile_piece):
                     return None
                 continue
-            outer.copy(step)
+            if step.target is CONDITION and not learns:
+                outer.choose(step, compile_piece)
+            else:
+                outer.copy(step)
             if step.target is set_grad_enabled:
                 set_grad_enabled(*step.args)  # as it is when the pieces after it run
                 switches = True
@@ -229,6 +262,15 @@ def fakes_after(part: TracedFrame, *, keep: bool) -> tuple[tuple[Any, ...], list
     return None if written and len(set(memories)) < len(memories) else (results, written)
 
 
+def one_of(run_true: Callable[..., Any], run_false: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that calls one of two, by the truth of its first argument."""
+
+    def call(predicate: torch.Tensor, *operands: Any) -> Any:
+        return run_true(*operands) if predicate else run_false(*operands)
+
+    return call
+
+
 def named(run: Callable[..., Any], name: str) -> Callable[..., Any]:
     """A function as the target of a node."""
 
@@ -253,7 +295,7 @@ def setting_back(run: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def steps_of(graph: fx.Graph) -> list[Piece | fx.Node] | None:
+def steps_of(graph: fx.Graph, stands_apart: Callable[[fx.Node], bool]) -> list[Piece | fx.Node] | None:
     """The pieces and the calls between them, in order; None where something can't go from piece to piece."""
     groups: list[list[fx.Node]] = [[]]
     apart: list[fx.Node] = []
@@ -264,7 +306,7 @@ def steps_of(graph: fx.Graph) -> list[Piece | fx.Node] | None:
         if "changes_state" in node.meta and node.target is not set_grad_enabled and not linked:
             return None  # what is linked may stand in one piece, and can't cross
         taken = node.target is operator.getitem and node.args[0] in apart
-        if is_apart(node) or taken or node.target is set_grad_enabled:
+        if stands_apart(node) or taken or node.target is set_grad_enabled:
             apart.append(node)
             groups.append([])
         else:

@@ -172,7 +172,10 @@ def test_gradients(fn: Callable[..., Any], backend: str) -> None:
             terms = [(t * torch.arange(t.numel()).reshape(t.shape)).sum() for t in leaves(result) if t.requires_grad]
             sum(terms).backward()
             found.append((result, given.grad, [p.grad for p in CELL.parameters()]))
-        same(found[0], found[1], "result and gradients")
+        if backend == "auto":  # what stands around a loop is compiled, and may differ in the last bits
+            torch.testing.assert_close(found[0], found[1])
+        else:
+            same(found[0], found[1], "result and gradients")
 
 
 def test_nodes_and_recompilation() -> None:
