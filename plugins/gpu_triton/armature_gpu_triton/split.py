@@ -54,10 +54,44 @@ def split(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Group:
     reductions = [r for item in kernel.passes for r in item.reductions]
     if pieces < 2 or any(r.op in POSITIONS for r in reductions):
         return whole
-    loaded = {a.buffer for a in accesses(kernel) if isinstance(a, Load)}
-    if any(s.atomic or s.buffer in loaded for s in stores_of(kernel)):
-        return whole  # what is read may have changed between two of the kernels
+    if any(s.atomic for s in stores_of(kernel)) or reads_what_changed(kernel):
+        return whole
     return _Splitter(kernel, pieces, shape.along_r).run()
+
+
+def reads_what_changed(kernel: Kernel) -> bool:
+    """Whether one of several kernels would read an element that an earlier one, or another program, has overwritten.
+
+    A result may stand in the memory of an operand. It is safe where each element is read only for what is stored in its
+    place, and by reductions that are done before.
+    """
+    loads = [n for n in accesses(kernel) if isinstance(n, Load)]
+    for number, item in enumerate(kernel.passes):
+        rest = kernel.passes[number + 1 :]
+        after_outer = [node for step in rest for node in _computed(step)]
+        after_inner = [*(r.value for r in item.reductions), *_values(item.outer_stores), *after_outer]
+        for stores, after in ((item.inner_stores, after_inner), (item.outer_stores, after_outer)):
+            for store in stores:
+                places = {n.index for n in loads if n.buffer == store.buffer}
+                indirect = any(n.indirect for n in loads if n.buffer == store.buffer)
+                if places and (indirect or places != {store.index} or _loads(after, store.buffer)):
+                    return True
+    return False
+
+
+def _values(stores: Iterable[Store]) -> list[Node]:
+    return [root for store in stores for root in store_roots(store)]
+
+
+def _computed(item: Pass) -> list[Node]:
+    """All that a pass computes anew."""
+    return [*(r.value for r in item.reductions), *_values((*item.inner_stores, *item.outer_stores))]
+
+
+def _loads(roots: Iterable[Node], buffer: str) -> bool:
+    """Whether the buffer is loaded for these; reductions are done by then, and read from a workspace."""
+    found = postorder(roots, lambda n: () if isinstance(n, Reduce) else operands(n))
+    return any(isinstance(n, Load) and n.buffer == buffer for n in found)
 
 
 class _Splitter:

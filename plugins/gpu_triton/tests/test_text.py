@@ -138,6 +138,27 @@ def test_few_long_rows_are_cut_into_pieces() -> None:
     assert 64 <= pieces <= 512
 
 
+def normalised(in_place: str) -> Kernel:
+    """x - its sum, stored over x in the pass behind the sum, or in the very pass that sums."""
+    i, j = Var("i", 2), Var("j", 1_000_000)
+    value = Load("x", (i, j), F32)
+    total = Reduce("sum", value, (j,), F32)
+    if in_place == "behind":
+        passes = (Pass((total,), (), ()), Pass((), (Store("x", (i, j), Op("sub", (value, total), F32)),), ()))
+    else:
+        passes = (Pass((total,), (Store("x", (i, j), Op("neg", (value,), F32)),), (Store("out", (i,), total),)),)
+    writes = ("x",) if in_place == "behind" else ("x", "out")
+    return Kernel("norm_0", DEVICE, (i,), (j,), passes, (), writes)
+
+
+@pytest.mark.parametrize(("in_place", "functions"), [("behind", 3), ("within", 1)])
+def test_a_result_may_stand_in_the_memory_of_an_operand_that_is_read_before(in_place: str, functions: int) -> None:
+    kernel = normalised(in_place)
+    every = buffers(x=(2, 1_000_000), out=(2,))
+    source = TritonBackend().generate([kernel], KernelPlan("g", (), {}, every, (Launch(kernel),), (), {}), None)  # type: ignore[arg-type]
+    assert source.text.count("@triton.jit") == functions
+
+
 def test_neighbours_load_neighbours_where_columns_are_cut() -> None:
     i, j = Var("i", 512), Var("j", 65_536)
     total = Reduce("sum", Load("x", (j, i), F32), (j,), F32)
