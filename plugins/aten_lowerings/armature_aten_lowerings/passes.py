@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, fx
 
 from armature.plugin_api import Pass
-from armature_aten_lowerings import layouts, masks, rnn
+from armature_aten_lowerings import layouts, masks, rnn, scalars
 
 aten = torch.ops.aten
 RANDOM = torch.Tag.nondeterministic_seeded
@@ -204,6 +204,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("common-values", "post_grad", share_common_values, after=("channels-last",)),
     Pass("narrow-products", "post_grad", write_out_narrow_products, after=("common-values",)),
     Pass("split-bias", "post_grad", split_bias, after=("narrow-products",)),
+    Pass("scalars-of-the-cpu", "post_grad", scalars.gather_scalars, after=("common-values",)),
     Pass("split-convolution-bias", "post_grad", split_convolution_bias, after=("channels-last",)),
     Pass("dead-code", "post_grad", remove_dead_code, after=("common-values",)),
 )
