@@ -10,6 +10,7 @@ import platform
 import random
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,7 +25,7 @@ from benchmarks.zoo.case import matches
 from benchmarks.zoo.causes import FATAL, failures
 from benchmarks.zoo.libraries import LIBRARIES
 from benchmarks.zoo.measure import PHASES, Settings, measure
-from benchmarks.zoo.pool import Job, run_all
+from benchmarks.zoo.pool import PRELOADED, Job, run_all
 
 Row = dict[str, Any]
 
@@ -54,15 +55,40 @@ def all_names(libraries: list[str], console: Console) -> Iterator[tuple[str, str
             yield row["library"], name
 
 
+def evenly(names: list[tuple[str, str]], seed: str) -> list[tuple[str, str]]:
+    """The names in an order any beginning of which has the same share of each library, and is random in each."""
+    by_library: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for pair in sorted(names):
+        by_library[pair[0]].append(pair)
+    placed: list[tuple[float, tuple[str, str]]] = []
+    for library, pairs in by_library.items():
+        generator = random.Random(f"{seed} {library}")
+        generator.shuffle(pairs)
+        placed += [((number + generator.random()) / len(pairs), pair) for number, pair in enumerate(pairs)]
+    return [pair for _, pair in sorted(placed)]
+
+
 def chosen(names: list[tuple[str, str]], match: str, sample: int, seed: str, shard: str) -> list[tuple[str, str]]:
     """The models to measure: those that match, a sample of them, one of n parts of it."""
     patterns = [part for part in match.split(",") if part]
-    found = sorted(pair for pair in names if not patterns or any(matches("/".join(pair), p) for p in patterns))
-    # Shuffled, so that the parts take equally long, and a run that is stopped has seen something of everything.
-    random.Random(seed if sample else "order").shuffle(found)
+    found = [pair for pair in names if not patterns or any(matches("/".join(pair), p) for p in patterns)]
+    # The parts take equally long, and a run that is stopped has seen something of everything.
+    found = evenly(found, seed if sample else "order")
     found = found[:sample] if sample else found
     part, _, parts = shard.partition("/")
     return found[int(part) - 1 :: int(parts)] if parts else found
+
+
+def prepare_environment(device: str) -> None:
+    """Set what the processes of the models inherit; before the first of them starts."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # many models run side by side
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is downloaded
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("ARMATURE_CACHE_DIR", tempfile.mkdtemp(prefix="zoo-cache-"))
+    if device == "cpu":
+        # Libraries ask for GPUs as they are imported. A process that has, leaves its forks unable to use them, so
+        # that whatever looks at a device there fails: there are none.
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
 def main(
@@ -87,6 +113,7 @@ def main(
     """Compare models of libraries with eager mode, and count their graphs beside torch.compile's."""
     start = time.monotonic()
     console = Console()
+    prepare_environment(device)
     names = list(all_names([name for name in library.split(",") if name] or list(LIBRARIES), console))
     todo = chosen(names, match, sample, seed or datetime.date.today().isoformat(), shard)
     if only_list:
@@ -95,10 +122,9 @@ def main(
         return
     wanted = tuple(phase for phase in PHASES if phase in phases.split(","))
     settings = Settings(device, auto, strict, incumbent, dynamic, wanted)
-    os.environ.setdefault("ARMATURE_CACHE_DIR", tempfile.mkdtemp(prefix="zoo-cache-"))
     out.mkdir(parents=True, exist_ok=True)
     work = [Job(library, name, settings, timeout) for library, name in todo]
-    rows = measured(work, jobs, start + limit if limit else None, out, console)
+    rows = measured(work, jobs, start + limit if limit else None, out, console, device)
     machine = f"{platform.machine()}, {os.cpu_count()} cores, {device}, torch {torch.__version__}"
     report.write(rows, out, {"machine": f"{machine}, Python {platform.python_version()}"})
     console.print(report.terminal(rows, every_model))
@@ -107,14 +133,14 @@ def main(
         raise typer.Exit(1)
 
 
-def measured(work: list[Job], jobs: int, deadline: float | None, out: Path, console: Console) -> list[Row]:
+def measured(work: list[Job], jobs: int, deadline: float | None, out: Path, console: Console, device: str) -> list[Row]:
     """The rows, written to a file as they come."""
     rows: list[Row] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with open(out / "rows.jsonl", "w") as file, Progress(*columns, console=console) as progress:
         task = progress.add_task("measuring", total=len(work))
         bad = 0
-        for row in run_all(work, measure, jobs, deadline):
+        for row in run_all(work, measure, jobs, deadline, PRELOADED if device == "cpu" else None):
             rows.append(row)
             file.write(json.dumps(row) + "\n")
             file.flush()

@@ -83,8 +83,10 @@ def in_child(folder: str, work: Callable[..., None], *arguments: Any) -> None:
     os._exit(0)  # nothing of a model is cleaned up: destructors of libraries are not what is measured
 
 
-def context(preloaded: Sequence[str]) -> Any:
-    """A fork server with modules imported."""
+def context(preloaded: Sequence[str] | None) -> Any:
+    """Processes from a server with modules imported; None: new ones, as CUDA does not survive a fork."""
+    if preloaded is None:
+        return multiprocessing.get_context("spawn")
     made = multiprocessing.get_context("forkserver")
     made.set_forkserver_preload([*preloaded])
     return made
@@ -113,11 +115,11 @@ def run_all(
     work: Callable[..., None],
     workers: int,
     deadline: float | None = None,
-    preloaded: Sequence[str] = PRELOADED,
+    preloaded: Sequence[str] | None = PRELOADED,
 ) -> Iterator[Row]:
     """Rows as they come. Jobs that have not ended at `deadline` (time.monotonic) give rows that say so.
 
-    `preloaded`: modules that the process imports from which those of the jobs are forked.
+    `preloaded`: modules that the process imports from which those of the jobs are forked; None: they are not.
     """
     waiting, running = deque(jobs), list[Running]()
     forks = context(preloaded)

@@ -1,27 +1,41 @@
-"""Imported once, in the process from which those of the models are forked. Starts no threads and runs no model."""
+"""Imported once, in the process from which those of the models are forked.
+
+It imports the libraries, and compiles a module with both front ends, which imports the rest of them: seconds that each
+model would take again. It starts no threads, which do not outlive a fork.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
-import os
+from typing import Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # many models run side by side, and threads do not outlive a fork
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is downloaded
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+import torch
+import torch._dynamo
+from torch import nn
 
-import torch._dynamo  # noqa: F401
-
-from armature.plugins import manager
-from benchmarks.zoo import measure  # noqa: F401
+import armature
+from benchmarks.zoo import measure
 from benchmarks.zoo.libraries import LIBRARIES
 
-manager().tables()
-for library in LIBRARIES.values():
-    for module in library.modules:
-        with contextlib.suppress(Exception):  # one that is not installed, or is broken: its models say so
+
+def import_libraries() -> None:
+    """Import what is installed; a library that is not, or is broken, says so for its models."""
+    modules = [module for library in LIBRARIES.values() for module in library.modules]
+    for module in [*modules, "transformers.modeling_utils", "torch_geometric.nn"]:
+        with contextlib.suppress(Exception):
             importlib.import_module(module)
-with contextlib.suppress(Exception):
-    importlib.import_module("transformers.modeling_utils")
-with contextlib.suppress(Exception):
-    importlib.import_module("torch_geometric.nn")
+
+
+def warm_up() -> None:
+    """Compile a module for inference, which starts none of autograd's threads, and forget it."""
+    backend = measure.counting([])
+    ways: tuple[Any, ...] = (armature.compile, torch.compile)
+    for compiled in ways:
+        with torch.no_grad():
+            compiled(nn.Linear(2, 2).eval(), backend=backend)(torch.ones(1, 2))
+    measure.forget()
+
+
+import_libraries()
+warm_up()
