@@ -10,6 +10,7 @@ from torch import fx
 from armature.api import wrap
 from armature.api_errors import NotCallable
 from armature.breaks.report import ExplainedFrame, ExplainOutput
+from armature.events import EventKind
 from armature.frame.hook import FrameHook
 from armature.options import Key, Options
 from armature.pipeline import Compiler
@@ -48,6 +49,9 @@ def output_of(records: Session) -> ExplainOutput:
 
 
 def _frame(record: Compilation) -> ExplainedFrame:
+    seconds = {
+        event.detail: event.seconds for event in record.events if event.kind is EventKind.STAGE and event.seconds
+    }
     return ExplainedFrame(
         function=record.function,
         file=record.file,
@@ -57,4 +61,5 @@ def _frame(record: Compilation) -> ExplainedFrame:
         graph=record.module,
         guards=record.guards,
         breaks=record.breaks,
+        seconds={**seconds, "whole": record.seconds},
     )

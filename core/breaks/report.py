@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import traceback
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import attrs
 from jinja2 import Environment, FileSystemLoader
@@ -19,9 +21,29 @@ from armature.breaks.types import BreakEvent
 TEMPLATES = Path(__file__).parent / "templates"
 
 
+@attrs.frozen
+class BreakReason:
+    """A graph break as `torch._dynamo.explain` tells of one: in words, and with the user's stack, innermost last."""
+
+    reason: str
+    user_stack: tuple[traceback.FrameSummary, ...]
+    graph_break: bool = True
+
+    @classmethod
+    def of(cls, event: BreakEvent) -> BreakReason:
+        """The break of an event."""
+        lines = [f"{event.type.title} [{event.type.id}]: {events.explanation(event)}"]
+        lines += [f"  What to do: {hint}" for hint in events.hints(event)]
+        stack = [traceback.FrameSummary(f.file, f.line, f.function, line=f.text or None) for f in event.stack]
+        return cls("\n".join(lines), tuple(stack))
+
+
 @attrs.frozen(eq=False)
 class ExplainedFrame:
-    """One frame: its place, how it ended, its graph where it has one, and the guards under which that is used."""
+    """One frame: its place, how it ended, its graph where it has one, and the guards under which that is used.
+
+    seconds: of each stage of its compilation, and as "whole" of all of it, 0 for one that came to no end.
+    """
 
     function: str
     file: str
@@ -31,11 +53,17 @@ class ExplainedFrame:
     graph: fx.GraphModule | None = None
     guards: tuple[str, ...] = ()
     breaks: tuple[BreakEvent, ...] = ()
+    seconds: Mapping[str, float] = attrs.field(factory=dict)
+
+    @property
+    def calls(self) -> list[Callable[..., Any] | str]:
+        """What the graph calls: functions, and the names of methods."""
+        return [node.target for node in self.graph.graph.nodes if node.op.startswith("call_")] if self.graph else []
 
     @property
     def operators(self) -> int:
         """Calls in the graph."""
-        return sum(node.op.startswith("call_") for node in self.graph.graph.nodes) if self.graph else 0
+        return len(self.calls)
 
     @property
     def code(self) -> str:
@@ -45,7 +73,11 @@ class ExplainedFrame:
 
 @attrs.frozen(eq=False)
 class ExplainOutput:
-    """What was captured in one run of a function."""
+    """What was captured in one run of a function.
+
+    `graph_count`, `graph_break_count`, `op_count`, `break_reasons`, `graphs`, `ops_per_graph`, `out_guards` and
+    `compile_times` are read as of what `torch._dynamo.explain` returns; guards are texts.
+    """
 
     frames: tuple[ExplainedFrame, ...]
 
@@ -73,6 +105,41 @@ class ExplainOutput:
     def guards(self) -> tuple[str, ...]:
         """All guards in words."""
         return tuple(text for frame in self.frames for text in frame.guards)
+
+    @property
+    def graph_break_count(self) -> int:
+        """The same as `break_count`."""
+        return self.break_count
+
+    @property
+    def break_reasons(self) -> list[BreakReason]:
+        """Each graph break in words, with the user's stack."""
+        return [BreakReason.of(event) for event in self.breaks]
+
+    @property
+    def ops_per_graph(self) -> list[list[Callable[..., Any] | str]]:
+        """What each graph calls: functions, and the names of methods."""
+        return [frame.calls for frame in self.frames if frame.graph is not None]
+
+    @property
+    def op_count(self) -> int:
+        """Calls in all graphs."""
+        return sum(map(len, self.ops_per_graph))
+
+    @property
+    def out_guards(self) -> list[str]:
+        """All guards in words."""
+        return list(self.guards)
+
+    @property
+    def compile_times(self) -> str:
+        """A line for each stage: its name, and the seconds that it took for each frame."""
+        stages: dict[str, list[float]] = {}
+        for frame in self.frames:
+            for stage, seconds in frame.seconds.items():
+                stages.setdefault(stage, []).append(seconds)
+        lines = [f"{stage}, {', '.join(f'{seconds:.4f}' for seconds in found)}" for stage, found in stages.items()]
+        return "\n".join(["stage, seconds for each frame", *lines])
 
     def __str__(self) -> str:
         console = Console(width=110, no_color=True, highlight=False)

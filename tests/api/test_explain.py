@@ -65,3 +65,31 @@ def test_explaining_leaves_the_session_alone() -> None:
     totals = session().totals()
     assert (totals.graphs, totals.breaks, totals.operators) == (1, 0, 2)
     assert totals.seconds > 0
+
+
+def test_what_users_of_torch_read() -> None:
+    """The names of torch's own, with values of the same kind: those are asked for side by side."""
+    ours, theirs = armature.explain(printing)(X), torch._dynamo.explain(printing)(X)
+    for name in ("graph_count", "graph_break_count", "op_count"):
+        assert getattr(ours, name) == getattr(theirs, name) > 0
+    assert len(ours.graphs) == len(theirs.graphs) == 2 and all(isinstance(g, torch.fx.GraphModule) for g in ours.graphs)
+    assert ours.ops_per_graph == theirs.ops_per_graph
+    (reason,), (other,) = ours.break_reasons, theirs.break_reasons
+    assert isinstance(reason.reason, str) and "What to do: " in reason.reason and reason.graph_break
+    assert [(f.filename, f.lineno, f.name, f.line) for f in reason.user_stack] == [
+        (f.filename, f.lineno, f.name, f.line) for f in other.user_stack
+    ]
+    assert ours.out_guards == list(ours.guards) and any("x is a tensor" in text for text in ours.out_guards)
+    header, *stages = ours.compile_times.splitlines()
+    assert header == "stage, seconds for each frame" and {line.partition(",")[0] for line in stages} >= {
+        "trace",
+        "whole",
+    }
+    assert all(float(seconds) > 0 for line in stages for seconds in line.split(", ")[1:])
+    assert isinstance(theirs.compile_times, str)
+
+
+def printing(x: Any) -> Any:
+    y = x + 1
+    print("between")
+    return y * 2
