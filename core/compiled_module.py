@@ -21,7 +21,11 @@ class CompiledModule(nn.Module):
     """Runs the original module with the frame hook on. Attributes, parameters, hooks, mode and state are its own.
 
     `__armature_original__` is the original; state_dict keys are unchanged; pickling and copying keep the options.
+    Functions that change a module by giving it another class (`fully_shard`, `register_parametrization`), or that keep
+    something for it in a table, do so for the original: it has the same class, and the two are equal.
     """
+
+    __class__: Any = property(lambda self: type(self.__dict__["__armature_original__"]))
 
     def __init__(self, original: nn.Module, hook: FrameHook, again: Callable[[nn.Module], Any]) -> None:
         # nn.Module.__init__ is left out on purpose: this object has no state of its own.
@@ -52,6 +56,13 @@ class CompiledModule(nn.Module):
 
     def __dir__(self) -> list[str]:
         return dir(self.__dict__["__armature_original__"])
+
+    def __eq__(self, other: object) -> bool:
+        mine = self.__dict__["__armature_original__"]
+        return other is mine or (isinstance(other, CompiledModule) and other.__dict__["__armature_original__"] is mine)
+
+    def __hash__(self) -> int:
+        return hash(self.__dict__["__armature_original__"])
 
     def __repr__(self) -> str:
         return f"armature.compile({self.__dict__['__armature_original__']!r})"

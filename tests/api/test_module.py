@@ -122,3 +122,31 @@ def test_instances_of_one_class_share_compiled_code() -> None:
     for net in nets:
         assert torch.equal(net(X), net.__armature_original__(X))
     assert len(session().compilations) == 1
+
+
+def test_a_compiled_module_has_the_class_of_the_original_and_equals_it() -> None:
+    model, other = nn.Linear(3, 3), nn.Linear(3, 3)
+    compiled, again = armature.compile(model), armature.compile(model)
+    assert isinstance(compiled, nn.Linear) and compiled.__class__ is nn.Linear
+    assert compiled == model and model == compiled and compiled == again
+    assert compiled != other and compiled != armature.compile(other)
+    assert {model: 1}[compiled] == 1 and len({model, compiled, again, other}) == 2
+    assert copy.deepcopy(compiled) != compiled
+
+
+def test_a_compiled_module_is_changed_by_what_gives_it_another_class() -> None:
+    """So do `register_parametrization` and `fully_shard`."""
+
+    class Symmetric(nn.Module):
+        def forward(self, weight: torch.Tensor) -> torch.Tensor:
+            return weight + weight.T
+
+    model, x = nn.Linear(3, 3), torch.randn(2, 3)
+    compiled = armature.compile(model)
+    before = model.weight.detach().clone()
+    nn.utils.parametrize.register_parametrization(compiled, "weight", Symmetric())
+    torch.testing.assert_close(compiled(x), nn.functional.linear(x, before + before.T, model.bias))
+    assert nn.utils.parametrize.is_parametrized(model) and nn.utils.parametrize.is_parametrized(compiled)
+    nn.utils.parametrize.remove_parametrizations(compiled, "weight")
+    assert type(model) is nn.Linear
+    torch.testing.assert_close(compiled(x), model(x))
