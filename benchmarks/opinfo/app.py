@@ -18,16 +18,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks.opinfo import report
 from benchmarks.opinfo.report import Row
-from benchmarks.opinfo.samples import Settings, measure, operators
+from benchmarks.opinfo.samples import Settings, measure, operators, parts
 from benchmarks.zoo.pool import Job, run_all
 
 DTYPES = "float32,float64,bfloat16,int64,bool"
 PRELOADED = ("benchmarks.opinfo.preload",)
 
 
-def chosen(names: list[tuple[str, str]], match: str, shard: str) -> list[tuple[str, str]]:
-    """The dtypes and operators that match, shuffled so that parts take equally long, and one of n parts of them."""
-    found = [pair for pair in names if re.search(match, pair[1])]
+def chosen(names: list[str], match: str, shard: str) -> list[str]:
+    """The operators that match, shuffled so that parts take equally long, and one of n parts of them."""
+    found = [name for name in names if re.search(match, name)]
     random.Random("order").shuffle(found)
     part, _, parts = shard.partition("/")
     return found[int(part) - 1 :: int(parts)] if parts else found
@@ -42,19 +42,21 @@ def main(
     backend: Annotated[str, typer.Option(help="of armature.compile")] = "auto",
     shard: Annotated[str, typer.Option(help="i/n: the i-th of n parts, from 1")] = "",
     jobs: Annotated[int, typer.Option(help="processes at a time")] = os.cpu_count() or 1,
-    timeout: Annotated[float, typer.Option(help="seconds for one operator with one dtype")] = 900.0,
+    timeout: Annotated[float, typer.Option(help="seconds for one operator")] = 900.0,
     limit: Annotated[float, typer.Option(help="seconds for all of it; 0: none")] = 0.0,
     out: Annotated[Path, typer.Option(help="folder for the tables and JSON")] = Path("opinfo-results"),
 ) -> None:
     """Every operator's samples, compiled and compared with eager mode and float64."""
     console, start = Console(), time.monotonic()
-    kinds = [name for name in dtypes.split(",") if name]
-    names = [(kind, name) for kind in kinds for name in operators(getattr(torch, kind), device)]
+    names: dict[str, list[str]] = {}
+    for kind in filter(None, dtypes.split(",")):
+        for name in operators(getattr(torch, kind), device):
+            names.setdefault(name, []).append(kind)
     wanted = tuple(mode for mode in ("forward", "backward") if mode in modes.split(","))
     settings = Settings(device, wanted, samples, backend)
-    work = [Job(kind, name, settings, timeout) for kind, name in chosen(names, match, shard)]
+    work = [Job(",".join(names[name]), name, settings, timeout) for name in chosen([*names], match, shard)]
     out.mkdir(parents=True, exist_ok=True)
-    rows = measured(work, jobs, start + limit if limit else None, out, console)
+    rows = measured(work, jobs, start + limit if limit else None, out, console, device)
     machine = f"{platform.machine()}, {os.cpu_count()} cores, {device}, torch {torch.__version__}"
     report.write(rows, out, {"machine": machine, "samples": samples, "shard": shard})
     console.print(report.terminal(rows))
@@ -63,18 +65,20 @@ def main(
         raise typer.Exit(1)
 
 
-def measured(work: list[Job], jobs: int, deadline: float | None, out: Path, console: Console) -> list[Row]:
+def measured(work: list[Job], jobs: int, deadline: float | None, out: Path, console: Console, device: str) -> list[Row]:
     """The rows, written to a file as they come."""
     rows: list[Row] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with open(out / "rows.jsonl", "w") as file, Progress(*columns, console=console) as progress:
         task = progress.add_task("measuring", total=len(work))
-        for row in run_all(work, measure, jobs, deadline, PRELOADED):
-            rows.append(row)
-            file.write(json.dumps(row) + "\n")
+        # A process that has asked for a GPU can't be forked, and torch's table of operators asks when it is imported.
+        preloaded = PRELOADED if device == "cpu" else ()
+        for done in run_all(work, measure, jobs, deadline, preloaded):
+            rows += parts(done)
+            file.writelines(json.dumps(row) + "\n" for row in parts(done))
             file.flush()
             bad = sum(map(report.is_bad, rows))
-            progress.update(task, advance=1, description=f"{bad} bad; {row['library']} {row['name']}")
+            progress.update(task, advance=1, description=f"{bad} bad; {done['name']}")
     return rows
 
 

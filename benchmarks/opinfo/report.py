@@ -65,19 +65,22 @@ def lines(rows: Iterable[Row]) -> list[Line]:
 def counts_table(rows: list[Row]) -> Table:
     """A column per dtype and mode."""
     found = lines(rows)
-    table = Table("", *(f"{line.dtype}\n{line.mode}" for line in found), title="OpInfo")
+    table = Table(title="OpInfo")
+    table.add_column(no_wrap=True)
+    for line in found:
+        table.add_column(f"{line.dtype}\n{line.mode}", justify="right")
 
     def add(title: str, value: Callable[[Line], object]) -> None:
         table.add_row(title, *(str(value(line)) for line in found))
 
     add("operators", lambda line: line.operators)
-    add("samples that eager mode runs", lambda line: line.samples)
+    add("samples", lambda line: line.samples)
     for section in (KINDS, VERDICTS, OUT_OF_COUNT):
         table.add_section()
         for kind in section:
             add(kind, lambda line, kind=kind: line.counts[kind])
         if section is KINDS:
-            add("compiled of what can be", lambda line: f"{line.share:.2%}")
+            add("of what can be", lambda line: f"{line.share:.2%}")
     return table
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 import torch
+from torch import fx
 from torch.testing._internal import common_methods_invocations as methods
 
 import armature
@@ -18,6 +19,7 @@ from armature.events import EventKind
 from armature.lower.data import ExternCall
 from armature.run.data import CompiledGraph
 from armature.session import Outcome, session
+from armature.torch_abi.views import share_memory
 from benchmarks.opinfo.compare import fresh, in_double, tensors, weighted_sum, wrong
 
 MODES = ("forward", "backward")
@@ -73,16 +75,39 @@ def name_of(op: Any) -> str:
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else str(op.name)
 
 
-def measure(dtype_name: str, name: str, settings: Settings, report: Callable[[Row], None]) -> None:
-    """Run the samples of an operator; `report` is told after each, so that a crash loses no more than one."""
-    dtype = getattr(torch, dtype_name)
+def measure(dtypes: str, name: str, settings: Settings, report: Callable[[Row], None]) -> None:
+    """Run the samples of an operator in each of its dtypes; `report` is told after each sample, so that a crash loses
+    no more than one dtype. "parts" of the row: a row per dtype."""
+    found: dict[str, Row] = {}
+    for dtype in dtypes.split(","):
+
+        def report_part(row: Row) -> None:
+            found[row["library"]] = row
+            report({"library": dtypes, "name": name, "parts": [*found.values()]})
+
+        measure_dtype(dtype, name, settings, report_part)
+
+
+def parts(row: Row) -> list[Row]:
+    """A row per dtype; how the process ended, if it did not end by itself, stands in the last."""
+    found = [dict(part) for part in row.get("parts", ())]
+    if "ended" not in row:
+        return found
+    ending = {key: row[key] for key in ("ended", "log") if key in row}
+    first = str(row["library"]).split(",")[len(found) - 1 if found else 0]
+    return [*found[:-1], (found[-1] if found else {"library": first, "name": row["name"]}) | ending]
+
+
+def measure_dtype(dtype_name: str, name: str, settings: Settings, report: Callable[[Row], None]) -> None:
+    """Run the samples of an operator in one dtype."""
+    dtype, device_type = getattr(torch, dtype_name), torch.device(settings.device).type
     op = next(op for op in op_db if name_of(op) == name)
     row: Row = {"library": dtype_name, "name": name, "modes": {}, "problems": [], "calls": {}}
     calls: Counter[str] = Counter()
     for mode in settings.modes:
         counts: Counter[str] = Counter()
         row["modes"][mode] = counts
-        if mode == "backward" and not (dtype in op.supported_backward_dtypes(settings.device) and op.supports_autograd):
+        if mode == "backward" and not (op.supports_autograd and dtype in op.supported_backward_dtypes(device_type)):
             continue
         for number, sample in samples_of(op, dtype, mode, settings):
             row["running"] = f"{mode}, sample {number}"
@@ -103,8 +128,8 @@ def samples_of(op: Any, dtype: torch.dtype, mode: str, settings: Settings) -> It
     if not settings.samples:
         return enumerate(every)
     found = list(enumerate(islice(every, 1000)))
-    step = max(1, -(-len(found) // settings.samples))
-    return iter(found[::step])
+    count = min(settings.samples, len(found))
+    return (found[(2 * k + 1) * len(found) // (2 * count)] for k in range(count))
 
 
 def one(op: Any, sample: Any, mode: str, settings: Settings, calls: Counter[str]) -> tuple[list[str], str]:
@@ -175,11 +200,22 @@ def compilation(calls: Counter[str]) -> tuple[str, str]:
             return how, f"{event.type.id}: {explanation(event)}"[:300]
     if any(record.graphs for record in records):
         return "compiled", ""
-    if any(record.module is not None for record in records):
+    captured = [record.module for record in records if record.module is not None]
+    if captured and all(map(makes_views_alone, captured)):
+        return "no graph", "the graph computes nothing: it makes views of its inputs"
+    if captured:
         return "not lowered", "the graph runs operator by operator"
     looked_at = [f"{record.function}: {record.outcome.value} {record.reason}" for record in records]
     skips = [f"{skip.function}: {skip.reason}" for skip in session().skips]
     return "no graph", "; ".join((*looked_at, *skips))[:300] or "no frame was looked at"
+
+
+def makes_views_alone(module: fx.GraphModule) -> bool:
+    """Whether all that a captured graph makes lies in the memory of its inputs."""
+    values = {node: node.meta.get("example_value") for node in module.graph.nodes}
+    given = [v for node, v in values.items() if node.op == "placeholder" and isinstance(v, torch.Tensor)]
+    made = [v for node, v in values.items() if node.op.startswith("call_")]
+    return all(isinstance(v, torch.Tensor) and any(share_memory(v, other) for other in given) for v in made)
 
 
 def _left_as_calls(graph: CompiledGraph) -> Iterator[str]:

@@ -11,7 +11,7 @@ import torch
 
 import armature
 from benchmarks.opinfo import compare, report
-from benchmarks.opinfo.samples import Settings, measure, one, op_db, operators
+from benchmarks.opinfo.samples import Settings, measure, one, op_db, operators, parts
 
 DTYPES = (torch.float32, torch.int64)
 SAMPLED = 16  # operators of each dtype; another set in each version of the table, the same in each run
@@ -26,7 +26,8 @@ def sample(dtype: torch.dtype) -> list[str]:
 def test_operator(dtype: torch.dtype, name: str) -> None:
     rows: list[report.Row] = []
     measure(str(dtype).removeprefix("torch."), name, Settings(samples=2), rows.append)
-    assert rows and not report.is_bad(rows[-1]), rows[-1]["problems"]
+    (row,) = parts(rows[-1])
+    assert not report.is_bad(row), row["problems"]
 
 
 def test_a_wrong_answer_is_found() -> None:
@@ -58,7 +59,7 @@ def test_the_share_leaves_out_what_cannot_be_compiled() -> None:
     counts = {"compiled": 3, "broke": 1, "no graph": 2, "needs numbers": 4, "right": 10, "eager raises": 5}
     (line, total) = report.lines([{"library": "int64", "name": "add", "modes": {"forward": counts}}])
     assert line.samples == 10 and line.share == 0.75 and total.share == 0.75
-    crashed = {
+    crashed: report.Row = {
         "library": "int64",
         "name": "mul",
         "modes": {},
@@ -66,3 +67,13 @@ def test_the_share_leaves_out_what_cannot_be_compiled() -> None:
         "running": "forward, sample 2",
     }
     assert report.is_bad(crashed) and report.lines([crashed])[0].counts["crashed"] == 1
+
+
+def test_a_crash_loses_one_dtype() -> None:
+    right = {"library": "float32", "name": "add", "modes": {"forward": {"compiled": 1, "right": 1}}}
+    broken = {"library": "int64", "name": "add", "modes": {"forward": {}}, "running": "forward, sample 0"}
+    row = {"library": "float32,int64,bool", "name": "add", "parts": [right, broken], "ended": "crashed: SIGSEGV"}
+    first, second = parts(row)
+    assert first == right and second["ended"] == "crashed: SIGSEGV" and report.is_bad(second)
+    (alone,) = parts({"library": "float32,bool", "name": "add", "stage": "start", "ended": "over 10 s"})
+    assert alone["library"] == "float32" and report.is_bad(alone)

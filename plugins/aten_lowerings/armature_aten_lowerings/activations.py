@@ -74,7 +74,8 @@ def hardswish(f: Formula, x: Node) -> Node:
 
 
 def hardsigmoid_backward(f: Formula, g: Node, x: Node) -> Node:
-    return f.pick(f.logical_and(f.gt(x, -3), f.lt(x, 3)), f.div(g, 6), 0)
+    # 1/6 as float32 has it, in float64 too: so torch's kernels do.
+    return f.pick(f.logical_and(f.gt(x, -3), f.lt(x, 3)), f.mul(g, 0.1666666716337204), 0)
 
 
 def hardswish_backward(f: Formula, g: Node, x: Node) -> Node:

@@ -12,7 +12,7 @@ aten = torch.ops.aten
 
 
 @pytest.mark.parametrize("op", list(activations.FORMULAS), ids=str)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
 def test_formulas(kit: Kit, op: torch._ops.OpOverload, dtype: torch.dtype) -> None:
     count = sum(isinstance(a.type, torch.TensorType) for a in op._schema.arguments)
     kit.check(op, *(torch.randn(7, 5).mul(3).to(dtype) for _ in range(count)))
