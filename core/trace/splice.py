@@ -113,6 +113,10 @@ class Writer(Emitter):
     variables: int = VARIABLES_IN_PAIRS + 1
     items: list[Any] = attrs.field(factory=list)
     location: InstrLocation | None = None
+    _arguments_in_cells: frozenset[str] = attrs.field(
+        default=attrs.Factory(lambda self: frozenset(self.origin.co_cellvars) - remade_cells(self.origin), True),
+        init=False,
+    )
 
     def emit(self, name: str, *arg: Any) -> None:
         """Add an instruction."""
@@ -122,6 +126,9 @@ class Writer(Emitter):
         """Add a copy of an instruction of the frame's code; how many instructions it takes."""
         inst = copies(self.origin)[position]
         given = arg or (() if inst.arg is UNSET else (self.in_frame(inst.arg, "_FAST" in inst.name),))
+        if not given or (given[0] is inst.arg and inst.name not in PAIRS):
+            self.items.append(inst)  # nobody changes instructions; most of a long function's are as they were
+            return 1
         if inst.name in PAIRS and self.variables > VARIABLES_IN_PAIRS:
             for name, variable in zip(PAIRS[inst.name], given[0], strict=True):
                 self.items.append(Instr(name, variable, location=inst.location))
@@ -133,12 +140,7 @@ class Writer(Emitter):
         """An argument, with cells as this frame has them. is_local: a string is the name of a local variable."""
         if isinstance(arg, (CellVar, FreeVar)):
             return self.variable(arg.name)
-        if (
-            is_local
-            and isinstance(arg, str)
-            and arg in self.origin.co_cellvars
-            and arg not in remade_cells(self.origin)
-        ):
+        if is_local and isinstance(arg, str) and arg in self._arguments_in_cells:
             return self.variable(arg)  # an argument in a cell: Python 3.13 loads the cell like a local variable
         if isinstance(arg, tuple):
             return tuple(self.in_frame(item, is_local) for item in arg)
