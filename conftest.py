@@ -1,4 +1,8 @@
-"""Every test runs in strict mode: a fault inside the compiler fails the test instead of falling back to eager."""
+"""Every test runs in strict mode: a fault inside the compiler fails the test instead of falling back to eager.
+
+With ARMATURE_STRICT=0 (`make test-lenient`) the suite runs as programs run: a crash or a wrong value after a fallback,
+where strict mode has only its error, then shows. A test of strict mode itself switches it on.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 import torch  # after the settings, which it reads
 
 pytest_plugins = ("pytester",)  # for tests of the conformance kits
+
+
+def pytest_report_header() -> str:
+    return f"armature: ARMATURE_STRICT={os.environ['ARMATURE_STRICT']}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

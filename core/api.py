@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, TypeVar, overload
 
@@ -143,24 +143,31 @@ def is_compiling() -> bool:
     return False
 
 
-def mark_dynamic(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int]) -> None:
-    """Take sizes of the tensor along these dimensions as symbols: other sizes do not compile anew."""
-    _mark(tensor, dim, "_armature_dynamic_dims")
+def mark_dynamic(tensor: torch.Tensor, dim: int | Iterable[int]) -> None:
+    """Take sizes of the tensor along these dimensions as symbols: other sizes do not compile anew.
+
+    Errors: WrongArgument.
+    """
+    _mark("armature.mark_dynamic", tensor, dim, "_armature_dynamic_dims")
 
 
-def mark_static(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int] | None = None) -> None:
-    """Take sizes along these dimensions (None: all) as constants, whatever `dynamic` says."""
-    _mark(tensor, tuple(range(tensor.dim())) if dim is None else dim, "_armature_static_dims")
+def mark_static(tensor: torch.Tensor, dim: int | Iterable[int] | None = None) -> None:
+    """Take sizes along these dimensions (None: all) as constants, whatever `dynamic` says. Errors: WrongArgument."""
+    every = dim is None and isinstance(tensor, torch.Tensor)
+    _mark("armature.mark_static", tensor, range(tensor.dim()) if every else dim, "_armature_static_dims")
 
 
-def _mark(tensor: torch.Tensor, dim: int | tuple[int, ...] | list[int], attribute: str) -> None:
+def _mark(call: str, tensor: object, dim: object, attribute: str) -> None:
     if not isinstance(tensor, torch.Tensor):
-        raise WrongArgument(name="tensor", value=tensor, expected="a tensor")
-    dims = {dim} if isinstance(dim, int) else set(dim)
-    if not all(isinstance(d, int) and -tensor.dim() <= d < tensor.dim() for d in dims):
-        raise WrongArgument(name="dim", value=dim, expected=f"dimensions of a tensor with {tensor.dim()}")
+        raise WrongArgument(name="tensor", value=tensor, expected="a tensor", call=call)
+    dims = list(dim) if isinstance(dim, Iterable) else [dim]
+    numbers = [d for d in dims if type(d) is int and -tensor.dim() <= d < tensor.dim()]
+    if len(numbers) < len(dims):
+        last = tensor.dim() - 1
+        expected = f"dimensions, from {-last - 1} to {last}" if last >= 0 else "none, as it has no dimensions"
+        raise WrongArgument(name="dim", value=dim, expected=expected, call=call)
     held: set[int] = getattr(tensor, attribute, set())
-    setattr(tensor, attribute, held | {d % tensor.dim() for d in dims})
+    setattr(tensor, attribute, held | {d % tensor.dim() for d in numbers})
 
 
 def reset() -> None:

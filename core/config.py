@@ -10,7 +10,7 @@ import difflib
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -27,6 +27,7 @@ from armature.errors import BadSetting, UnknownSetting
 Parse = Callable[[str], object]
 COMPILERS = ("c++", "g++", "clang++")
 MAX_WORKERS = 16
+STAGES = ("fx", "aten", "loops", "plan", "kernels", "wrapper")  # that can be printed
 
 
 def parse_bool(text: str) -> bool:
@@ -54,25 +55,35 @@ PARSERS: Mapping[type, Parse] = {
 }
 
 
-def checked(kind: type[Any], minimum: int) -> Callable[[Any, Attribute[Any], Any], None]:
-    """A validator: the value is of `kind`, and not below `minimum` when it is a number."""
+def checked(kind: type[Any], minimum: int, choices: tuple[str, ...] = ()) -> Callable[[Any, Attribute[Any], Any], None]:
+    """A validator: the value is of `kind`, not below `minimum` when it is a number, and of `choices` if there are."""
 
     def check(_: object, attribute: Attribute[Any], value: Any) -> None:
         if type(value) is not kind and not (kind is Path and isinstance(value, Path)):
             raise BadSetting(name=attribute.name, value=value, problem=f"expected a value of type {kind.__name__}")
         if isinstance(value, int) and value < minimum:
             raise BadSetting(name=attribute.name, value=value, problem=f"expected {minimum} or more")
+        unknown = sorted(set(value) - set(choices), key=str) if choices else []
+        if unknown:
+            problem = f"there is no {unknown[0]!r} among {', '.join(choices)}"
+            raise BadSetting(name=attribute.name, value=value, problem=problem)
 
     return check
 
 
 def as_collection(kind: type) -> Callable[[Any], Any]:
-    """A converter: any collection of strings becomes a tuple or set of them. A lone string is left for the check."""
-    return lambda value: value if isinstance(value, str) else kind(value)
+    """A converter: any collection of strings becomes a tuple or set of them. Anything else is left for the check."""
+    return lambda value: kind(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
 
 
 def setting(
-    default: object, *, env: str, help: str, parse: Parse | None = None, minimum: int = 0
+    default: object,
+    *,
+    env: str,
+    help: str,
+    parse: Parse | None = None,
+    minimum: int = 0,
+    choices: tuple[str, ...] = (),
 ) -> Any:  # Any: it stands where the value of the annotated type would stand, as attrs.field does
     """Declare a setting. `default` is a value, or a function that finds it when settings are first read."""
     value = default() if callable(default) else default
@@ -81,7 +92,7 @@ def setting(
         default=attrs.Factory(default) if callable(default) else default,
         kw_only=True,
         converter=as_collection(kind) if kind in (tuple, frozenset) else None,
-        validator=checked(kind, minimum),
+        validator=checked(kind, minimum, choices),
         metadata={"env": env, "help": help, "parse": parse or PARSERS[kind]},
     )
 
@@ -119,7 +130,7 @@ class Config:
         (), env="ARMATURE_PLUGIN_ORDER", parse=parse_names, help="Plugins that go before all others, first one first."
     )
     show: frozenset[str] = setting(
-        frozenset(), env="ARMATURE_SHOW", help="What to print while compiling: fx, aten, loops, plan, kernels, wrapper."
+        frozenset(), env="ARMATURE_SHOW", choices=STAGES, help=f"What to print while compiling: {', '.join(STAGES)}."
     )
     fallback_warning: bool = setting(
         True, env="ARMATURE_FALLBACK_WARNING", help="Warn once when a frame falls back to eager."

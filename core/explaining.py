@@ -8,7 +8,7 @@ from typing import Any
 from torch import fx
 
 from armature.api import wrap
-from armature.api_errors import NotCallable
+from armature.api_errors import NotCallable, WrongArgument
 from armature.breaks.report import ExplainedFrame, ExplainOutput
 from armature.events import EventKind
 from armature.frame.hook import FrameHook
@@ -18,9 +18,17 @@ from armature.session import Compilation, Session, session
 
 
 def explain(fn: Callable[..., Any], *, dynamic: bool | None = None) -> Callable[..., ExplainOutput]:
-    """`explain(fn)(*args)` calls `fn` and gives its graphs, graph breaks and guards, not its result."""
+    """`explain(fn)(*args)` calls `fn` and gives its graphs, graph breaks and guards, not its result.
+
+    dynamic: as for `armature.compile`. Errors: NotCallable, WrongArgument.
+    """
+    call = "armature.explain"
+    if isinstance(fn, type):
+        raise NotCallable(call=call, what=f"the class {fn.__qualname__}", suggestion=": an instance, or a method")
     if not callable(fn):
-        raise NotCallable(what=repr(fn), call="armature.explain")
+        raise NotCallable(call=call, what=f"{fn!r:.80} of type {type(fn).__qualname__}")
+    if dynamic is not None and not isinstance(dynamic, bool):
+        raise WrongArgument(call=call, name="dynamic", value=dynamic, expected="True, False or None")
 
     def run(*args: Any, **kwargs: Any) -> ExplainOutput:
         records = session().apart()

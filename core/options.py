@@ -84,8 +84,8 @@ def check_changes(changes: Mapping[str, Any]) -> tuple[tuple[str, Hashable], ...
     names = [field.name for field in attrs.fields(Config)]
     for name in changes:
         if name not in names:
-            nearest = difflib.get_close_matches(str(name), names, n=1) or names
-            raise UnknownOption(name=name, nearest=nearest[0])
+            nearest = difflib.get_close_matches(str(name), names, n=1)
+            raise UnknownOption(name=name, nearest=nearest[0] if nearest else f"one of {', '.join(names)}")
     made = config.current().changed(changes)  # checks the values, and makes them immutable
     return tuple((name, getattr(made, name)) for name in changes)
 

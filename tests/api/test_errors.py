@@ -89,11 +89,57 @@ def test_other_functions_want_a_callable_too(call: Any) -> None:
         call(3)
 
 
-def test_marking_wants_a_tensor_and_its_dimensions() -> None:
-    with pytest.raises(WrongArgument):
-        armature.mark_dynamic([1], 0)  # type: ignore[arg-type]
-    with pytest.raises(WrongArgument):
-        armature.mark_static(torch.ones(2), 1)
+@pytest.mark.parametrize("mark", [armature.mark_dynamic, armature.mark_static])
+@pytest.mark.parametrize("dim", [2, -3, "0", 1.0, True, [0, "a"], [0.5], [[0]], object()])
+def test_marking_wants_dimensions(mark: Any, dim: Any) -> None:
+    x = torch.ones(2, 2)
+    with pytest.raises(WrongArgument, match=rf"A214\] dim is (.|\n)*from -2 to 1(.|\n)*armature\.{mark.__name__}"):
+        mark(x, dim)
+    assert not vars(x)
+
+
+@pytest.mark.parametrize("mark", [armature.mark_dynamic, armature.mark_static])
+@pytest.mark.parametrize("tensor", [[1], 3, None, torch.nn.Linear(1, 1)])
+@pytest.mark.parametrize("dim", [0, None])
+def test_marking_wants_a_tensor(mark: Any, tensor: Any, dim: Any) -> None:
+    with pytest.raises(WrongArgument, match=rf"A214\] tensor is (.|\n)*armature\.{mark.__name__}"):
+        mark(tensor, dim)
+
+
+def test_marking_a_tensor_without_dimensions() -> None:
+    with pytest.raises(WrongArgument, match="as it has no dimensions"):
+        armature.mark_dynamic(torch.tensor(1.0), 0)
+    armature.mark_static(torch.tensor(1.0))
+
+
+@pytest.mark.parametrize("fn", [3, "text", None, torch.nn.Linear, torch.ones(1)])
+def test_explain_tells_at_once_what_it_can_not_call(fn: Any) -> None:
+    with pytest.raises(NotCallable, match=r"A210\] armature\.explain"):
+        armature.explain(fn)
+
+
+def test_explain_checks_dynamic() -> None:
+    with pytest.raises(WrongArgument, match=r"dynamic is 3(.|\n)*armature\.explain"):
+        armature.explain(increment, dynamic=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("show", [{"fxx"}, ["fx", "nope"], [3]])
+def test_a_stage_to_print_that_is_not_there(show: Any) -> None:
+    with pytest.raises(BadSetting, match=r"A201(.|\n)*among fx, aten, loops, plan, kernels, wrapper"):
+        armature.compile(increment, options={"show": show})
+    with pytest.raises(BadSetting, match="A201"), armature.config.patch(show=show):
+        pass
+
+
+@pytest.mark.parametrize("value", [3, None, "fx", 1.5])
+def test_a_setting_that_is_no_collection(value: Any) -> None:
+    with pytest.raises(BadSetting, match="expected a value of type frozenset"):
+        armature.compile(increment, options={"show": value})
+
+
+def test_an_option_like_no_other_names_all() -> None:
+    with pytest.raises(UnknownOption, match=r"Did you mean one of strict, .*max_kernel_nodes"):
+        armature.compile(increment, options={"q": True})
 
 
 def test_without_plugins_everything_runs_eagerly_and_says_what_to_install() -> None:
@@ -172,3 +218,55 @@ def test_a_fault_of_the_compiler_ends_in_eager_with_one_warning() -> None:
 def test_strict_mode_raises_it() -> None:
     with manager().registered(BrokenPlugin(), "broken"), pytest.raises(RuntimeError, match="the backend is broken"):
         armature.compile(increment, backend="broken")(torch.zeros(2))
+
+
+class Raises(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        raise ValueError("of the model", 3)
+
+
+def hooked(register: str) -> Any:
+    def fails(*args: Any) -> Any:
+        raise KeyError("of a hook")
+
+    layer = torch.nn.Linear(3, 3)
+    getattr(layer, register)(fails)
+    return layer
+
+
+def gives_a_number() -> Any:
+    layer = torch.nn.Linear(3, 3)
+    layer.register_forward_pre_hook(lambda module, args: 3)
+    return layer
+
+
+X = torch.ones(3)
+PROGRAMS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "a model that raises": (Raises(), (X,)),
+    "a hook": (hooked("register_forward_hook"), (X,)),
+    "a hook before": (hooked("register_forward_pre_hook"), (X,)),
+    "a hook of backward": (hooked("register_full_backward_hook"), (X.requires_grad_(),)),
+    "a hook that gives no tensor": (gives_a_number(), (X,)),
+    "two devices in a list": (lambda xs: xs[0] + xs[1], ([torch.ones(2, device="meta"), torch.ones(2)],)),
+    "a device in a dictionary": (lambda d: d["meta"] + d["cpu"], ({"meta": X.detach().to("meta"), "cpu": X},)),
+    "too many arguments": (increment, (X, X)),
+    "no tensor": (increment, (None,)),
+    "sizes that do not fit": (torch.nn.Linear(3, 3), (torch.ones(2),)),
+    "a dtype that does not fit": (torch.nn.Linear(3, 3), (torch.ones(3, dtype=torch.int64),)),
+}
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_error_of_the_program_is_that_of_eager_mode(name: str, backend: str, strict: bool) -> None:
+    fn, args = PROGRAMS[name]
+
+    def outcome(run: Any) -> tuple[type, tuple[Any, ...]]:
+        with pytest.raises(Exception) as caught, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a device without a plugin, and of torch
+            run(*args).sum().backward()
+        return caught.type, caught.value.args
+
+    with armature.config.patch(strict=strict):
+        assert outcome(armature.compile(fn, backend=backend)) == outcome(fn)
