@@ -65,8 +65,10 @@ def compare(
     fullgraph: bool,
     around: Around = nullcontext,
     backward: bool = False,
+    tolerance: float = 0.0,
 ) -> None:
-    """Compiled as eager, in the first call and in the second. `around`: a context for the calls."""
+    """Compiled as eager, in the first call and in the second. `around`: a context for the calls. tolerance: relative to
+    1, of numbers in results and inputs."""
     armature.reset()
     compiled = armature.compile(function, backend="eager", fullgraph=fullgraph)
     for _ in range(2):
@@ -77,8 +79,8 @@ def compare(
         if expected.error is not None or found.error is not None:
             assert type(found.error) is type(expected.error), (found.error, expected.error)
             assert str(found.error) == str(expected.error)
-        same(found.result, expected.result, "result")
-        same(found.inputs, expected.inputs, "input")
+        same(found.result, expected.result, "result", tolerance)
+        same(found.inputs, expected.inputs, "input", tolerance)
         same(found.state, expected.state, "state")
         assert aliases(found) == aliases(expected)
 
@@ -111,19 +113,19 @@ def leaves(value: Any) -> list[Any]:
     return [value]
 
 
-def same(found: Any, expected: Any, what: str) -> None:
+def same(found: Any, expected: Any, what: str, tolerance: float = 0.0) -> None:
     """Equal in all that can be asked of it."""
     assert type(found) is type(expected), what
     if isinstance(expected, torch.Tensor):
-        same_tensor(found, expected, what)
+        same_tensor(found, expected, what, tolerance)
     elif isinstance(expected, dict):
         assert list(found) == list(expected), what
         for key in expected:
-            same(found[key], expected[key], f"{what}[{key!r}]")
+            same(found[key], expected[key], f"{what}[{key!r}]", tolerance)
     elif isinstance(expected, (list, tuple)):
         assert len(found) == len(expected), what
         for position, (one, other) in enumerate(zip(found, expected)):
-            same(one, other, f"{what}[{position}]")
+            same(one, other, f"{what}[{position}]", tolerance)
     elif numpy.is_array(expected):
         same_tensor(numpy.comparable(found), numpy.comparable(expected), what)
         assert getattr(found, "flags", {})["WRITEABLE"] == getattr(expected, "flags", {})["WRITEABLE"], what
@@ -134,9 +136,11 @@ def same(found: Any, expected: Any, what: str) -> None:
         assert found == expected or (found != found and expected != expected), what
 
 
-def same_tensor(found: torch.Tensor, expected: torch.Tensor, what: str) -> None:
+def same_tensor(found: torch.Tensor, expected: torch.Tensor, what: str, tolerance: float = 0.0) -> None:
     """Values, dtype, strides, and what autograd knows."""
-    torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True, msg=lambda text: f"{what}: {text}")
+    torch.testing.assert_close(
+        found, expected, rtol=0, atol=tolerance, equal_nan=True, msg=lambda text: f"{what}: {text}"
+    )
     assert found.stride() == expected.stride(), what
     assert found.requires_grad == expected.requires_grad, what
     assert found.is_leaf == expected.is_leaf, what
@@ -145,4 +149,4 @@ def same_tensor(found: torch.Tensor, expected: torch.Tensor, what: str) -> None:
     if expected.is_leaf:
         assert (found.grad is None) == (expected.grad is None), what
         if found.grad is not None and expected.grad is not None:
-            same_tensor(found.grad, expected.grad, f"{what}.grad")
+            same_tensor(found.grad, expected.grad, f"{what}.grad", tolerance)

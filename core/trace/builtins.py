@@ -16,7 +16,7 @@ import torch
 
 from armature.callables import MISSING, class_member, is_written_in_c
 from armature.frame.data import resume_point
-from armature.trace import exception_groups, operators
+from armature.trace import exception_groups, extremes, operators
 from armature.trace.builtin_types import TYPES
 from armature.trace.class_bodies import DESCRIPTORS, MAKERS, build_class
 from armature.trace.class_checks import CHECKS
@@ -287,6 +287,8 @@ def _extreme(name: str, op: str) -> Builtin:
                 tracer.raise_error(ValueError, f"{name}{text}")
             return default
         found = None if keyed else computed.extreme(tracer, op, items) or symbolic.extreme(tracer, op, items)
+        if found is None and not keyed and tracer.request.fullgraph:
+            found = extremes.of_tensors(tracer, op, items, stream)
         if found is not None:
             return found
         best = items[0]

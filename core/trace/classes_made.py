@@ -6,8 +6,9 @@ import contextlib
 import functools
 import itertools
 import types
+import weakref
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import attrs
 
@@ -88,14 +89,43 @@ def nobody(base: type, slots: bool) -> type:
     return types.new_class("Nobody", (base,), exec_body=lambda names: names.update({"__slots__": ()} if slots else {}))
 
 
-def subclasses(tracer: Tracer, cls: Value) -> NoReturn:
-    """`type.__subclasses__`: Python is to make the classes that derive from it, and to tell of them."""
+@attrs.frozen(eq=False, repr=False)
+class Listed:
+    """The classes that derive from one, not kept alive: as before if all are the same ones."""
+
+    references: tuple[weakref.ref[type], ...]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Listed) or len(self.references) != len(other.references):
+            return False
+        pairs = [(one(), another()) for one, another in zip(self.references, other.references)]
+        return all(one is another and one is not None for one, another in pairs)
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return f"[{', '.join(getattr(one(), '__qualname__', '?') for one in self.references)}]"
+
+
+def listed(cls: type) -> Listed:
+    """What `cls.__subclasses__()` lists now."""
+    return Listed(tuple(map(weakref.ref, type.__subclasses__(cls))))
+
+
+def subclasses(tracer: Tracer, cls: Value) -> Value:
+    """`type.__subclasses__`, guarded. Where the frame makes such classes, Python is to make them and tell of them."""
+    made: LocalClassValue | None = None
+    if isinstance(cls, ClassValue):
+        made = next((value for value in made_classes(tracer) if issubclass(value.cls, cls.cls)), None)
+        if made is None and type(cls.cls).__subclasses__ is type.__subclasses__:
+            found: list[type] = type.__subclasses__(cls.cls)
+            tracer.guards.answers(listed, (cls.cls,), {}, listed(cls.cls))
+            return tracer.as_value(found)
     try:
         tracer.graph_break("unsupported-call", callable="type.__subclasses__")
     except GraphBreak as stop:
-        if isinstance(cls, ClassValue):
-            deriving = (value for value in made_classes(tracer) if issubclass(value.cls, cls.cls))
-            stop.places = next((value.made_at for value in deriving), stop.places)
+        if made is not None:
+            stop.places = made.made_at
         raise
 
 

@@ -56,6 +56,7 @@ def given(call: Call, trains: bool) -> tuple[Tensor, ...]:
 
 def check(call: Call) -> None:
     """All programs as eager, in inference and in training: in one, or each by itself if they raise."""
+    tolerance = 1e-5 if call.label.startswith("torch.linalg") else 0.0  # LAPACK's last bits: of where memory lies
     for trains in (False, True):
         around = torch.enable_grad if trains else torch.inference_mode
         make = functools.partial(given, call, trains)
@@ -68,7 +69,8 @@ def check(call: Call) -> None:
         else:
             together = [whole, programs(call)[3:]] if trains else [whole]
         for bodies in together:
-            compare(function(call, *bodies), make, fullgraph=False, around=around, backward=trains)
+            program = function(call, *bodies)
+            compare(program, make, fullgraph=False, around=around, backward=trains, tolerance=tolerance)
 
 
 def failures(found: list[Call]) -> list[str]:

@@ -60,7 +60,7 @@ class ContextValue(Value):
         return tracer.inline_python(decorated, (self, args[0]), {})
 
     def get_attribute(self, tracer: Tracer, name: str) -> Value:
-        if name in ("__enter__", "__exit__", "clone"):
+        if name in ("__enter__", "__exit__", "clone", "_recreate_cm"):  # the last: as a decorator
             return BoundMethod(self, name)
         return super().get_attribute(tracer, name)
 
@@ -72,7 +72,7 @@ class ContextValue(Value):
             self.inside -= 1
             self.leave(tracer)
             return tracer.constant(None)
-        if name == "clone":
+        if name in ("clone", "_recreate_cm"):
             return self.again()
         return super().call_method(tracer, name, args, kwargs)
 

@@ -53,7 +53,7 @@ OPAQUE_METHODS = frozenset({
     "requires_grad_", "set_", "resize_", "resize_as_", "detach_", "share_memory_", "pin_memory", "register_hook",
     "backward", "retain_grad", "as_subclass", "storage", "untyped_storage", "apply_", "map_", "map2_",
     "register_post_accumulate_grad_hook", "to_sparse", "__deepcopy__", "__reduce_ex__", "rename_", "rename",
-    "swap_tensors", "new", "is_shared", "to_mkldnn", "refine_names", "align_to", "align_as", "unflatten_names",
+    "swap_tensors", "is_shared", "to_mkldnn", "refine_names", "align_to", "align_as", "unflatten_names",
     "module_load", "__dlpack__", "type_as_",
 })  # fmt: skip
 

@@ -90,3 +90,27 @@ def tensor_class(call: Call, *args: Value) -> Value | None:
 def foreign_memory(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """Memory that another library owns."""
     call.graph_break("foreign-memory", operation=f"torch.{call.fn.__name__}")
+
+
+@handles(torch.Tensor.new)
+def new(call: Call, self: Value, *args: Value, device: Value | None = None) -> Value | None:
+    """`tensor.new(...)`: of sizes, memory that nobody has written to; of data, a tensor of its dtype."""
+    on = {} if device is None else {"device": device}
+    if len(args) == 1 and args[0].python_type() in (list, tuple):
+        return call.graph_call("new_tensor", self, args[0], **on)
+    if len(args) == 1 and args[0].python_type() is torch.Size:
+        return call.graph_call("new_empty", self, args[0], **on)
+    if all(arg.python_type() is int for arg in args):
+        sizes = args or (call.constant(0),)
+        return call.graph_call("new_empty", self, call.tracer.tuple_of(list(sizes)), **on)
+    call.graph_break("unsupported-tensor-method", method="new")
+
+
+@handles(*existing("torch._shape_as_tensor"))
+def shape_as_tensor(call: Call, self: Value) -> Value | None:
+    """The sizes, whose number alone a tensor without numbers can't hold."""
+    if not isinstance(self, TracedTensor):
+        return None
+    sizes = call.tracer.call(call.tracer.as_value(list), (self.get_attribute(call.tracer, "shape"),), {})
+    options = {"dtype": call.constant(torch.int64), "device": call.constant(torch.device("cpu"))}
+    return call.tracer.call(call.tracer.as_value(torch.tensor), (sizes,), options)
