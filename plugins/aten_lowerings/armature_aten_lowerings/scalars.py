@@ -6,6 +6,7 @@ alone are put into one tensor, which is copied once, and kernels read them there
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 
 import torch
@@ -43,13 +44,17 @@ def needed_scalars(graph: fx.Graph) -> dict[tuple[torch.device, torch.dtype], di
 
 
 def is_on_cpu(value: object) -> bool:
-    """Whether a node's value is one tensor on the CPU."""
+    """Whether a node's value is a tensor on the CPU, or several."""
+    if isinstance(value, (tuple, list)):
+        return all(is_on_cpu(item) for item in value)
     return isinstance(value, Tensor) and value.device.type == "cpu"
 
 
 def is_pure(node: fx.Node) -> bool:
-    """Whether the node is an operator that writes nothing and draws no random numbers."""
+    """Whether the node is an operator that writes nothing and draws no random numbers, or one of its results."""
     target = node.target
+    if target is operator.getitem:
+        return True
     return (
         isinstance(target, torch._ops.OpOverload)
         and not target._schema.is_mutable
