@@ -149,7 +149,7 @@ def test_without_plugins_everything_runs_eagerly_and_says_what_to_install() -> N
     with alone, pytest.warns(ArmatureWarning, match=r'pip install "torch-armature\[cpu\]"'):
         assert torch.equal(compiled(torch.zeros(2)), torch.ones(2))
     armature.reset()
-    with armature.config.patch(disabled_plugins=everyone), pytest.raises(NoPlugins):
+    with armature.config.patch(disabled_plugins=everyone, strict=True), pytest.raises(NoPlugins):
         compiled(torch.zeros(2))
 
 
@@ -179,7 +179,7 @@ def test_no_compiler_ends_in_eager_and_names_the_fix() -> None:
         assert caught[0].filename == __file__
         assert session().compilations[-1].outcome is Outcome.FALLBACK
         armature.reset()
-        with pytest.raises(DeviceBackendUnready):
+        with armature.config.patch(strict=True), pytest.raises(DeviceBackendUnready):
             compiled(torch.zeros(2))
 
 
@@ -216,8 +216,10 @@ def test_a_fault_of_the_compiler_ends_in_eager_with_one_warning() -> None:
 
 
 def test_strict_mode_raises_it() -> None:
-    with manager().registered(BrokenPlugin(), "broken"), pytest.raises(RuntimeError, match="the backend is broken"):
-        armature.compile(increment, backend="broken")(torch.zeros(2))
+    with manager().registered(BrokenPlugin(), "broken"), armature.config.patch(strict=True):
+        compiled = armature.compile(increment, backend="broken")
+        with pytest.raises(RuntimeError, match="the backend is broken"):
+            compiled(torch.zeros(2))
 
 
 class Raises(torch.nn.Module):

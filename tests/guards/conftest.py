@@ -1,4 +1,4 @@
-"""Each test starts without compiled code, in strict mode."""
+"""Each test starts without compiled code."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from armature.testing.tracing import comparable
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
     armature.reset()
-    with armature.config.patch(strict=True):
-        yield
+    yield
     armature.reset()
 
 
