@@ -364,11 +364,24 @@ def _needs_nothing_around(metadata: Any) -> bool:
     )
 
 
+def _pass_on_what_reads(node: fx.Node) -> None:
+    """Have what is computed from an input, or a view of it, passed on where backward needs it."""
+    for user in node.users:
+        target = user.target
+        if isinstance(target, torch._ops.OpOverload) and target.is_view:
+            _pass_on_what_reads(user)
+        elif "recompute" not in user.meta and target is not torch.ops.aten.copy_.default:
+            user.meta["recompute"] = torch.utils.checkpoint.CheckpointPolicy.MUST_SAVE
+
+
 def min_cut(
     joint: fx.GraphModule, inputs: Any, *, num_fwd_outputs: int, static_lifetime_input_indices: Any = None, **_: Any
 ) -> tuple[fx.GraphModule, fx.GraphModule]:
     """Forward and backward graphs that pass on as few bytes as a minimum cut finds; cheap operators are computed
-    again."""
+    again, but not those that read an input which is written to: backward would read what was written."""
+    for place in joint.graph.find_nodes(op="placeholder"):
+        if any(user.target is torch.ops.aten.copy_.default and user.args[0] is place for user in place.users):
+            _pass_on_what_reads(place)
     return _module("partitioners").min_cut_rematerialization_partition(  # type: ignore[no-any-return]
         joint,
         inputs,

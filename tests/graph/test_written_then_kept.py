@@ -94,3 +94,27 @@ def test_kernels_are_made_for_running_statistics(compiled_graphs):
     found = gradients(armature.compile(lambda module, x: module(x)), module)
     assert compiled_graphs == ["forward", "backward"]
     assert_alike(found, wanted)
+
+
+class ReadsBefore(Counts):
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x) * (self.count + 1)
+        self.count.add_(1)
+        z = self.layer(y) * self.count.view(1, 3).exp()
+        self.count.mul_(2)
+        return z + self.count
+
+
+@pytest.mark.parametrize("backend", ["auto", "aot_eager"])
+def test_what_was_computed_before_a_write_is_not_computed_again_after_it(backend: str) -> None:
+    """The partitioner would save the buffer, and have backward add 1 to what was written to it."""
+    torch.manual_seed(0)
+    eager = ReadsBefore()
+    model, x = copy.deepcopy(eager), torch.randn(2, 3)
+    compiled = armature.compile(model, backend=backend, fullgraph=True)
+    for _ in range(2):
+        for one in (eager, compiled):
+            one(x).square().mean().backward()
+    for mine, wanted in zip(model.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, wanted.grad)
+    torch.testing.assert_close(model.count, eager.count)
