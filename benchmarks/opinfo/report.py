@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 KINDS = ("compiled", "no graph", "needs numbers", "not lowered", "broke", "fell back")  # how a sample was compiled
 VERDICTS = ("right", "random", "wrong", "raises", "crashed")  # what it gave
-OUT_OF_COUNT = ("eager raises", "no gradients")
+OUT_OF_COUNT = ("eager raises", "no gradients", "not run")
 BAD = ("wrong", "raises", "crashed")
 ORDER = (*BAD, *reversed(KINDS[1:]))  # in which causes are told, the worst first
 LISTED = 40
@@ -54,7 +54,8 @@ def lines(rows: Iterable[Row]) -> list[Line]:
             counts[key].update(found)
             operators[key] += bool(found)
         if "ended" in row:
-            counts[row["library"], str(row.get("running", "start")).split(",")[0]]["crashed"] += 1
+            kind = "crashed" if ended_badly(row) else "not run"
+            counts[row["library"], str(row.get("running", "start")).split(",")[0]][kind] += 1
     every = [Line(*key, operators[key], found) for key, found in counts.items()]
     total: Counter[str] = Counter()
     for line in every:
@@ -92,7 +93,7 @@ def causes(rows: Iterable[Row]) -> list[tuple[str, str, list[str]]]:
             kind = next((k for k in ORDER if k in problem["kinds"]), "")
             where = f"{row['name']} ({row['library']}, {problem['mode']})"
             found[kind, re.sub(r"0x[0-9a-f]+|\d+(\.\d+)?(e[+-]?\d+)?", "N", problem["detail"])[:200]][where] = None
-        if "ended" in row:
+        if ended_badly(row):
             found["crashed", row["ended"]][f"{row['name']} ({row['library']}, {row.get('running', '')})"] = None
     order = [*ORDER, ""]
     grouped = [(kind, reason, list(names)) for (kind, reason), names in found.items()]
@@ -123,9 +124,14 @@ def terminal(rows: list[Row]) -> Group:
     return Group(counts_table(rows), causes_table(rows), calls_table(rows))
 
 
+def ended_badly(row: Row) -> bool:
+    """Whether the process did not end by itself, and not because the time for the whole run was over."""
+    return "ended" in row and not str(row["ended"]).startswith(("not started", "stopped"))
+
+
 def is_bad(row: Row) -> bool:
     """Whether an operator gave a wrong answer or ended its process."""
-    return "ended" in row or any(found.get(kind) for found in row.get("modes", {}).values() for kind in BAD)
+    return ended_badly(row) or any(found.get(kind) for found in row.get("modes", {}).values() for kind in BAD)
 
 
 def write(rows: list[Row], out: Path, about: Row) -> None:

@@ -67,6 +67,8 @@ def test_the_share_leaves_out_what_cannot_be_compiled() -> None:
         "running": "forward, sample 2",
     }
     assert report.is_bad(crashed) and report.lines([crashed])[0].counts["crashed"] == 1
+    late = crashed | {"ended": "not started in time"}
+    assert not report.is_bad(late) and report.lines([late])[0].counts == {"not run": 1}
 
 
 def test_a_crash_loses_one_dtype() -> None:
