@@ -387,7 +387,7 @@ def test_an_error_that_eager_mode_does_not_have() -> None:
     x = torch.ones(3)
     with manager().registered(BrokenPlugin(), "broken"):
         mine, _ = compiled(plain, "broken")
-        with pytest.raises(RuntimeError, match="of the kernel"):  # strict mode
+        with config.patch(strict=True), pytest.raises(RuntimeError, match="of the kernel"):
             mine(x)
         mine, _ = compiled(lambda t: t * 2, "broken")
         with config.patch(strict=False), pytest.warns(ArmatureWarning, match="of the kernel"):
