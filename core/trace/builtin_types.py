@@ -326,6 +326,8 @@ def stop_as_the_end(call: Callable[[], Value]) -> Value:
 def _reversed(tracer: Tracer, items: Value) -> Value:
     if items.is_tensor:
         return tracer.graph_call("__reversed__", (items,), {})
+    if isinstance(items, RangeValue):
+        return iterate(tracer, RangeValue(items.value[::-1]))
     if isinstance(items, (SequenceValue, DictValue, DictViewValue)):
         sequence = items
         values = sequence.backwards(tracer)

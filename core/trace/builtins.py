@@ -16,7 +16,7 @@ import torch
 
 from armature.callables import MISSING, class_member, is_written_in_c
 from armature.frame.data import resume_point
-from armature.trace import exception_groups, extremes, operators
+from armature.trace import exception_groups, extremes, iterating, operators
 from armature.trace.builtin_types import TYPES
 from armature.trace.class_bodies import DESCRIPTORS, MAKERS, build_class
 from armature.trace.class_checks import CHECKS
@@ -41,7 +41,6 @@ from armature.trace.values.mapping import DictValue
 from armature.trace.values.module import GETTER, SETTER, ModuleValue
 from armature.trace.values.sequence import ListValue, TupleValue, is_named_tuple, sorted_items
 from armature.trace.values.sets import in_any_order
-from armature.trace.values.streams import Steps
 from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import (
     LACKING,
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
     from armature.trace.capture import Tracer
 
 Builtin = Callable[..., Value]
-CALLABLE_ITERATOR: type = type(iter(int, 1))
 
 
 def _callable(tracer: Tracer, obj: Value) -> Value:
@@ -192,25 +190,7 @@ def _iter(tracer: Tracer, obj: Value, *sentinel: Value) -> Value:
         return tracer.iterator(obj)
     if not _callable(tracer, obj).truth(tracer):
         tracer.graph_break("unsupported-call", callable="iter() with a sentinel")  # versions of Python word the error
-    over = False
-
-    def step() -> Value:
-        nonlocal over
-        if over:
-            raise StopIteration
-        try:
-            item = tracer.call(obj, (), {})
-        except UserRaised as raised:
-            if not issubclass(raised.value.python_type(), StopIteration):
-                raise
-            over = True
-            raise StopIteration from None
-        over = tracer.same_or_equal(item, sentinel[0])
-        if over:
-            raise StopIteration
-        return item
-
-    return IteratorValue(Steps(step), CALLABLE_ITERATOR)
+    return iterating.until(tracer, obj, sentinel[0])
 
 
 def _next(tracer: Tracer, iterator: Value, default: Value | None = None, /) -> Value:

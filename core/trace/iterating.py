@@ -23,6 +23,7 @@ from armature.trace.values.mapping import DictValue, DictViewValue
 from armature.trace.values.module import CONTAINERS, ModuleValue
 from armature.trace.values.sequence import SequenceValue, TupleValue
 from armature.trace.values.sets import SetValue
+from armature.trace.values.streams import Steps
 from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue, says_not_implemented
 
@@ -122,6 +123,43 @@ def iterate(tracer: Tracer, value: Value) -> IteratorValue:
     if isinstance(value, UserObjectValue) and class_member(kind, "__iter__") is MISSING and value.cls not in CONTAINERS:
         made.indexed, made.kind = value, SEQUENCE_ITERATOR
     return made
+
+
+CALLABLE_ITERATOR: type = type(iter(int, 1))
+
+
+def until(tracer: Tracer, function: Value, sentinel: Value) -> IteratorValue:
+    """`iter(function, sentinel)`."""
+    over = False
+
+    def step() -> Value:
+        nonlocal over
+        if over:
+            raise StopIteration
+        try:
+            item = tracer.call(function, (), {})
+        except UserRaised as raised:
+            if not issubclass(raised.value.python_type(), StopIteration):
+                raise
+            over = True
+            raise StopIteration from None
+        over = tracer.same_or_equal(item, sentinel)
+        if over:
+            raise StopIteration
+        return item
+
+    def remake(out: Rebuilder, made: IteratorValue) -> None:
+        if over:
+            out.null_function(advanced)  # any that has come to its end
+        out.null_function(iter)
+        out.load(out.value(int) if over else function)
+        out.load(out.value(0) if over else sentinel)
+        out.call(2)
+        if over:
+            out.constant(1)
+            out.call(2)
+
+    return IteratorValue(Steps(step), CALLABLE_ITERATOR, remake, places_of(tracer.frames))
 
 
 class _Indexed:

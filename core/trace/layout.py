@@ -20,6 +20,7 @@ PUSHES_NOTHING = PLAIN | {
     "POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_FALSE",
     "POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP",
 }  # fmt: skip
+STACK = "__armature_stack_"  # begins the name of a variable for a place of the stack
 CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 
 
@@ -38,7 +39,7 @@ Layout: TypeAlias = tuple[Slot, ...]
 
 def slot_name(position: int) -> str:
     """The variable for a place of the stack."""
-    return f"__armature_stack_{position}"
+    return f"{STACK}{position}"
 
 
 def mode_name(position: int) -> str:

@@ -28,10 +28,22 @@ if TYPE_CHECKING:
     from armature.trace.rebuild import Rebuilder
 
 
+CHANGED = "a {} over what the frame has changed"
+
+
 def parts(iterator: Any) -> tuple[Any, ...]:
     """What the iterator is made of, and its state: 0 where it has none."""
     _, made_of, *state = iterator.__reduce__()
     return (*made_of, state[0] if state and state[0] is not None else 0)
+
+
+def progress(iterator: Any) -> object:
+    """How far an iterator of PASSED, but no generator, has come: equal for those that stand in one place."""
+    if type(iterator) in MAPPING_ITERATORS:
+        return iterator.__length_hint__()
+    found = parts(iterator)
+    inner = [progress(part) for part in found if type(part) in PASSED and type(part) is not GeneratorType]
+    return (*inner, *(part for part in found if type(part) is int))
 
 
 def advance(iterator: Iterator[object], times: int) -> None:
@@ -54,12 +66,12 @@ class PassedIterator(IteratorValue):
     over: Value | None = None
 
     def advance(self, tracer: Tracer) -> Value:
+        if self.over in tracer.effects.changed:  # it is asked before that changes, when the frame ends
+            tracer.graph_break("unsupported-operation", operation="iteration", type=CHANGED.format(self.kind.__name__))
         tracer.mutate(self)
         return IteratorValue.advance(self, tracer)
 
     def writes(self, out: Rebuilder) -> list[Write]:
-        if self.over is not None and self.over in out.tracer.effects.changed:
-            out.cannot(self)  # whether it is at its end depends on which change comes first
         return [Write(advance, (self, out.value(self.asked)))]
 
 
@@ -87,11 +99,6 @@ def over_sequence(tracer: Tracer, obj: Any, source: Source) -> Value:
 class MappingIterator(PassedIterator):
     """An iterator over a dict or set: it is at its end, or raises, when that changes."""
 
-    def advance(self, tracer: Tracer) -> Value:
-        if self.over in tracer.effects.changed:
-            tracer.graph_break("unsupported-operation", operation="iteration", type="a dict or set that has changed")
-        return PassedIterator.advance(self, tracer)
-
 
 def held_by(iterator: Any) -> Any:
     """The dict or set that an iterator goes over, None at its end."""
@@ -114,8 +121,10 @@ def over_mapping(tracer: Tracer, obj: Any, source: Source) -> Value | None:
     return tracer.remember(obj, MappingIterator(items.stream(tracer), type(obj), over=over, source=source))
 
 
-def backwards(tracer: Tracer, obj: Any, source: Source) -> Value:
-    """`reversed(list)`."""
+def backwards(tracer: Tracer, obj: Any, source: Source) -> Value | None:
+    """`reversed(list)`, `reversed(tuple)`."""
+    if type(parts(obj)[0]) not in (list, tuple):
+        return None
     tracer.guards.type_is(source, type(obj))
     items, position = _parts(tracer, obj, source)
     last: Any = position.as_constant() if items.length(tracer) else -1
@@ -246,11 +255,13 @@ MAPPINGS: Iterable[Any] = (
     *(way(view) for view in (MAPPING.keys(), MAPPING.values(), MAPPING.items()) for way in (iter, reversed)),
     iter(set[int]()),
 )  # fmt: skip
+MAPPING_ITERATORS = frozenset(map(type, MAPPINGS))
 # None: the iterator stays an object of which nothing is known.
 PASSED: dict[type, Callable[[Tracer, Any, Source], Value | None]] = {
     **{type(one): over_sequence for one in SEQUENCES},
     **{type(one): over_mapping for one in MAPPINGS},
     type(reversed([])): backwards,
+    reversed: backwards,
     itertools.count: counter,
     zip: over_iterators,
     enumerate: over_iterators,

@@ -14,6 +14,7 @@ from types import (
     CellType,
     ClassMethodDescriptorType,
     FunctionType,
+    GeneratorType,
     MappingProxyType,
     MethodDescriptorType,
     MethodType,
@@ -35,7 +36,8 @@ from armature.torch_abi.wrappers import is_wrapper
 from armature.trace import wrappers
 from armature.trace.call import ValueType
 from armature.trace.errors import SkipFrame
-from armature.trace.passed import PASSED
+from armature.trace.layout import STACK
+from armature.trace.passed import PASSED, progress
 from armature.trace.values.base import BoundMethod, Value
 from armature.trace.values.classes import ClassValue, rely_on_class
 from armature.trace.values.constant import ATOMS, ConstantValue, is_atom
@@ -376,13 +378,22 @@ def _opaque(tracer: Tracer, obj: Any, source: Source) -> Value:
     return value
 
 
+def _moves(tracer: Tracer, obj: Any, source: Source) -> bool:
+    """Whether a resumed frame finds an iterator in other places; a generator that begins there can't be handed on."""
+    looping = [id(held) for name, held in tracer.request.locals.items() if name.startswith(STACK)]
+    if id(obj) in looping or type(obj) is GeneratorType:
+        return True
+    return tracer.request.history.changed_number(f"place_of({source.expr})", progress(obj))
+
+
 def _passed(build: Callable[[Tracer, Any, Source], Value | None]) -> Build:
-    """Of an iterator that a frame was given. A frame that is resumed asks its own as they are: the next break comes
-    soon, and code for one position of an iterator is of no use at the others."""
+    """Of an iterator that a frame was given. A frame that is resumed asks the iterator of a loop that it is in as it
+    is, and one that was in another place when the frame was compiled before: code for one place is of no use at others.
+    """
 
     def value(tracer: Tracer, obj: Any, source: Source) -> Value:
         resumed = resume_point(tracer.request.code) is not None
-        found = None if resumed else build(tracer, obj, source)
+        found = None if resumed and _moves(tracer, obj, source) else build(tracer, obj, source)
         return _opaque(tracer, obj, source) if found is None else found
 
     return value

@@ -1,0 +1,211 @@
+"""Iterators that live across a graph break: the rest of the frame is traced with what they have still to give."""
+
+# ruff: noqa: C417 - it is what is tested
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import armature
+from armature.testing.resuming import resumes
+
+LIST = [1, 2, 3, 4]
+
+
+def one() -> tuple[torch.Tensor]:
+    return (torch.linspace(-1.0, 1.0, 6).reshape(2, 3),)
+
+
+def over_a_tuple(t):
+    it = iter((t, t * 2, t * 3))
+    a = next(it)
+    armature.graph_break()
+    return a + next(it), list(it), list(it)
+
+
+def over_a_list(t):
+    it = iter([t, t * 2, t * 3])
+    a = next(it)
+    armature.graph_break()
+    return a + next(it), it
+
+
+def over_a_list_of_the_program(t):
+    it = iter(LIST)
+    a = t * next(it)
+    armature.graph_break()
+    return a * next(it), [*it], next(it, None)
+
+
+def over_a_range(t):
+    it = iter(range(5))
+    a = t * next(it)
+    armature.graph_break()
+    return a * next(it), list(it)
+
+
+def numbered(t):
+    it = enumerate([t, t * 2, t * 3], 5)
+    i, a = next(it)
+    armature.graph_break()
+    j, b = next(it)
+    return a * i + b * j, list(it)
+
+
+def zipped(t):
+    it = zip([t, t * 2, t * 3], (1, 2, 3))
+    a, i = next(it)
+    armature.graph_break()
+    b, j = next(it)
+    return a * i + b * j, list(it)
+
+
+def numbered_pairs(t):
+    it = enumerate(zip([t, t * 2, t * 3], range(3)))
+    i, (a, j) = next(it)
+    armature.graph_break()
+    k, (b, m) = next(it)
+    return a * i + b * k + j + m, list(it)
+
+
+def backwards(t):
+    lists, tuples, ranges = reversed([t, t * 2, t * 3]), reversed((t, t * 2, t * 3)), reversed(range(4))
+    a = next(lists) + next(tuples) * next(ranges)
+    armature.graph_break()
+    return a + next(lists) + next(tuples) * next(ranges), list(lists), list(tuples), list(ranges)
+
+
+def mapped(t):
+    it = map(lambda v: v * 2, [t, t + 1, t + 2])
+    a = next(it)
+    armature.graph_break()
+    return a + next(it), list(it)
+
+
+def filtered(t):
+    it = filter(None, [1, 0, 2, 0, 3])
+    a = t * next(it)
+    armature.graph_break()
+    return a * next(it), list(it)
+
+
+def of_a_dict(t):
+    held = {"a": t, "b": t * 2, "c": t * 3}
+    keys, values, items = iter(held), iter(held.values()), iter(held.items())
+    a = held[next(keys)] + next(values) + next(items)[1]
+    armature.graph_break()
+    return a + held[next(keys)] + next(values) + next(items)[1], list(keys), list(values), list(items)
+
+
+def at_their_end(t):
+    items = [t]
+    first, second = iter(items), iter((t,))
+    list(first), list(second)
+    armature.graph_break()
+    items.append(t * 2)
+    return t * 2, list(first), next(second, None), items
+
+
+def in_a_dict(t):
+    held = {"it": iter([t, t * 2, t * 3])}
+    a = next(held["it"])
+    armature.graph_break()
+    return a + next(held["it"]), held
+
+
+def grows_afterwards(t):
+    items = [t, t * 2]
+    it = iter(items)
+    a = next(it)
+    armature.graph_break()
+    b = next(it)
+    items.append(t * 3)
+    return a + b, it, items
+
+
+PROGRAMS = [
+    over_a_tuple, over_a_list, over_a_list_of_the_program, over_a_range, numbered, zipped, numbered_pairs, backwards,
+    mapped, filtered, of_a_dict, at_their_end, in_a_dict, grows_afterwards,
+]  # fmt: skip
+
+
+def drained(program: Callable[..., Any]) -> Callable[..., Any]:
+    """The program, and a function that calls it and takes what its iterators have left."""
+
+    def call(t):
+        return [list(part) if hasattr(part, "__next__") else part for part in program(t) if not isinstance(part, dict)]
+
+    return call
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_one_break(program: Callable[..., Any]) -> None:
+    found = resumes(drained(program), one)
+    assert found.breaks == ["explicit-break"]
+    assert not found.eager
+
+
+def changed_before(t):
+    items = [t, t * 2, t * 3]
+    it = iter(items)
+    a = next(it)
+    armature.graph_break()
+    items.append(t * 4)
+    b = next(it)
+    del items[1:]
+    return a + b, list(it), next(it, None)
+
+
+def two_share_one(t):
+    it = iter([t, t * 2, t * 3, t * 4])
+    pairs = zip(it, it)
+    a, b = next(pairs)
+    armature.graph_break()
+    c, d = next(pairs)
+    return a + b * 2 + c * 3 + d * 4, list(it)
+
+
+def until(t):
+    calls = [0]
+
+    def count():
+        calls[0] += 1
+        return calls[0]
+
+    it, over = iter(count, 4), iter(lambda: 0, 0)
+    a = t * next(it)
+    next(over, None)
+    armature.graph_break()
+    return a * next(it), list(it), list(over), calls
+
+
+@pytest.mark.parametrize("program", [changed_before, two_share_one, until])
+def test_breaks(program: Callable[..., Any]) -> None:
+    found = resumes(program, one)
+    assert found.graphs
+    assert not found.eager
+
+
+def by_hand(t):
+    it = iter([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0])
+    while (x := next(it, None)) is not None:
+        t = t * x
+        armature.graph_break()
+    return t
+
+
+def by_for(t):
+    it = iter([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0])
+    for x in it:
+        t = t * x
+        armature.graph_break()
+    return t, list(it)
+
+
+@pytest.mark.parametrize("program", [by_hand, by_for])
+def test_a_loop_that_breaks_compiles_no_code_per_round(program: Callable[..., Any]) -> None:
+    assert resumes(program, one).compilations <= 9
