@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from armature.api_errors import NotCallable, WrongArgument
-from armature.compiled_module import CompiledModule
+from armature.compiled_module import CompiledModule, with_hook
 from armature.frame.hook import FrameHook
 from armature.interop import dynamo_backend
 from armature.marks import allow_in_graph, disable, substitute, trace_through
@@ -20,8 +20,6 @@ from armature.options import Options, checked, hook_for
 from armature.plugins import manager
 from armature.provenance import why
 from armature.session import session
-from armature.torch_abi.eval_frame import set_eval_frame, skip_code
-from armature.torch_abi.recorders import at_work
 
 __all__ = [
     "allow_in_graph",
@@ -102,23 +100,7 @@ def wrap(fn: Any, hook: FrameHook, options: Options) -> Any:
         raise NotCallable(what=f"the class {fn.__qualname__}", suggestion=": an instance of it, or one of its methods")
     if not callable(fn):
         raise NotCallable(what=f"{fn!r} of type {type(fn).__qualname__}", suggestion="")
-    return _wrapped(_in_python(fn), hook, fn)
-
-
-def _wrapped(fn: Callable[..., Any], hook: FrameHook, original: Callable[..., Any]) -> Callable[..., Any]:
-    def compiled(*args: Any, **kwargs: Any) -> Any:
-        if at_work():  # another tool records what runs
-            return fn(*args, **kwargs)
-        prior = set_eval_frame(hook)
-        try:
-            return fn(*args, **kwargs)
-        finally:
-            set_eval_frame(prior)
-
-    functools.update_wrapper(compiled, original)
-    compiled.__armature_original__ = original  # type: ignore[attr-defined]
-    skip_code(compiled.__code__)
-    return compiled
+    return with_hook(_in_python(fn), hook, fn)
 
 
 def _in_python(fn: Callable[..., Any]) -> Callable[..., Any]:

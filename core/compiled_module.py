@@ -79,6 +79,24 @@ class CompiledModule(nn.Module):
         return _again(self.__dict__["_armature_again"], copy.deepcopy(self.__dict__["__armature_original__"], memo))
 
 
+def with_hook(fn: Callable[..., Any], hook: FrameHook, original: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that calls `fn` with the frame hook on, and stands for `original`."""
+
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        if at_work():  # another tool records what runs
+            return fn(*args, **kwargs)
+        prior = set_eval_frame(hook)
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            set_eval_frame(prior)
+
+    functools.update_wrapper(compiled, original)
+    compiled.__armature_original__ = original  # type: ignore[attr-defined]
+    skip_code(compiled.__code__)
+    return compiled
+
+
 def _again(again: Callable[[nn.Module], Any], original: nn.Module) -> Any:
     return again(original)
 
@@ -97,10 +115,18 @@ def _forward(name: str) -> Callable[..., Any]:
 
 
 def _called_forward(self: CompiledModule, *args: Any, **kwargs: Any) -> Any:
-    """The original's. torch.fx calls the function that it finds in the class, with proxies for its parameters."""
+    """The original's, with the frame hook on. torch.fx calls the function that it finds in the class, with proxies for
+    its parameters."""
     if fx_at_work() and isinstance(args, fx.Proxy):
         raise ReadsSource(tool="torch.fx.symbolic_trace")
-    return self.__dict__["__armature_original__"].forward(*args, **kwargs)
+    forward = self.__dict__["__armature_original__"].forward
+    if at_work():  # another tool records what runs
+        return forward(*args, **kwargs)
+    prior = set_eval_frame(self.__dict__["_armature_hook"])
+    try:
+        return forward(*args, **kwargs)
+    finally:
+        set_eval_frame(prior)
 
 
 # Methods of nn.Module that a look-up on this class would find before `__getattr__` is asked.
@@ -110,3 +136,4 @@ for _name, _member in vars(nn.Module).items():
 CompiledModule.forward = _called_forward
 
 skip_code(CompiledModule.__call__.__code__)
+skip_code(_called_forward.__code__)

@@ -9,12 +9,13 @@ from torch import fx
 
 from armature.api import wrap
 from armature.api_errors import NotCallable, WrongArgument
-from armature.breaks.report import ExplainedFrame, ExplainOutput
+from armature.breaks.report import ExplainedFrame, ExplainOutput, SkippedFrame
 from armature.events import EventKind
+from armature.frame import skip
 from armature.frame.hook import FrameHook
 from armature.options import Key, Options
 from armature.pipeline import Compiler
-from armature.session import Compilation, Session, session
+from armature.session import Compilation, Session, Skip, session
 
 
 def explain(fn: Callable[..., Any], *, dynamic: bool | None = None) -> Callable[..., ExplainOutput]:
@@ -32,7 +33,8 @@ def explain(fn: Callable[..., Any], *, dynamic: bool | None = None) -> Callable[
 
     def run(*args: Any, **kwargs: Any) -> ExplainOutput:
         records = session().apart()
-        capturing(fn, records, dynamic)(*args, **kwargs)
+        with session().looking_again():
+            capturing(fn, records, dynamic)(*args, **kwargs)
         return output_of(records)
 
     return run
@@ -53,7 +55,12 @@ def as_captured(module: fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]
 
 def output_of(records: Session) -> ExplainOutput:
     """What the records say."""
-    return ExplainOutput(tuple(_frame(record) for record in records.compilations))
+    skipped = (_skipped(found) for found in records.skips if found.reason != skip.OWN)
+    return ExplainOutput(tuple(_frame(record) for record in records.compilations), tuple(skipped))
+
+
+def _skipped(found: Skip) -> SkippedFrame:
+    return SkippedFrame(found.function, found.file, found.line, found.reason)
 
 
 def _frame(record: Compilation) -> ExplainedFrame:

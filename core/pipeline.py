@@ -62,6 +62,7 @@ __all__ = ["Compiler", "compile_frame", "new_context", "session"]
 
 # In one graph or not at all: then numbers are kept in the graph, where a break would be an error.
 ONE_GRAPH = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True}
+FOUND_IDLE = "tracing found no tensor in it, and there is none in its reach"
 NATIVE = ("auto", "armature")  # backends that are the stages of this package
 REPORT = (
     "Please report it with the output of `armature doctor` and of a run with ARMATURE_STRICT=1, "
@@ -223,23 +224,30 @@ def imports_collected() -> Iterator[None]:
 
 def undoing(undo: Undo, run: GraphCallable, captured: fx.GraphModule | None) -> GraphCallable:
     """The graph's callable, which leaves nothing behind when it raises. captured: the graph, if it runs itself."""
-    _keep_hook_off(run)
-    return undo.around(run, None if captured is None else type(captured).forward.__code__)
+    return undo.around(with_hook_off(run), None if captured is None else type(captured).forward.__code__)
 
 
 def fill_slot(traced: TracedFrame, run: GraphCallable) -> CodeType:
     """The traced code with the compiled graph where the slot stands. The graph runs with the frame hook off."""
-    _keep_hook_off(run)
+    run = with_hook_off(run)
     constants = traced.code.co_consts
     found = sum(constant is traced.slot for constant in constants)
     invariant(found == 1, "the traced code has one slot for the compiled graph", found=found, frame=traced.name)
     return traced.code.replace(co_consts=tuple(run if c is traced.slot else c for c in constants))
 
 
-def _keep_hook_off(run: GraphCallable) -> None:
+def with_hook_off(run: GraphCallable) -> GraphCallable:
+    """The same callable, if it is written in Python by itself; else a function that calls it."""
     inner = run.__func__ if isinstance(run, MethodType) else run
     if isinstance(inner, FunctionType):
         skip_code(inner.__code__, below=True)
+        return run
+
+    def call(*args: Any) -> Any:
+        return run(*args)
+
+    skip_code(call.__code__, below=True)
+    return call
 
 
 def check_devices(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> None:
@@ -319,12 +327,7 @@ class Compiler:
                 backend = backend_for(self.backend, tables, record)
                 traced, code = compile_frame(request, ctx, backend, record)
         except SkipFrame as nothing:
-            record.reason = nothing.reason
-            ctx.emit(event_of(record, EventKind.SKIP, nothing.reason))
-            if nothing.frees:
-                nothing.__traceback__ = None
-                gc.collect()
-            raise RunEagerly(nothing.reason, for_all=not nothing.frees, once=nothing.once) from None
+            raise self._nothing(nothing, request, record, ctx) from None
         except GraphBreak as stop:
             raise self._broken(stop, record, ctx) from None
         except BackendFunctionFailed as fault:
@@ -345,7 +348,7 @@ class Compiler:
             ctx.emit(event_of(record, EventKind.CACHE_REBUILD, what))
         ctx.emit(event_of(record, EventKind.FINISH, seconds=record.seconds))
         guards = (*traced.guards, *traced.size_guards())
-        return CompiledFrame(code, guards, alone=not traced.breaks)
+        return CompiledFrame(code, guards)
 
     def installed(self, request: FrameRequest, guards: tuple[str, ...]) -> None:
         """Keep the guards in words."""
@@ -360,11 +363,20 @@ class Compiler:
         if record is not None:
             self._failed(error, record, new_context(self.settings, manager().tables(), record.id))
 
-    def skipped(self, code: CodeType, reason: str) -> None:
-        """Keep a record, and tell observers."""
-        self.records.skip(code, reason)
+    def skipped(self, code: CodeType, reason: str, for_good: bool = False) -> None:
+        """Keep a record, and tell observers, once for each code object and reason."""
+        if not self.records.skip(code, reason, for_good):
+            return
         event = CompileEvent(EventKind.SKIP, -1, code.co_qualname, code.co_filename, code.co_firstlineno, reason)
         manager().tables().observe_compile(event)
+
+    def known_idle(self, request: FrameRequest) -> RunEagerly | None:
+        """The answer to frames of functions that were traced to a break only, or with what calls them; for nothing."""
+        code = request.code
+        if request.promising or not self.records.is_idle(code):
+            return None
+        self.skipped(code, FOUND_IDLE)
+        return RunEagerly(FOUND_IDLE, for_all=not session().is_asked_for(code), idle=True)
 
     def recompiling(self, request: FrameRequest, failures: tuple[str, ...]) -> None:
         """Keep why, for the record that follows, and tell observers."""
@@ -386,6 +398,31 @@ class Compiler:
         _warn_at(code, text)
         place = (code.co_qualname, code.co_filename, code.co_firstlineno)
         manager().tables().observe_compile(CompileEvent(EventKind.FALLBACK, -1, *place, "recompile limit"))
+
+    def _nothing(
+        self, nothing: SkipFrame, request: FrameRequest, record: Compilation, ctx: CompileContext
+    ) -> RunEagerly:
+        record.reason = nothing.reason
+        if nothing.idle:  # a frame that was traced by itself, to its end, has guards that tell when to look again
+            others = [code for code in nothing.whole if code is not request.code]
+            self.records.note_idle(others if nothing.whole else [request.code])
+            self.records.withdraw(record)
+            self.skipped(request.code, nothing.reason)
+        else:
+            ctx.emit(event_of(record, EventKind.SKIP, nothing.reason))
+        if nothing.frees:
+            nothing.__traceback__ = None
+            gc.collect()
+        # With fullgraph a break is an error, if nothing came before it too.
+        for_all = bool(nothing.whole) or not session().is_asked_for(request.code) if nothing.idle else not nothing.frees
+        return RunEagerly(
+            nothing.reason,
+            for_all=for_all,
+            guards=() if nothing.frees else nothing.guards,
+            once=nothing.once,
+            idle=nothing.idle,
+            whole=bool(nothing.whole),
+        )
 
     def _broken(self, stop: GraphBreak, record: Compilation, ctx: CompileContext) -> Exception:
         event = stop.event

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from functools import cache
 from types import CodeType
@@ -19,7 +20,7 @@ from armature.codegen.data import KernelSource
 from armature.events import CompileEvent
 from armature.reliance import Relied
 from armature.run.data import CompiledGraph
-from armature.torch_abi.eval_frame import reset_code
+from armature.torch_abi.eval_frame import COMPILE, reset_code, set_code_strategy, skip_code
 
 if TYPE_CHECKING:
     from armature.tables import Tables
@@ -103,6 +104,9 @@ class Session:
     _codes: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)
     _relied: dict[int, Relied] = attrs.field(factory=dict)
     _asked: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)
+    _idle: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)
+    _left: dict[int, set[str]] = attrs.field(factory=dict)  # why code objects are left alone
+    _skipped: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)  # by torch, without asking the hook
     _told: set[object] = attrs.field(factory=set)
 
     def apart(self) -> Session:
@@ -120,10 +124,39 @@ class Session:
         """A number for a compilation that has no frame."""
         return next(self._numbers)
 
-    def skip(self, code: CodeType, reason: str) -> None:
-        """A record of a code object that is left alone."""
+    def withdraw(self, record: Compilation) -> None:
+        """Drop a record that tells of nothing but a frame left alone."""
+        with contextlib.suppress(ValueError):
+            self.compilations.remove(record)
+
+    def skip(self, code: CodeType, reason: str, for_good: bool = False) -> bool:
+        """A record of a code object that is left alone, from now on if for_good. Whether it is new."""
         self._remember(code)
+        if for_good:
+            session()._skip_for_good(code)
+        told = self._left.setdefault(id(code), set())
+        if reason in told:
+            return False
+        told.add(reason)
         self.skips.append(Skip(code.co_qualname, code.co_filename, code.co_firstlineno, reason))
+        return True
+
+    def _skip_for_good(self, code: CodeType) -> None:
+        self._remember(code)
+        if id(code) not in self._skipped:
+            _hold(self._skipped, code)
+
+    @contextlib.contextmanager
+    def looking_again(self) -> Iterator[None]:
+        """While frames that are left alone are shown to the hook as if they were not; afterwards all is as before."""
+        before, self._skipped = self._skipped, {}
+        _for_each(before, lambda code: set_code_strategy(code, COMPILE))
+        try:
+            yield
+        finally:
+            _for_each(self._skipped, lambda code: set_code_strategy(code, COMPILE))
+            self._skipped = before
+            _for_each(before, skip_code)
 
     def ask_for(self, fn: object) -> None:
         """Note that the user wants this function, or this module's forward, compiled, wherever it stands."""
@@ -138,6 +171,17 @@ class Session:
     def is_asked_for(self, code: CodeType) -> bool:
         """Whether the user gave this very code to `compile`."""
         held = self._asked.get(id(code))
+        return held is not None and held() is code
+
+    def note_idle(self, codes: Iterable[CodeType]) -> None:
+        """Note code objects of functions in which a trace found nothing to compile."""
+        for code in codes:
+            if id(code) not in self._idle:
+                _hold(self._idle, code)
+
+    def is_idle(self, code: CodeType) -> bool:
+        """Whether this very code object was noted so."""
+        held = self._idle.get(id(code))
         return held is not None and held() is code
 
     def first_time(self, what: object) -> bool:
@@ -193,17 +237,22 @@ class Session:
         if code is None or reset_code(code):
             self._codes.pop(key, None)
             self._relied.pop(key, None)
+            self._left.pop(key, None)
+            self._skipped.pop(key, None)
+            self._idle.pop(key, None)
 
     def reset(self) -> None:
         """Forget the records and all code that torch cached for us."""
         self.forget_code()
         self.compilations.clear()
         self.skips.clear()
+        self._left.clear()
+        self._idle.clear()
         self._told.clear()
 
     def _remember(self, code: CodeType) -> None:
         if id(code) not in self._codes:
-            _hold(self._codes, code, self._relied)
+            _hold(self._codes, code, self._relied, self._left)
 
 
 def _hold(held: dict[int, ReferenceType[CodeType]], code: CodeType, *others: dict[int, Any]) -> None:
@@ -215,6 +264,11 @@ def _hold(held: dict[int, ReferenceType[CodeType]], code: CodeType, *others: dic
             entries.pop(key, None)
 
     held[key] = ref(code, forget)
+
+
+def _for_each(held: dict[int, ReferenceType[CodeType]], act: Callable[[CodeType], None]) -> None:
+    for code in [code for kept in held.values() if (code := kept()) is not None]:
+        act(code)
 
 
 @cache

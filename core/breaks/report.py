@@ -18,6 +18,7 @@ from torch import fx
 from armature.breaks import events
 from armature.breaks.types import BreakEvent
 
+NAMED = 5  # functions that are left alone for one reason
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -71,15 +72,26 @@ class ExplainedFrame:
         return self.graph.code.strip() if self.graph else ""
 
 
+@attrs.frozen
+class SkippedFrame:
+    """A function whose frames were looked at and left alone, and why."""
+
+    function: str
+    file: str
+    line: int
+    reason: str
+
+
 @attrs.frozen(eq=False)
 class ExplainOutput:
-    """What was captured in one run of a function.
+    """What was captured in one run of a function, and what was left alone.
 
     `graph_count`, `graph_break_count`, `op_count`, `break_reasons`, `graphs`, `ops_per_graph`, `out_guards` and
     `compile_times` are read as of what `torch._dynamo.explain` returns; guards are texts.
     """
 
     frames: tuple[ExplainedFrame, ...]
+    skipped: tuple[SkippedFrame, ...] = ()
 
     @property
     def graphs(self) -> tuple[fx.GraphModule, ...]:
@@ -157,7 +169,7 @@ class ExplainOutput:
             place = f"{Path(frame.file).name}:{frame.line}"
             outcome = f"{frame.outcome}: {frame.reason}" if frame.reason else frame.outcome
             table.add_row(frame.function, place, outcome, str(frame.operators), str(len(frame.guards)))
-        return Group(table, *break_report(self.breaks))
+        return Group(table, *skip_report(self.skipped), *break_report(self.breaks))
 
     def to_html(self, path: str | Path) -> Path:
         """Write a page that stands alone; returns its path."""
@@ -166,6 +178,21 @@ class ExplainOutput:
         page = environment.get_template("explain.html.j2").render(output=self, events=events)
         target.write_text(page, encoding="utf-8")
         return target
+
+
+def skip_report(found: Iterable[SkippedFrame]) -> list[RenderableType]:
+    """Why functions were left alone, and which; nothing where there are none."""
+    by_reason: dict[str, list[SkippedFrame]] = {}
+    for skip in found:
+        by_reason.setdefault(skip.reason, []).append(skip)
+    table = Table(title="left alone")
+    for name in ("reason", "functions"):
+        table.add_column(name)
+    for reason, skips in by_reason.items():
+        named = [f"{skip.function} {Path(skip.file).name}:{skip.line}" for skip in skips[:NAMED]]
+        more = [f"and {len(skips) - NAMED} more"] if len(skips) > NAMED else []
+        table.add_row(reason, "\n".join([*named, *more]))
+    return [table] if table.row_count else []
 
 
 def break_report(found: Iterable[BreakEvent]) -> list[RenderableType]:

@@ -60,7 +60,10 @@ def resume_point(code: CodeType) -> ResumePoint | None:
 @attrs.frozen(eq=False)
 class FrameRequest:
     """A frame to compile. `locals` holds the arguments under their names, cells unopened under the names of
-    `code.co_cellvars` (arguments that are cells: their value) and `code.co_freevars` (`closure`)."""
+    `code.co_cellvars` (arguments that are cells: their value) and `code.co_freevars` (`closure`).
+
+    promising: whether a tensor is in reach, at a look; if none is, tracing does not go on where it becomes costly.
+    """
 
     code: CodeType
     locals: Mapping[str, object]
@@ -72,3 +75,4 @@ class FrameRequest:
     history: History = attrs.field(factory=History)
     resumes: ResumeTable = attrs.field(factory=ResumeTable)
     overriding: Overriding = attrs.field(factory=overriding)
+    promising: bool = True

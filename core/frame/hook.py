@@ -14,10 +14,12 @@ from typing import Any, Protocol
 import attrs
 
 from armature import interrupts
-from armature.frame import recompile, skip
+from armature.frame import idle, recompile, skip
 from armature.frame.data import FrameRequest, resume_point
 from armature.frame.guards import tree
 from armature.frame.guards.kinds import Guard
+from armature.frame.history import History
+from armature.frame.idle import Idle
 from armature.frame.recompile import CodeState, Entry
 from armature.torch_abi import recorders
 from armature.torch_abi.eval_frame import (
@@ -34,7 +36,6 @@ from armature.torch_abi.eval_frame import (
 )
 from armature.torch_abi.wrappers import in_dispatch
 
-EMPTY_CALLS_BEFORE_SKIP = 3
 EAGER_ENTRIES = 3  # kinds of arguments for which it is cached that a frame runs eagerly; then all others do
 OWNERS = 8  # compiled callables whose compilations of one code object are counted each for itself
 RECORDS = "records or reads programs for another tool of torch: what it calls runs as it is"
@@ -42,33 +43,42 @@ EAGER = FrameOutcome(SKIP, False)
 """Run this one frame as it is."""
 HOOK_OFF = FrameOutcome(SKIP_BELOW, False)
 """Run this one frame, and all below it, as they are."""
+SEEN_BY_OTHERS = "a dispatch mode or another tool of torch is active, which wants to see each operator"
 
 
 class RunEagerly(Exception):
     """The frame is not compiled: it runs as it is, and so do later frames of its code for which nothing is cached.
 
-    for_all: whatever the options (there is nothing to compile), not only for those of this hook. guards: what the
-    reason rests on; later frames for which they do not hold are looked at anew. once: only this frame, and all below
-    it.
+    for_all: whatever the options, not only for those of this hook. guards: what the reason rests on; later frames for
+    which they do not hold are looked at anew. once: only this frame, and all below it. idle: nothing was found to
+    compile; whole: nor in what it calls.
     """
 
     def __init__(
-        self, reason: str, *, for_all: bool = False, guards: tuple[Guard, ...] = (), once: bool = False
+        self,
+        reason: str,
+        *,
+        for_all: bool = False,
+        guards: tuple[Guard, ...] = (),
+        once: bool = False,
+        idle: bool = False,
+        whole: bool = False,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.for_all = for_all
         self.guards = guards
         self.once = once
+        self.idle = idle
+        self.whole = whole
 
 
 @attrs.frozen(eq=False)
 class CompiledFrame:
-    """Code to run in place of the frame's, and the guards under which it may. `alone`: it calls no user code."""
+    """Code to run in place of the frame's, and the guards under which it may."""
 
     code: CodeType
     guards: tuple[Guard, ...]
-    alone: bool = True
 
 
 class FrameCompiler(Protocol):
@@ -92,8 +102,12 @@ class FrameCompiler(Protocol):
     def guards_unbuildable(self, request: FrameRequest, error: Exception) -> None:
         """Told when the guards could not be built, before the frame runs eagerly. May raise."""
 
-    def skipped(self, code: CodeType, reason: str) -> None:
-        """Told of each code object that is left alone."""
+    def known_idle(self, request: FrameRequest) -> RunEagerly | None:
+        """The answer where a trace of this code found nothing to compile, whose guards don't tell when that may change;
+        None: trace the frame."""
+
+    def skipped(self, code: CodeType, reason: str, for_good: bool = False) -> None:
+        """Told of frames that are left alone. for_good: the hook is not asked about the code object again."""
 
     def recompiling(self, request: FrameRequest, failures: tuple[str, ...]) -> None:
         """Told before a code object is compiled again, with the guard of each earlier compilation that failed."""
@@ -126,45 +140,50 @@ class FrameHook:
         state = recompile.state_of(frame_state)
         if self._torchdynamo_orig_backend in state.left or self in state.left:
             return EAGER
-        if recorders.at_work() or dispatch_modes() or in_dispatch():
-            return HOOK_OFF  # they want to see each operator, and run Python code of their own for it
         code = frame.f_code
+        if recorders.at_work() or dispatch_modes() or in_dispatch():
+            self.compiler.skipped(code, SEEN_BY_OTHERS)
+            return HOOK_OFF  # they run Python code of their own for each operator
         if recorders.begins(code):
             self.compiler.skipped(code, RECORDS)
             return FrameOutcome(SKIP_BELOW, True, skip_reason=RECORDS)
         reason = skip.reason_of_code(code) or self.compiler.reason_to_skip(code, frame.f_globals)
         if reason is not None:
-            self.compiler.skipped(code, reason)
-            return FrameOutcome(SKIP, True, skip_reason=reason)
-        if not self.compiler.fullgraph:
-            reason = skip.reason_of_frame(code, frame.f_locals, frame.f_globals)
-            if reason is not None:
-                return self._nothing_here(code, state, reason)
+            if skip.is_import(code):
+                self.compiler.skipped(code, reason)
+                return FrameOutcome(SKIP_BELOW, True, skip_reason=reason)
+            return self._skip(code, reason)
+        reached = (*frame.f_locals.values(), *frame.closure) if code.co_freevars else frame.f_locals.values()
+        promising = self.compiler.fullgraph or skip.tensors_in_reach(code, reached, frame.f_globals)
         with COMPILE_LOCK, interrupts.held():
-            return self._compile(frame, state)
+            return self._compile(frame, state, promising)
 
-    def _nothing_here(self, code: CodeType, state: CodeState, reason: str) -> FrameOutcome:
-        state.empty_calls += 1
-        for_code = state.empty_calls >= EMPTY_CALLS_BEFORE_SKIP and not state.entries
-        if for_code:
-            self.compiler.skipped(code, reason)
-        if state.entries:
-            self._look_below(code, state)
-        return FrameOutcome(SKIP, for_code, skip_reason=reason)
+    def _skip(self, code: CodeType, reason: str) -> FrameOutcome:
+        """Run all frames of the code as they are, from now on."""
+        self.compiler.skipped(code, reason, for_good=True)
+        return FrameOutcome(SKIP, True, skip_reason=reason)
 
-    def _look_below(self, code: CodeType, state: CodeState) -> None:
-        """A frame of this code runs as it is: the frames that it calls, part of the compiled code, are looked at."""
-        if not state.below and state.entries:
-            set_code_strategy(code, COMPILE)
-        state.below = True
-
-    def _compile(self, frame: InterpreterFrame, state: CodeState) -> FrameOutcome:
-        request = self._request(frame, state)
-        entries = state.of(self._torchdynamo_orig_backend)
+    def _compile(self, frame: InterpreterFrame, state: CodeState, promising: bool) -> FrameOutcome:
+        if not (self.compiler.fullgraph or state.below):
+            # Also below code that calls none of the program's: torch keeps the strategy by code object, and with the
+            # next arguments frames below may have to be looked at.
+            state.below = True
+            set_code_strategy(frame.f_code, COMPILE)
+        request = self._request(frame, state, promising)
+        known = state.of(self._torchdynamo_orig_backend)
+        over = next((entry.idle for entry in known if entry.idle is not None and entry.idle.is_over), None)
+        if over is not None:
+            return self._idle_for_long(request.code, state, over)
+        failures = recompile.failures(known, frame.f_locals)
+        if len(failures) < len(known):
+            return EAGER  # another thread compiled just this while we waited: the next call finds it
+        answer = self.compiler.known_idle(request)
+        if answer is not None:
+            return self._looked_at(request, answer, state)
+        if not promising and state.idle[self._torchdynamo_orig_backend] >= idle.MOST:
+            return EAGER
+        entries = [entry for entry in known if entry.idle is None]
         if entries:
-            failures = recompile.failures(entries, frame.f_locals)
-            if len(failures) < len(entries):
-                return EAGER  # another thread compiled just this while we waited: the next call finds it
             own, limit = sum(entry.owner is self for entry in entries), self.compiler.recompile_limit()
             if own >= limit or len(entries) >= OWNERS * limit:
                 return self._too_often(request, state, failures)
@@ -174,9 +193,11 @@ class FrameHook:
         except RunEagerly as left:
             if left.once:
                 return HOOK_OFF
+            if left.idle:
+                return self._idle(request, left, state)
             if left.guards and sum(entry.eager for entry in entries) < EAGER_ENTRIES:
                 return self._install_eager(request, left, state)
-            return self._leave(frame.f_code, state, left)
+            return self._leave(request.code, state, left)
         return self._install(request, compiled, state)
 
     def _install_eager(self, request: FrameRequest, left: RunEagerly, state: CodeState) -> FrameOutcome:
@@ -185,19 +206,65 @@ class FrameHook:
             guards = self._hold(left.guards, request)
         except Exception:
             return self._leave(request.code, state, left)
-        own = CompiledFrame(request.code.replace(), left.guards, alone=False)
-        return self._cached(request, own, guards, state, eager=True)
+        own = CompiledFrame(request.code.replace(), left.guards)
+        return self._cached(own, Entry(self._torchdynamo_orig_backend, guards, eager=True, owner=self), request, state)
+
+    def _idle(self, request: FrameRequest, left: RunEagerly, state: CodeState) -> FrameOutcome:
+        if not left.whole:
+            return EAGER  # the guards say nothing of the rest
+        state.idle[self._torchdynamo_orig_backend] += 1
+        kept = idle.guards_to_keep(left.guards, state.idle[self._torchdynamo_orig_backend], request.promising)
+        return self._install_idle(request, left, state, kept)
+
+    def _looked_at(self, request: FrameRequest, left: RunEagerly, state: CodeState) -> FrameOutcome:
+        """A frame that is not traced again, as no tensor is in reach."""
+        state.looks[self._torchdynamo_orig_backend] += 1
+        if state.looks[self._torchdynamo_orig_backend] <= idle.LOOKS:
+            return EAGER
+        state.idle[self._torchdynamo_orig_backend] += 1
+        return self._install_idle(request, left, state, idle.types_of_arguments(request))
+
+    def _install_idle(
+        self, request: FrameRequest, left: RunEagerly, state: CodeState, kept: tuple[Guard, ...]
+    ) -> FrameOutcome:
+        """Cache the frame's own code until there may be something to compile."""
+        key = self._torchdynamo_orig_backend
+        if state.idle[key] >= idle.MOST or not kept:
+            return self._leave_idle(request.code, state, left)
+        try:
+            guards = self._hold(kept, request)
+        except Exception:
+            return self._leave_idle(request.code, state, left)
+        calls = Idle(left.reason, left.for_all)
+        guards.holder.root.add_epilogue_lambda_guard(calls, [f"it was idle for {idle.MANY_CALLS} calls"], None)
+        state.entries.append(Entry(key, guards, idle=calls, owner=self))
+        # What was traced to its end has nothing to compile in what it calls, this time.
+        strategy = SKIP_BELOW if left.whole else SKIP
+        return FrameOutcome(strategy, False, GuardedCode(request.code.replace(), guards.holder))
+
+    def _leave_idle(self, code: CodeType, state: CodeState, left: RunEagerly) -> FrameOutcome:
+        """Run the frame as it is; all later ones too, if none was worth to be compiled."""
+        if left.for_all and not state.compiled:
+            return self._skip(code, left.reason)
+        if state.idle[self._torchdynamo_orig_backend] >= idle.MOST * OWNERS:
+            return self._leave_to(self._torchdynamo_orig_backend, state)
+        return EAGER
+
+    def _idle_for_long(self, code: CodeType, state: CodeState, over: Idle) -> FrameOutcome:
+        if over.for_all and not state.compiled:
+            return self._skip(code, over.reason)
+        over.renew()
+        return EAGER
 
     def _leave(self, code: CodeType, state: CodeState, left: RunEagerly) -> FrameOutcome:
-        if left.for_all and not state.entries:
-            return FrameOutcome(SKIP, True, skip_reason=left.reason)
+        if left.for_all and not state.compiled:
+            return self._skip(code, left.reason)
         # Not torch's own "skip this code": another backend, or one with fullgraph, has to look for itself.
-        return self._leave_to(self._torchdynamo_orig_backend, code, state)
+        return self._leave_to(self._torchdynamo_orig_backend, state)
 
-    def _leave_to(self, whom: object, code: CodeType, state: CodeState) -> FrameOutcome:
+    def _leave_to(self, whom: object, state: CodeState) -> FrameOutcome:
         """Run what is not cached eagerly from now on, for all hooks of a key or for this hook only."""
         state.left.add(whom)
-        self._look_below(code, state)
         return EAGER
 
     def _install(self, request: FrameRequest, compiled: CompiledFrame, state: CodeState) -> FrameOutcome:
@@ -206,7 +273,7 @@ class FrameHook:
         except Exception as error:
             self.compiler.guards_unbuildable(request, error)
             return self._leave(request.code, state, RunEagerly(str(error)))
-        return self._cached(request, compiled, guards, state)
+        return self._cached(compiled, Entry(self._torchdynamo_orig_backend, guards, owner=self), request, state)
 
     def _hold(self, guards: tuple[Guard, ...], request: FrameRequest) -> tree.GuardTree:
         """The tree of the guards. Errors: GuardsDoNotHold, and those of reading a source."""
@@ -215,28 +282,20 @@ class FrameHook:
             raise GuardsDoNotHold("; ".join(recompile.failures([Entry(None, built)], _plain_locals(request))))
         return built
 
-    def _cached(
-        self,
-        request: FrameRequest,
-        compiled: CompiledFrame,
-        guards: tree.GuardTree,
-        state: CodeState,
-        eager: bool = False,
-    ) -> FrameOutcome:
-        state.entries.append(Entry(self._torchdynamo_orig_backend, guards, eager, self))
-        state.below |= not compiled.alone
-        self.compiler.installed(request, guards.texts)
+    def _cached(self, compiled: CompiledFrame, entry: Entry, request: FrameRequest, state: CodeState) -> FrameOutcome:
+        state.entries.append(entry)
+        self.compiler.installed(request, entry.tree.texts)
         strategy = COMPILE if state.below else COMPILE_ALONE
-        return FrameOutcome(strategy, True, GuardedCode(compiled.code, guards.holder))
+        return FrameOutcome(strategy, True, GuardedCode(compiled.code, entry.tree.holder))
 
     def _too_often(self, request: FrameRequest, state: CodeState, failures: tuple[str, ...]) -> FrameOutcome:
         if not state.limit_told:
             state.limit_told = True
             entries = state.of(self._torchdynamo_orig_backend)
             self.compiler.limit_reached(request, failures, recompile.changing_sizes(entries, request))
-        return self._leave_to(self, request.code, state)
+        return self._leave_to(self, state)
 
-    def _request(self, frame: InterpreterFrame, state: CodeState) -> FrameRequest:
+    def _request(self, frame: InterpreterFrame, state: CodeState, promising: bool) -> FrameRequest:
         code = frame.f_code
         first = frame.f_locals.get(code.co_varnames[0]) if code.co_varnames else None
         point = resume_point(code)
@@ -249,8 +308,10 @@ class FrameHook:
             closure=tuple(frame.closure) if code.co_freevars else (),
             fullgraph=self.compiler.fullgraph,
             dynamic=self.compiler.dynamic,
-            history=state.history(self._torchdynamo_orig_backend, first),
+            # Numbers that change are no symbols where there are no tensors: nothing would be compiled for any.
+            history=state.history(self._torchdynamo_orig_backend, first) if promising else History(),
             resumes=(None if point is None else point.table()) or state.resumes,
+            promising=promising,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 from weakref import ref
@@ -15,6 +16,7 @@ from armature.frame.guards.explain import failed
 from armature.frame.guards.paths import Resolver
 from armature.frame.guards.tree import GuardTree
 from armature.frame.history import History
+from armature.frame.idle import Idle
 from armature.torch_abi.overrides import quietly
 
 STATE_KEY = "armature"  # in torch's dict for each code object
@@ -27,6 +29,7 @@ class Entry:
     key: object
     tree: GuardTree
     eager: bool = False  # the code is the frame's own: for such arguments it can't be compiled
+    idle: Idle | None = None  # the same: for such arguments there is nothing to compile
     owner: object = None  # the hook that asked for it
 
     @property
@@ -40,7 +43,8 @@ class CodeState:
     """Kept by torch with the code object; gone when the code object goes or is reset."""
 
     entries: list[Entry] = attrs.field(factory=list)
-    empty_calls: int = 0  # calls in which there was nothing to compile
+    idle: Counter[object] = attrs.field(factory=Counter)  # calls in which there was nothing to compile, by backend key
+    looks: Counter[object] = attrs.field(factory=Counter)  # of these, frames that were not traced
     left: set[object] = attrs.field(factory=set)  # backend keys and hooks for which what is not cached runs eagerly
     limit_told: bool = False
     _histories: dict[object, History] = attrs.field(factory=dict)
@@ -52,6 +56,11 @@ class CodeState:
         """The live entries of a backend key, oldest first."""
         self.entries = [entry for entry in self.entries if entry.alive]
         return [entry for entry in self.entries if entry.key is key]
+
+    @property
+    def compiled(self) -> bool:
+        """Whether there is code other than the frame's own, whatever the backend."""
+        return any(not entry.eager and entry.idle is None for entry in self.entries)
 
     def history(self, key: object, first: Any) -> History:
         """What inputs were before, under a backend key; for a method of modules, of each module by itself."""

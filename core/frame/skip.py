@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
+from itertools import islice
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MethodDescriptorType,
+    ModuleType,
+    WrapperDescriptorType,
+)
+from typing import cast
+from weakref import ref
 
 import torch
 from torch import nn
@@ -15,14 +29,16 @@ from armature.frame.data import resume_point
 
 OWN_FOLDER = str(Path(__file__).resolve().parents[1])
 TORCH_FOLDER = str(Path(torch.__file__).resolve().parent)
+LAYERS = f"{TORCH_FOLDER}/nn/modules/"  # worth a graph of their own, unlike the glue in the rest of torch
 PYTHON_FOLDER = sysconfig.get_path("stdlib")
 INSTALLED = ("/site-packages/", "/dist-packages/")  # may stand below it
-LAYERS = f"{TORCH_FOLDER}/nn/modules/"  # worth a graph of their own, unlike the glue in the rest of torch
-SEARCH_DEPTH = 3  # containers within containers looked into for tensors
-SEARCH_WIDTH = 64  # elements of a container looked at
 
+LOOKED_AT = 256  # objects, in a look for tensors
 HOLDERS = (torch.Tensor, nn.Module, torch.optim.Optimizer)
+LEAVES = (type(None), bool, int, float, complex, str, bytes, range, type, ModuleType, CodeType, FrameType)
 
+IMPORTS = "part of Python's import system; what an import runs, runs once"
+OWN = "part of armature"
 LOOKS_ABOVE = "it looks at the frames above it, and would see those of compiled code"
 _ABOVE = frozenset({
     "_getframe", "currentframe", "f_back", "getouterframes", "extract_stack", "print_stack", "format_stack",
@@ -40,16 +56,23 @@ def reason_of_code(code: CodeType) -> str | None:
         return "a comprehension's own frame; it is traced as part of the function it stands in"
     if not code.co_flags & inspect.CO_OPTIMIZED:
         return "the body of a module or class, which runs once"
-    if code.co_filename.startswith("<frozen"):
-        return "part of Python's import system"
+    if is_import(code):
+        return IMPORTS
+    if code.co_name == "__del__":
+        return "an object ends here, which compiled code must not hold"
     if is_own(code):
-        return "part of armature"
+        return OWN
     return LOOKS_ABOVE if looks_above(code) else None
 
 
 def looks_above(code: CodeType) -> bool:
     """Whether code of the program names what leads to the frames that called it."""
     return not _ABOVE.isdisjoint(code.co_names)
+
+
+def is_import(code: CodeType) -> bool:
+    """Whether the code is of Python's import system."""
+    return code.co_filename.startswith("<frozen importlib")
 
 
 def is_own(code: CodeType) -> bool:
@@ -72,41 +95,54 @@ def is_glue(code: CodeType) -> str | None:
     return "Python's standard library" if file.startswith(PYTHON_FOLDER + "/") and not installed else None
 
 
-def reason_of_frame(code: CodeType, f_locals: Mapping[str, object], f_globals: Mapping[str, object]) -> str | None:
-    """Why this one frame is not worth tracing: nothing in reach is a tensor, a module or torch."""
-    if any(_has_tensor(value, SEARCH_DEPTH) for value in f_locals.values()):
-        return None
-    if any(_is_torch(f_globals.get(name)) for name in code.co_names):
-        return None
-    return "no tensor, module or torch function among its arguments and the globals it names"
+def tensors_in_reach(code: CodeType, variables: Iterable[object], f_globals: Mapping[str, object]) -> bool:
+    """Whether a tensor, a module or something of torch is found near a frame's variables and the globals it names.
+
+    A look, not a proof: it decides nothing about frames that can be traced to their end.
+    """
+    named = (f_globals[name] for name in code.co_names if name in f_globals)
+    todo, seen = deque[object]((*variables, *named)), set[int]()
+    while todo and len(seen) < LOOKED_AT:
+        value = todo.popleft()
+        if _is_of_torch(value):
+            return True
+        if id(value) not in seen and not issubclass(type(value), LEAVES):
+            seen.add(id(value))
+            todo.extend(_held_by(value))
+    return False
 
 
-def _has_tensor(value: object, depth: int) -> bool:
-    if issubclass(type(value), HOLDERS):  # not isinstance(): a proxy says itself of which class it is
+def _held_by(value: object) -> Iterable[object]:
+    """Some of what an object holds, without running code of its class."""
+    kind = type(value)
+    if kind in (list, tuple, set, frozenset):
+        return islice(cast("Iterable[object]", value), LOOKED_AT)
+    if kind is dict:
+        return islice(cast("dict[object, object]", value).values(), LOOKED_AT)
+    if kind is FunctionType:  # not its globals
+        function = cast(FunctionType, value)
+        return (*(function.__closure__ or ()), *(function.__defaults__ or ()), function.__kwdefaults__)
+    if issubclass(kind, ref):
+        return (ref.__call__(cast("ref[object]", value)),)
+    if kind is ContextVar:
+        return (cast("ContextVar[object]", value).get(None),)
+    return gc.get_referents(value)[:LOOKED_AT]
+
+
+def _is_of_torch(value: object) -> bool:
+    kind = type(value)
+    if issubclass(kind, HOLDERS):  # not isinstance(): a proxy says itself of which class it is
         return True
-    if depth == 0:
-        return False
-    return any(_has_tensor(item, depth - 1) for item in _items(value))
+    if issubclass(kind, ModuleType):
+        return _within_torch(vars(cast(ModuleType, value)).get("__name__"))
+    if kind in (MethodDescriptorType, WrapperDescriptorType):
+        return _is_of_torch(cast(MethodDescriptorType, value).__objclass__)
+    if issubclass(kind, type):
+        return any(_within_torch(vars(base).get("__module__")) for base in type.mro(cast(type, value)))
+    if kind in (BuiltinFunctionType, FunctionType):
+        return _within_torch(cast(FunctionType, value).__module__)
+    return any(_within_torch(vars(base).get("__module__")) for base in kind.__mro__)
 
 
-def _items(value: object) -> Iterator[object]:
-    """What a container or a plain object holds, without running code of its class."""
-    if type(value) in (list, tuple, set, frozenset):
-        yield from list(value)[:SEARCH_WIDTH]  # type: ignore[call-overload]
-    elif issubclass(type(value), dict):
-        yield from list(dict.values(value))[:SEARCH_WIDTH]  # type: ignore[arg-type]
-    elif type(value).__dictoffset__ != 0 and not issubclass(type(value), (type, ModuleType)):
-        try:
-            held = object.__getattribute__(value, "__dict__")
-        except AttributeError:
-            return
-        yield from list(held.values())[:SEARCH_WIDTH]
-
-
-def _is_torch(value: object) -> bool:
-    if issubclass(type(value), (torch.Tensor, nn.Module)):
-        return True
-    name = value.__name__ if isinstance(value, ModuleType) else getattr(type(value), "__module__", None)
-    if not isinstance(value, ModuleType) and callable(value):
-        name = getattr(value, "__module__", None)
-    return isinstance(name, str) and name.partition(".")[0] == "torch"
+def _within_torch(module: object) -> bool:
+    return isinstance(module, str) and module.partition(".")[0] == "torch"

@@ -39,7 +39,7 @@ _STRATEGY = _C._FrameExecStrategy
 COMPILE: object = _STRATEGY(_ACTION.DEFAULT, _ACTION.DEFAULT)
 """Look in the cache, ask the callback on a miss; the same for frames below."""
 COMPILE_ALONE: object = _STRATEGY(_ACTION.DEFAULT, _ACTION.SKIP)
-"""The same for this frame; frames below it run with the hook off."""
+"""The same for this frame; frames below it run with the hook off, also where nothing in the cache fits."""
 SKIP: object = _STRATEGY(_ACTION.SKIP, _ACTION.DEFAULT)
 """Run this frame as it is; frames below it are looked at."""
 SKIP_BELOW: object = _STRATEGY(_ACTION.SKIP, _ACTION.SKIP)

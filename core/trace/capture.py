@@ -33,7 +33,7 @@ from armature.trace.effects import Effects
 from armature.trace.errors import GraphBreak, UserRaised
 from armature.trace.guards import GuardRecorder
 from armature.trace.overrides import Overrides, dispatched
-from armature.trace.places import Moment, Place, UserStack, places_of
+from armature.trace.places import Extent, Moment, Place, UserStack, places_of
 from armature.trace.sizes import Sizes, new_world
 from armature.trace.trust import trusted_module
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
@@ -86,7 +86,7 @@ class Tracer:
     held_weakly: dict[Value, bool] = attrs.field(factory=dict)  # by weak references made; whether one calls back
     stop: Moment | None = None  # where to stop tracing
     too_deep: tuple[Place, ...] = ()  # where the Python that traces came to its limit
-    frames_made: int = 0
+    extent: Extent = attrs.field(factory=Extent)
     has_handlers: bool = False  # some function that was traced has `try` or `with`
     mutates: bool = False  # an operator in place is in the graph
     regions: int = 0  # calls being traced that go in the graph whole or not at all

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import CodeType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ class GraphBreak(Exception):
 
     places: where each frame stood, for resuming. blame: the value that cannot be rebuilt, where that is the reason.
     not_resumed: why the frame could not be cut there. assumed: tracing went on after it, and nothing can check that
-    it may.
+    it may. idle: no tensor was met until then.
     """
 
     def __init__(self, event: BreakEvent, places: tuple[Place, ...] = ()) -> None:
@@ -26,6 +27,7 @@ class GraphBreak(Exception):
         self.blame: Value | None = None
         self.not_resumed = ""
         self.assumed = False
+        self.idle = False
         self.guards: tuple[Guard, ...] = ()
 
     def __str__(self) -> str:
@@ -35,13 +37,28 @@ class GraphBreak(Exception):
 
 class SkipFrame(Exception):
     """There is nothing to compile in the frame. once: this time, and in no frame below it either. frees: the frame asks
-    which objects live, so that tracing must have let go of them when it runs."""
+    which objects live, so that tracing must have let go of them when it runs.
 
-    def __init__(self, reason: str, once: bool = False, frees: bool = False) -> None:
+    idle: it computes nothing with tensors, as far as it was traced; whole: that is to its end, with all that it calls,
+    of these codes. guards: what tracing relied on until then.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        once: bool = False,
+        frees: bool = False,
+        idle: bool = False,
+        whole: tuple[CodeType, ...] = (),
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.once = once
         self.frees = frees
+        self.idle = idle
+        self.whole = whole
+        self.guards: tuple[Guard, ...] = ()
 
 
 class UserRaised(Exception):

@@ -228,6 +228,15 @@ def computes(tracer: Tracer) -> bool:
     return any(node.op.startswith("call_") and "changes_state" not in node.meta for node in tracer.graph.nodes)
 
 
+def computes_more_than_sizes(tracer: Tracer) -> bool:
+    """Whether anything in the graph has another result than a number that a symbol stands for."""
+    return any(
+        node.op.startswith("call_") and not isinstance(node.meta.get("example_value"), SYMBOLIC)
+        for node in tracer.graph.nodes
+        if "changes_state" not in node.meta
+    )
+
+
 def only_computes(tracer: Tracer) -> bool:
     """Whether the graph calls nothing but torch, and changes no state of torch but what `undo.py` knows to set back."""
     return all(

@@ -37,6 +37,7 @@ from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
     from armature.context import CompileContext
+    from armature.frame.guards.kinds import Guard
 
 PYTHON_DEPTH = 32 * inline.MAX_DEPTH
 UNTRACEABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
@@ -51,7 +52,7 @@ def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
     if request.code.co_flags & UNTRACEABLE:
         raise SkipFrame("a generator or coroutine runs eagerly")
     if in_transform():
-        raise SkipFrame("it runs inside a transform of torch.func")
+        raise SkipFrame("it runs inside a transform of torch.func", once=True)
     if forward_level() >= 0:  # tensors without numbers have none of the tangents
         raise SkipFrame("it runs inside a level of forward mode", once=True)
     with trace_of(request, ctx) as tracer, let_go(tracer):
@@ -89,7 +90,10 @@ def tracing(tracer: Tracer) -> Iterator[None]:
                     leave(state)
     except GraphBreak as stop:
         lives.check_break(tracer)
-        stop.guards = (*tracer.guards.records.values(), *aliasing.guards(tracer), *tracer.sizes.conditions())
+        stop.guards, stop.idle = guards_so_far(tracer), not meets_tensors(tracer)
+        raise
+    except SkipFrame as skipped:
+        skipped.guards = guards_so_far(tracer)
         raise
     finally:
         set_grad_enabled(grad)
@@ -176,13 +180,12 @@ def argument_names(request: FrameRequest) -> tuple[str, ...]:
 
 
 def _finish(tracer: Tracer, request: FrameRequest, result: Value) -> TracedFrame:
+    if not meets_tensors(tracer):
+        raise found_nothing(tracer)
     slot = CompiledGraphSlot()
     computes = graph_calls.computes(tracer)
     out = Rebuilder(tracer, request.code)
     code = out.finish(result, slot if computes else None)
-    unchanged = tracer.effects.empty and not tracer.overrides.moved
-    if not computes and unchanged and not tracer.inputs and not out.outputs and not touches_tensors(tracer):
-        raise SkipFrame("it computes nothing with tensors")
     return traced_frame(tracer, out, code, slot, computes)
 
 
@@ -209,9 +212,22 @@ def traced_frame(
     return TracedFrame(name, graph, inputs, guards, code, slot, breaks, as_it_is, out.undo, tracer.sizes.guards)
 
 
-def touches_tensors(tracer: Tracer) -> bool:
-    """Whether the frame has read a tensor."""
-    return bool(tracer.by_fake)
+def found_nothing(tracer: Tracer) -> SkipFrame:
+    """The end of a trace to the end of the frame that has met no tensor."""
+    codes = tuple(tracer.extent.codes.values())
+    found = SkipFrame("it computes nothing with tensors", idle=True, whole=codes)
+    found.guards = guards_so_far(tracer)
+    return found
+
+
+def guards_so_far(tracer: Tracer) -> tuple[Guard, ...]:
+    """What tracing has relied on until now."""
+    return (*tracer.guards.records.values(), *aliasing.guards(tracer), *tracer.sizes.conditions())
+
+
+def meets_tensors(tracer: Tracer) -> bool:
+    """Whether the frame has met a tensor, or calls something of torch. What it computes of sizes does not count."""
+    return bool(tracer.by_fake) or graph_calls.computes_more_than_sizes(tracer)
 
 
 def graph_inputs(tracer: Tracer) -> tuple[GraphInput, ...]:

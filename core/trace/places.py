@@ -9,13 +9,39 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from armature.breaks.types import FrameSummary
+from armature.trace.errors import SkipFrame
 
 if TYPE_CHECKING:
+    from armature.trace.capture import Tracer
     from armature.trace.state import Frame
     from armature.trace.values.base import Value
 
 Moment: TypeAlias = tuple[int, int, int]
 """A frame's number in the trace, how often it has jumped back, and the position of the instruction about to run."""
+
+
+MOST_IDLE_STEPS = 1_000
+
+
+@attrs.define(eq=False)
+class Extent:
+    """How far a trace has gone. steps: functions entered and rounds of loops, which is what makes a trace long."""
+
+    frames: int = 0
+    steps: int = 0
+    codes: dict[int, CodeType] = attrs.field(factory=dict)  # of all frames that were entered
+
+    def next_frame(self, code: CodeType) -> int:
+        """The number of the frame that is entered now."""
+        self.codes[id(code)] = code
+        self.frames += 1
+        return self.frames - 1
+
+    def step(self, tracer: Tracer) -> None:
+        """Count a step. Raises SkipFrame in a long trace in which no tensor was met, nor is any in reach."""
+        self.steps += 1
+        if self.steps > MOST_IDLE_STEPS and not tracer.by_fake and not tracer.request.promising:
+            raise SkipFrame(f"it has met no tensor in {MOST_IDLE_STEPS} calls and rounds of loops", idle=True)
 
 
 @attrs.frozen(eq=False)

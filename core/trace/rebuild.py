@@ -14,6 +14,7 @@ from torch import fx
 
 from armature.frame.sources import EarlySource, LocalSource, ObjectSource, Source
 from armature.torch_abi import overrides, symbols
+from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.fake import of_transform
 from armature.trace.again import Again, can_run_again, run_again
 from armature.trace.data import CompiledGraphSlot
@@ -153,6 +154,7 @@ class Rebuilder(Emitter):
             self.emit("LOAD_FAST", self._symbols[expr])
             return
         compute = eval(f"lambda {', '.join(names)}: {symbols.text(expr)}", dict(symbols.NAMESPACE))
+        skip_code(compute.__code__)
         self.null_function(compute)
         for symbol in symbols.symbols_of(expr):
             self.emit("LOAD_FAST", self._symbols[symbol])

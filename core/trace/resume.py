@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from armature.breaks import events
 from armature.frame.data import FrameRequest
 from armature.torch_abi.overrides import quietly
 from armature.trace import graph_calls, inline
 from armature.trace.classes_made import let_go
 from armature.trace.cut import CutFrame, CutWriter, calls_directly, cut_frame, why_not
 from armature.trace.data import CompiledGraphSlot, TracedFrame
-from armature.trace.errors import GraphBreak, UserRaised
+from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.interpreter import check_generators, root_frame, trace_frame, trace_of, traced_frame, tracing
 from armature.trace.places import Moment, Place, Stopped
 from armature.trace.splice import CannotResume
@@ -39,9 +40,21 @@ def capture_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
     try:
         return trace_frame(request, ctx)
     except GraphBreak as stop:
-        if request.fullgraph or not stop.places:
+        if request.fullgraph:
+            raise
+        if stop.idle and not request.promising:
+            raise _nothing_until(stop) from None
+        if not stop.places:
             raise
         return resumed(request, ctx, stop)
+
+
+def _nothing_until(stop: GraphBreak) -> SkipFrame:
+    """The frame is not worth to be cut: what may compute with tensors is what it calls."""
+    where = events.where(stop.event)
+    found = SkipFrame(f"it has met no tensor before a graph break ({stop.event.type.title}, {where})", idle=True)
+    found.guards = stop.guards
+    return found
 
 
 @quietly

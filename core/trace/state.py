@@ -57,13 +57,14 @@ class Frame:
 
     def __attrs_post_init__(self) -> None:
         self.instructions = decode(self.code)
-        self.ordinal = self.tracer.frames_made
-        self.tracer.frames_made += 1
+        self.ordinal = self.tracer.extent.next_frame(self.code)
+        self.tracer.extent.step(self.tracer)
 
     def jump(self, target: int) -> None:
         """Go on at another position."""
         if target < self.position:
             self.rounds += 1
+            self.tracer.extent.step(self.tracer)
         self.position = target
 
     def push(self, value: Value) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextvars
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -93,3 +95,33 @@ def printing(x: Any) -> Any:
     y = x + 1
     print("between")
     return y * 2
+
+
+def count(n: int) -> int:
+    return n + 1
+
+
+def in_pieces(x: Any) -> Iterator[Any]:
+    yield inner(x)
+    yield count(3)
+
+
+def driven(x: Any) -> Any:
+    return contextvars.copy_context().run(list, in_pieces(x))
+
+
+def test_what_is_left_alone_is_told_with_the_reason_each_time(tmp_path: Path) -> None:
+    def left() -> dict[str, str]:
+        return {skip.function: skip.reason for skip in armature.explain(driven)(X).skipped}
+
+    first = left()
+    assert "generator" in first["in_pieces"] and "nothing with tensors" in first["count"]
+    compiled = armature.compile(driven, backend="eager")
+    for _ in range(5):
+        compiled(X)
+    before = list(session().skips)
+    assert left() == first  # though torch shows these frames to nobody any more
+    compiled(X)
+    assert list(session().skips) == before
+    output = armature.explain(driven)(X)
+    assert "runs in pieces" in str(output) and "in_pieces" in output.to_html(tmp_path / "page.html").read_text()

@@ -150,3 +150,21 @@ def test_a_compiled_module_is_changed_by_what_gives_it_another_class() -> None:
     nn.utils.parametrize.remove_parametrizations(compiled, "weight")
     assert type(model) is nn.Linear
     torch.testing.assert_close(compiled(x), model(x))
+
+
+def test_forward_is_compiled_and_runs_no_hooks(pair: tuple[Net, Any]) -> None:
+    net, compiled = pair
+    compiled.eval()
+    seen: list[Any] = []
+    compiled.register_forward_hook(lambda *_: seen.append(1))
+    assert torch.equal(compiled.forward(X), net.forward(X)) and not seen
+    assert [c.function for c in session().compilations if c.module is not None] == ["Net.forward"]
+    compiled.forward = lambda x: x * 3
+    assert torch.equal(compiled.forward(X), X * 3) and torch.equal(net(X), X * 3)
+
+
+def test_forward_of_a_compiled_module_is_traced_in_a_compiled_function(pair: tuple[Net, Any]) -> None:
+    net, compiled = pair
+    net.eval()
+    output = armature.explain(lambda x: compiled.forward(x) + 1)(X)
+    assert (output.graph_count, output.break_count) == (1, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 import armature
+from armature.frame.skip import tensors_in_reach
 from armature.session import Outcome, session
 
 X = torch.arange(3.0)
@@ -102,7 +104,7 @@ def test_frames_with_no_tensor_in_reach() -> None:
     compiled = armature.compile(count, backend="eager")
     for n in range(5):
         assert compiled(n, ["a"]) == n + 1
-    assert "no tensor" in reasons()["count"]
+    assert "nothing with tensors" in reasons()["count"]
     assert not session().compilations
 
 
@@ -123,3 +125,80 @@ def test_modes_of_tracing_are_not_seen() -> None:
     compiled = armature.compile(count_modes, backend="eager")
     assert torch.equal(compiled(X), X)
     assert torch.equal(compiled(X), X)
+
+
+def pieces() -> Iterator[Any]:
+    yield leaf(torch.arange(3.0))
+
+
+def test_functions_below_are_compiled_in_a_call_without_tensors_of_a_function_that_is_compiled_for_some() -> None:
+    def double(value: Any) -> Any:
+        return value * 2 if isinstance(value, torch.Tensor) else contextvars.copy_context().run(list, value())
+
+    compiled = armature.compile(double, backend="eager")
+    assert torch.equal(compiled(X), X * 2)
+    assert torch.equal(compiled(pieces)[0], X * 2 + 1)
+    assert "leaf" in compiled_functions()
+
+
+def test_a_long_loop_without_tensors_is_not_traced_to_its_end() -> None:
+    def count_up(n: int) -> int:
+        total = 0
+        for number in range(n):
+            total += number
+        return total
+
+    compiled = armature.compile(count_up, backend="eager")
+    assert compiled(100_000) == 4_999_950_000
+    assert "no tensor in 1000 calls and rounds of loops" in reasons()["count_up"]
+
+
+def test_changing_numbers_and_lists_of_a_helper_warn_of_nothing() -> None:
+    held: list[int] = []
+
+    def note(n: int) -> int:
+        held.append(n)
+        return len(held)
+
+    compiled = armature.compile(note, backend="eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [compiled(n) for n in range(30)] == list(range(1, 31))
+    assert held == list(range(30)) and not session().compilations
+
+
+def test_a_frame_inside_a_transform_is_compiled_outside_of_it() -> None:
+    def double(x: Any) -> Any:
+        return x * 2
+
+    compiled = armature.compile(double, backend="eager")
+    assert torch.equal(torch.func.vmap(compiled)(X), X * 2)
+    assert "transform" in session().compilations[0].reason and not compiled_functions()
+    assert torch.equal(compiled(X), X * 2) and len(compiled_functions()) == 1
+
+
+def test_an_objects_end_is_not_traced() -> None:
+    ended: list[int] = []
+
+    class Ending:
+        def __del__(self) -> None:
+            ended.append(1)
+
+    def end_one() -> Iterator[Any]:
+        made = [Ending()]
+        made.pop()
+        yield len(ended)
+
+    compiled = armature.compile(contextvars.copy_context().run, backend="eager")
+    assert compiled(list, end_one()) == [1]
+    assert "an object ends here" in reasons()["__del__"]
+
+
+def test_a_wide_or_deep_search_ends() -> None:
+    deep: Any = 1
+    for _ in range(100_000):
+        deep = [deep]
+    wide = {n: [n] for n in range(100_000)}
+    code = leaf.__code__
+    assert not tensors_in_reach(code, [deep, wide, deep], {})
+    assert tensors_in_reach(code, [1, [[X]]], {}) and tensors_in_reach(code, [], {"torch": torch}) is False

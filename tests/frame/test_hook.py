@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import collections
+import functools
 import gc
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -14,13 +17,13 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from armature.frame import verify
+from armature.frame import idle, verify
 from armature.frame.data import FrameRequest
 from armature.frame.guards import kinds
 from armature.frame.hook import CompiledFrame, FrameHook, RunEagerly
 from armature.frame.show import show
 from armature.frame.sources import LocalSource
-from armature.torch_abi.eval_frame import reset_code, set_eval_frame
+from armature.torch_abi.eval_frame import set_eval_frame
 
 
 class ByHand:
@@ -32,6 +35,7 @@ class ByHand:
     def __init__(self) -> None:
         self.compiled: list[str] = []
         self.skips: dict[str, str] = {}
+        self.known: set[str] = set()
         self.failures: list[tuple[str, ...]] = []
         self.limits: list[tuple[str, ...]] = []
         self.guards: list[tuple[str, ...]] = []
@@ -68,8 +72,12 @@ class ByHand:
     def guards_unbuildable(self, request: FrameRequest, error: Exception) -> None:
         self.errors.append(error)
 
-    def skipped(self, code: CodeType, reason: str) -> None:
+    def skipped(self, code: CodeType, reason: str, for_good: bool = False) -> None:
         self.skips[code.co_name] = reason
+
+    def known_idle(self, request: FrameRequest) -> RunEagerly | None:
+        known = request.code.co_name in self.known and not request.promising
+        return RunEagerly("known", for_all=True, idle=True) if known else None
 
     def recompiling(self, request: FrameRequest, failures: tuple[str, ...]) -> None:
         self.failures.append(failures)
@@ -181,7 +189,7 @@ def test_compiled_code_stays_in_use_when_other_arguments_can_not_be_compiled(by_
         result = c(X, n)
         set_eval_frame(None)
         assert torch.equal(result, X + n)
-    assert compiler.compiled == ["c", "refused", "inner"]
+    assert compiler.compiled == ["c", "inner", "refused"]
 
 
 def test_frames_left_alone_have_a_reason(by_hand: ByHand, run: Any) -> None:
@@ -199,24 +207,107 @@ def test_frames_left_alone_have_a_reason(by_hand: ByHand, run: Any) -> None:
     assert "ruled_out" not in by_hand.compiled and "generator" not in by_hand.compiled
 
 
-def test_frames_without_tensors_are_not_traced(by_hand: ByHand, run: Any) -> None:
+class Idle(ByHand):
+    """Finds something to compile where there are tensors, else nothing: up to the end of the frame, or not (`whole`)."""
+
+    def __init__(self, whole: bool = True) -> None:
+        super().__init__()
+        self.whole = whole
+
+    def compile(self, request: FrameRequest) -> CompiledFrame:
+        if any(isinstance(value, torch.Tensor) for value in request.locals.values()):
+            return super().compile(request)
+        self.compiled.append(f"nothing in {request.code.co_name}")
+        self.known |= set() if self.whole else {request.code.co_name}
+        raise RunEagerly("idle", for_all=True, guards=tuple(self._guards(request)), idle=True, whole=self.whole)
+
+    def run(self, fn: Callable[..., Any], *args: Any) -> Any:
+        prior = set_eval_frame(self.hook)
+        try:
+            return fn(*args)
+        finally:
+            set_eval_frame(prior)
+
+    @functools.cached_property
+    def hook(self) -> FrameHook:
+        return FrameHook(self, Key())
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_frame_in_which_there_was_nothing_to_compile_is_compiled_when_there_is(whole: bool) -> None:
+    def c(n: Any) -> Any:
+        return n * 2
+
+    compiler = Idle(whole)
+    assert [compiler.run(c, n) for n in (1, 1, 2, 2, 3, 4)] == [2, 2, 4, 4, 6, 8]
+    traces = ["nothing in c"] * (2 if whole else 1)  # for a number, for another one, and then for all ints
+    assert compiler.compiled == traces
+    assert torch.equal(compiler.run(c, X), X * 2) and compiler.compiled == [*traces, "c"]
+    assert compiler.run(c, 5) == 10 and torch.equal(compiler.run(c, X), X * 2)
+    assert compiler.compiled == [*traces, "c"] and not compiler.limits and not compiler.failures
+
+
+def test_what_a_traced_frame_calls_is_not_looked_at_in_that_call() -> None:
+    def inner(n: int) -> int:
+        return n + 1
+
+    def outer(n: int) -> int:
+        return inner(n)
+
+    compiler = Idle()
+    assert compiler.run(outer, 1) == 2 and compiler.compiled == ["nothing in outer"]
+    partly = Idle(whole=False)
+    assert partly.run(outer, 1) == 2 and partly.compiled == ["nothing in outer", "nothing in inner"]
+
+
+def test_frames_without_tensors_are_left_to_torch_after_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idle, "MANY_CALLS", 20)
+    monkeypatch.setattr(idle.Idle.__init__, "__defaults__", (20,))
+
     def count(n: int) -> int:
         return n + 1
 
-    for _ in range(5):
-        run(count, 1)
+    compiler = Idle()
+    assert [compiler.run(count, 1) for _ in range(30)] == [2] * 30
+    assert compiler.compiled == ["nothing in count"] and compiler.skips == {"count": "idle"}
+    compiler.compiled.clear()
+    compiler.run(count, X)
+    assert not compiler.compiled
+
+
+def test_many_kinds_of_arguments_without_tensors_end_in_a_frame_that_is_left_alone() -> None:
+    def show(value: object) -> str:
+        return str(value)
+
+    def kind(number: int) -> object:
+        return type(f"Kind{number}", (), {})()
+
+    compiler = Idle()
+    for number in range(3 * idle.MOST):
+        compiler.run(show, kind(number))
+    assert len(compiler.compiled) <= idle.MOST and "show" in compiler.skips
+
+
+def test_frames_of_known_functions_are_traced_when_a_tensor_is_in_reach(by_hand: ByHand, run: Any) -> None:
+    def c(held: Any) -> Any:
+        return held
+
+    by_hand.known.add("c")
+    for n in range(2 * idle.LOOKS):
+        run(c, [n])
     assert by_hand.compiled == []
-    assert "no tensor" in by_hand.skips["count"]
+    run(c, (n,))  # of another type: looked at once more
+    assert by_hand.compiled == []
+    run(c, (X,))
+    assert by_hand.compiled == []
+    run(c, collections.deque([X]))
+    assert by_hand.compiled == ["c"]
 
 
-def test_what_a_compiled_function_calls_is_compiled_when_it_has_nothing_to_compile_itself(
-    by_hand: ByHand, run: Any
-) -> None:
+def test_what_a_compiled_function_calls_is_compiled_when_it_has_nothing_to_compile_itself() -> None:
     class Hidden:
-        __slots__ = ("held",)
-
         def __init__(self) -> None:
-            self.held = X
+            self.held = torch.ones(5)
 
     def cinner(x: Any) -> Any:
         return x + 1
@@ -224,20 +315,24 @@ def test_what_a_compiled_function_calls_is_compiled_when_it_has_nothing_to_compi
     def c(x: Any) -> Any:
         return cinner(x.held) if type(x) is Hidden else cinner(x)
 
+    compiler = Idle(whole=False)
+    compiler.run(c, X)
+    compiler.run(c, Hidden())
+    assert compiler.compiled == ["c", "cinner", "nothing in c", "cinner"]
+
+
+def test_what_an_import_runs_is_not_looked_at(by_hand: ByHand, run: Any) -> None:
+    for name in ("colorsys", "sndhdr"):
+        sys.modules.pop(name, None)
+
+    def c(x: Any) -> Any:
+        import colorsys  # noqa: PLC0415
+
+        return colorsys
+
     run(c, X)
-    for _ in range(2):  # torch has looked up how the first one's callees run before the hook was asked
-        run(c, Hidden())
-    assert by_hand.compiled == ["c", "cinner"]
-
-
-@pytest.mark.parametrize("value", [X, [X], {"a": (X,)}, nn.Linear(1, 1)])
-def test_tensors_are_found_in_containers_and_modules(by_hand: ByHand, run: Any, value: Any) -> None:
-    def empty(x: Any) -> None:
-        return None
-
-    reset_code(empty.__code__)
-    run(empty, value)
-    assert by_hand.compiled == ["empty"]
+    assert by_hand.compiled == ["c"] and all(name != "<module>" for name in by_hand.skips)
+    assert "import" in by_hand.skips["_find_and_load"]
 
 
 def test_a_dead_module_takes_its_code_along(by_hand: ByHand, run: Any) -> None:

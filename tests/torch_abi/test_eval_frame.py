@@ -16,6 +16,7 @@ from armature.torch_abi.eval_frame import (
     COMPILE,
     COMPILE_ALONE,
     SKIP,
+    SKIP_BELOW,
     FrameOutcome,
     GuardedCode,
     GuardHolder,
@@ -139,17 +140,42 @@ def test_skipped_code(below: bool) -> None:
     assert recorder.seen == ([] if below else ["inner"])
 
 
-def test_compiled_code_may_run_with_the_hook_off() -> None:
+def test_frames_below_code_that_stands_alone_are_not_seen_even_where_it_does_not_fit() -> None:
     def inner(x: int) -> int:
         return x
 
     def outer(x: int) -> int:
         return inner(x)
 
-    recorder = Recorder(outer=lambda frame: with_guard(frame, frame.f_code.replace(co_name="g"), COMPILE_ALONE))
+    def alone(frame: Any) -> FrameOutcome:
+        if isinstance(frame.f_locals["x"], str):
+            return FrameOutcome(SKIP, False)
+        return with_guard(frame, frame.f_code.replace(co_name="g"), COMPILE_ALONE)
+
+    recorder = Recorder(outer=alone)
     recorder.run(outer, 1)
+    recorder.run(outer, 1)
+    recorder.run(outer, "a")
+    assert recorder.seen == ["outer", "outer"]
+
+
+def test_cached_code_may_run_with_the_hook_off_in_the_first_call_only() -> None:
+    def inner(x: int) -> int:
+        return x
+
+    def outer(x: int) -> int:
+        return inner(x)
+
+    def once(frame: Any) -> FrameOutcome:
+        outcome = with_guard(frame, frame.f_code.replace(co_name="g"), SKIP_BELOW)
+        outcome.apply_to_code = False
+        return outcome
+
+    recorder = Recorder(outer=once)
     recorder.run(outer, 1)
     assert recorder.seen == ["outer"]
+    recorder.run(outer, 1)
+    assert recorder.seen == ["outer", "inner"]
 
 
 def test_state_lives_with_the_code_until_it_is_reset() -> None:

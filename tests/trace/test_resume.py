@@ -604,7 +604,7 @@ def program(t):
             t = t / 2
     return t
 """
-    exec(source, namespace)
+    exec(compile(source, "<a program>", "exec"), namespace)
     program = namespace.pop("program")
     codes = [weakref.ref(program.__code__)]
     mine, records = compiled(program)
@@ -618,7 +618,7 @@ def program(t):
     for cache in (decode, functions_of, copies, live_variables, remade_cells):  # they hold the last few thousand
         cache.cache_clear()
     gc.collect()
-    assert [held for code in codes if (held := code()) is not None and held.co_filename == "<string>"] == []
+    assert [held for code in codes if (held := code()) is not None and held.co_filename == "<a program>"] == []
     assert len(codes) > 4
 
 

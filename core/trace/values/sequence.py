@@ -171,7 +171,7 @@ class TupleValue(SequenceValue):
             return tuple(items)
         if self.kind is torch.Size:
             return torch.Size(items) if all(isinstance(i, int) for i in items) else tuple(items)
-        return self.kind._make(items)  # type: ignore[attr-defined]
+        return tuple.__new__(self.kind, items)
 
     def like(self, items: list[Value]) -> Value:
         return TupleValue(items, torch.Size if self.kind is torch.Size else tuple)
@@ -211,13 +211,17 @@ class TupleValue(SequenceValue):
         return super().call_method(tracer, name, args, kwargs)
 
     def rebuild(self, out: Rebuilder) -> None:
-        if self.kind is not tuple:
-            out.null_function(self.kind if not hasattr(self.kind, "_make") else self.kind._make)
+        by_class = self.kind is torch.Size or is_structseq(self.kind)
+        if by_class:
+            out.null_function(self.kind)
+        elif self.kind is not tuple:
+            out.null_function(tuple.__new__)  # not by `_make`: that is Python, and may be the very function
+            out.constant(self.kind)
         for item in self.items:
             out.load(item)
         out.build("BUILD_TUPLE", len(self.items))
         if self.kind is not tuple:
-            out.call(1)
+            out.call(1 if by_class else 2)
 
 
 @attrs.define(eq=False)
