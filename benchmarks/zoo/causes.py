@@ -13,9 +13,14 @@ from benchmarks.zoo.measure import PHASES
 
 Row = dict[str, Any]
 OURS = ("capture", "auto")
-# Words of failures, the worst first; the first four are never acceptable.
-KINDS = ("crash", "wrong", "raises", "timeout", "fallback", "more breaks", "layout", "front end slow")
+# Words of failures, the worst first; the first three are never acceptable. The last two are the program's own: rounding
+# moves its results as far, or it asks `torch.compiler.is_compiling()` and does something else then.
+KINDS = ("crash", "wrong", "raises", "timeout", "fallback", "more breaks", "layout", "unstable", "asks")
 FATAL = ("crash", "wrong", "raises")
+OWN = {
+    "unstable": "eager mode with weights shaken by 1e-6 differs as much",
+    "asks": "eager mode differs likewise when torch.compiler.is_compiling() answers yes",
+}
 NOISE = (
     (re.compile(r"0x[0-9a-f]+"), "0x"),
     (re.compile(r"(/[\w.+-]+)+/(?=[\w.-]+/[\w.-]+\.py)"), ""),
@@ -83,6 +88,9 @@ def _of_way(way: Row, model: str, where: str) -> Iterator[Failure]:
         groups = ", ".join(sorted({f"{one['kind']} of {one['group']}" for one in found}))
         detail = "\n".join(f"{one['group']} {one['path']}: {one['kind']}, {one['detail']}" for one in found)
         yield Failure(kind, f"{where}: {groups}", model, where, detail)
+    for kind in ("unstable", "asks"):
+        if ones := way.get(kind):
+            yield Failure(kind, OWN[kind], model, where, "\n".join(f"{d['path']}: {d['detail']}" for d in ones))
     for text in dict.fromkeys(way.get("fallbacks", ())):
         yield Failure("fallback", normalised(text.partition(": ")[2]), model, where, text)
 

@@ -18,6 +18,7 @@ from armature.plugin_api import BreakEvent, CompileEvent, EventKind, hookimpl
 from armature.plugins import manager
 from benchmarks.zoo.building import first_that_runs, made, place_of, seed, short
 from benchmarks.zoo.case import Build, Case, NotBuildable
+from benchmarks.zoo.explaining import explained, shake
 from benchmarks.zoo.tensors import Difference, Results, differences, fresh, tensors_of, to_double, weighted_sum
 
 PHASES = ("infer", "train")
@@ -83,6 +84,13 @@ def call_once(case: Case, phase: str, run: Callable[..., Any], double: bool = Fa
     results.keep("state", iter(case.model.named_buffers()))
     results.keep("argument", tensors_of((args, kwargs)))
     return results
+
+
+def shaken(build: Build, device: str, phase: str, number: int) -> Results:
+    """What a model gives with slightly other weights."""
+    case = made(build, device)
+    shake(case.model, number)
+    return call_once(case, phase, case.model)
 
 
 def in_double(build: Build, device: str, phase: str) -> tuple[Results | None, str]:
@@ -174,25 +182,37 @@ class Measurement:
             ways.append(("auto", lambda row: self.armature(row, phase, "auto", calls=2)))
         for name, run in ways:
             self.step(f"{phase}: {name}")
-            into[name] = self.compared(run, eager, exact)
+            into[name] = self.compared(run, phase, eager, exact)
         return into
 
-    def compared(self, run: Callable[[Row], Results], eager: Results, exact: Results | None) -> Row:
+    def told(self, phase: str) -> tuple[Results, Results | None]:
+        """The model in eager mode and in float64 once more, for when it is told that it is compiled."""
+        case = made(self.build, self.settings.device)
+        return call_once(case, phase, case.model), in_double(self.build, self.settings.device, phase)[0]
+
+    def compared(self, run: Callable[[Row], Results], phase: str, eager: Results, exact: Results | None) -> Row:
         """A compiled call, compared with eager mode."""
         row: Row = {}
         forget()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                wrong = differences(run(row), eager, exact)
+                found = run(row)
             except Exception as error:
                 row["raised"] = short(error, 600)
                 row["raised at"] = place_of(error, "armature") or place_of(error, "")
-                wrong = []
+                found = eager
         ours = [" ".join(str(w.message).split()) for w in caught if issubclass(w.category, armature_warnings())]
         row["warnings"] = list(dict.fromkeys(text[:600] for text in ours))[:KEPT]
-        row["wrong"] = as_rows(wrong)
         forget()
+        why = explained(
+            found,
+            differences(found, eager, exact),
+            eager,
+            lambda: self.told(phase),
+            lambda number: shaken(self.build, self.settings.device, phase, number),
+        )
+        row.update({"wrong": as_rows(why.wrong), "asks": as_rows(why.asks), "unstable": as_rows(why.unstable)})
         return row
 
     def armature(self, row: Row, phase: str, backend: Any, calls: int) -> Results:

@@ -29,6 +29,12 @@ def not_traced_by_others(call: Call) -> Value:
     return call.constant(None if call.fn.__name__ == "_get_tracing_state" else False)
 
 
+@handles(*existing("torch.jit.annotate"))
+def annotated(call: Call, the_type: Value, the_value: Value) -> Value:
+    """The value itself: its type is for TorchScript."""
+    return the_value
+
+
 @handles(*existing("torch.compiler.is_compiling", "torch.compiler.is_dynamo_compiling", "torch._utils.is_compiling"))
 def compiling(call: Call) -> Value:
     """A program that asks wants to know that it is being compiled; by whom does not matter to it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import pytest
@@ -36,6 +36,13 @@ def scripting(x: Tensor) -> Tensor:
     if torch.jit.is_scripting() or torch.jit.is_tracing() or torch.onnx.is_in_onnx_export():
         return x - 1
     return x + 1
+
+
+def annotated(x: Tensor) -> Tensor:
+    parts = torch.jit.annotate(list[torch.Tensor], [])
+    parts.append(x + 1)
+    found = torch.jit.annotate(the_type=Optional[int], the_value=None)  # noqa: UP045  one of typing's objects
+    return parts[0] if found is None else x
 
 
 def settings(x: Tensor) -> Tensor:
@@ -221,6 +228,7 @@ class TestHandlers(HandlerConformance):
     plugin = plugin
     cases = (
         Case("scripting", scripting, ones, absent=(torch.jit.is_scripting,)),
+        Case("annotated", annotated, ones, absent=(torch.jit.annotate,)),
         Case("settings", settings, leaf),
         Case("facts", facts, ones, absent=(torch.numel, torch.is_tensor, torch.is_floating_point)),
         Case("dtypes", dtypes, ones, absent=(torch.result_type,)),

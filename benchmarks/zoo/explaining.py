@@ -1,0 +1,99 @@
+"""Differences from eager mode that are the program's own: it asks whether it is compiled, or rounding moves it as far.
+
+Both are shown by running the program in eager mode again: told that it is compiled, or with weights that are shaken by
+less than rounding. What neither reproduces stays a wrong answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import attrs
+import torch
+
+from benchmarks.zoo.tensors import Difference, Results, differences, error_of, largest
+
+SHAKES = 3
+SHAKEN = 1e-6  # relative; some units of the last place of float32
+AS_FAR = 0.1  # the part of a difference that a shake must reproduce
+Run = Callable[[], tuple[Results, Results | None]]  # in eager mode, and in float64 where that can be run
+
+
+@contextmanager
+def said_to_be_compiled() -> Iterator[None]:
+    """`torch.compiler.is_compiling()` answers yes, as it does to what a compiler traces."""
+    before = torch.compiler._is_compiling_flag
+    torch.compiler._is_compiling_flag = True
+    try:
+        yield
+    finally:
+        torch.compiler._is_compiling_flag = before
+
+
+def shake(model: torch.nn.Module, number: int) -> None:
+    """Change each parameter by less than what rounding does to a sum."""
+    generator = torch.Generator().manual_seed(100 + number)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.is_floating_point():
+                noise = torch.randn(parameter.shape, generator=generator).to(parameter.device, parameter.dtype)
+                parameter.mul_(1 + SHAKEN * noise)
+
+
+@attrs.frozen
+class Explained:
+    """Differences by what explains them."""
+
+    wrong: list[Difference]
+    asks: list[Difference]  # the program asks whether it is compiled, and does something else then
+    unstable: list[Difference]  # rounding moves the result as far
+
+
+def explained(
+    found: Results, wrong: list[Difference], eager: Results, told: Run, shaken: Callable[[int], Results]
+) -> Explained:
+    """Sort differences by what explains them. `told` and `shaken` run the program again, and may raise."""
+    serious = [one for one in wrong if one.kind != "strides"]
+    if not serious:
+        return Explained(wrong, [], [])
+    if _as_told(found, eager, told):
+        return Explained([one for one in wrong if one.kind == "strides"], serious, [])
+    unstable = _as_shaken(serious, eager, shaken)
+    return Explained([one for one in wrong if one not in unstable], [], unstable)
+
+
+def _as_told(found: Results, eager: Results, told: Run) -> bool:
+    """Whether eager mode gives what was found once it is told that it is compiled, and something else if not."""
+    try:
+        with said_to_be_compiled():
+            results, exact = told()
+    except Exception:  # a path that needs a compiler explains nothing
+        return False
+    alike = [one for one in differences(found, results, exact) if one.kind != "strides"]
+    return not alike and any(one.kind != "strides" for one in differences(results, eager, None))
+
+
+def _as_shaken(serious: list[Difference], eager: Results, shaken: Callable[[int], Results]) -> list[Difference]:
+    """The differences that shaken weights give too."""
+    explained_ones: list[Difference] = []
+    for number in range(SHAKES):
+        try:
+            other = shaken(number)
+        except Exception:
+            break
+        explained_ones += [one for one in serious if one not in explained_ones and moved(one, other, eager)]
+    return explained_ones
+
+
+def moved(one: Difference, other: Results, eager: Results) -> bool:
+    """Whether a tensor of another run differs from eager mode's as much as a difference says, or in its shape."""
+    before, after = (results.groups.get(one.group, {}).get(one.path) for results in (eager, other))
+    if before is None or after is None:
+        return before is not after
+    if before.values.shape != after.values.shape:
+        return True
+    if one.kind != "value":
+        return False
+    scale = max(largest(before.values), 1e-30)
+    return error_of(after.values, before.values, scale) > max(AS_FAR * one.error, 1e-3)
