@@ -14,6 +14,9 @@ MATRIX ?= 3.11-2.13.0 3.12-2.13.0 3.13-2.13.0 3.12-2.11.0 3.12-2.15.0
 # Processes that run tests side by side.
 JOBS ?= 2
 
+# Models of the zoo, drawn at random by the date; 0: all.
+SAMPLE ?= 0
+
 .PHONY: setup demo test test-slow test-lenient test-matrix sweep lint bench bench-frontend zoo opinfo clean
 
 setup: $(STAMP)
@@ -51,7 +54,7 @@ bench: setup
 	$(BIN)/python -m benchmarks.run $(ARGS)
 
 zoo: setup
-	$(BIN)/python -m benchmarks.zoo $(ARGS)
+	$(BIN)/python -m benchmarks.zoo --sample $(SAMPLE) --jobs $(JOBS) $(ARGS)
 
 opinfo: setup
 	$(BIN)/python -m benchmarks.opinfo $(ARGS)

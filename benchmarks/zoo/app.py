@@ -23,6 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks.zoo import report
 from benchmarks.zoo.case import matches
 from benchmarks.zoo.causes import FATAL, failures
+from benchmarks.zoo.known import new, read
 from benchmarks.zoo.libraries import LIBRARIES
 from benchmarks.zoo.measure import PHASES, Settings, measure
 from benchmarks.zoo.pool import PRELOADED, Job, run_all
@@ -115,7 +116,10 @@ def main(
     console = Console()
     prepare_environment(device)
     names = list(all_names([name for name in library.split(",") if name] or list(LIBRARIES), console))
-    todo = chosen(names, match, sample, seed or datetime.date.today().isoformat(), shard)
+    seed = seed or datetime.date.today().isoformat()
+    todo = chosen(names, match, sample, seed, shard)
+    if sample:
+        console.print(f"{len(todo)} of {len(names)} models, --seed {seed}")
     if only_list:
         for pair in sorted(todo):
             print("/".join(pair))
@@ -129,7 +133,11 @@ def main(
     report.write(rows, out, {"machine": f"{machine}, Python {platform.python_version()}"})
     console.print(report.terminal(rows, every_model))
     console.print(f"{machine}; {time.monotonic() - start:.0f} s; written to {out}")
-    if any(failure.kind in FATAL for row in rows for failure in failures(row)):
+    unexpected = new((failure for row in rows for failure in failures(row)), read())
+    for failure in unexpected:
+        line = f"{failure.kind}: {failure.model}, {failure.where}: {failure.cause}"
+        console.print(line, style="red", markup=False, highlight=False)
+    if unexpected:
         raise typer.Exit(1)
 
 
