@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import jinja2
 from rich.console import Group
+from rich.markup import escape
 from rich.table import Table
 
 from benchmarks.zoo.causes import FATAL, KINDS, failures, grouped, model_of, summary
@@ -79,7 +80,7 @@ def causes_table(rows: list[Row]) -> Table:
         table.add_column(column, overflow="fold")
     for kind, cause, members in grouped(f for row in rows for f in failures(row))[:SHOWN]:
         models = sorted({f.model for f in members})
-        table.add_row(kind, str(len(models)), cause, models[0])
+        table.add_row(kind, str(len(models)), escape(cause), models[0])  # ids of breaks stand in brackets
     return table
 
 

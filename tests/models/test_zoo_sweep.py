@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import io
 import os
 import time
 from collections import Counter
@@ -12,12 +13,14 @@ from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 
 from benchmarks.zoo import known
 from benchmarks.zoo.app import evenly, prepare_environment
 from benchmarks.zoo.causes import Failure, failures, normalised, summary
 from benchmarks.zoo.explaining import explained
 from benchmarks.zoo.pool import Job, run_all
+from benchmarks.zoo.report import causes_table
 from benchmarks.zoo.shrink import UNCHANGED, Scale, shrunk
 from benchmarks.zoo.tensors import Difference, Results, differences
 
@@ -136,6 +139,12 @@ VALUE = {"group": "output", "path": "out", "kind": "value", "detail": "1e-1 off"
 )
 def test_failures_of_a_row(made: dict[str, Any], expected: list[str]) -> None:
     assert [failure.kind for failure in failures(made)] == expected
+
+
+def test_the_table_of_causes_names_breaks() -> None:
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(causes_table([row(capture=way(**{"break count": 1, "breaks": [BREAK]}), theirs=way())]))
+    assert "[some-break] x.item()" in console.export_text()
 
 
 def test_numbers_of_a_summary() -> None:
