@@ -32,8 +32,9 @@ def fresh() -> Iterator[None]:
 def compiled(ctx: Any, evaluator: Any) -> Callable[..., Any]:
     """Compiles down to loops, which are then evaluated without a back end."""
 
-    def backend(module: fx.GraphModule, fakes: list[Any]) -> Callable[..., Any]:
+    def backend(module: fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
         places = [node for node in module.graph.nodes if node.op == "placeholder"]
+        fakes = [node.meta.get("example_value", given) for node, given in zip(places, examples, strict=True)]
         inputs = tuple(GraphInput(node.name, LocalSource(node.name), fake) for node, fake in zip(places, fakes))
         frame = TracedFrame("frame", module, inputs, (), backend.__code__, CompiledGraphSlot())
         return compile_graph(frame, ctx, evaluator)
