@@ -22,7 +22,7 @@ Compile = Callable[..., Any]
 class ScriptNotFound(ArmatureError):
     """The program to run is not there."""
 
-    code = "A220"
+    code = "A226"
     text = "there is no file {path}"
     hint = "Give the path of a Python program, and its arguments after it."
 
