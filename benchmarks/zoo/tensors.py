@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 DEPTH = 8
-FLOOR = 2e-5  # of float32: what another order of summation may cost anywhere
+FLOOR = 5e-5  # of float32: what another order of summation may cost anywhere
 FACTOR = 10.0  # how much farther from float64 than eager mode a result may be
 UNSTABLE = 1e-2  # eager mode so far from float64 that it says nothing (routing, thresholds): compared with eager mode
 LOOSE = 1e-3
