@@ -73,13 +73,21 @@ def types_of_arguments(request: FrameRequest) -> tuple[Guard, ...]:
 
 
 def _types(guards: tuple[Guard, ...]) -> Iterator[Guard]:
-    """The types of what was read, also within containers of constants; bools, classes and code as they are."""
+    """The types of what was read, also within containers of constants; bools, classes and code as they are.
+
+    Values are asked for their types alone: `isinstance`, and so a class pattern, reads `__class__` of objects of the
+    program, which may run its code.
+    """
     seen = set[Source]()
     for guard in guards:
         match guard:
-            case TypeGuard(source) | ValueGuard(source, bool()) | IdGuard(source, type() | CodeType()):
+            case TypeGuard(source):
                 made: Guard = guard
-            case ValueGuard(source, value) if isinstance(value, CONTAINERS):
+            case ValueGuard(source, value) if type(value) is bool:
+                made = guard
+            case IdGuard(source, value) if issubclass(type(value), (type, CodeType)):
+                made = guard
+            case ValueGuard(source, value) if issubclass(type(value), CONTAINERS):
                 made = PartsGuard(source, Form(value), guard.user)
             case ValueGuard(source, value) | IdGuard(source, value):
                 made = TypeGuard(source, type(value), guard.user)
@@ -104,5 +112,7 @@ def _form(value: object, depth: int = 0) -> object:
     kind = type(value)
     if depth == DEPTH or not issubclass(kind, CONTAINERS):
         return kind
-    items = dict.values(value) if isinstance(value, dict) else cast("Iterable[object]", value)
+    items = (
+        dict.values(cast("dict[object, object]", value)) if issubclass(kind, dict) else cast("Iterable[object]", value)
+    )
     return kind, {_form(item, depth + 1) for item in islice(items, WIDTH)}

@@ -615,7 +615,7 @@ def test_made_of_tensors_that_override_functions() -> None:
     compiled = armature.compile(program, backend="eager")
     for x in (X, X.as_subclass(Labelled)):
         assert compiled(x, SCALE) == program(x, SCALE)
-    assert session().compilations[-1].breaks[0].type.id == "overridden-call"
+    assert "overridden-call" in {found.type.id for one in session().compilations for found in one.breaks}
 
 
 def test_a_leaf_made_inside() -> None:
