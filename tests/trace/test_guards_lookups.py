@@ -225,8 +225,9 @@ def lists_of_the_library() -> Program:
 def settings_of_torch() -> Program:
     backend = torch.backends.cudnn
     return lambda t: (t, backend.benchmark, torch.is_anomaly_enabled()), (
-        lambda: setattr(backend, "benchmark", True),
-        lambda: setattr(backend, "benchmark", False),
+        # Not by assignment: torch refuses it once a test has imported torch's own tests.
+        lambda: backend.set_flags(_benchmark=True),
+        lambda: backend.set_flags(_benchmark=False),
         lambda: torch.autograd.set_detect_anomaly(True),
         lambda: torch.autograd.set_detect_anomaly(False),
     )
