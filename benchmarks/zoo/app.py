@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +23,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks.zoo import report
 from benchmarks.zoo.case import matches
-from benchmarks.zoo.causes import FATAL, failures
+from benchmarks.zoo.causes import FATAL, failures, model_of
+from benchmarks.zoo.earlier import machines, read_rows
 from benchmarks.zoo.known import new, read
 from benchmarks.zoo.libraries import LIBRARIES
 from benchmarks.zoo.measure import PHASES, Settings, measure
@@ -110,16 +112,22 @@ def main(
     phases: Annotated[str, typer.Option(help="infer,train; none to build the models only")] = "infer,train",
     every_model: Annotated[bool, typer.Option(help="print a line for each model")] = True,
     only_list: Annotated[bool, typer.Option("--list", help="print the names and stop")] = False,
+    earlier: Annotated[str, typer.Option(help="comma-separated folders of runs that this one goes on from")] = "",
+    merge: Annotated[bool, typer.Option("--merge", help="only put the earlier runs together")] = False,
 ) -> None:
     """Compare models of libraries with eager mode, and count their graphs beside torch.compile's."""
     start = time.monotonic()
     console = Console()
     prepare_environment(device)
-    names = list(all_names([name for name in library.split(",") if name] or list(LIBRARIES), console))
     seed = seed or datetime.date.today().isoformat()
-    todo = chosen(names, match, sample, seed, shard)
-    if sample:
-        console.print(f"{len(todo)} of {len(names)} models, --seed {seed}")
+    folders = [Path(part) for part in earlier.split(",") if part]
+    before = read_rows(folders)
+    libraries = [name for name in library.split(",") if name] or list(LIBRARIES)
+    names = [] if merge else list(all_names(libraries, console))
+    done = {model_of(row) for row in before}
+    todo = [pair for pair in chosen(names, match, sample, seed, shard) if "/".join(pair) not in done]
+    if sample or before:
+        console.print(f"{len(todo)} of {len(names)} models, --seed {seed}; {len(before)} of earlier runs")
     if only_list:
         for pair in sorted(todo):
             print("/".join(pair))
@@ -128,9 +136,11 @@ def main(
     settings = Settings(device, auto, strict, incumbent, dynamic, wanted)
     out.mkdir(parents=True, exist_ok=True)
     work = [Job(library, name, settings, timeout) for library, name in todo]
-    rows = measured(work, jobs, start + limit if limit else None, out, console, device)
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, {device}, torch {torch.__version__}"
-    report.write(rows, out, {"machine": f"{machine}, Python {platform.python_version()}"})
+    rows = measured(work, before, jobs, start + limit if limit else None, out, console, device)
+    here = f"{platform.machine()}, {os.cpu_count()} cores, {device}, torch {torch.__version__}"
+    here = f"{here}, Python {platform.python_version()}"
+    machine = "; ".join(dict.fromkeys([*machines(folders), *([] if merge else [here])]))
+    report.write(rows, out, {"machine": machine})
     console.print(report.terminal(rows, every_model))
     console.print(f"{machine}; {time.monotonic() - start:.0f} s; written to {out}")
     unexpected = new((failure for row in rows for failure in failures(row)), read())
@@ -141,19 +151,23 @@ def main(
         raise typer.Exit(1)
 
 
-def measured(work: list[Job], jobs: int, deadline: float | None, out: Path, console: Console, device: str) -> list[Row]:
-    """The rows, written to a file as they come."""
+def measured(
+    work: list[Job], before: list[Row], jobs: int, deadline: float | None, out: Path, console: Console, device: str
+) -> list[Row]:
+    """The rows of earlier runs, then those of this one, written to a file as they come."""
     rows: list[Row] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with open(out / "rows.jsonl", "w") as file, Progress(*columns, console=console) as progress:
         task = progress.add_task("measuring", total=len(work))
         bad = 0
-        for row in run_all(work, measure, jobs, deadline, PRELOADED if device == "cpu" else None):
+        preloaded = PRELOADED if device == "cpu" else None
+        new_rows = run_all(work, measure, jobs, deadline, preloaded) if work else ()
+        for row in chain(before, new_rows):
             rows.append(row)
             file.write(json.dumps(row) + "\n")
             file.flush()
             bad += any(failure.kind in FATAL for failure in failures(row))
-            progress.update(task, advance=1, description=f"{bad} bad; {row['name']}")
+            progress.update(task, completed=len(rows) - len(before), description=f"{bad} bad; {row['name']}")
     return rows
 
 

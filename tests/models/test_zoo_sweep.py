@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import io
+import json
 import os
 import time
 from collections import Counter
@@ -18,6 +19,7 @@ from rich.console import Console
 from benchmarks.zoo import known
 from benchmarks.zoo.app import evenly, prepare_environment
 from benchmarks.zoo.causes import Failure, failures, normalised, summary
+from benchmarks.zoo.earlier import machines, read_rows
 from benchmarks.zoo.explaining import explained
 from benchmarks.zoo.pool import Job, run_all
 from benchmarks.zoo.report import causes_table
@@ -197,6 +199,20 @@ def test_any_beginning_of_the_order_has_each_library() -> None:
     for length in (55, 110, 220):
         count = Counter(library for library, _ in order[:length])
         assert abs(count["small"] - length / 11) <= 1.5
+
+
+def test_parts_of_a_sweep_are_put_together(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    late = {"library": "a", "name": "late", "ended": "not started in time"}
+    rows = [{"library": "a", "name": "one", "run": 1}, {"library": "a", "name": "two", "run": 1}, late]
+    (first / "rows.jsonl").write_text("".join(json.dumps(made) + "\n" for made in rows) + '{"library": "a", "na')
+    (first / "zoo.json").write_text(json.dumps({"machine": "a machine"}))
+    again = [{"library": "a", "name": "two", "run": 2}, {"library": "b", "name": "one", "ended": "over 9 s"}]
+    (second / "rows.jsonl").write_text("".join(json.dumps(made) + "\n" for made in again))
+    assert read_rows([first, second / "rows.jsonl"]) == [rows[0], again[0], again[1]]
+    assert machines([first, second / "rows.jsonl"]) == ["a machine"]
 
 
 def test_gpus_are_hidden_from_runs_on_the_cpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
