@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from armature import config, errors, rules
-    from armature.api import (
+    from armature.api.errors import ArmatureWarning
+    from armature.api.explain import explain
+    from armature.api.public import (
         allow_in_graph,
         compile,
         disable,
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
         trace_through,
         why,
     )
-    from armature.api_errors import ArmatureWarning
-    from armature.explaining import explain
 
 __version__ = "0.1.0"
 
@@ -50,10 +50,10 @@ __all__ = [
 ]
 
 _PLACES = {
-    "ArmatureWarning": "armature.api_errors",
+    "ArmatureWarning": "armature.api.errors",
     "config": "armature.config",
     "errors": "armature.errors",
-    "explain": "armature.explaining",
+    "explain": "armature.api.explain",
     "rules": "armature.rules",
 }
 
@@ -62,7 +62,7 @@ def __getattr__(name: str) -> Any:
     # Loaded at first use: the stages take a second to import, and plugins need single modules only.
     if name not in __all__:
         raise AttributeError(f"module 'armature' has no attribute {name!r}")
-    place = importlib.import_module(_PLACES.get(name, "armature.api"))
+    place = importlib.import_module(_PLACES.get(name, "armature.api.public"))
     found = place if place.__name__ == f"armature.{name}" else getattr(place, name)
     globals()[name] = found
     return found

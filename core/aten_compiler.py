@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import attrs
 
+from armature.api.session import Compilation
 from armature.codegen.program import generate
 from armature.context import CompileContext
 from armature.events import CompileEvent, EventKind
@@ -25,7 +26,6 @@ from armature.schedule import verify as schedule_spec
 from armature.schedule.data import KernelPlan
 from armature.schedule.schedule import schedule
 from armature.schedule.show import show as show_plan
-from armature.session import Compilation
 
 T = TypeVar("T")
 

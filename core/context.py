@@ -9,9 +9,9 @@ import attrs
 if TYPE_CHECKING:
     from armature.config import Config
     from armature.events import CompileEvent
+    from armature.plugins.tables import Tables
     from armature.run.cache import Cache
     from armature.run.workers import Workers
-    from armature.tables import Tables
 
 
 @attrs.define(eq=False)

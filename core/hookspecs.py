@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from armature.codegen.backend import DeviceBackend
     from armature.events import CompileEvent
     from armature.graph.data import Decomposition, Lowering, Pass
-    from armature.rules import Rule, Subject, Verdict
-    from armature.trace.call import Handler, Polyfill, ValueType
+    from armature.rules.book import Rule, Subject, Verdict
+    from armature.trace.handlers import Handler, Polyfill, ValueType
 
 PROJECT = "armature"
 API_VERSION = (1, 0)

@@ -15,8 +15,8 @@ import torch
 
 from armature.callables import MISSING, is_class, is_module, member
 from armature.errors import UnknownName
-from armature.rule_targets import is_dotted
-from armature.rules import load_name
+from armature.rules.book import load_name
+from armature.rules.targets import is_dotted
 
 OPERATORS = "torch.ops."
 FILE = re.compile(r"\.py(:|$)")

@@ -22,7 +22,8 @@ import torch
 from torch import fx
 
 from armature import config
-from armature.api_errors import ArmatureWarning, BackendFunctionFailed, DeviceBackendUnready, NoDeviceBackend, NoPlugins
+from armature.api.errors import ArmatureWarning, BackendFunctionFailed, DeviceBackendUnready, NoDeviceBackend, NoPlugins
+from armature.api.session import Compilation, Outcome, Session, session
 from armature.aten_compiler import AtenCompiler, event_of, timed
 from armature.breaks import events as breaks
 from armature.breaks.types import BreakEvent
@@ -38,24 +39,23 @@ from armature.frame.hook import CompiledFrame, RunEagerly
 from armature.graph import inference, learning, pieces, segments
 from armature.graph.functional import compile_graph, gives_other_forms
 from armature.graph.in_place import loses_layout
-from armature.plugins import manager
-from armature.rules import Decision
+from armature.plugins.plugin_manager import manager
+from armature.plugins.tables import Tables
+from armature.rules.book import Decision
+from armature.rules.user import USER
 from armature.run.cache import Cache
 from armature.run.workers import Workers
-from armature.session import Compilation, Outcome, Session, session
-from armature.tables import Tables
 from armature.torch_abi import symbols
 from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.jagged import meets_jagged
 from armature.torch_abi.overrides import suspended
-from armature.trace import graph_calls
 from armature.trace import verify as trace_spec
 from armature.trace.data import GraphInput, TracedFrame
+from armature.trace.emit.rollback import Undo
 from armature.trace.errors import GraphBreak, SkipFrame
-from armature.trace.resume import capture_frame
+from armature.trace.recording import graph_calls
+from armature.trace.resume.continuation import capture_frame
 from armature.trace.show import show as show_captured
-from armature.trace.undo import Undo
-from armature.user_rules import USER
 from armature.users_backend import UsersBackend
 
 __all__ = ["Compiler", "compile_frame", "new_context", "session"]

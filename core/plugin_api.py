@@ -20,7 +20,7 @@ from armature.lower.elements import NotSupported, Position, compute_dtype
 from armature.lower.index import Index, Var
 from armature.lower.registry import collect_lowerings, lowers
 from armature.lower.values import Spec, TensorValue
-from armature.rules import Answer, Decision, Rule, RuleOrigin, RuleTable, Subject, Verdict
+from armature.rules.book import Answer, Decision, Rule, RuleOrigin, RuleTable, Subject, Verdict
 from armature.torch_abi import collectives as functional_collectives
 from armature.torch_abi import data_parallel
 from armature.torch_abi import numpy as numpy_layer
@@ -29,7 +29,10 @@ from armature.torch_abi.attention import attention_results, item_by_tensors, nes
 from armature.torch_abi.decomps import overload, torch_decompositions
 from armature.torch_abi.effects import CHECK
 from armature.torch_abi.marks import assumed_constant
-from armature.trace.bodies import (
+from armature.trace.errors import GraphBreak, NotConstant, UserRaised
+from armature.trace.handlers import Call, Handler, Polyfill, ValueType, collect, handles
+from armature.trace.recording.cond_branches import choose
+from armature.trace.recording.loop_bodies import (
     ANY_INT,
     Body,
     Like,
@@ -40,18 +43,15 @@ from armature.trace.bodies import (
     together,
     trace_body,
 )
-from armature.trace.branches import choose
-from armature.trace.call import Call, Handler, Polyfill, ValueType, collect, handles
-from armature.trace.class_bodies import LocalClassValue
-from armature.trace.errors import GraphBreak, NotConstant, UserRaised
-from armature.trace.kept import as_begun, kept, written
-from armature.trace.lives import refer, rely_on_life
-from armature.trace.outside import call_outside, running_graphs
-from armature.trace.overrides import OffValue as OverridesOff
-from armature.trace.overrides import default as as_overridden
-from armature.trace.parts import NotApart, Part, Watch, trace_part
-from armature.trace.places import places_of
+from armature.trace.recording.opaque_calls import call_outside, running_graphs
+from armature.trace.recording.subgraphs import NotApart, Part, Watch, trace_part
+from armature.trace.recording.torch_function import OffValue as OverridesOff
+from armature.trace.recording.torch_function import default as as_overridden
+from armature.trace.semantics.cached_functions import as_begun, kept, written
+from armature.trace.semantics.class_bodies import LocalClassValue
+from armature.trace.semantics.weak_references import refer, rely_on_life
 from armature.trace.trust import is_trusted
+from armature.trace.user_stack import places_of
 from armature.trace.values.address import AddressValue
 from armature.trace.values.base import BoundMethod, Value, Write
 from armature.trace.values.classes import ClassValue
@@ -65,13 +65,13 @@ from armature.trace.values.context import (
     inference_mode_value,
     switch_grad,
 )
-from armature.trace.values.early import EarlyNumber, EarlyValue, before_the_graph, call_early
-from armature.trace.values.early import compute as compute_early
-from armature.trace.values.early import now as number_now
 from armature.trace.values.function import BuiltinValue, ClosureValue
 from armature.trace.values.iterator import IteratorValue
 from armature.trace.values.keys import Identity, Referring
 from armature.trace.values.methods import invoke
+from armature.trace.values.precomputed import EarlyNumber, EarlyValue, before_the_graph, call_early
+from armature.trace.values.precomputed import compute as compute_early
+from armature.trace.values.precomputed import now as number_now
 from armature.trace.values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from armature.trace.values.streams import Steps
 from armature.trace.values.symbolic import SymbolicValue as SymbolicNumber

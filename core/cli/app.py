@@ -15,8 +15,8 @@ from armature.cli import breaks, cache, code, demo, doctor, explain, rules, run,
 from armature.cli import plugins as plugin_commands
 from armature.cli.terminal import console, fail
 from armature.errors import ArmatureError, DuplicateRow, PluginError
-from armature.plugin_calls import Implementation, call, failed
-from armature.plugins import PluginManager
+from armature.plugins.calls import Implementation, call, failed
+from armature.plugins.plugin_manager import PluginManager
 from armature.torch_abi import versions
 
 # In the order in which `armature --help` lists them.

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 
 import armature
+from armature.api.session import Compilation, Session, session
 from armature.cli.run import PASS_ON, Arguments, Script
 from armature.cli.scripts import run_script
 from armature.cli.terminal import console, fail
@@ -19,7 +20,6 @@ from armature.graph.show import show as show_aten
 from armature.lower.show import show as show_loops
 from armature.run.data import CompiledGraph
 from armature.schedule.show import show as show_plan
-from armature.session import Compilation, Session, session
 
 
 class Stage(StrEnum):

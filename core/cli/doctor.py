@@ -24,8 +24,8 @@ from armature import config, plugins
 from armature.cli.cache import readable
 from armature.cli.terminal import console, print_data
 from armature.config import Config
+from armature.plugins.tables import Tables
 from armature.run.cache import Cache
-from armature.tables import Tables
 from armature.torch_abi import versions
 
 INSTALLERS = {

@@ -15,7 +15,7 @@ from armature import plugins
 from armature.cli.plugins import lenient_tables
 from armature.cli.scripts import modules_of_the_folder
 from armature.cli.terminal import console
-from armature.rule_export import export
+from armature.rules.export import export
 
 T = TypeVar("T")
 SLOW = 20_000  # rows from which on a bar is shown

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 import armature
-from armature.api_errors import ArmatureWarning
+from armature.api.errors import ArmatureWarning
 from armature.errors import ArmatureError
 
 Compile = Callable[..., Any]

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from armature.cli.scripts import modules_of_the_folder
 from armature.cli.terminal import console, print_data
-from armature.provenance import Why, why
-from armature.why_line import LineAnswer, as_place, why_line
+from armature.rules.provenance import Why, why
+from armature.rules.why_line import LineAnswer, as_place, why_line
 
 INDENT = 12
 

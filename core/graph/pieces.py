@@ -1,6 +1,6 @@
-"""A captured graph with calls that no back end is given (`trace/outside.py`), or that make a tensor one that collects
-gradients (`trace/altering.py`): what stands between them is compiled, a piece at a time, and another graph calls the
-pieces and them.
+"""A captured graph with calls that no back end is given (`trace/recording/opaque_calls.py`), or that make a tensor one
+that collects gradients (`trace/recording/tensor_state.py`): what stands between them is compiled, a piece at a time,
+and another graph calls the pieces and them.
 
 Numbers do not go from piece to piece: each computes those that it needs from the sizes of what it is given.
 """
@@ -22,9 +22,9 @@ from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import SYMBOLIC
 from armature.torch_abi.wrappers import fake_mode_of
-from armature.trace.altering import APART
 from armature.trace.data import GraphInput, TracedFrame, is_outside, written_outside
-from armature.trace.undo import LEAVE
+from armature.trace.emit.rollback import LEAVE
+from armature.trace.recording.tensor_state import APART
 
 CONDITION: object = torch.ops.higher_order.cond
 CompilePiece = Callable[[TracedFrame], Callable[..., Any]]

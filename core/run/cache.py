@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import attrs
 
-from armature.api_errors import ArmatureWarning
+from armature.api.errors import ArmatureWarning
 from armature.errors import NoKernelFolder
 from armature.run.store import KEY_DIGITS, Entry, Store, Unusable
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from armature.api import compile
+from armature.api.public import compile
 
 # The function, and what changes the program: each is done once, before one more run.
 Program = tuple[Callable[..., Any], tuple[Callable[[], object], ...]]

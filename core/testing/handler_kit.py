@@ -22,12 +22,12 @@ import pytest
 import torch
 from torch import fx
 
-from armature import api
+from armature.api import public as api
+from armature.api.session import session
 from armature.errors import ArmatureError
-from armature.plugins import manager
-from armature.session import session
+from armature.plugins.plugin_manager import manager
 from armature.testing.differential import difference
-from armature.trace.call import Handler
+from armature.trace.handlers import Handler
 
 
 @attrs.frozen(eq=False)

@@ -20,11 +20,11 @@ from typing import Any, ClassVar
 from armature import config
 from armature.breaks.types import BreakType
 from armature.graph.data import Decomposition, Lowering, Pass
-from armature.hook_check import hook_specs, marked
-from armature.plugins import GROUP, PluginManager
-from armature.registry import name_of
-from armature.tables import Tables
-from armature.trace.call import Handler, Polyfill
+from armature.plugins.hook_check import hook_specs, marked
+from armature.plugins.plugin_manager import GROUP, PluginManager
+from armature.plugins.registry import name_of
+from armature.plugins.tables import Tables
+from armature.trace.handlers import Handler, Polyfill
 
 NAME = "under-test"
 POSITIONAL = frozenset(

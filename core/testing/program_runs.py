@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 import attrs
 
 import armature
-from armature.session import Outcome, session
+from armature.api.session import Outcome, session
 from armature.testing.differential import Mismatch, difference, leaves
 from armature.testing.programs import Program
 

@@ -13,12 +13,12 @@ import attrs
 import torch
 
 import armature
-from armature.api import wrap
-from armature.api_errors import ArmatureWarning
+from armature.api.errors import ArmatureWarning
+from armature.api.options import Key, Options
+from armature.api.public import wrap
+from armature.api.session import Compilation, Outcome, Session, session
 from armature.frame.hook import FrameHook
-from armature.options import Key, Options
 from armature.pipeline import Compiler
-from armature.session import Compilation, Outcome, Session, session
 from armature.testing.differential import difference
 from armature.testing.tracing import chain, comparable
 

@@ -22,8 +22,8 @@ import pytest
 
 from armature.callables import describe, layers
 from armature.hookspecs import hookimpl
-from armature.plugins import PluginManager
-from armature.rules import Decision, Rule, RuleBook, RuleOrigin, RuleTable, Subject, Verdict, load_name
+from armature.plugins.plugin_manager import PluginManager
+from armature.rules.book import Decision, Rule, RuleBook, RuleOrigin, RuleTable, Subject, Verdict, load_name
 
 
 @attrs.frozen

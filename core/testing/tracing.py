@@ -19,7 +19,7 @@ from armature.context import CompileContext
 from armature.frame import verify as frame_spec
 from armature.frame.data import FrameRequest
 from armature.frame.guards.tree import GuardTree, build
-from armature.plugins import manager
+from armature.plugins.plugin_manager import manager
 from armature.testing.differential import difference
 from armature.trace.data import TracedFrame
 from armature.trace.errors import GraphBreak

@@ -23,17 +23,18 @@ from torch import nn
 
 from armature.callables import MISSING, class_member, describe, is_written_in_c, unbound
 from armature.frame.sources import AttrSource
-from armature.rules import Decision, Verdict
+from armature.rules.book import Decision, Verdict
 from armature.torch_abi.marks import ORIGINAL, assumed_constant, call_for_real, is_of_torch_compile, unpatched
 from armature.torch_abi.overrides import OWN_CLASSES, is_overriding
 from armature.torch_abi.wrappers import is_wrapper
-from armature.trace import exception_groups, inline, overrides, wrappers
-from armature.trace.builtins import BUILTINS
-from armature.trace.call import Call, Handler, Polyfill
 from armature.trace.errors import GraphBreak
-from armature.trace.keywords import takes
-from armature.trace.places import places_of
+from armature.trace.handlers import Call, Handler, Polyfill
+from armature.trace.recording import torch_function, wrapper_subclasses
+from armature.trace.semantics import exception_groups, inlining
+from armature.trace.semantics.builtins import BUILTINS
+from armature.trace.semantics.keywords import takes
 from armature.trace.trust import is_trusted
+from armature.trace.user_stack import places_of
 from armature.trace.values.base import Args, Kwargs, Value, type_name
 from armature.trace.values.classes import (
     ClassValue,
@@ -59,7 +60,7 @@ from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
-    from armature.trace.capture import Tracer
+    from armature.trace.tracer import Tracer
 
 
 @attrs.frozen(eq=False)
@@ -128,7 +129,7 @@ def stand_in(tracer: Tracer, plan: Plan, replacement: Callable[..., Any], args: 
 def call_object(tracer: Tracer, fn: Callable[..., Any], value: Value, args: Args, kwargs: Kwargs) -> Value:
     """Call a function that exists as a Python object."""
     if tracer.overrides.present:
-        found = overrides.called(tracer, fn, args, kwargs)
+        found = torch_function.called(tracer, fn, args, kwargs)
         if found is not None:
             return found
     check_call(tracer, fn, len(args), kwargs, value.describe())
@@ -164,7 +165,7 @@ def call_object(tracer: Tracer, fn: Callable[..., Any], value: Value, args: Args
         return args[0].call_method(tracer, fn.__name__, args[1:], kwargs)
     verdict = tracer.verdict(fn)
     if verdict.decision is Decision.INLINE and isinstance(value, FunctionValue):
-        return inline.inline_function(tracer, value, args, kwargs)
+        return inlining.inline_function(tracer, value, args, kwargs)
     if verdict.decision is Decision.IN_GRAPH:
         return tracer.graph_call(fn, args, kwargs)
     if verdict.decision is Decision.SKIP:
@@ -253,7 +254,7 @@ def inline_python(tracer: Tracer, fn: Callable[..., Any], args: Args, kwargs: Kw
         args, fn = (tracer.as_value(fn.__self__), *args), fn.__func__
     value = tracer.as_value(fn)
     if isinstance(value, FunctionValue):
-        return inline.inline_function(tracer, value, args, kwargs)
+        return inlining.inline_function(tracer, value, args, kwargs)
     return tracer.call(value, args, kwargs)
 
 
@@ -445,7 +446,7 @@ MakeObject = Callable[["Tracer", ClassValue, Args, Kwargs], Value]
 # In this order; the last takes everything.
 CLASS_ROWS: tuple[tuple[str, Callable[[type], bool], MakeObject], ...] = (
     ("exception", lambda cls: issubclass(cls, BaseException), _exception),
-    ("tensor that holds others", is_wrapper, wrappers.made),
+    ("tensor that holds others", is_wrapper, wrapper_subclasses.made),
     ("enum", lambda cls: issubclass(cls, enum.Enum), _enum_member),
     ("named tuple", is_named_tuple, _named_tuple),
     ("metaclass", lambda cls: type(cls).__call__ is not type.__call__, _metaclass),

@@ -14,7 +14,7 @@ from armature.breaks.types import BreakEvent
 from armature.frame.guards.kinds import Guard
 from armature.frame.sources import Source
 from armature.torch_abi.operators import is_triton_operator, written_positions
-from armature.trace.undo import Undo
+from armature.trace.emit.rollback import Undo
 
 OUTSIDE = "runs_outside"  # an attribute of functions: positions of the arguments that they may write to; None: of any
 

@@ -17,7 +17,7 @@ from armature.trace.values.base import Value, Write
 from armature.trace.values.function import CellValue
 
 if TYPE_CHECKING:
-    from armature.trace.rebuild import Rebuilder
+    from armature.trace.emit.rebuild import Rebuilder
     from armature.trace.values.tensor import TensorValue
 
 

@@ -21,13 +21,15 @@ from armature.torch_abi.fake import in_transform, version_of
 from armature.torch_abi.grad_modes import set_default_dtype, set_grad_enabled
 from armature.torch_abi.guard_tree import forward_level
 from armature.torch_abi.overrides import quietly
-from armature.trace import aliasing, graph_calls, inline, lives, machine, wrappers
-from armature.trace.capture import Tracer
-from armature.trace.classes_made import let_go
+from armature.trace import eval_loop
 from armature.trace.data import CompiledGraphSlot, GraphInput, TracedFrame
+from armature.trace.emit.rebuild import Rebuilder
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
-from armature.trace.rebuild import Rebuilder
-from armature.trace.state import Frame
+from armature.trace.frame_state import Frame
+from armature.trace.recording import aliasing, graph_calls, wrapper_subclasses
+from armature.trace.semantics import inlining, weak_references
+from armature.trace.semantics.new_classes import let_go
+from armature.trace.tracer import Tracer
 from armature.trace.values.base import Value
 from armature.trace.values.context import end_grad
 from armature.trace.values.exception import ExceptionValue
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from armature.context import CompileContext
     from armature.frame.guards.kinds import Guard
 
-PYTHON_DEPTH = 32 * inline.MAX_DEPTH
+PYTHON_DEPTH = 32 * inlining.MAX_DEPTH
 UNTRACEABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 
@@ -89,7 +91,7 @@ def tracing(tracer: Tracer) -> Iterator[None]:
                 for leave, state in reversed(tracer.on_abort):
                     leave(state)
     except GraphBreak as stop:
-        lives.check_break(tracer)
+        weak_references.check_break(tracer)
         stop.guards, stop.idle = guards_so_far(tracer), not meets_tensors(tracer)
         raise
     except SkipFrame as skipped:
@@ -106,7 +108,7 @@ def tracing(tracer: Tracer) -> Iterator[None]:
 def _run(tracer: Tracer, request: FrameRequest) -> Value:
     frame = root_frame(tracer, request)
     try:
-        result = inline.run_frame(tracer, frame)
+        result = inlining.run_frame(tracer, frame)
     except UserRaised as raised:
         tracer.frames.append(frame)
         try:
@@ -122,7 +124,7 @@ def _run(tracer: Tracer, request: FrameRequest) -> Value:
             stop.places = tracer.too_deep
             raise
     check_generators(tracer, frame)
-    lives.check_ends(tracer, frame, result)
+    weak_references.check_ends(tracer, frame, result)
     tracer.frames.append(frame)  # whose line it is that the graph ends at
     check_left(tracer)
     end_grad(tracer)
@@ -143,7 +145,7 @@ def check_left(tracer: Tracer) -> None:
 def check_generators(tracer: Tracer, frame: Frame) -> None:
     """No generator may stand inside a `try` or `with` when tracing ends. Raises GraphBreak."""
     for generator in tracer.generators:
-        if generator.has_unfinished_business() and not machine.leaves_quietly(generator.frame):
+        if generator.has_unfinished_business() and not eval_loop.leaves_quietly(generator.frame):
             tracer.frames += [frame, generator.frame]
             try:
                 tracer.graph_break(
@@ -208,7 +210,7 @@ def traced_frame(
         graph = fx.GraphModule(dict(tracer.modules) or torch.nn.Module(), tracer.graph, name)
     guards = (*tracer.guards.records.values(), *aliasing.guards(tracer))
     inputs = graph_inputs(tracer) if computes else ()
-    as_it_is = computes and tracer.overrides.wrappers and wrappers.has_to_run_as_it_is(tracer, out.outputs)
+    as_it_is = computes and tracer.overrides.wrappers and wrapper_subclasses.has_to_run_as_it_is(tracer, out.outputs)
     return TracedFrame(name, graph, inputs, guards, code, slot, breaks, as_it_is, out.undo, tracer.sizes.guards)
 
 

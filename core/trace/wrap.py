@@ -33,11 +33,11 @@ from armature.torch_abi.jagged import is_jagged
 from armature.torch_abi.overrides import is_overriding, without_numbers
 from armature.torch_abi.symbols import SYMBOLIC
 from armature.torch_abi.wrappers import is_wrapper
-from armature.trace import wrappers
-from armature.trace.call import ValueType
+from armature.trace.emit.live_iterators import PASSED, progress
 from armature.trace.errors import SkipFrame
-from armature.trace.layout import STACK
-from armature.trace.passed import PASSED, progress
+from armature.trace.handlers import ValueType
+from armature.trace.recording import wrapper_subclasses
+from armature.trace.resume.stack_layout import STACK
 from armature.trace.values.base import BoundMethod, Value
 from armature.trace.values.classes import ClassValue, rely_on_class
 from armature.trace.values.constant import ATOMS, ConstantValue, is_atom
@@ -70,11 +70,11 @@ from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue, has_own_lookup
 
 if TYPE_CHECKING:
-    from armature.trace.capture import Tracer
+    from armature.trace.tracer import Tracer
 
 Build = Callable[["Tracer", Any, Source], Value]
 ORIGINAL = "__armature_original__"  # where what `armature.compile` returned keeps the function or module it was given
-RULES = "armature.rules_api"  # whose decorators give an object that stands for the function
+RULES = "armature.rules.declare"  # whose decorators give an object that stands for the function
 
 
 def wrap(tracer: Tracer, obj: object, source: Source) -> Value:
@@ -171,7 +171,7 @@ def _tensor(tracer: Tracer, obj: torch.Tensor, source: Source) -> Value:
         tracer.overrides.accept(tracer, type(obj))
     holds = is_wrapper(type(obj))
     if holds:
-        wrappers.accept(tracer, obj)
+        wrapper_subclasses.accept(tracer, obj)
     if (obj.layout is not torch.strided or obj.is_nested) and not is_jagged(obj):
         nested = "nested " if obj.is_nested else ""
         tracer.graph_break("tensor-subclass", type=f"a {nested}tensor of layout {obj.layout}")
@@ -182,8 +182,8 @@ def _tensor(tracer: Tracer, obj: torch.Tensor, source: Source) -> Value:
     value = TensorValue(fake, None, obj, source=source)
     tracer.sizes.bind_tensor(value, source)
     if holds:
-        wrappers.accept_fake(tracer, obj, fake)
-        wrappers.guard(tracer, obj, fake, source)
+        wrapper_subclasses.accept_fake(tracer, obj, fake)
+        wrapper_subclasses.guard(tracer, obj, fake, source)
     tracer.by_fake[id(value.fake)] = value
     return tracer.remember(obj, value)
 

@@ -10,9 +10,9 @@ import torch
 
 import armature
 from armature import graph_break
-from armature.api_errors import ArmatureWarning
+from armature.api.errors import ArmatureWarning
+from armature.api.session import Outcome, session
 from armature.plugins import manager
-from armature.session import Outcome, session
 
 X = torch.linspace(-1, 1, 8)
 BACKENDS = ["eager", "auto"]

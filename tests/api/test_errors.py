@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import armature
-from armature.api_errors import (
+from armature.api.errors import (
     ArmatureWarning,
     DeviceBackendUnready,
     ModeNotThere,
@@ -21,10 +21,10 @@ from armature.api_errors import (
     UnknownOption,
     WrongArgument,
 )
+from armature.api.session import Outcome, session
 from armature.config import BadSetting
 from armature.hookspecs import hookimpl
 from armature.plugins import manager
-from armature.session import Outcome, session
 
 
 def increment(x: Any) -> Any:

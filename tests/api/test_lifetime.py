@@ -18,8 +18,8 @@ from torch import Tensor, fx, nn
 import armature
 from armature import config
 from armature.errors import ArmatureError
-from armature.trace.capture import Tracer
-from armature.trace.state import Frame
+from armature.trace.frame_state import Frame
+from armature.trace.tracer import Tracer
 from armature.trace.values.base import Value
 
 

@@ -16,12 +16,12 @@ import torch
 from torch.utils import _pytree as pytree
 
 import armature
-from armature.api_errors import NotCallable, WrongArgument
+from armature.api.errors import NotCallable, WrongArgument
+from armature.api.session import session
 from armature.errors import Unsupported
 from armature.plugins import manager
-from armature.rule_errors import BadTarget, SignatureMismatch
 from armature.rules import Decision
-from armature.session import session
+from armature.rules.errors import BadTarget, SignatureMismatch
 
 X = torch.linspace(-1, 1, 8)
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import armature
-from armature.session import session
+from armature.api.session import session
 
 
 class Net(nn.Module):

@@ -19,8 +19,8 @@ import torch
 from torch import nn
 
 import armature
-from armature.api_errors import ArmatureWarning
-from armature.session import Outcome, session
+from armature.api.errors import ArmatureWarning
+from armature.api.session import Outcome, session
 
 X = torch.arange(3.0)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from armature.project_rules import project_rules
 from armature.rules import Decision
+from armature.rules.project import project_rules
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

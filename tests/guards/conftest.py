@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import armature
-from armature.session import Outcome, session
+from armature.api.session import Outcome, session
 from armature.testing.differential import difference
 from armature.testing.tracing import comparable
 

@@ -19,7 +19,6 @@ from armature.breaks.types import BreakEvent
 from armature.callables import Subject
 from armature.cli.app import add_plugin_commands
 from armature.events import CompileEvent, EventKind
-from armature.hook_check import hook_specs
 from armature.plugin_api import (
     BreakType,
     Decision,
@@ -35,6 +34,7 @@ from armature.plugin_api import (
     hookimpl,
 )
 from armature.plugins import PluginManager
+from armature.plugins.hook_check import hook_specs
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "plugins.md"
 OP = torch.ops.aten.hardtanh.default

@@ -24,8 +24,9 @@ from armature.errors import (
 )
 from armature.events import CompileEvent, EventKind
 from armature.plugin_api import Decision, Rule, ValueType, hookimpl
-from armature.plugin_calls import Problem
-from armature.plugins import Candidate, PluginManager
+from armature.plugins import PluginManager
+from armature.plugins.calls import Problem
+from armature.plugins.plugin_manager import Candidate
 
 pytestmark = pytest.mark.usefixtures("lenient")
 EVENT = CompileEvent(EventKind.START, 0, "f", "f.py", 1)

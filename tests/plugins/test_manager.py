@@ -13,7 +13,8 @@ import pytest
 from armature import config, plugins
 from armature.errors import DuplicatePlugin, DuplicateRow, UnknownPlugin
 from armature.plugin_api import Decision, Rule, hookimpl
-from armature.plugins import Candidate, PluginManager, installed
+from armature.plugins import PluginManager
+from armature.plugins.plugin_manager import Candidate, installed
 
 
 class Rules:

@@ -13,7 +13,7 @@ from armature import plugins
 from armature.errors import UnknownName
 from armature.plugin_api import Decision, Handler, Lowering, Polyfill, Rule, hookimpl
 from armature.plugins import PluginManager
-from armature.provenance import why
+from armature.rules.provenance import why
 
 
 def trace_numel(call: Any, input: Any) -> None:

@@ -27,9 +27,9 @@ from armature.plugin_api import (
     hookimpl,
 )
 from armature.plugins import PluginManager
-from armature.registry import identity_key, name_of
+from armature.plugins.registry import identity_key, name_of
+from armature.plugins.tables import Tables
 from armature.rules import Decision
-from armature.tables import Tables
 
 ADD = torch.ops.aten.add.Tensor
 

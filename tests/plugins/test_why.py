@@ -24,10 +24,10 @@ from armature.cli.app import make_app
 from armature.cli.why import render_answer, render_line
 from armature.errors import UnknownName
 from armature.names import nearest, resolve
-from armature.provenance import Why, why
-from armature.rule_errors import BadTarget, NotAFile, NothingCalled
 from armature.rules import Decision, Verdict
-from armature.why_line import as_place, why_line
+from armature.rules.errors import BadTarget, NotAFile, NothingCalled
+from armature.rules.provenance import Why, why
+from armature.rules.why_line import as_place, why_line
 
 
 def user_function(x: Any) -> Any:

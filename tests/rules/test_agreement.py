@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from armature import plugins
-from armature.rules import Decision, RuleBook, Verdict, load_name
+from armature.rules import Decision, RuleBook, Verdict
+from armature.rules.book import load_name
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "rule-differences.md"

@@ -16,7 +16,7 @@ from armature.callables import MISSING, find_loaded
 from armature.hookspecs import hookimpl
 from armature.rules import Answer, Decision, Rule
 from armature.testing.rules_kit import rows
-from armature.trace.folding import WHILE_COMPILING
+from armature.trace.recording.folding import WHILE_COMPILING
 from armature_builtin_rules import load
 
 X = torch.zeros(2)

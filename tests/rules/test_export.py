@@ -16,7 +16,7 @@ from armature.cli import rules as commands
 from armature.cli.app import make_app
 from armature.plugin_api import Decision, Rule, Subject, Verdict, hookimpl
 from armature.plugins import PluginManager
-from armature.rule_export import export
+from armature.rules.export import export
 
 
 class First:

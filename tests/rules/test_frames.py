@@ -12,9 +12,9 @@ import torch
 
 import armature
 from armature import plugins
+from armature.api.session import session
 from armature.hookspecs import hookimpl
 from armature.rules import Decision, Rule
-from armature.session import session
 from armature.testing.rules_kit import rows
 
 

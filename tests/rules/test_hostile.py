@@ -16,8 +16,8 @@ import torch
 import armature
 from armature import plugins
 from armature.hookspecs import hookimpl
-from armature.rule_export import export
 from armature.rules import Decision, Rule, RuleBook, Verdict
+from armature.rules.export import export
 from armature.testing.rules_kit import book_of, rows
 
 RAN: list[str] = []

@@ -24,7 +24,7 @@ from armature.hookspecs import hookimpl
 from armature.plugins import PluginManager
 from armature.rules import Decision, Rule, RuleBook, Subject
 from armature.testing.rules_kit import book_with, rows
-from armature.trace.call import Handler
+from armature.trace.handlers import Handler
 from armature_builtin_rules import plugin
 
 LOOKUPS = 100_000
@@ -299,7 +299,8 @@ WATCHES = """
 import ctypes
 import torch
 import armature
-from armature.rule_cache import VerdictCache
+import armature.api.session
+from armature.rules.cache import VerdictCache
 from armature.rules import Decision, RuleOrigin, Verdict
 
 cache = VerdictCache()
@@ -310,7 +311,7 @@ def program(x, method):
     return x + 1, method is str.maketrans
 
 armature.compile(program, backend="eager")(torch.ones(2), str.maketrans)
-for held in (cache, [*armature.session.session().compilations]):
+for held in (cache, [*armature.api.session.session().compilations]):
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))  # C code may hold it to the end
 """
 

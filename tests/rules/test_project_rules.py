@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 import armature
-from armature import api, plugins
-from armature.project_rules import FILE, project_rules
-from armature.rule_errors import BadProjectRule
+from armature import plugins
+from armature.api import public as api
 from armature.rules import Decision
+from armature.rules.errors import BadProjectRule
+from armature.rules.project import FILE, project_rules
 
 GOOD = """
 [project]

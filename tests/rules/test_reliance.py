@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, fx, nn
 
 import armature
+from armature.api.session import session
 from armature.rules import in_graph, inline, skip
-from armature.session import session
 
 X = torch.linspace(0.1, 1, 4)
 

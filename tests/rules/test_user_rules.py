@@ -16,13 +16,12 @@ import pytest
 import torch
 
 import armature
-from armature import rules_api
+from armature.api.session import session
 from armature.errors import Unsupported
 from armature.frame.hook import COMPILE_LOCK
 from armature.plugins import manager
-from armature.rule_errors import BadTarget
-from armature.rules import Decision
-from armature.session import session
+from armature.rules import Decision, declare
+from armature.rules.errors import BadTarget
 
 X = torch.linspace(-1, 1, 8)
 NAMES = ["skip", "inline", "in_graph"]
@@ -266,7 +265,7 @@ def test_there_is_nothing_else_to_say() -> None:
 
 
 def test_a_compilation_elsewhere_is_waited_for_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules_api, "LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(declare, "LONGEST_WAIT", 0.01)
     held, done = threading.Event(), threading.Event()
 
     def compile_long() -> None:

@@ -13,7 +13,7 @@ from torch import nn
 from torch.overrides import BaseTorchFunctionMode
 
 import armature
-from armature.session import session
+from armature.api.session import session
 from armature.testing.tensor_programs import same
 
 

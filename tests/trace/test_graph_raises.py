@@ -14,15 +14,15 @@ import torch
 
 import armature
 from armature import config
-from armature.api_errors import ArmatureWarning
+from armature.api.errors import ArmatureWarning
 from armature.hookspecs import hookimpl
 from armature.plugins import manager
 from armature.testing.differential import difference
 from armature.testing.resuming import compiled, resumes
 from armature.torch_abi.altering import keep
 from armature.torch_abi.grad_modes import CHANGED_BY
-from armature.trace import undo
-from armature.trace.undo import MOST_BYTES
+from armature.trace.emit import rollback
+from armature.trace.emit.rollback import MOST_BYTES
 
 
 def one() -> tuple[Any, ...]:
@@ -359,7 +359,7 @@ def test_nothing_is_kept_twice_for_operators_that_can_not_raise(monkeypatch: pyt
         return t.relu().sum(-1)[0] / 2
 
     copied = []
-    monkeypatch.setattr(undo, "keep", lambda tensors: copied.append(0) or keep(tensors))
+    monkeypatch.setattr(rollback, "keep", lambda tensors: copied.append(0) or keep(tensors))
     mine, _ = compiled(program)
     for _ in range(3):
         mine(*one())

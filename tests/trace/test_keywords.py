@@ -14,8 +14,8 @@ import torch
 import armature
 from armature.plugins import manager
 from armature.testing.tensor_programs import compare
-from armature.trace.builtins import BUILTINS
-from armature.trace.keywords import refuses
+from armature.trace.semantics.builtins import BUILTINS
+from armature.trace.semantics.keywords import refuses
 from armature.trace.values.mapping import DICT_METHODS
 from armature.trace.values.sequence import LIST_METHODS, SHARED_METHODS
 from armature.trace.values.sets import SET_METHODS

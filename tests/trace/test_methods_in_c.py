@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import armature
-from armature.session import Outcome, session
+from armature.api.session import Outcome, session
 
 
 class Listed(list[Any]):

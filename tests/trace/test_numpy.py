@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import armature
-from armature.session import Outcome, session
+from armature.api.session import Outcome, session
 from armature.testing.differential import difference
 from armature.testing.tensor_programs import run
 from armature.testing.tracing import break_of

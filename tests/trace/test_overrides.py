@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.testing._internal.two_tensor import TwoTensor
 
 import armature
-from armature.session import session
+from armature.api.session import session
 from armature.testing.tensor_programs import compare, same
 
 HANDLED: dict[Any, Callable[..., Any]] = {}

@@ -17,10 +17,10 @@ from torch import nn
 import armature
 from armature.errors import Unsupported
 from armature.testing.resuming import compiled, resumes
+from armature.trace.eval_loop import functions_of
 from armature.trace.instructions import decode, remade_cells
-from armature.trace.liveness import live_variables
-from armature.trace.machine import functions_of
-from armature.trace.splice import copies
+from armature.trace.resume.liveness import live_variables
+from armature.trace.resume.splice import copies
 
 
 def x() -> torch.Tensor:

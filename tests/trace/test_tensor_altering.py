@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import armature
-from armature.session import session
+from armature.api.session import session
 from armature.testing.tensor_programs import compare
 from armature.testing.tracing import break_of
 

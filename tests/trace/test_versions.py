@@ -16,10 +16,10 @@ import pytest
 import torch
 
 from armature.testing.tracing import check, trace
-from armature.trace import inline
 from armature.trace.calls import CLASS_ROWS
 from armature.trace.errors import GraphBreak
 from armature.trace.instructions import decode, slot_names
+from armature.trace.semantics import inlining
 
 X = torch.linspace(-1.0, 1.0, 12).reshape(3, 4)
 Z = X + 5  # a global of the name that comprehensions below use
@@ -293,7 +293,7 @@ def test_two_slots_of_one_name() -> None:
 
 def test_a_program_deeper_than_python_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python 3.12 counts calls through C apart: its limit may come before the tracer's own."""
-    monkeypatch.setattr(inline, "MAX_DEPTH", 10**6)
+    monkeypatch.setattr(inlining, "MAX_DEPTH", 10**6)
 
     def deep(x):
         return deep(x)

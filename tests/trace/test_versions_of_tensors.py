@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import armature
-from armature.session import session
+from armature.api.session import session
 
 
 def made(x: Tensor) -> list[Any]:

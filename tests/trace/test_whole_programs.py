@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import armature
-from armature.session import session
+from armature.api.session import session
 from armature.testing import resuming
 from armature.torch_abi import versions
 

@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Iterator
 
 from armature.trace.errors import UserRaised
+from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction
-from armature.trace.iterating import advance
 from armature.trace.opcodes.table import opcode
-from armature.trace.state import Frame
+from armature.trace.semantics.iteration import advance
 from armature.trace.values.base import Value, type_name
 from armature.trace.values.mapping import DictValue, items_of_mapping
 from armature.trace.values.sequence import ListValue, SliceValue, TupleValue

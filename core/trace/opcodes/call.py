@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from types import CodeType
 
+from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
-from armature.trace.state import Frame
 from armature.trace.values.base import Null, Value
 from armature.trace.values.function import CellValue, ClosureValue
 from armature.trace.values.mapping import pairs

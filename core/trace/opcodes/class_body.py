@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import builtins
 
+from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.names import cell_of
 from armature.trace.opcodes.table import opcode
-from armature.trace.state import Frame
 from armature.trace.values.base import Value
 from armature.trace.values.mapping import DictValue
 

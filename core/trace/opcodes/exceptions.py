@@ -6,11 +6,11 @@ from types import NoneType
 from typing import TypeGuard
 
 from armature.callables import MISSING, class_member
-from armature.trace import exception_groups
 from armature.trace.errors import UserRaised
+from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
-from armature.trace.state import Frame
+from armature.trace.semantics import exception_groups
 from armature.trace.values.base import Value, type_name
 from armature.trace.values.classes import ClassValue, overrides, rely_on_class
 from armature.trace.values.context import ContextValue

@@ -8,14 +8,14 @@ from types import BuiltinFunctionType, ModuleType
 from typing import TYPE_CHECKING
 
 from armature.frame.sources import ItemSource, ObjectSource
+from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
-from armature.trace.state import Frame
 from armature.trace.trust import is_trusted
 from armature.trace.values.exception import ExceptionValue
 
 if TYPE_CHECKING:
-    from armature.trace.capture import Tracer
+    from armature.trace.tracer import Tracer
     from armature.trace.values.base import Value
 
 LOADED = ObjectSource(sys.modules, "sys.modules")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from armature.trace.assuming import truth
+from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction
-from armature.trace.iterating import advance
 from armature.trace.opcodes.table import opcode
-from armature.trace.state import Frame
+from armature.trace.recording.assertions import truth
+from armature.trace.semantics.iteration import advance
 from armature.trace.values.base import Value
 
 

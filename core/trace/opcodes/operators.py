@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from armature.trace.assuming import truth
+from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
-from armature.trace.operators import delete_item, set_item
-from armature.trace.state import Frame
+from armature.trace.recording.assertions import truth
+from armature.trace.semantics.operators import delete_item, set_item
 from armature.trace.values.sequence import SliceValue
 
 # By argument of BINARY_OP; the second half are the in-place forms.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from armature.trace.builtin_types import TYPES
 from armature.trace.errors import UserRaised
+from armature.trace.frame_state import Frame
 from armature.trace.instructions import STOPITERATION_ERROR, Instruction
-from armature.trace.iterating import advance
 from armature.trace.opcodes.exceptions import reraise_star
 from armature.trace.opcodes.generators import hand_on
 from armature.trace.opcodes.names import cell_of
 from armature.trace.opcodes.table import opcode
-from armature.trace.state import Frame
+from armature.trace.semantics.builtin_types import TYPES
+from armature.trace.semantics.iteration import advance
 from armature.trace.values.base import NULL, OF_METHOD, Null
 from armature.trace.values.classes import ClassValue
 from armature.trace.values.function import CellValue

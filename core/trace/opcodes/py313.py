@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction
-from armature.trace.iterating import advance
 from armature.trace.opcodes.call import call_with, check_stars, keywords, set_function_part
 from armature.trace.opcodes.names import load_variable
 from armature.trace.opcodes.operators import compare_op, to_bool
 from armature.trace.opcodes.table import opcode
-from armature.trace.state import Frame
+from armature.trace.semantics.iteration import advance
 from armature.trace.values.base import NULL, OF_METHOD, Null
 from armature.trace.values.function import ClosureValue
 

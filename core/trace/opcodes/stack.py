@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
-from armature.trace.state import Frame
 from armature.trace.values.base import NULL
 
 

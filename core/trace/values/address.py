@@ -12,8 +12,8 @@ from armature.trace.values.base import Value
 from armature.trace.values.keys import Address, Identity
 
 if TYPE_CHECKING:
-    from armature.trace.capture import Tracer
-    from armature.trace.rebuild import Rebuilder
+    from armature.trace.emit.rebuild import Rebuilder
+    from armature.trace.tracer import Tracer
 
 
 @attrs.define(eq=False)

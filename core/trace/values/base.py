@@ -17,13 +17,13 @@ import attrs
 
 from armature.callables import MISSING, class_member
 from armature.trace.errors import NotConstant
-from armature.trace.keywords import takes
+from armature.trace.semantics.keywords import takes
 from armature.trace.values.keys import is_nan
 
 if TYPE_CHECKING:
     from armature.frame.sources import Source
-    from armature.trace.capture import Tracer
-    from armature.trace.rebuild import Rebuilder
+    from armature.trace.emit.rebuild import Rebuilder
+    from armature.trace.tracer import Tracer
 
 Args = Sequence["Value"]
 Kwargs = Mapping[str, "Value"]

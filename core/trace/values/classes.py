@@ -25,8 +25,8 @@ from armature.trace.values.function import BUILTIN_TYPES, BuiltinValue, MethodVa
 
 if TYPE_CHECKING:
     from armature.frame.sources import Source
-    from armature.trace.capture import Tracer
-    from armature.trace.rebuild import Rebuilder
+    from armature.trace.emit.rebuild import Rebuilder
+    from armature.trace.tracer import Tracer
 
 
 @attrs.frozen(eq=False)

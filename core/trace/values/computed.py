@@ -18,12 +18,12 @@ import torch
 from armature.torch_abi.symbols import MATH_FUNCTIONS, is_unbacked
 from armature.trace.values.base import Args, Value
 from armature.trace.values.constant import ConstantValue
-from armature.trace.values.early import EarlyNumber, compute
 from armature.trace.values.floats import FloatValue
+from armature.trace.values.precomputed import EarlyNumber, compute
 from armature.trace.values.symbolic import SymbolicValue
 
 if TYPE_CHECKING:
-    from armature.trace.capture import Tracer
+    from armature.trace.tracer import Tracer
 
 
 def real_power(base: float, exponent: float) -> float:

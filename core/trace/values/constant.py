@@ -25,8 +25,8 @@ from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
 from armature.trace.values.classes import find_in_class, rely_on_class
 
 if TYPE_CHECKING:
-    from armature.trace.capture import Tracer
-    from armature.trace.rebuild import Rebuilder
+    from armature.trace.emit.rebuild import Rebuilder
+    from armature.trace.tracer import Tracer
 
 
 class Written(complex):

@@ -18,14 +18,14 @@ from armature.torch_abi.grad_modes import (
     exit_inference,
     set_grad_enabled,
 )
-from armature.trace.places import Place, places_of
+from armature.trace.user_stack import Place, places_of
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
 from armature.trace.values.constant import ConstantValue
 
 if TYPE_CHECKING:
     from armature.frame.sources import Source
-    from armature.trace.capture import Tracer
-    from armature.trace.rebuild import Rebuilder
+    from armature.trace.emit.rebuild import Rebuilder
+    from armature.trace.tracer import Tracer
 
 
 @attrs.define(eq=False)

@@ -19,8 +19,8 @@ from armature.trace.values.sequence import ListValue, TupleValue
 from armature.trace.values.sets import SetValue
 
 if TYPE_CHECKING:
-    from armature.trace.capture import Tracer
-    from armature.trace.rebuild import Rebuilder
+    from armature.trace.emit.rebuild import Rebuilder
+    from armature.trace.tracer import Tracer
     from armature.trace.values.user_object import UserObjectValue
 
 # The more derived first.

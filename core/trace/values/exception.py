@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from armature.trace.errors import NotConstant
-from armature.trace.places import places_of
+from armature.trace.user_stack import places_of
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, type_name
 from armature.trace.values.classes import overrides
 
 if TYPE_CHECKING:
-    from armature.trace.capture import Tracer
-    from armature.trace.places import Place
-    from armature.trace.rebuild import Rebuilder
+    from armature.trace.emit.rebuild import Rebuilder
+    from armature.trace.tracer import Tracer
+    from armature.trace.user_stack import Place
 
 
 METHODS = frozenset({"with_traceback", "__str__", "__repr__", "add_note", "__init__"})

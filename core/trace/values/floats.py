@@ -19,8 +19,8 @@ from armature.trace.values.constant import ConstantValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
-    from armature.trace.capture import Tracer
-    from armature.trace.rebuild import Rebuilder
+    from armature.trace.emit.rebuild import Rebuilder
+    from armature.trace.tracer import Tracer
 
 ARITHMETIC: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
     f"__{prefix}{name}__": (getattr(operator, name), bool(prefix))

@@ -29,8 +29,8 @@ from armature.trace.values.keys import Identity
 
 if TYPE_CHECKING:
     from armature.frame.sources import Source
-    from armature.trace.capture import Tracer
-    from armature.trace.rebuild import Rebuilder
+    from armature.trace.emit.rebuild import Rebuilder
+    from armature.trace.tracer import Tracer
     from armature.trace.values.mapping import DictValue
 
 # Of a function, not in its `__dict__`.

@@ -19,10 +19,10 @@ from armature.trace.values.sequence import TupleValue
 from armature.trace.values.streams import Steps
 
 if TYPE_CHECKING:
-    from armature.trace.capture import Tracer
-    from armature.trace.places import Place
-    from armature.trace.rebuild import Rebuilder
-    from armature.trace.state import Frame
+    from armature.trace.emit.rebuild import Rebuilder
+    from armature.trace.frame_state import Frame
+    from armature.trace.tracer import Tracer
+    from armature.trace.user_stack import Place
 
 
 LIST_ITERATOR: type = type(iter([]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
-    from armature.trace.capture import Tracer
+    from armature.trace.tracer import Tracer
     from armature.trace.values.base import Value
 
 

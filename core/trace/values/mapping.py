@@ -19,8 +19,8 @@ from armature.trace.values.sets import COMPARISONS, SET_METHODS, SetLike, SetVal
 from armature.trace.values.streams import Steps, Walk
 
 if TYPE_CHECKING:
-    from armature.trace.capture import Tracer
-    from armature.trace.rebuild import Rebuilder
+    from armature.trace.emit.rebuild import Rebuilder
+    from armature.trace.tracer import Tracer
 
 DICT_KINDS: tuple[type, ...] = (dict, collections.OrderedDict, collections.defaultdict, MappingProxyType)
 VIEW_TYPES: Mapping[str, type] = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}

@@ -6,11 +6,11 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from armature.trace.keywords import refuses
+from armature.trace.semantics.keywords import refuses
 from armature.trace.values.base import Args, Kwargs, Value
 
 if TYPE_CHECKING:
-    from armature.trace.capture import Tracer
+    from armature.trace.tracer import Tracer
 
 
 def check_call(tracer: Tracer, fn: Callable[..., Any], positional: int, kwargs: Kwargs, name: str) -> None:

@@ -19,7 +19,7 @@ from armature.trace.values.mapping import DictValue
 from armature.trace.values.user_object import UserObjectValue, has_own_lookup
 
 if TYPE_CHECKING:
-    from armature.trace.capture import Tracer
+    from armature.trace.tracer import Tracer
 
 REGISTRIES = ("_parameters", "_buffers", "_modules")
 HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")

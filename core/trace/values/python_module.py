@@ -16,8 +16,8 @@ from armature.trace.values.classes import find_in_class, is_data_descriptor, rel
 
 if TYPE_CHECKING:
     from armature.frame.sources import Source
-    from armature.trace.capture import Tracer
-    from armature.trace.rebuild import Rebuilder
+    from armature.trace.emit.rebuild import Rebuilder
+    from armature.trace.tracer import Tracer
 
 CHANGING = frozenset({"sys", "time"})  # of the library, modules whose names a program may give other objects
 SETTINGS = (bool, int, float, str, type(None))

@@ -18,8 +18,8 @@ from armature.trace.values.keys import is_nan
 from armature.trace.values.methods import invoke
 
 if TYPE_CHECKING:
-    from armature.trace.capture import Tracer
-    from armature.trace.rebuild import Rebuilder
+    from armature.trace.emit.rebuild import Rebuilder
+    from armature.trace.tracer import Tracer
 
 
 @attrs.define(eq=False)

@@ -20,8 +20,8 @@ from armature.trace.values.streams import Steps, Walk
 
 if TYPE_CHECKING:
     from armature.frame.sources import Source
-    from armature.trace.capture import Tracer
-    from armature.trace.rebuild import Rebuilder
+    from armature.trace.emit.rebuild import Rebuilder
+    from armature.trace.tracer import Tracer
 
 
 Make = Callable[[Sequence[Hashable]], Any]  # of items, a set

@@ -13,15 +13,15 @@ import torch
 from armature.torch_abi.fake import DATA_DEPENDENT
 from armature.torch_abi.symbols import SYMBOLIC, expression, is_unbacked, plain
 from armature.trace.errors import NotConstant
-from armature.trace.keywords import takes
+from armature.trace.semantics.keywords import takes
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
 from armature.trace.values.constant import ConstantValue
 
 if TYPE_CHECKING:
     from torch import fx
 
-    from armature.trace.capture import Tracer
-    from armature.trace.rebuild import Rebuilder
+    from armature.trace.emit.rebuild import Rebuilder
+    from armature.trace.tracer import Tracer
 
 TYPES: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 

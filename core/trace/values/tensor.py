@@ -16,7 +16,7 @@ from armature.torch_abi.altering import is_parameter
 from armature.torch_abi.fake import alias, of_transform, version_of
 from armature.torch_abi.overrides import OWN_CLASSES, as_subclass
 from armature.torch_abi.wrappers import is_wrapper
-from armature.trace import aliasing, altering
+from armature.trace.recording import aliasing, tensor_state
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write, raise_missing
 from armature.trace.values.classes import ClassValue, find_in_class, is_data_descriptor
 from armature.trace.values.keys import Identity
@@ -25,8 +25,8 @@ from armature.trace.values.sequence import ListValue
 if TYPE_CHECKING:
     from torch import fx
 
-    from armature.trace.capture import Tracer
-    from armature.trace.rebuild import Rebuilder
+    from armature.trace.emit.rebuild import Rebuilder
+    from armature.trace.tracer import Tracer
 
 # Attributes that the fake tensor answers; none depends on the numbers.
 STATIC_ATTRIBUTES = frozenset({
@@ -248,7 +248,7 @@ class TensorValue(Value):
     def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
         if name == "requires_grad" and value.is_constant and value.as_constant() is self.fake.requires_grad:
             return
-        if altering.set_attribute(tracer, self, name, value):
+        if tensor_state.set_attribute(tracer, self, name, value):
             return
         own = not hasattr(torch.Tensor, name) and not is_wrapper(type(self.fake))
         held = find_in_class(self.python_type(), name) if own else None
@@ -308,7 +308,7 @@ class TensorValue(Value):
             return self._item(tracer) if name == "item" else self._list(tracer)
         if name in VALUE_METHODS or (name == "type" and not args):
             tracer.graph_break("data-dependent-value", operation=f"Tensor.{name}")
-        altered = altering.method(tracer, self, name, args, kwargs)
+        altered = tensor_state.method(tracer, self, name, args, kwargs)
         if altered is not None:
             return altered
         if name == "as_subclass" and len(args) == 1 and isinstance(args[0], ClassValue) and not kwargs:

@@ -35,8 +35,8 @@ from armature.trace.values.mapping import DictValue
 from armature.trace.values.streams import Steps
 
 if TYPE_CHECKING:
-    from armature.trace.capture import Tracer
-    from armature.trace.rebuild import Rebuilder
+    from armature.trace.emit.rebuild import Rebuilder
+    from armature.trace.tracer import Tracer
 
 
 def read_unset_slot(cls: type, name: str) -> NoReturn:

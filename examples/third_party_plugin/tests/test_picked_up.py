@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from armature.cli.app import make_app
 from armature.plugin_api import Decision
 from armature.plugins import PluginManager
-from armature.provenance import why
+from armature.rules.provenance import why
 
 
 def test_rules() -> None:

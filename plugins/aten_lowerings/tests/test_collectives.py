@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from armature import api
+from armature.api import public as api
 from armature.plugin_api import functional_collectives
 
 if not functional_collectives.AVAILABLE:
@@ -54,7 +54,7 @@ PROGRAM = """
 import sys
 import torch
 import torch.distributed as dist
-from armature import api
+from armature.api import public as api
 
 rank = int(sys.argv[1])
 dist.init_process_group("gloo", store=dist.FileStore(sys.argv[2], 2), rank=rank, world_size=2)

@@ -26,7 +26,7 @@ from armature.callables import (
 from armature.plugin_api import Decision, RuleOrigin, Subject
 from armature.rules import RuleBook
 from armature.testing.rules_kit import RulesConformance, book_with
-from armature.trace.builtins import BUILTINS
+from armature.trace.semantics.builtins import BUILTINS
 from armature_builtin_rules import derived, load, plugin
 
 ROWS = [rule for table in load.rules() for rule in table.rules("test")]

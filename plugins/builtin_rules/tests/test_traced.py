@@ -13,7 +13,7 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 import torch
 from torch import Tensor
 
-from armature import api
+from armature.api import public as api
 from armature.testing.handler_kit import Captured, Case, HandlerConformance, break_id
 from armature_builtin_rules import plugin
 

@@ -11,9 +11,9 @@ import pytest
 from armature.config import current
 from armature.context import CompileContext
 from armature.plugins import manager
+from armature.plugins.tables import Tables
 from armature.run.cache import Cache
 from armature.run.workers import Workers
-from armature.tables import Tables
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from armature import api
+from armature.api import public as api
 from armature.plugin_api import functional_collectives
 from armature.testing.handler_kit import break_id
 

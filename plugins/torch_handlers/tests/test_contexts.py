@@ -12,7 +12,7 @@ from torch._higher_order_ops.hints_wrap import hints_wrapper
 from torch._higher_order_ops.strict_mode import strict_mode
 from torch.autograd.graph import disable_saved_tensors_hooks, saved_tensors_hooks
 
-from armature import api
+from armature.api import public as api
 
 X = torch.linspace(-1, 1, 4)
 

@@ -15,8 +15,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 import armature
+from armature.api.session import session
 from armature.plugin_api import data_parallel
-from armature.session import session
 from armature.testing import processes
 
 if not data_parallel.AVAILABLE:

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from armature import api
+from armature.api import public as api
 from armature.plugin_api import functional_collectives
 
 if not functional_collectives.AVAILABLE:
@@ -205,7 +205,7 @@ def test_memory(fn: Callable[[DTensor], Any], options: dict[str, Any]) -> None:
 PROGRAM = """
 import sys
 import torch
-from armature import api
+from armature.api import public as api
 sys.path.insert(0, sys.argv[3])
 import test_dtensors as here
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from armature import api
+from armature.api import public as api
 from armature.testing.handler_kit import break_id
 
 

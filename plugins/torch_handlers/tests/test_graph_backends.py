@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from armature import api
+from armature.api import public as api
 
 
 def model() -> nn.Module:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
-from armature import api
+from armature.api import public as api
 from armature.plugin_api import CHECK
 from armature.testing.handler_kit import Case, HandlerConformance
 from armature_torch_handlers import plugin, recurrent

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from armature import api
+from armature.api import public as api
 
 WINDOW = torch.hann_window(16)
 

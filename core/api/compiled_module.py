@@ -1,0 +1,139 @@
+"""What `armature.compile(module)` returns: a module that is the original in everything but its call."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from torch import fx, nn
+
+from armature.api.errors import ReadsSource
+from armature.frame.hook import FrameHook
+from armature.torch_abi.eval_frame import set_eval_frame, skip_code
+from armature.torch_abi.modules import calls_forward_only
+from armature.torch_abi.recorders import at_work, fx_at_work
+
+
+class CompiledModule(nn.Module):
+    """Runs the original module with the frame hook on. Attributes, parameters, hooks, mode and state are its own.
+
+    `__armature_original__` is the original; state_dict keys are unchanged; pickling and copying keep the options.
+    Functions that change a module by giving it another class (`fully_shard`, `register_parametrization`), or that keep
+    something for it in a table, do so for the original: it has the same class, and the two are equal.
+    """
+
+    __class__: Any = property(lambda self: type(self.__dict__["__armature_original__"]))
+
+    def __init__(self, original: nn.Module, hook: FrameHook, again: Callable[[nn.Module], Any]) -> None:
+        # nn.Module.__init__ is left out on purpose: this object has no state of its own.
+        self.__dict__["__armature_original__"] = original
+        self.__dict__["_armature_hook"] = hook
+        self.__dict__["_armature_again"] = again
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        held = self.__dict__
+        original = held["__armature_original__"]
+        if at_work():  # another tool records what runs
+            return original(*args, **kwargs)
+        target = original.forward if calls_forward_only(original) else original
+        prior = set_eval_frame(held["_armature_hook"])
+        try:
+            return target(*args, **kwargs)
+        finally:
+            set_eval_frame(prior)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["__armature_original__"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.__dict__["__armature_original__"], name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self.__dict__["__armature_original__"], name)
+
+    def __dir__(self) -> list[str]:
+        return dir(self.__dict__["__armature_original__"])
+
+    def __eq__(self, other: object) -> bool:
+        mine = self.__dict__["__armature_original__"]
+        return other is mine or (isinstance(other, CompiledModule) and other.__dict__["__armature_original__"] is mine)
+
+    def __hash__(self) -> int:
+        return hash(self.__dict__["__armature_original__"])
+
+    def __repr__(self) -> str:
+        return f"armature.compile({self.__dict__['__armature_original__']!r})"
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return _again, (self.__dict__["_armature_again"], self.__dict__["__armature_original__"])
+
+    def __prepare_scriptable__(self) -> nn.Module:
+        # What torch.jit.script asks of a module, and of those in it. It would put the original in place of this one for
+        # good, and it takes modules of one class for the same program.
+        raise ReadsSource(tool="torch.jit.script")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return _again(self.__dict__["_armature_again"], copy.deepcopy(self.__dict__["__armature_original__"], memo))
+
+
+def with_hook(fn: Callable[..., Any], hook: FrameHook, original: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that calls `fn` with the frame hook on, and stands for `original`."""
+
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        if at_work():  # another tool records what runs
+            return fn(*args, **kwargs)
+        prior = set_eval_frame(hook)
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            set_eval_frame(prior)
+
+    functools.update_wrapper(compiled, original)
+    compiled.__armature_original__ = original  # type: ignore[attr-defined]
+    skip_code(compiled.__code__)
+    return compiled
+
+
+def _again(again: Callable[[nn.Module], Any], original: nn.Module) -> Any:
+    return again(original)
+
+
+def _forward(name: str) -> Callable[..., Any]:
+    """A method that calls the original's."""
+    base = getattr(nn.Module, name)
+
+    @functools.wraps(base)
+    def method(self: CompiledModule, *args: Any, **kwargs: Any) -> Any:
+        original = self.__dict__["__armature_original__"]
+        result = getattr(original, name)(*args, **kwargs)
+        return self if result is original else result  # train, eval, to, ... return the module
+
+    return method
+
+
+def _called_forward(self: CompiledModule, *args: Any, **kwargs: Any) -> Any:
+    """The original's, with the frame hook on. torch.fx calls the function that it finds in the class, with proxies for
+    its parameters."""
+    if fx_at_work() and isinstance(args, fx.Proxy):
+        raise ReadsSource(tool="torch.fx.symbolic_trace")
+    forward = self.__dict__["__armature_original__"].forward
+    if at_work():  # another tool records what runs
+        return forward(*args, **kwargs)
+    prior = set_eval_frame(self.__dict__["_armature_hook"])
+    try:
+        return forward(*args, **kwargs)
+    finally:
+        set_eval_frame(prior)
+
+
+# Methods of nn.Module that a look-up on this class would find before `__getattr__` is asked.
+for _name, _member in vars(nn.Module).items():
+    if isinstance(_member, FunctionType) and (_name == "__setstate__" or not _name.startswith("__")):
+        setattr(CompiledModule, _name, _forward(_name))
+CompiledModule.forward = _called_forward
+
+skip_code(CompiledModule.__call__.__code__)
+skip_code(_called_forward.__code__)

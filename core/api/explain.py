@@ -1,0 +1,80 @@
+"""`armature.explain`: run a function once with its graphs captured and not compiled, and tell what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import fx
+
+from armature.api.errors import NotCallable, WrongArgument
+from armature.api.options import Key, Options
+from armature.api.public import wrap
+from armature.api.session import Compilation, Session, Skip, session
+from armature.breaks.report import ExplainedFrame, ExplainOutput, SkippedFrame
+from armature.events import EventKind
+from armature.frame import skip
+from armature.frame.hook import FrameHook
+from armature.pipeline import Compiler
+
+
+def explain(fn: Callable[..., Any], *, dynamic: bool | None = None) -> Callable[..., ExplainOutput]:
+    """`explain(fn)(*args)` calls `fn` and gives its graphs, graph breaks and guards, not its result.
+
+    dynamic: as for `armature.compile`. Errors: NotCallable, WrongArgument.
+    """
+    call = "armature.explain"
+    if isinstance(fn, type):
+        raise NotCallable(call=call, what=f"the class {fn.__qualname__}", suggestion=": an instance, or a method")
+    if not callable(fn):
+        raise NotCallable(call=call, what=f"{fn!r:.80} of type {type(fn).__qualname__}")
+    if dynamic is not None and not isinstance(dynamic, bool):
+        raise WrongArgument(call=call, name="dynamic", value=dynamic, expected="True, False or None")
+
+    def run(*args: Any, **kwargs: Any) -> ExplainOutput:
+        records = session().apart()
+        with session().looking_again():
+            capturing(fn, records, dynamic)(*args, **kwargs)
+        return output_of(records)
+
+    return run
+
+
+def capturing(fn: Callable[..., Any], records: Session, dynamic: bool | None = None) -> Callable[..., Any]:
+    """The function or module, its graphs captured into the records and run operator by operator."""
+    options = Options(dynamic=dynamic, backend=as_captured)
+    hook = FrameHook(Compiler(as_captured, dynamic=dynamic, records=records), Key())
+    wrapped: Callable[..., Any] = wrap(fn, hook, options)
+    return wrapped
+
+
+def as_captured(module: fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+    """The backend of `explain`: the graph runs operator by operator."""
+    return module.forward
+
+
+def output_of(records: Session) -> ExplainOutput:
+    """What the records say."""
+    skipped = (_skipped(found) for found in records.skips if found.reason != skip.OWN)
+    return ExplainOutput(tuple(_frame(record) for record in records.compilations), tuple(skipped))
+
+
+def _skipped(found: Skip) -> SkippedFrame:
+    return SkippedFrame(found.function, found.file, found.line, found.reason)
+
+
+def _frame(record: Compilation) -> ExplainedFrame:
+    seconds = {
+        event.detail: event.seconds for event in record.events if event.kind is EventKind.STAGE and event.seconds
+    }
+    return ExplainedFrame(
+        function=record.function,
+        file=record.file,
+        line=record.line,
+        outcome=record.outcome.value,
+        reason=record.reason,
+        graph=record.module,
+        guards=record.guards,
+        breaks=record.breaks,
+        seconds={**seconds, "whole": record.seconds},
+    )

@@ -1,0 +1,97 @@
+"""The arguments of `compile`, checked; and the frame hook for them: equal arguments share it, and so cached code."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Hashable, Mapping
+from functools import cache
+from typing import Any
+
+import attrs
+
+from armature import config
+from armature.api.errors import ModeNotThere, UnknownBackend, UnknownMode, UnknownOption, WrongArgument
+from armature.config import Config
+from armature.frame.hook import FrameHook
+from armature.pipeline import NATIVE, Compiler
+from armature.plugins.plugin_manager import manager
+
+# There is one way to compile. These are names that torch.compile has, with what to use here for what they do there.
+MODES_REFUSED: Mapping[str, str] = {
+    "reduce-overhead": "There are no CUDA graphs yet; a compiled graph is called with little around it as it is.",
+    "max-autotune": "Tile sizes follow rules and are not measured; matrix products are those of torch.",
+    "max-autotune-no-cudagraphs": "Tile sizes follow rules and are not measured; matrix products are those of torch.",
+}
+
+
+@attrs.frozen
+class Options:
+    """Checked arguments of `compile`. Equal ones share a hook."""
+
+    fullgraph: bool = False
+    dynamic: bool | None = None
+    backend: str | Callable[..., Any] = "auto"
+    changes: tuple[tuple[str, Hashable], ...] = ()  # settings for these compilations only
+
+
+class Key:
+    """What torch files cached code under. A type without attributes: torch asks each key for one on every call."""
+
+    __slots__ = ()
+
+
+def checked(
+    fullgraph: bool,
+    dynamic: bool | None,
+    backend: str | Callable[..., Any],
+    mode: str | None,
+    options: Mapping[str, Any] | None,
+) -> Options:
+    """The arguments as Options. Errors: UnknownBackend, UnknownMode, UnknownOption, WrongArgument, BadSetting."""
+    if not isinstance(fullgraph, bool):
+        raise WrongArgument(name="fullgraph", value=fullgraph, expected="True or False")
+    if dynamic is not None and not isinstance(dynamic, bool):
+        raise WrongArgument(name="dynamic", value=dynamic, expected="True, False or None")
+    check_mode(mode)
+    if options is not None and not isinstance(options, Mapping):
+        raise WrongArgument(name="options", value=options, expected="a mapping of settings, as in {'fuse': False}")
+    _check_backend(backend)
+    return Options(fullgraph, dynamic, backend, check_changes(options or {}))
+
+
+def check_mode(mode: object) -> None:
+    """Raise ModeNotThere for a mode that torch.compile has, and UnknownMode for others, but for "default" and None."""
+    if mode is None or (isinstance(mode, str) and mode == "default"):
+        return
+    if isinstance(mode, str) and mode in MODES_REFUSED:
+        raise ModeNotThere(name=mode, instead=MODES_REFUSED[mode])
+    raise UnknownMode(name=mode)
+
+
+def _check_backend(backend: object) -> None:
+    if callable(backend):
+        return
+    if not isinstance(backend, str):
+        raise WrongArgument(name="backend", value=backend, expected="a name or a function")
+    if backend not in NATIVE:
+        known = manager().tables().graph_backends
+        if backend not in known:
+            raise UnknownBackend(name=backend, known=", ".join((*NATIVE, *known)))
+
+
+def check_changes(changes: Mapping[str, Any]) -> tuple[tuple[str, Hashable], ...]:
+    """Settings with their values made immutable. Errors: UnknownOption, BadSetting."""
+    names = [field.name for field in attrs.fields(Config)]
+    for name in changes:
+        if name not in names:
+            nearest = difflib.get_close_matches(str(name), names, n=1)
+            raise UnknownOption(name=name, nearest=nearest[0] if nearest else f"one of {', '.join(names)}")
+    made = config.current().changed(changes)  # checks the values, and makes them immutable
+    return tuple((name, getattr(made, name)) for name in changes)
+
+
+@cache
+def hook_for(options: Options) -> FrameHook:
+    """The hook of these options."""
+    compiler = Compiler(options.backend, options.fullgraph, options.dynamic, dict(options.changes))
+    return FrameHook(compiler, Key())

@@ -1,0 +1,157 @@
+"""The public functions: compile, reset, the marks on tensors, and those of `marks` and `provenance`."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from types import BuiltinFunctionType, FunctionType
+from typing import Any, TypeVar, overload
+
+import torch
+from torch import nn
+
+from armature.api.compiled_module import CompiledModule, with_hook
+from armature.api.errors import NotCallable, WrongArgument
+from armature.api.interop import dynamo_backend
+from armature.api.options import Options, checked, hook_for
+from armature.api.session import session
+from armature.frame.hook import FrameHook
+from armature.plugins.plugin_manager import manager
+from armature.rules.marks import allow_in_graph, disable, substitute, trace_through
+from armature.rules.provenance import why
+
+__all__ = [
+    "allow_in_graph",
+    "compile",
+    "disable",
+    "dynamo_backend",
+    "graph_break",
+    "is_compiling",
+    "mark_dynamic",
+    "mark_static",
+    "reset",
+    "substitute",
+    "trace_through",
+    "why",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@overload
+def compile(
+    fn: F,
+    *,
+    fullgraph: bool = ...,
+    dynamic: bool | None = ...,
+    backend: str | Callable[..., Any] = ...,
+    mode: str | None = ...,
+    options: Mapping[str, Any] | None = ...,
+) -> F: ...
+@overload
+def compile(
+    fn: None = ...,
+    *,
+    fullgraph: bool = ...,
+    dynamic: bool | None = ...,
+    backend: str | Callable[..., Any] = ...,
+    mode: str | None = ...,
+    options: Mapping[str, Any] | None = ...,
+) -> Callable[[F], F]: ...
+def compile(
+    fn: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Callable[..., Any] = "auto",
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Any:
+    """Compile a function or module: the same behaviour, faster. Compilation happens in the first call.
+
+    fullgraph: raise errors.Unsupported where the function can't be captured in one graph. dynamic: whether sizes are
+    taken as symbols (True), as constants (False), or as constants until they change (None). backend: "auto", a
+    name that a plugin gives, or `fn(graph_module, example_inputs) -> callable`, called with the tensors of the call as
+    torch.compile calls it; what it raises comes out, in a BackendFunctionFailed. mode: None or "default".
+    options: settings (armature.config) for this function only. Without `fn` a decorator is returned. A module gives a
+    module with the same state. Errors: NotCallable, UnknownBackend, UnknownMode, UnknownOption, BadSetting,
+    WrongArgument.
+    """
+    given = checked(fullgraph, dynamic, backend, mode, options)
+    if fn is None:
+        return functools.partial(_compile, options=given)
+    return _compile(fn, options=given)
+
+
+def _compile(fn: Any, *, options: Options) -> Any:
+    return wrap(fn, hook_for(options).for_one(), options)
+
+
+def wrap(fn: Any, hook: FrameHook, options: Options) -> Any:
+    """The function or module, run with a hook on. `options` are those with which a copy of a module is compiled."""
+    manager()  # reads the project's rules: what is wrong with them is told here, not in the first call
+    if isinstance(fn, CompiledModule) or hasattr(fn, "__armature_original__"):
+        fn = fn.__armature_original__
+    session().ask_for(fn)
+    if isinstance(fn, nn.Module):
+        return CompiledModule(fn, hook, functools.partial(_compile, options=options))
+    if isinstance(fn, type):
+        raise NotCallable(what=f"the class {fn.__qualname__}", suggestion=": an instance of it, or one of its methods")
+    if not callable(fn):
+        raise NotCallable(what=f"{fn!r} of type {type(fn).__qualname__}", suggestion="")
+    return with_hook(_in_python(fn), hook, fn)
+
+
+def _in_python(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function itself; for one written in C a Python function that calls it, since the hook sees frames only."""
+    if not isinstance(fn, BuiltinFunctionType):
+        return fn
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    # A code object of its own, so that caches are not shared, and in no file of armature's, which are not traced.
+    code = call.__code__.replace(co_name=fn.__name__, co_qualname=fn.__qualname__, co_filename=f"<{fn.__qualname__}>")
+    return FunctionType(code, {"__builtins__": builtins}, fn.__name__, None, call.__closure__)
+
+
+def graph_break(message: str = "") -> None:
+    """Break the graph here when traced; does nothing otherwise. The message stands in the report."""
+
+
+def is_compiling() -> bool:
+    """True while armature traces the code that asks; False when it runs."""
+    return False
+
+
+def mark_dynamic(tensor: torch.Tensor, dim: int | Iterable[int]) -> None:
+    """Take sizes of the tensor along these dimensions as symbols: other sizes do not compile anew.
+
+    Errors: WrongArgument.
+    """
+    _mark("armature.mark_dynamic", tensor, dim, "_armature_dynamic_dims")
+
+
+def mark_static(tensor: torch.Tensor, dim: int | Iterable[int] | None = None) -> None:
+    """Take sizes along these dimensions (None: all) as constants, whatever `dynamic` says. Errors: WrongArgument."""
+    every = dim is None and isinstance(tensor, torch.Tensor)
+    _mark("armature.mark_static", tensor, range(tensor.dim()) if every else dim, "_armature_static_dims")
+
+
+def _mark(call: str, tensor: object, dim: object, attribute: str) -> None:
+    if not isinstance(tensor, torch.Tensor):
+        raise WrongArgument(name="tensor", value=tensor, expected="a tensor", call=call)
+    dims = list(dim) if isinstance(dim, Iterable) else [dim]
+    numbers = [d for d in dims if type(d) is int and -tensor.dim() <= d < tensor.dim()]
+    if len(numbers) < len(dims):
+        last = tensor.dim() - 1
+        expected = f"dimensions, from {-last - 1} to {last}" if last >= 0 else "none, as it has no dimensions"
+        raise WrongArgument(name="dim", value=dim, expected=expected, call=call)
+    held: set[int] = getattr(tensor, attribute, set())
+    setattr(tensor, attribute, held | {d % tensor.dim() for d in numbers})
+
+
+def reset() -> None:
+    """Forget all compiled code and all records."""
+    session().reset()

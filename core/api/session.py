@@ -1,0 +1,277 @@
+"""What armature did in this process: one record per compilation, kept for people and tools to look at."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from functools import cache
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+from weakref import ReferenceType, ref
+
+import attrs
+from torch import fx, nn
+
+from armature.breaks.types import BreakEvent
+from armature.codegen.data import KernelSource
+from armature.events import CompileEvent
+from armature.rules.reliance import Relied
+from armature.run.data import CompiledGraph
+from armature.torch_abi.eval_frame import COMPILE, reset_code, set_code_strategy, skip_code
+
+if TYPE_CHECKING:
+    from armature.plugins.tables import Tables
+
+KEPT = 512  # compilations of which everything is kept
+
+
+class Outcome(Enum):
+    """How a compilation ended."""
+
+    COMPILED = "compiled"
+    EMPTY = "nothing to compile"
+    BREAK = "graph break"
+    FALLBACK = "fell back to eager"
+    FAILED = "the backend failed"  # a function of the user's: its error came out
+
+
+@attrs.define(eq=False)
+class Compilation:
+    """One frame that was looked at. `graphs` grows when the backward graph is compiled; `module` was captured."""
+
+    id: int
+    function: str
+    file: str
+    line: int
+    backend: str = ""
+    outcome: Outcome = Outcome.EMPTY
+    reason: str = ""
+    seconds: float = 0.0
+    module: fx.GraphModule | None = None
+    captured: str = ""  # the captured graph as a readable program
+    graphs: list[CompiledGraph] = attrs.field(factory=list)
+    guards: tuple[str, ...] = ()
+    breaks: tuple[BreakEvent, ...] = ()
+    recompiled_for: tuple[str, ...] = ()  # guards of earlier compilations that failed
+    events: list[CompileEvent] = attrs.field(factory=list)
+
+    @property
+    def where(self) -> str:
+        """File and first line of the function."""
+        return f"{self.file}:{self.line}"
+
+    @property
+    def operators(self) -> int:
+        """ATen calls of the compiled graphs; calls of the captured graph where a backend took it as it was."""
+        modules = [graph.aten.module for graph in self.graphs] or ([self.module] if self.module else [])
+        return sum(node.op.startswith("call_") for module in modules for node in module.graph.nodes)
+
+
+@attrs.frozen
+class Skip:
+    """A code object that was left alone."""
+
+    function: str
+    file: str
+    line: int
+    reason: str
+
+
+@attrs.frozen
+class Totals:
+    """Sums over compilations."""
+
+    graphs: int = 0
+    breaks: int = 0
+    fallbacks: int = 0
+    operators: int = 0
+    kernels: int = 0
+    fused: int = 0
+    extern: int = 0
+    seconds: float = 0.0
+
+
+@attrs.define(eq=False)
+class Session:
+    """All records since the start or the last reset."""
+
+    compilations: deque[Compilation] = attrs.field(factory=lambda: deque(maxlen=KEPT))
+    skips: deque[Skip] = attrs.field(factory=lambda: deque(maxlen=KEPT))
+    _numbers: Iterator[int] = attrs.field(factory=itertools.count)
+    _codes: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)
+    _relied: dict[int, Relied] = attrs.field(factory=dict)
+    _asked: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)
+    _idle: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)
+    _left: dict[int, set[str]] = attrs.field(factory=dict)  # why code objects are left alone
+    _skipped: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)  # by torch, without asking the hook
+    _told: set[object] = attrs.field(factory=set)
+
+    def apart(self) -> Session:
+        """A session with records of its own. The code that is cached for it is this session's, to forget too."""
+        return Session(codes=self._codes, relied=self._relied, asked=self._asked)
+
+    def begin(self, code: CodeType, backend: str) -> Compilation:
+        """A record for the compilation of a code object."""
+        self._remember(code)
+        made = Compilation(next(self._numbers), code.co_qualname, code.co_filename, code.co_firstlineno, backend)
+        self.compilations.append(made)
+        return made
+
+    def next_id(self) -> int:
+        """A number for a compilation that has no frame."""
+        return next(self._numbers)
+
+    def withdraw(self, record: Compilation) -> None:
+        """Drop a record that tells of nothing but a frame left alone."""
+        with contextlib.suppress(ValueError):
+            self.compilations.remove(record)
+
+    def skip(self, code: CodeType, reason: str, for_good: bool = False) -> bool:
+        """A record of a code object that is left alone, from now on if for_good. Whether it is new."""
+        self._remember(code)
+        if for_good:
+            session()._skip_for_good(code)
+        told = self._left.setdefault(id(code), set())
+        if reason in told:
+            return False
+        told.add(reason)
+        self.skips.append(Skip(code.co_qualname, code.co_filename, code.co_firstlineno, reason))
+        return True
+
+    def _skip_for_good(self, code: CodeType) -> None:
+        self._remember(code)
+        if id(code) not in self._skipped:
+            _hold(self._skipped, code)
+
+    @contextlib.contextmanager
+    def looking_again(self) -> Iterator[None]:
+        """While frames that are left alone are shown to the hook as if they were not; afterwards all is as before."""
+        before, self._skipped = self._skipped, {}
+        _for_each(before, lambda code: set_code_strategy(code, COMPILE))
+        try:
+            yield
+        finally:
+            _for_each(self._skipped, lambda code: set_code_strategy(code, COMPILE))
+            self._skipped = before
+            _for_each(before, skip_code)
+
+    def ask_for(self, fn: object) -> None:
+        """Note that the user wants this function, or this module's forward, compiled, wherever it stands."""
+        method = getattr(fn, "forward", fn) if isinstance(fn, nn.Module) else fn
+        code = getattr(getattr(method, "__func__", method), "__code__", None)
+        if not isinstance(code, CodeType) or self.is_asked_for(code):
+            return
+        _hold(self._asked, code)
+        if id(code) in self._codes:  # it may have been left alone when another function called it
+            reset_code(code)
+
+    def is_asked_for(self, code: CodeType) -> bool:
+        """Whether the user gave this very code to `compile`."""
+        held = self._asked.get(id(code))
+        return held is not None and held() is code
+
+    def note_idle(self, codes: Iterable[CodeType]) -> None:
+        """Note code objects of functions in which a trace found nothing to compile."""
+        for code in codes:
+            if id(code) not in self._idle:
+                _hold(self._idle, code)
+
+    def is_idle(self, code: CodeType) -> bool:
+        """Whether this very code object was noted so."""
+        held = self._idle.get(id(code))
+        return held is not None and held() is code
+
+    def first_time(self, what: object) -> bool:
+        """True once per `what`: for things to be said once."""
+        if what in self._told:
+            return False
+        self._told.add(what)
+        return True
+
+    def totals(self) -> Totals:
+        """Sums over the records kept."""
+        graphs = [graph for c in self.compilations for graph in c.graphs]
+        return Totals(
+            graphs=sum(c.outcome is Outcome.COMPILED and c.module is not None for c in self.compilations),
+            breaks=sum(len(c.breaks) for c in self.compilations),
+            fallbacks=sum(c.outcome is Outcome.FALLBACK for c in self.compilations),
+            operators=sum(c.operators for c in self.compilations),
+            kernels=sum(graph.program.kernel_count for graph in graphs),
+            fused=sum(graph.program.fused_count for graph in graphs),
+            extern=sum(graph.program.extern_count for graph in graphs),
+            seconds=sum(c.seconds for c in self.compilations),
+        )
+
+    def breaks(self) -> tuple[BreakEvent, ...]:
+        """All graph breaks."""
+        return tuple(event for c in self.compilations for event in c.breaks)
+
+    def kernel_sources(self) -> tuple[KernelSource, ...]:
+        """The generated sources of all graphs, in order."""
+        return tuple(s for c in self.compilations for graph in c.graphs for s in graph.program.sources)
+
+    def relied(self, code: CodeType) -> Relied:
+        """What the code that was made for a code object relied on; to be added to."""
+        found = self._relied.get(id(code))
+        if found is None:
+            self._remember(code)
+            found = self._relied[id(code)] = Relied()
+        return found
+
+    def forget_code(self) -> None:
+        """Forget all code that torch cached for us, and which frames are left alone; the records stay."""
+        for key, held in list(self._codes.items()):
+            self._forget(key, held())
+
+    def rules_changed(self, tables: Callable[[], Tables]) -> None:
+        """Forget the code that relied on what the new tables say otherwise. They are made only if there is code."""
+        for key, held in list(self._codes.items()):
+            code, relied = held(), self._relied.get(key)
+            if code is None or relied is None or not relied.holds(tables(), code):
+                self._forget(key, code)
+
+    def _forget(self, key: int, code: CodeType | None) -> None:
+        if code is None or reset_code(code):
+            self._codes.pop(key, None)
+            self._relied.pop(key, None)
+            self._left.pop(key, None)
+            self._skipped.pop(key, None)
+            self._idle.pop(key, None)
+
+    def reset(self) -> None:
+        """Forget the records and all code that torch cached for us."""
+        self.forget_code()
+        self.compilations.clear()
+        self.skips.clear()
+        self._left.clear()
+        self._idle.clear()
+        self._told.clear()
+
+    def _remember(self, code: CodeType) -> None:
+        if id(code) not in self._codes:
+            _hold(self._codes, code, self._relied, self._left)
+
+
+def _hold(held: dict[int, ReferenceType[CodeType]], code: CodeType, *others: dict[int, Any]) -> None:
+    """Keep a weak reference by identity: code objects are equal where their text is. `others` go with the code too."""
+    key = id(code)
+
+    def forget(_: object) -> None:
+        for entries in (held, *others):
+            entries.pop(key, None)
+
+    held[key] = ref(code, forget)
+
+
+def _for_each(held: dict[int, ReferenceType[CodeType]], act: Callable[[CodeType], None]) -> None:
+    for code in [code for kept in held.values() if (code := kept()) is not None]:
+        act(code)
+
+
+@cache
+def session() -> Session:
+    """The session of this process."""
+    return Session()

@@ -1,0 +1,134 @@
+"""What the manager and the tables know of a plugin: who it is, what it implements, how its hooks are called safely."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from types import FunctionType
+from typing import Any
+
+import attrs
+from packaging.utils import canonicalize_name
+
+from armature.callables import layers
+from armature.errors import HookFailed, InvalidRow, PluginError
+from armature.rules.book import RuleOrigin
+
+UNKNOWN = "unknown"
+
+
+@attrs.frozen
+class Plugin:
+    """A plugin that is loaded. `precedence`: larger goes first and wins between rows of equal priority.
+
+    hooks: names of the hooks that it implements soundly. place: file of the module, or the class, "" where not known.
+    """
+
+    name: str
+    distribution: str
+    version: str
+    hooks: tuple[str, ...] = ()
+    priority: int = 0
+    place: str = ""
+
+    @property
+    def title(self) -> str:
+        """How provenance names it: the distribution where there is one, else the name it was registered by."""
+        return self.name if self.distribution == UNKNOWN else self.distribution
+
+    def called(self, names: Iterable[str]) -> bool:
+        """Whether one of the names is its own or its distribution's."""
+        own = {canonicalize_name(self.name), canonicalize_name(self.distribution)}
+        return any(canonicalize_name(name) in own for name in names)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """Facts of every PluginError."""
+        return {"plugin": self.name, "distribution": self.distribution, "version": self.version}
+
+
+@attrs.frozen(eq=False)
+class Implementation:
+    """One hook of one plugin. `rank`: what ARMATURE_PLUGIN_ORDER gives the plugin, larger first, 0 for none."""
+
+    plugin: Plugin
+    hook: str
+    function: Callable[..., Any]
+    argnames: tuple[str, ...] = ()
+    rank: int = 0
+
+    @property
+    def origin(self) -> RuleOrigin:
+        """Where the hook's function stands."""
+        return origin_of(self.plugin, self.function)
+
+    def precedence(self, priority: int) -> tuple[int, int, int]:
+        """What decides between rows for one key: the row's own priority, the user's order, the plugin's priority."""
+        return (priority, self.rank, self.plugin.priority)
+
+
+@attrs.frozen
+class Problem:
+    """A fault of a plugin that armature works around. `error` has the whole message, with a hint."""
+
+    plugin: str
+    distribution: str
+    version: str
+    hook: str
+    error: PluginError
+
+    @property
+    def code(self) -> str:
+        """The stable code of the error, "A105"."""
+        return self.error.code
+
+    @classmethod
+    def of(cls, error: PluginError) -> Problem:
+        """The problem an error tells of."""
+        facts = {name: str(error.facts.get(name, "")) for name in ("plugin", "distribution", "version", "hook")}
+        return cls(error=error, **facts)
+
+
+def origin_of(plugin: Plugin, function: object) -> RuleOrigin:
+    """The file and line of a Python function; only the plugin's name for anything else."""
+    inner = list(layers(function))[-1]
+    code = inner.__code__ if isinstance(inner, FunctionType) else None
+    if code is None:
+        return RuleOrigin(plugin.title, plugin.place)
+    return RuleOrigin(plugin.title, code.co_filename, code.co_firstlineno)
+
+
+def failed(impl: Implementation, error: Exception) -> HookFailed:
+    """The error that tells of an exception inside a hook, with the line that raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else impl.plugin.place
+    problem = f"{type(error).__name__}: {error}"
+    return HookFailed(hook=impl.hook, problem=problem, place=place, **impl.plugin.facts)
+
+
+def call(impl: Implementation, **facts: object) -> Any:
+    """Call a hook with those of the facts that it takes. Raises HookFailed from what it raised, and RecursionError."""
+    try:
+        return impl.function(*[facts[name] for name in impl.argnames])
+    except RecursionError:  # how deep we are when we ask is no fault of the plugin's
+        raise
+    except Exception as error:
+        raise failed(impl, error) from error
+
+
+def rows_of(impl: Implementation) -> list[Any]:
+    """The rows a hook returns; a generator is run to its end. Raises HookFailed and InvalidRow."""
+    result = call(impl)
+    if result is None:
+        return []
+    if not isinstance(result, Iterable):
+        raise invalid(impl, result, "it is not iterable")
+    try:
+        return list(result.items() if isinstance(result, Mapping) else result)
+    except Exception as error:
+        raise failed(impl, error) from error
+
+
+def invalid(impl: Implementation, row: object, problem: str) -> InvalidRow:
+    """The error that tells of a wrong row."""
+    return InvalidRow(hook=impl.hook, row=f"{row!r:.200}", problem=problem, **impl.plugin.facts)

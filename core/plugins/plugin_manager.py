@@ -1,0 +1,305 @@
+"""The plugin manager: finds plugins by their entry points, leaves out what is broken, and makes the tables.
+
+A plugin is a module (or any object) whose functions bear `@hookimpl`. It may set `ARMATURE_API_VERSION`
+to the plugin API that it is written for, (1, 0), and `ARMATURE_PRIORITY`, 5, to win over equal rows of others.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypeVar
+
+import attrs
+import pluggy
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from armature import config, hookspecs
+from armature.config import Config
+from armature.errors import DuplicatePlugin, PluginError, PluginImportFailed, PluginVersionMismatch, UnknownPlugin
+from armature.plugins.calls import UNKNOWN, Implementation, Plugin, Problem
+from armature.plugins.hook_check import as_plugin, hook_specs, sound_hooks
+from armature.plugins.tables import Tables, build
+from armature.rules.book import Rule
+from armature.rules.project import project_rules
+from armature.rules.user import USER, UserRules
+
+GROUP = "armature"
+CORE = "torch-armature"
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Candidate:
+    """A plugin that is installed, not imported yet."""
+
+    entry: metadata.EntryPoint
+    distribution: str
+    version: str
+    requirements: tuple[str, ...] = ()
+
+    @property
+    def plugin(self) -> Plugin:
+        """What is known of it before it is imported."""
+        return Plugin(self.entry.name, self.distribution, self.version)
+
+
+def installed() -> list[Candidate]:
+    """The plugins of this environment, by name. A distribution that is found twice on sys.path counts once."""
+    found: dict[tuple[str, str, str], Candidate] = {}
+    for entry in metadata.entry_points(group=GROUP):
+        name = entry.dist.name if entry.dist else UNKNOWN
+        version = entry.dist.version if entry.dist else UNKNOWN
+        requirements = tuple(entry.dist.requires or ()) if entry.dist else ()
+        found.setdefault((entry.name, entry.value, name), Candidate(entry, name, version, requirements))
+    return [found[key] for key in sorted(found)]
+
+
+def core_version() -> str:
+    """The version of armature that is installed, "" when it runs from source without being installed."""
+    try:
+        return metadata.version(CORE)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def check_requirement(candidate: Candidate, version: str) -> None:
+    """Raise PluginVersionMismatch when the distribution requires another version of armature than this one."""
+    for text in candidate.requirements:
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            continue
+        named = canonicalize_name(requirement.name) == CORE and not requirement.marker
+        if named and version and not requirement.specifier.contains(version, prereleases=True):
+            wanted = f"{CORE}{requirement.specifier}"
+            raise PluginVersionMismatch(wanted=wanted, have=f"{CORE} {version}", hook="", **candidate.plugin.facts)
+
+
+def check_api(obj: object, plugin: Plugin) -> None:
+    """Raise PluginVersionMismatch when the plugin says that it needs another, or a newer, plugin API."""
+    wanted = getattr(obj, "ARMATURE_API_VERSION", hookspecs.API_VERSION)
+    fits = isinstance(wanted, tuple) and len(wanted) == 2 and all(isinstance(part, int) for part in wanted)
+    if not fits or wanted[0] != hookspecs.API_VERSION[0] or wanted[1] > hookspecs.API_VERSION[1]:
+        have = f"plugin API {'.'.join(map(str, hookspecs.API_VERSION))}"
+        said = ".".join(map(str, wanted)) if fits else repr(wanted)
+        raise PluginVersionMismatch(wanted=f"plugin API {said}", have=have, hook="", **plugin.facts)
+
+
+def place_of(obj: object) -> str:
+    """The file a plugin object comes from, "" where not known."""
+    try:
+        return inspect.getsourcefile(obj if inspect.ismodule(obj) else type(obj)) or ""
+    except (TypeError, OSError):
+        return ""
+
+
+@attrs.define(eq=False)
+class PluginManager:
+    """Plugins that are installed or registered, what is wrong with them, and the tables of their rows.
+
+    find: gives the installed plugins; asked once, on first use. Nothing is imported before that.
+    """
+
+    find: Callable[[], Sequence[Candidate]] = installed
+    _pluggy: pluggy.PluginManager = attrs.field(factory=lambda: pluggy.PluginManager(hookspecs.PROJECT))
+    _candidates: tuple[Candidate, ...] | None = None
+    _loaded: dict[str, Plugin] = attrs.field(factory=dict)
+    _faults: dict[str, list[PluginError]] = attrs.field(factory=dict)  # of loading, by plugin
+    _row_faults: list[PluginError] = attrs.field(factory=list)  # of building the tables, anew with each build
+    _late_faults: dict[tuple[str, str], PluginError] = attrs.field(factory=dict)  # by plugin and hook
+    _revision: int = 0
+    _built_for: object = None
+    _tables: Tables | None = None
+    _epoch: int = 0
+    _user: UserRules | None = None
+    _lock: threading.RLock = attrs.field(factory=threading.RLock)
+
+    def __attrs_post_init__(self) -> None:
+        self._pluggy.add_hookspecs(hookspecs)
+
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """The plugins that are at work, in the order in which they are asked."""
+        return self._built().plugins
+
+    @property
+    def disabled(self) -> tuple[Plugin, ...]:
+        """Installed plugins that the settings leave out; they are not imported."""
+        names = config.current().disabled_plugins
+        return tuple(candidate.plugin for candidate in self._found() if candidate.plugin.called(names))
+
+    @property
+    def user(self) -> UserRules:
+        """What the user says by calls and in pyproject.toml: a plugin like any other, there once it is asked for."""
+        with self._lock:
+            if self._user is None:
+                self._user = UserRules(self._changed)
+                self.register(self._user, USER)
+            return self._user
+
+    def user_rules(self) -> tuple[Rule, ...]:
+        """The rules that the user gave, in calls and in pyproject.toml."""
+        return tuple(self._user.armature_rules()) if self._user is not None else ()
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Everything that is wrong with the plugins. Looking raises nothing, in strict mode either."""
+        self._built()
+        loading = [error for errors in self._faults.values() for error in errors]
+        found = [Problem.of(error) for error in (*loading, *self._row_faults, *self._late_faults.values())]
+        disabled = config.current().disabled_plugins
+        return tuple(p for p in found if not Plugin(p.plugin, p.distribution, p.version).called(disabled))
+
+    def tables(self) -> Tables:
+        """The rows of all plugins: built once, and again when a plugin or a setting about plugins changed.
+
+        Raises the first problem (a PluginError) in strict mode; otherwise goes on without what is broken.
+        """
+        tables = self._built()
+        if config.current().strict and (problems := self.problems):
+            first = problems[0].error
+            raise first.again()
+        return tables
+
+    def register(self, plugin: object, name: str) -> Plugin:
+        """Add a plugin object, as tests do. What is wrong with it is recorded. Raises DuplicatePlugin."""
+        with self._lock:
+            made = Plugin(name, UNKNOWN, UNKNOWN, place=place_of(plugin))
+            if name in self._loaded:
+                raise DuplicatePlugin(held=self._loaded[name].title, hook="", **made.facts)
+            self._guarded(made, partial(self._take, plugin, made))
+            self._revision += 1
+            return self._loaded.get(name, made)
+
+    def unregister(self, name: str) -> None:
+        """Take a plugin away, and forget what was wrong with it. Raises UnknownPlugin."""
+        with self._lock:
+            if name not in self._loaded and name not in self._faults:
+                raise UnknownPlugin(name=name, known=", ".join(sorted(self._loaded)) or "none")
+            if self._loaded.pop(name, None):
+                self._pluggy.unregister(name=name)
+            self._faults.pop(name, None)
+            self._late_faults = {key: error for key, error in self._late_faults.items() if key[0] != name}
+            self._revision += 1
+
+    @contextmanager
+    def registered(self, plugin: object, name: str) -> Iterator[Plugin]:
+        """Register a plugin for the body of the `with`."""
+        made = self.register(plugin, name)
+        try:
+            yield made
+        finally:
+            self.unregister(name)
+
+    def _changed(self) -> None:
+        with self._lock:
+            self._revision += 1
+
+    def record(self, error: PluginError) -> None:
+        """Keep a fault that came to light in a plugin's answer: the first of each plugin and hook."""
+        self._late_faults.setdefault((str(error.facts["plugin"]), str(error.facts["hook"])), error)
+
+    def implementations(self, hook: str) -> tuple[Implementation, ...]:
+        """The implementations of a hook by plugins that are at work, the first to ask first."""
+        settings = config.current()
+        with self._lock:
+            self._load(settings.disabled_plugins)
+        found = []
+        for impl in getattr(self._pluggy.hook, hook).get_hookimpls():
+            plugin = self._loaded[impl.plugin_name]
+            if not plugin.called(settings.disabled_plugins):
+                rank = self._rank(plugin, settings)
+                made = Implementation(plugin, hook, impl.function, tuple(impl.argnames), rank)
+                # tryfirst and trylast are pluggy's own words for "before and after all that do not say so".
+                found.append((impl.trylast - impl.tryfirst, self._place(plugin, settings), made))
+        return tuple(row[-1] for row in sorted(found, key=lambda row: row[:-1]))
+
+    @staticmethod
+    def _rank(plugin: Plugin, settings: Config) -> int:
+        order = settings.plugin_order
+        return next((len(order) - at for at, name in enumerate(order) if plugin.called([name])), 0)
+
+    def _place(self, plugin: Plugin, settings: Config) -> tuple[int, int, str]:
+        return (-self._rank(plugin, settings), -plugin.priority, plugin.name)
+
+    def _found(self) -> tuple[Candidate, ...]:
+        if self._candidates is None:
+            self._candidates = tuple(self.find())
+        return self._candidates
+
+    def _built(self) -> Tables:
+        with self._lock:
+            settings = config.current()
+            wanted = (self._revision, settings.disabled_plugins, settings.plugin_order)
+            if self._tables is None or self._built_for != wanted:
+                hooks = {name: self.implementations(name) for name in hook_specs()}
+                active = [plugin for plugin in self._loaded.values() if not plugin.called(settings.disabled_plugins)]
+                active.sort(key=lambda plugin: self._place(plugin, settings))
+                self._epoch += 1
+                self._row_faults = []
+                self._tables = build(self._epoch, active, hooks, self._row_faults.append, self._report_late)
+                self._built_for = (self._revision, *wanted[1:])  # loading above may have been the first
+            return self._tables
+
+    def _load(self, disabled: frozenset[str]) -> None:
+        for candidate in self._found():
+            plugin = candidate.plugin
+            tried = self._loaded.get(plugin.name, None) or self._faults.get(plugin.name)
+            if not plugin.called(disabled) and not tried:
+                self._guarded(plugin, partial(self._import, candidate))
+                self._revision += 1
+            elif isinstance(tried, Plugin) and tried.distribution != plugin.distribution:
+                taken = DuplicatePlugin(held=tried.title, hook="", **plugin.facts)
+                if not any(error.facts == taken.facts for error in self._faults.get(plugin.name, ())):
+                    self._faults.setdefault(plugin.name, []).append(taken)
+
+    def _import(self, candidate: Candidate) -> None:
+        check_requirement(candidate, core_version())
+        try:
+            obj = candidate.entry.load()
+        except (Exception, SystemExit) as error:
+            problem = f"{type(error).__name__}: {error}"
+            raise PluginImportFailed(hook="", problem=problem, **candidate.plugin.facts) from error
+        self._take(obj, attrs.evolve(candidate.plugin, place=place_of(obj)))
+
+    def _take(self, obj: object, plugin: Plugin) -> None:
+        check_api(obj, plugin)
+        hooks: Mapping[str, Any] = sound_hooks(obj, plugin, self._faults.setdefault(plugin.name, []).append)
+        priority = getattr(obj, "ARMATURE_PRIORITY", 0)
+        self._pluggy.register(as_plugin(hooks), name=plugin.name)
+        self._loaded[plugin.name] = attrs.evolve(plugin, hooks=tuple(hooks), priority=int(priority))
+
+    def _guarded(self, plugin: Plugin, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except PluginError as error:
+            self._faults.setdefault(plugin.name, []).append(error)
+
+    def _report_late(self, error: PluginError) -> None:
+        self.record(error)
+        if config.current().strict:
+            raise error
+
+
+@cache
+def manager() -> PluginManager:
+    """The manager of this process, with the rules of the project that it was started in. Raises BadProjectRule."""
+    made = PluginManager()
+    if rules := project_rules(working_folder()):
+        made.user.project = rules
+    return made
+
+
+def working_folder() -> Path:
+    """The folder that the process runs in; the root when it was deleted."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path("/")

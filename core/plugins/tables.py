@@ -1,0 +1,442 @@
+"""The tables: all rows of all plugins, collected once, frozen, and asked by the stages instead of the hooks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import attrs
+import torch
+
+from armature.breaks.types import BreakEvent, BreakType
+from armature.callables import is_object_of
+from armature.errors import DuplicateRow, HookFailed, PluginError, UnknownBreakType
+from armature.graph.data import STAGES, Decomposition, Lowering, Pass
+from armature.plugins.calls import Implementation, Plugin, call, failed, invalid, origin_of, rows_of
+from armature.plugins.pass_order import in_order
+from armature.plugins.registry import Contest, Registry, Row, identity_key, name_of
+from armature.rules.book import Rule, RuleBook, RuleOrigin, RuleTable, Subject, Verdict
+from armature.trace.handlers import Handler, Polyfill, ValueType
+
+if TYPE_CHECKING:
+    from armature.codegen.backend import DeviceBackend
+    from armature.events import CompileEvent
+
+T = TypeVar("T")
+Report = Callable[[PluginError], None]
+BREAK_TYPES_FROM = "armature-builtin-rules"
+
+
+class IdentityMap(Mapping[object, T]):
+    """A mapping from objects by identity: keys need no hash, and their `__eq__` is never called."""
+
+    def __init__(self, registry: Registry[T]) -> None:
+        self._rows = {key: held[0] for key, held in registry.rows.items()}
+
+    def __getitem__(self, key: object) -> T:
+        return self._rows[identity_key(key)].value
+
+    def __iter__(self) -> Iterator[object]:
+        return (row.subject for row in self._rows.values())
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, key: object) -> bool:
+        return identity_key(key) in self._rows
+
+
+@attrs.frozen(eq=False)
+class Decider:
+    """`armature_decide` of one plugin: asked with a subject, answers with a verdict that names the plugin, or None."""
+
+    implementation: Implementation
+    report: Report
+
+    def __call__(self, subject: Subject) -> Verdict | None:
+        """The plugin's verdict. A hook that raises or answers with something else is reported; that is no opinion."""
+        try:
+            verdict = call(self.implementation, subject=subject)
+            if verdict is None:
+                return None
+            if not isinstance(verdict, Verdict):
+                raise invalid(self.implementation, verdict, "expected a Verdict or None")
+        except PluginError as error:
+            self.report(error)
+            return None
+        if verdict.origin.plugin == self.implementation.plugin.title:
+            return verdict
+        origin = attrs.evolve(verdict.origin, plugin=self.implementation.plugin.title)
+        return attrs.evolve(verdict, origin=origin if origin.line else self.implementation.origin)
+
+
+@attrs.define(eq=False)
+class RuleRegistry(Registry[Rule]):
+    """The rules. Those of tables are made rows when someone looks at them."""
+
+    tables: list[Row[RuleTable]] = attrs.field(factory=list)
+
+    def all_rows(self) -> Iterator[Row[Rule]]:
+        """Every rule, by itself."""
+        yield from super().all_rows()
+        for row in self.tables:
+            yield from (_row_of(row, at) for at in range(len(row.value.names)))
+
+    def contests(self) -> Iterator[Contest[Rule]]:
+        """Names and objects that more than one rule wants."""
+        wanted = self._names_wanted_twice()
+        if not wanted:
+            return super().contests()
+        both = Registry[Rule](self.name, self.key, {key: list(held) for key, held in self.rows.items()})
+        for row in self.tables:
+            for at in [at for at, name in enumerate(row.value.names) if name in wanted]:
+                both.add(_row_of(row, at))
+        return both.contests()
+
+    def count(self, plugin: Plugin) -> int:
+        """How many a plugin gave."""
+        single = sum(row.plugin is plugin for held in self.rows.values() for row in held)
+        return single + sum(len(row.value.names) for row in self.tables if row.plugin is plugin)
+
+    def _names_wanted_twice(self) -> set[str]:
+        seen = {name for row in super().all_rows() if (name := row.value.name)}
+        twice: set[str] = set()
+        for row in self.tables:
+            names = set(row.value.names)
+            twice |= names & seen
+            seen |= names
+            if len(names) < len(row.value.names):
+                twice |= {name for name, count in Counter(row.value.names).items() if count > 1}
+        return twice
+
+
+def _row_of(row: Row[RuleTable], at: int) -> Row[Rule]:
+    rule = row.value.rule(at, row.origin.plugin)
+    return Row((rule.target, rule.requires), rule, row.plugin, rule.origin or row.origin, row.precedence)
+
+
+@attrs.define(eq=False)
+class Registries:
+    """A registry per kind of row."""
+
+    rules: RuleRegistry = attrs.field(factory=lambda: RuleRegistry("rule", identity_or_text))
+    handlers: Registry[Handler] = attrs.field(factory=lambda: Registry("handler", identity_key))
+    value_types: Registry[ValueType] = attrs.field(factory=lambda: Registry("value type", identity_key))
+    polyfills: Registry[Polyfill] = attrs.field(factory=lambda: Registry("polyfill", identity_key))
+    break_types: Registry[BreakType] = attrs.field(factory=lambda: Registry("break type", text))
+    decompositions: Registry[Decomposition] = attrs.field(factory=lambda: Registry("decomposition", identity_key))
+    lowerings: Registry[Lowering] = attrs.field(factory=lambda: Registry("lowering", identity_key))
+    passes: Registry[Pass] = attrs.field(factory=lambda: Registry("pass", text))
+    graph_backends: Registry[Callable[..., Any]] = attrs.field(factory=lambda: Registry("graph backend", text))
+
+    def by_name(self) -> Mapping[str, Registry[Any]]:
+        """Plural name of a table, "handlers", to its registry."""
+        return {field.name: getattr(self, field.name) for field in attrs.fields(type(self))}
+
+
+def text(subject: object) -> Hashable:
+    """A key that is its own text."""
+    return str(subject)
+
+
+def identity_or_text(subject: object) -> Hashable:
+    """Rules are keyed by names as well as by objects; rows for other versions of a distribution do not collide."""
+    target, requires = subject if isinstance(subject, tuple) else (subject, "")
+    return (target if is_object_of(target, str) else identity_key(target), requires)
+
+
+@attrs.frozen(eq=False)
+class Tables:
+    """A snapshot of what all plugins know. Made by the plugin manager; `epoch` grows with each new snapshot.
+
+    rules: every rule, or table of rules, with its origin, those of the plugins that go first coming first. rule_book:
+    answers from them, and keeps its answers as long as the snapshot lives.
+    """
+
+    epoch: int
+    plugins: tuple[Plugin, ...]
+    registries: Registries
+    rules: tuple[tuple[Rule | RuleTable, RuleOrigin], ...]
+    handlers: Mapping[object, Handler]
+    decompositions: Mapping[torch._ops.OpOverload, Decomposition]
+    lowerings: Mapping[torch._ops.OpOverload, Lowering]
+    graph_backends: Mapping[str, Callable[..., Any]]
+    _handler_index: Mapping[Hashable, Handler]
+    _polyfill_index: Mapping[Hashable, Polyfill]
+    _exact_types: Mapping[type, ValueType]
+    _predicates: tuple[Row[ValueType], ...]
+    _ordered: Mapping[str, tuple[Pass, ...]]
+    _hooks: Mapping[str, tuple[Implementation, ...]]
+    _report: Report
+    _backends: dict[str, DeviceBackend | None] = attrs.field(factory=dict)
+    rule_book: RuleBook = attrs.field(init=False, default=attrs.Factory(RuleBook, takes_self=True))
+    ids_with_rows: frozenset[int] = attrs.field(init=False)
+
+    @ids_with_rows.default
+    def _ids_with_rows(self) -> frozenset[int]:
+        # Of objects that a handler or polyfill is for; of methods, which are made anew at each access, there is no id.
+        tables = (self._handler_index, self._polyfill_index)
+        return frozenset(key for table in tables for key in table if isinstance(key, int))
+
+    def handler(self, fn: object) -> Handler | None:
+        """How a call of this very function is traced."""
+        return self._handler_index.get(identity_key(fn))
+
+    def polyfill(self, fn: object) -> Polyfill | None:
+        """What is traced in place of this very function."""
+        return self._polyfill_index.get(identity_key(fn))
+
+    def stand_in(self, fn: object) -> tuple[int, RuleOrigin] | None:
+        """The priority of the Python stand-in for this very object, and who gives it."""
+        origin, held = _origin_in(self.registries.polyfills, fn), self.polyfill(fn)
+        return None if origin is None or held is None else (held.priority, origin)
+
+    def handled_by(self, fn: object) -> RuleOrigin | None:
+        """Who says how a call of this very object is traced."""
+        return _origin_in(self.registries.handlers, fn)
+
+    def value_type(self, obj: object) -> ValueType | None:
+        """The value type for an object: that of its exact type, else the first predicate that holds."""
+        exact = self._exact_types.get(type(obj))
+        if exact is not None:
+            return exact
+        return next((row.value for row in self._predicates if self._holds(row, obj)), None)
+
+    def break_type(self, id: str) -> BreakType:
+        """A row of the break catalogue. Raises UnknownBreakType."""
+        found = self.registries.break_types.first(id)
+        if found is None:
+            raise UnknownBreakType(id=id, distribution=BREAK_TYPES_FROM)
+        return found
+
+    def lowering_chain(self, op: torch._ops.OpOverload) -> tuple[Lowering, ...]:
+        """All lowerings of an operator: the next is tried when one returns None."""
+        return self.registries.lowerings.chain(op)
+
+    def passes(self, stage: str) -> tuple[Pass, ...]:
+        """The passes of a stage, in the order in which they run."""
+        return self._ordered[stage]
+
+    def device_backend(self, device_type: str) -> DeviceBackend | None:
+        """The back end of a device type; the plugins are asked once per type."""
+        if device_type not in self._backends:
+            answers = (self._asked(impl, device_type) for impl in self._hooks.get("armature_device_backend", ()))
+            self._backends[device_type] = next((found for found in answers if found is not None), None)
+        return self._backends[device_type]
+
+    def deciders(self) -> tuple[Decider, ...]:
+        """`armature_decide` of each plugin, in the order in which they are asked."""
+        return tuple(Decider(impl, self._report) for impl in self._hooks.get("armature_decide", ()))
+
+    def decide(self, subject: Subject) -> Verdict | None:
+        """What the plugins compute about a subject that no rule covers: the first answer, None when there is none."""
+        return next((verdict for decider in self.deciders() if (verdict := decider(subject)) is not None), None)
+
+    def observe_compile(self, event: CompileEvent) -> None:
+        """Tell the observers of compilations."""
+        self._tell("armature_compile_event", event)
+
+    def observe_break(self, event: BreakEvent) -> None:
+        """Tell the observers of graph breaks."""
+        self._tell("armature_graph_break", event)
+
+    def contests(self) -> Iterator[Contest[Any]]:
+        """Keys that several rows want, of all tables, with who won."""
+        for registry in self.registries.by_name().values():
+            for contest in registry.contests():
+                if registry is not self.registries.rules or len({r.decision for r in rules_in(contest)}) > 1:
+                    yield contest
+        yield from self._same_under_other_names()
+
+    def _same_under_other_names(self) -> Iterator[Contest[Rule]]:
+        """Rules that disagree about one object and call it differently; the order in which they stand has decided."""
+        named = {plugin.title: plugin for plugin in self.plugins}
+        for rules in self.rule_book.disagreements():
+            rows = [
+                Row(rule.target, rule, named[origin.plugin], origin, (rule.priority, -at, 0))
+                for at, (rule, origin) in enumerate(rules)
+            ]
+            names = " = ".join(dict.fromkeys(name_of(row.subject) for row in rows))
+            yield Contest("rule", names, rows[0], tuple(rows[1:]))
+
+    def counts(self, plugin: Plugin) -> Mapping[str, int]:
+        """Rows a plugin gave, by table; tables to which it gave none are left out."""
+        tables = self.registries.by_name()
+        found = {name: table.count(plugin) for name, table in tables.items()}
+        return {name: count for name, count in found.items() if count}
+
+    def _asked(self, impl: Implementation, device_type: str) -> DeviceBackend | None:
+        try:
+            found: DeviceBackend | None = call(impl, device_type=device_type)
+        except HookFailed as error:
+            self._report(error)
+            return None
+        return found
+
+    def _holds(self, row: Row[ValueType], obj: object) -> bool:
+        try:
+            return bool(row.value.match(obj))
+        except Exception as error:
+            impl = Implementation(row.plugin, "armature_value_types", row.value.match)
+            self._report(failed(impl, error))
+            return False
+
+    def _tell(self, hook: str, event: object) -> None:
+        for impl in self._hooks.get(hook, ()):
+            try:
+                call(impl, event=event)
+            except HookFailed as error:
+                self._report(error)
+            except RecursionError as error:
+                self._report(failed(impl, error))
+
+
+def _origin_in(registry: Registry[Any], fn: object) -> RuleOrigin | None:
+    rows = registry.rows.get(registry.key(fn))
+    return rows[0].origin if rows else None
+
+
+def rules_in(contest: Contest[Rule]) -> Iterator[Rule]:
+    """The rules of a contest."""
+    yield contest.winner.value
+    yield from (row.value for row in contest.losers)
+
+
+@attrs.frozen
+class RowKind:
+    """How what a hook returns becomes rows. `function`: the code that a row stands for, None where it has none."""
+
+    table: str
+    type: type
+    subjects: Callable[[Any], Sequence[object]]
+    function: Callable[[Any], object] = lambda row: None
+
+
+OVERLOAD = torch._ops.OpOverload
+ROW_HOOKS: Mapping[str, RowKind] = {
+    "armature_rules": RowKind("rules", Rule, lambda r: [(r.target, r.requires)]),
+    "armature_handlers": RowKind("handlers", Handler, lambda r: r.targets, lambda r: r.fn),
+    "armature_value_types": RowKind("value_types", ValueType, lambda r: [r.match], lambda r: r.build),
+    "armature_polyfills": RowKind("polyfills", Polyfill, lambda r: [r.original], lambda r: r.replacement),
+    "armature_break_types": RowKind("break_types", BreakType, lambda r: [r.id]),
+    "armature_decompositions": RowKind("decompositions", Decomposition, lambda r: [r.op], lambda r: r.fn),
+    "armature_lowerings": RowKind("lowerings", Lowering, lambda r: [r.op], lambda r: r.fn),
+    "armature_passes": RowKind("passes", Pass, lambda r: [r.name], lambda r: r.run),
+    "armature_graph_backends": RowKind("graph_backends", tuple, lambda r: [r[0]], lambda r: r[1]),
+}
+
+
+def wrong_with(kind: RowKind, row: Any) -> str:
+    """What makes a row unfit for its table, "" when it fits."""
+    if not isinstance(row, kind.type):
+        return f"expected {kind.type.__name__}"
+    if isinstance(row, (Decomposition, Lowering)) and not isinstance(row.op, OVERLOAD):
+        return f"`op` is {name_of(row.op)}, not an overload such as torch.ops.aten.add.Tensor"
+    function = kind.function(row)
+    if function is not None and not callable(function):
+        return f"{function!r} is not callable"
+    # No target at all is sound: the function that it handles may not exist in the torch that is installed.
+    if isinstance(row, Handler) and not all(callable(target) for target in row.targets):
+        return "a target is not callable"
+    return ""
+
+
+@attrs.define(eq=False)
+class Builder:
+    """Collects the rows of all hooks into registries, and reports what does not fit."""
+
+    report: Report
+    registries: Registries = attrs.field(factory=Registries)
+    rules: list[tuple[Rule | RuleTable, RuleOrigin]] = attrs.field(factory=list)
+
+    def collect(self, impl: Implementation, kind: RowKind) -> None:
+        """Take the rows of one hook of one plugin; a wrong row is reported and left out, the others stay."""
+        try:
+            rows = rows_of(impl)
+        except PluginError as error:
+            self.report(error)
+            return
+        for row in rows:
+            if kind.type is Rule and isinstance(row, RuleTable):
+                self.take_table(impl, row)
+            elif problem := wrong_with(kind, row):
+                self.report(invalid(impl, row, problem))
+            else:
+                self.take(impl, kind, row)
+
+    def take(self, impl: Implementation, kind: RowKind, row: Any) -> None:
+        """Put one sound row in its table."""
+        registry: Registry[Any] = getattr(self.registries, kind.table)
+        origin = self.origin_of_row(impl, kind, row)
+        value = row[1] if kind.type is tuple else row
+        precedence = impl.precedence(getattr(row, "priority", 0))
+        for subject in kind.subjects(row):
+            registry.add(Row(subject, value, impl.plugin, origin, precedence))
+        if kind.type is Rule:
+            self.rules.append((row, origin))
+
+    def take_table(self, impl: Implementation, table: RuleTable) -> None:
+        """Put a table of rules in its place as one."""
+        stands = table.file and table.line
+        origin = RuleOrigin(impl.plugin.title, table.file, table.line) if stands else impl.origin
+        row = Row(table.names, table, impl.plugin, origin, impl.precedence(table.priority))
+        self.registries.rules.tables.append(row)
+        self.rules.append((table, origin))
+
+    def origin_of_row(self, impl: Implementation, kind: RowKind, row: Any) -> RuleOrigin:
+        """The line of the row's own function, else the one a rule names itself, else that of the hook."""
+        if isinstance(row, Rule) and row.origin and row.origin.line:
+            own = row.origin.plugin == impl.plugin.title
+            return row.origin if own else attrs.evolve(row.origin, plugin=impl.plugin.title)
+        found = origin_of(impl.plugin, kind.function(row))
+        return found if found.line else impl.origin
+
+
+def report_ties(tables: Tables, report: Report) -> None:
+    """Report keys that two rows want with equal right."""
+    hooks = {getattr(tables.registries, kind.table).name: hook for hook, kind in ROW_HOOKS.items()}
+    for contest in tables.contests():
+        if contest.tie:
+            first, second = contest.winner, contest.losers[0]
+            facts = first.plugin.facts | {"hook": hooks[contest.table], "table": contest.table, "key": contest.key}
+            report(DuplicateRow(first=first.place, second=second.place, **facts))
+
+
+def build(
+    epoch: int, plugins: Sequence[Plugin], hooks: Mapping[str, Sequence[Implementation]], report: Report, late: Report
+) -> Tables:
+    """Collect the rows of all plugins. `report` gets what is wrong now, `late` what goes wrong in later answers."""
+    builder = Builder(report)
+    for hook, kind in ROW_HOOKS.items():
+        for impl in hooks.get(hook, ()):
+            builder.collect(impl, kind)
+    registries = builder.registries
+    types = list(registries.value_types.winners())
+    passes = list(registries.passes.winners())
+    predicates = [row for row in types if not isinstance(row.value.match, type)]
+    tables = Tables(
+        epoch=epoch,
+        plugins=tuple(plugins),
+        registries=registries,
+        rules=tuple(builder.rules),
+        handlers=IdentityMap(registries.handlers),
+        decompositions=by_operator(registries.decompositions),
+        lowerings=by_operator(registries.lowerings),
+        graph_backends=MappingProxyType({str(r.subject): r.value for r in registries.graph_backends.winners()}),
+        handler_index={key: held[0].value for key, held in registries.handlers.rows.items()},
+        polyfill_index={key: held[0].value for key, held in registries.polyfills.rows.items()},
+        exact_types={row.value.match: row.value for row in types if isinstance(row.value.match, type)},
+        predicates=tuple(sorted(predicates, key=lambda row: row.precedence, reverse=True)),
+        ordered={stage: in_order(stage, [r for r in passes if r.value.stage == stage], report) for stage in STAGES},
+        hooks={hook: tuple(impls) for hook, impls in hooks.items()},
+        report=late,
+    )
+    report_ties(tables, report)
+    return tables
+
+
+def by_operator(registry: Registry[T]) -> Mapping[torch._ops.OpOverload, T]:
+    """The row that answers, by operator."""
+    return MappingProxyType({row.subject: row.value for row in registry.winners() if isinstance(row.subject, OVERLOAD)})

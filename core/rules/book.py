@@ -1,0 +1,421 @@
+"""Rules and verdicts: whether a callable goes in the graph, is traced into, or is left alone.
+
+Only the classes and the precedence live here; the knowledge comes from plugins (`armature_rules`, `armature_decide`).
+
+The order, first that matches: a rule for the very object; what a plugin computes (`armature_decide`); rules for its
+module or a package above it, `inline` and `in_graph` before `skip`, nearer before farther; then the default, which is
+to trace into Python functions. Within one step a larger `priority` wins, then the plugin that goes first. What lost is
+kept in `Verdict.overruled`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.metadata
+import importlib.util
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from attrs.validators import min_len
+from packaging.requirements import Requirement
+
+from armature.callables import (
+    MISSING,
+    Subject,
+    describe,
+    describe_frame,
+    find_loaded,
+    has_code,
+    is_callable,
+    is_module,
+    is_object_of,
+    layers,
+    member,
+    unbound,
+)
+from armature.rules.cache import VerdictCache
+from armature.rules.index import RuleIndex
+
+if TYPE_CHECKING:
+    from armature.plugins.tables import Tables
+    from armature.rules.declare import in_graph, inline, skip
+    from armature.rules.index import Entry
+
+__all__ = [
+    "Answer",
+    "Decision",
+    "Missing",
+    "Rule",
+    "RuleBook",
+    "RuleOrigin",
+    "RuleTable",
+    "Subject",
+    "Verdict",
+    "in_graph",
+    "inline",
+    "load_name",
+    "skip",
+]
+
+
+PROJECT_FIRST = 1_000  # the priority of rules in pyproject.toml: before any plugin, after what calls say
+
+
+class Decision(Enum):
+    """What to do with a callable."""
+
+    IN_GRAPH = "in_graph"  # a graph node, or folded when all arguments are constant
+    INLINE = "inline"  # trace into it
+    SKIP = "skip"  # do not trace: a graph break when called, run eagerly when it is a frame
+
+
+class Answer(Enum):
+    """What a call with constants only, that gives no tensor, depends on; then it is folded. For functions of torch.
+
+    The others count as functions of their arguments: that is what putting them in the graph means.
+    """
+
+    UNKNOWN = "unknown"  # not folded, nor called while tracing: the graph breaks
+    OF_ARGUMENTS = "arguments"  # on nothing else: the same as long as the process lives
+    OF_SETTINGS = "settings"  # on what may change between calls: the compiled code asks again, as a guard
+    TRUE = "true"  # it is True while compiling, whatever it is otherwise
+    FALSE = "false"
+    NONE = "none"
+
+
+@attrs.frozen
+class RuleOrigin:
+    """Who gave a rule: distribution, and the file and line of the rule where known."""
+
+    plugin: str
+    file: str = ""
+    line: int = 0
+
+
+@attrs.frozen
+class Rule:
+    """One row of knowledge. `target`: a callable, "pkg.mod.fn", "pkg.mod.Class#method", or a module or package name.
+
+    A module's name covers what is below it too; "pkg.__init__" covers the package's own file only. `priority` decides
+    between plugins, larger wins. `requires` limits the rule to versions of a distribution ("torch>=2.12"). A name that
+    does not exist is reported by `armature plugins doctor`, it is not an error. `origin`: where the row stands, for
+    rows read from data files; the plugin in it is filled in. `answer`: how a function of torch is folded that is not on
+    tensors.
+    """
+
+    target: Callable[..., object] | types.ModuleType | str
+    decision: Decision
+    reason: str = attrs.field(validator=min_len(1))
+    priority: int = 0
+    requires: str = ""
+    origin: RuleOrigin | None = None
+    answer: Answer = Answer.UNKNOWN
+
+    @property
+    def name(self) -> str:
+        """The target when it is a name, "" when it is an object, whatever that claims to be."""
+        return str.__str__(self.target) if is_object_of(self.target, str) else ""
+
+
+@attrs.frozen
+class RuleTable:
+    """Many rules that differ in their names only, as a data file has them: read and filed as one.
+
+    `names` are full names, one to a line of `file`, the first in `line`. The other fields are those of `Rule`.
+    """
+
+    names: tuple[str, ...]
+    decision: Decision
+    reason: str = attrs.field(validator=min_len(1))
+    priority: int = 0
+    requires: str = ""
+    file: str = ""
+    line: int = 0
+    answer: Answer = Answer.UNKNOWN
+
+    def rule(self, at: int, plugin: str) -> Rule:
+        """One of the rules by itself; `plugin` gave the table."""
+        origin = RuleOrigin(plugin, self.file, self.line + at) if self.file and self.line else None
+        return Rule(self.names[at], self.decision, self.reason, self.priority, self.requires, origin, self.answer)
+
+    def rules(self, plugin: str) -> Iterator[Rule]:
+        """Each of the rules by itself."""
+        return (self.rule(at, plugin) for at in range(len(self.names)))
+
+
+@attrs.frozen
+class Verdict:
+    """A decision with its reason; without one it cannot be built."""
+
+    decision: Decision
+    reason: str = attrs.field(validator=min_len(1))
+    origin: RuleOrigin
+    overruled: tuple[Verdict, ...] = ()
+    priority: int = 0  # of the rule; one larger than a handler's goes before the handler
+    answer: Answer = Answer.UNKNOWN
+
+
+@attrs.frozen
+class Missing:
+    """A rule that matches nothing here, and why."""
+
+    rule: Rule
+    origin: RuleOrigin
+    why: str
+
+
+_BY_DEFAULT = "no rule speaks of it, and Python functions are traced into by default"
+_WRITTEN_IN_C = "it has no Python code (written in C), and no rule, handler or polyfill says how to trace it"
+_MADE_ANEW = frozenset(map(id, (types.MethodType, types.MethodWrapperType, staticmethod, classmethod)))
+_STAND_IN = "a polyfill: Python with the same result is traced in its place"
+_HANDLED = "a handler says how a call of it is traced; where the handler declines, it is left alone"
+_NOT_CALLABLE = "not a callable"
+
+
+@attrs.define(eq=False)
+class RuleBook:
+    """Answers for one snapshot of the tables. Making one is free: the rows are read at the first question.
+
+    Answers are kept per object, by identity; an entry dies with its object, so that a reused id is not mistaken for it.
+    """
+
+    tables: Tables
+    _index: RuleIndex | None = None
+    _deciders: tuple[Callable[[Subject], Verdict | None], ...] = ()
+    _not_here: list[Missing] = attrs.field(factory=list)
+    _kept: VerdictCache = attrs.field(factory=VerdictCache)
+
+    def verdict(self, obj: object) -> Verdict:
+        """What to do with a call of this object. Under 1 us when asked before; runs none of the object's code."""
+        kind = type(obj)
+        if id(kind) in _MADE_ANEW:  # at each access; and nothing can watch them
+            obj = _lasting(obj)
+        held = self._kept.get(obj)
+        if held is not None:
+            return held
+        shared = self._kept.of_class(obj)
+        if shared is not None and self._index is not None and self._index.modules_seen == len(sys.modules):
+            return shared
+        self._refresh()
+        stack = list(layers(obj))
+        verdict = self._decide(stack)
+        self._kept.keep(obj, verdict, shared=self._is_of_class(stack))
+        return verdict
+
+    def frame_verdict(self, code: CodeType, variables: Mapping[str, object]) -> Verdict:
+        """What to do with a frame about to run. That a function goes in the graph says nothing about its frame."""
+        held = self._kept.get(code)
+        if held is not None:
+            return held
+        subject = describe_frame(code, variables)
+        self._refresh()
+        named = self.index.for_object(code) or self.index.for_name(subject)
+        rows = [row for row in named if row[0].decision is not Decision.IN_GRAPH]
+        rows += self._for_module(subject.module, traceable=True)
+        verdict = _chain([_as_verdict(row) for row in rows], _default(subject))
+        self._kept.keep(code, verdict)
+        return verdict
+
+    def missing(self) -> tuple[Missing, ...]:
+        """Rules that match nothing: the name is not there, or the distribution has another version."""
+        self._refresh()
+        absent = [
+            Missing(rule, rule_origin, f"{rule.target} does not exist here")
+            for name, entries in self.index.unseen()
+            if _is_absent(name)
+            for rule, rule_origin in map(_as_row, entries)
+        ]
+        return (*self._not_here, *absent)
+
+    def rows(self) -> Iterator[tuple[Rule, RuleOrigin]]:
+        """All rules in force, each by itself."""
+        return map(_as_row, self.index.entries())
+
+    def disagreements(self) -> Iterator[list[tuple[Rule, RuleOrigin]]]:
+        """Rules of different plugins about one object under several names, the one that decides first."""
+        self._refresh()
+        for entries in self.index.of_same_object():
+            rows = [_as_row(entry) for entry in entries]
+            targets = {rule.name or id(rule.target) for rule, _ in rows}
+            plugins, decisions = {origin.plugin for _, origin in rows}, {rule.decision for rule, _ in rows}
+            if min(len(targets), len(plugins), len(decisions)) > 1:
+                yield rows
+
+    @property
+    def index(self) -> RuleIndex:
+        """The rows, read and indexed at the first use."""
+        if self._index is None:
+            index, not_here = RuleIndex(), []
+            not_met = functools.cache(_not_met)
+            for given, origin in self.tables.rules:
+                rules = given.rules(origin.plugin) if isinstance(given, RuleTable) else [given]
+                if given.requires and (why := not_met(given.requires)):
+                    not_here += [Missing(rule, rule.origin or origin, why) for rule in rules]
+                elif isinstance(given, RuleTable):
+                    index.add_table(given, origin)
+                else:
+                    index.add(given, origin)
+            self._deciders = self.tables.deciders()
+            self._not_here = not_here
+            self._forget(index)
+            self._index = index
+        return self._index
+
+    def _refresh(self) -> None:
+        """See modules that were loaded since. What they name may have been asked about under another name before."""
+        if self.index.refresh():
+            self._forget(self.index)
+
+    def _forget(self, index: RuleIndex) -> None:
+        self._kept.clear(self.tables.ids_with_rows | index.by_id.keys())
+
+    def _is_of_class(self, stack: list[object]) -> bool:
+        """Whether the verdict on an instance that no row names would be that of any other instance of its class."""
+        # What a name stands for now may be this very object, if it runs no function by which it would be known.
+        return len(stack) > 1 or not is_callable(stack[0]) or describe(stack[0]).module not in self.index.members
+
+    def _decide(self, stack: list[object]) -> Verdict:
+        index = self.index
+        subject = describe(stack[-1])
+        rows = [row for layer in stack for row in index.for_object(layer)]
+        if not (is_callable(stack[0]) or has_code(stack[-1])):  # rules for functions of its module are not for it
+            return _chain([_as_verdict(row) for row in rows], _default(subject))
+        found = [_as_verdict(row) for row in rows or index.for_name(subject)]
+        if not found:
+            found = self._computed(stack)
+        of_module = [_as_verdict(row) for row in self._for_module(subject.module, has_code(stack[-1]))]
+        if not found:
+            of_module = self._with_stand_in(stack, of_module)
+        return _chain([*found, *of_module], self._of_handler(stack) or _default(subject))
+
+    def _with_stand_in(self, stack: list[object], of_module: list[Verdict]) -> list[Verdict]:
+        """The verdicts on a module, and on a polyfill among them: only a rule of larger priority goes before it."""
+        held = next((told for layer in stack if (told := self.tables.stand_in(layer)) is not None), None)
+        if held is None:
+            return of_module
+        priority, origin = held
+        before = sum(verdict.priority > max(priority, 0) for verdict in of_module)
+        return [*of_module[:before], Verdict(Decision.INLINE, _STAND_IN, origin), *of_module[before:]]
+
+    def _of_handler(self, stack: list[object]) -> Verdict | None:
+        """The verdict on C code that no rule speaks of, but a handler: it is asked before the rules."""
+        if has_code(stack[-1]):
+            return None
+        found = next((told for layer in stack if (told := self.tables.handled_by(layer)) is not None), None)
+        return None if found is None else Verdict(Decision.SKIP, _HANDLED, found)
+
+    def _for_module(self, module: str, traceable: bool) -> list[Entry]:
+        """Rows for the module or a package above it: larger priority, then not skip, then nearer."""
+        # What is written in C has nothing to trace into.
+        kept = [
+            (-row[0].priority, row[0].decision is Decision.SKIP, -nearness, row)
+            for nearness, row in self.index.for_module(module)
+            if (traceable or row[0].decision is not Decision.INLINE) and not _is_of_function(row)
+        ]
+        kept.sort(key=lambda found: found[:3])
+        return [found[-1] for found in kept]
+
+    def _computed(self, stack: list[object]) -> list[Verdict]:
+        """What the plugins compute from the object or, failing that, from what it wraps."""
+        answers = (ask(subject) for subject in map(describe, stack) for ask in self._deciders)
+        first = next((answer for answer in answers if answer is not None), None)
+        return [] if first is None else [first]
+
+
+def _lasting(obj: Any) -> Any:
+    """What stands for one of the objects that are made anew at each access."""
+    if type(obj) is not types.MethodWrapperType:
+        return obj.__func__
+    found = unbound(obj)
+    return obj if found is MISSING else found
+
+
+def load_name(name: str) -> Any:
+    """The object of a dotted name, importing what it needs: for the command line. LookupError when nothing is there."""
+    parts = name.replace("#", ".").split(".")
+    for end in range(1, len(parts) + 1):
+        try:
+            importlib.import_module(".".join(parts[:end]))
+        except Exception:  # what a module does when it is imported is its own affair; here it is not there
+            break
+    found = find_loaded(name)
+    if found is MISSING:
+        raise LookupError(name)
+    return found
+
+
+def _is_of_function(entry: Entry) -> bool:
+    """Whether a row means the function `pkg.name`, and not the module of that name that the function hides."""
+    rule, _, at = entry
+    if rule.decision is not Decision.IN_GRAPH or is_module(rule.target if isinstance(rule, Rule) else None):
+        return False
+    name = rule.names[at] if isinstance(rule, RuleTable) else rule.name
+    found = find_loaded(name) if name else MISSING
+    return found is not MISSING and not is_module(found)
+
+
+def _as_verdict(entry: Entry) -> Verdict:
+    rule, origin, at = entry
+    if at and rule.line:  # type: ignore[union-attr]  # only tables have several rows
+        origin = attrs.evolve(origin, line=origin.line + at)
+    return Verdict(rule.decision, rule.reason, origin, priority=rule.priority, answer=rule.answer)
+
+
+def _as_row(entry: Entry) -> tuple[Rule, RuleOrigin]:
+    rule, origin, at = entry
+    if isinstance(rule, RuleTable):
+        rule = rule.rule(at, origin.plugin)
+        return rule, rule.origin or origin
+    return rule, origin
+
+
+def _chain(found: list[Verdict], default: Verdict) -> Verdict:
+    if not found:
+        return default
+    return attrs.evolve(found[0], overruled=(*found[0].overruled, *found[1:]))
+
+
+def _default(subject: Subject) -> Verdict:
+    """What holds where nobody speaks."""
+    if not subject.is_frame and not is_callable(subject.obj):
+        return Verdict(Decision.SKIP, _NOT_CALLABLE, own_origin(_default))
+    if not has_code(subject.obj):
+        return Verdict(Decision.SKIP, _WRITTEN_IN_C, own_origin(_default))
+    return Verdict(Decision.INLINE, _BY_DEFAULT, own_origin(_default))
+
+
+def own_origin(function: Callable[..., object]) -> RuleOrigin:
+    """What armature itself says, in one of its functions."""
+    code = function.__code__
+    return RuleOrigin("armature", code.co_filename, code.co_firstlineno)
+
+
+def _not_met(requires: str) -> str:
+    """Why the installed version of a distribution does not meet the requirement; empty when it does."""
+    requirement = Requirement(requires)
+    try:
+        version = importlib.metadata.version(requirement.name)
+    except importlib.metadata.PackageNotFoundError:
+        return f"it is for {requires}, and {requirement.name} is not installed"
+    if requirement.specifier.contains(version, prereleases=True):
+        return ""
+    return f"it is for {requires}, and {requirement.name} {version} is installed"
+
+
+def _is_absent(name: str) -> bool:
+    """Whether nothing can answer to the name: no module file bears it, and its owner is loaded or absent itself."""
+    owner = name.rpartition(".")[0]
+    if owner and owner not in sys.modules:
+        return find_loaded(owner) is not MISSING or _is_absent(owner)
+    if owner and member(sys.modules[owner], "__path__") is MISSING:
+        return True
+    try:
+        return importlib.util.find_spec(name) is None  # imports nothing: the package is loaded
+    except (ImportError, ValueError):
+        return True

@@ -1,0 +1,83 @@
+"""What a compilation relied on of the rules: for which callables it asked, and what the answers were.
+
+Tracing asks in the same order each time, so while all answers are the same it would give the same code: a change of
+the rules leaves that code as it is. An object that is gone, or that nothing can watch, counts as one that changed.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from types import CodeType, MethodType
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from armature.rules.cache import watch
+
+if TYPE_CHECKING:
+    from armature.plugins.tables import Tables
+    from armature.rules.book import Decision
+
+Said = tuple[object, ...]
+
+
+@attrs.frozen(eq=False)
+class Reliance:
+    """A callable, and what was said of it. `find`: gives the callable, None when it is gone."""
+
+    find: Callable[[], object]
+    said: Said
+
+    def holds(self, tables: Tables) -> bool:
+        """Whether the same is said now."""
+        found = self.find()
+        return found is not None and same(said_of(tables, found), self.said)
+
+
+@attrs.define(eq=False)
+class Relied:
+    """What the code made for one code object relied on. `frame`: the module of its frames, and the decision on them."""
+
+    frame: tuple[str, Decision] | None = None
+    callables: list[Reliance] = attrs.field(factory=list)
+
+    def add(self, tables: Tables, asked: Iterable[object]) -> None:
+        """Keep what these tables say of callables that were asked about."""
+        self.callables += [Reliance(watched(fn), said_of(tables, fn)) for fn in asked]
+
+    def holds(self, tables: Tables, code: CodeType) -> bool:
+        """Whether these tables say the same of all of it."""
+        if self.frame is not None:
+            module, decision = self.frame
+            if tables.rule_book.frame_verdict(code, {"__name__": module}).decision is not decision:
+                return False
+        return all(reliance.holds(tables) for reliance in self.callables)
+
+
+def said_of(tables: Tables, fn: Any) -> Said:
+    """What tracing a call of it can depend on: who handles it, what stands in for it, what the rules say."""
+    handler, polyfill, verdict = tables.handler(fn), tables.polyfill(fn), tables.rule_book.verdict(fn)
+    handled = (None, 0) if handler is None else (handler.fn, handler.priority)
+    replaced = (None, 0) if polyfill is None else (polyfill.replacement, polyfill.priority)
+    return (*handled, *replaced, verdict.decision, verdict.answer, verdict.priority)
+
+
+def same(left: Said, right: Said) -> bool:
+    """Whether the answers are the same: functions by identity, numbers by value."""
+    return all(a is b or (type(a) is int and a == b) for a, b in zip(left, right, strict=True))
+
+
+def watched(fn: Any) -> Callable[[], object]:
+    """What gives the callable as long as it lives."""
+    if type(fn) is MethodType:  # made anew at each access
+        try:
+            return weakref.WeakMethod(fn)
+        except TypeError:
+            return gone
+    return watch(fn, gone) or gone
+
+
+def gone(*_: object) -> None:
+    """What cannot be watched counts as gone."""
+    return

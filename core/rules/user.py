@@ -1,0 +1,132 @@
+"""What the user says, as a plugin like any other: rules of calls and of pyproject.toml, polyfills, marked functions.
+
+The plugin manager has one `UserRules`, under the name "user". `armature.rules.skip` and its kin add to it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from types import CodeType, FunctionType
+from typing import Any, TypeVar
+
+import attrs
+
+from armature.hookspecs import hookimpl
+from armature.rules.book import Decision, Rule, RuleOrigin, Subject, Verdict
+from armature.rules.targets import USER
+from armature.trace.handlers import Handler, Polyfill
+
+__all__ = ["CALLS_FIRST", "USER", "Mark", "Said", "UserRules", "mark_of"]
+
+CALLS_FIRST = 10_000  # a call goes before pyproject.toml, a later call before an earlier one
+MARK = "__armature_mark__"
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Mark:
+    """A verdict that a function carries itself. `code`: the marked function's own; a wrapper may copy attributes."""
+
+    code: CodeType = attrs.field(eq=id)
+    decision: Decision
+    reason: str
+    origin: RuleOrigin
+
+
+def mark_of(fn: object) -> Mark | None:
+    """The mark of a function, None when it has none. Runs none of the function's code."""
+    if type(fn) is not FunctionType:
+        return None
+    found = dict.get(fn.__dict__, MARK)
+    return found if type(found) is Mark and found.code is fn.__code__ else None
+
+
+@attrs.frozen(eq=False)
+class Said:
+    """The rows of one call, and the object that they are about."""
+
+    about: object
+    rules: tuple[Rule, ...] = ()
+    handlers: tuple[Handler, ...] = ()
+    polyfills: tuple[Polyfill, ...] = ()
+
+
+@attrs.define(eq=False)
+class UserRules:
+    """Everything the user has said in this process. `changed` is called after each change, to have tables made anew.
+
+    project: rules of pyproject.toml.
+    """
+
+    changed: Callable[[], None]
+    project: tuple[Rule, ...] = ()
+    _said: dict[int, Said] = attrs.field(factory=dict)
+    _numbers: Iterator[int] = attrs.field(factory=itertools.count)
+    _lock: threading.Lock = attrs.field(factory=threading.Lock)
+
+    ARMATURE_PRIORITY = CALLS_FIRST
+
+    def say(self, make: Callable[[int], Said]) -> int:
+        """Add rows; `make` gets the priority that puts them before all earlier ones. Returns a number to `unsay`."""
+        with self._lock:
+            number = next(self._numbers)
+            self._said[number] = make(CALLS_FIRST + 2 * number)
+        self.changed()
+        return number
+
+    def unsay(self, number: int) -> None:
+        """Take the rows of one call back; nothing happens when they are gone."""
+        with self._lock:
+            found = self._said.pop(number, None)
+        if found is not None:
+            self.changed()
+
+    def holds(self, number: int) -> bool:
+        """Whether the rows of that call are there still."""
+        with self._lock:
+            return number in self._said
+
+    def forget(self) -> None:
+        """Take back what calls have said. Rules of pyproject.toml stay."""
+        with self._lock:
+            self._said.clear()
+        self.changed()
+
+    @property
+    def said(self) -> tuple[Said, ...]:
+        """What calls have said and not taken back, the oldest first."""
+        with self._lock:
+            return tuple(self._said.values())
+
+    @hookimpl
+    def armature_rules(self) -> Iterable[Rule]:
+        """The rules, those of calls first."""
+        return (*_all(self.said, lambda said: said.rules), *self.project)
+
+    @hookimpl
+    def armature_handlers(self) -> Iterable[Handler]:
+        """How functions given to `trace_through` are called."""
+        return _all(self.said, lambda said: said.handlers)
+
+    @hookimpl
+    def armature_polyfills(self) -> Iterable[Polyfill]:
+        """The stand-ins given to `substitute`."""
+        return _all(self.said, lambda said: said.polyfills)
+
+    @hookimpl
+    def armature_decide(self, subject: Subject) -> Verdict | None:
+        """Functions that carry their verdict, as those of `armature.disable` do."""
+        mark = mark_of(subject.obj)
+        return Verdict(mark.decision, mark.reason, mark.origin) if mark is not None else None
+
+
+def _all(said: Iterable[Said], rows: Callable[[Said], Iterable[T]]) -> tuple[T, ...]:
+    return tuple(row for one in said for row in rows(one))
+
+
+def marked(fn: Any, mark: Mark) -> Any:
+    """The function, carrying the verdict from now on."""
+    fn.__dict__[MARK] = mark
+    return fn

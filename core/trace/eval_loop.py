@@ -1,0 +1,165 @@
+"""The loop of the interpreter: fetch, dispatch, unwind."""
+
+from __future__ import annotations
+
+import dis
+import functools
+from types import CodeType
+
+from armature.errors import invariant
+from armature.trace.errors import NotConstant, UserRaised
+from armature.trace.frame_state import Frame
+from armature.trace.instructions import STOPITERATION_ERROR, Instruction, decode
+from armature.trace.opcodes import OPCODES
+from armature.trace.opcodes.table import OpcodeFunction
+from armature.trace.opcodes.untraced import reason_for
+from armature.trace.user_stack import Stopped, places_of
+from armature.trace.values.base import LAST_INSTRUCTION
+from armature.trace.values.exception import ExceptionValue
+
+# Instructions whose effect on the stack depends on what is iterated, or that 3.11 counts on the one before (CALL).
+UNCHECKED = frozenset({
+    "PRECALL", "CALL", "FOR_ITER", "SEND", "RETURN_GENERATOR", "CLEANUP_THROW", "END_FOR", "RETURN_VALUE",
+    "RETURN_CONST", "YIELD_VALUE",
+})  # fmt: skip
+
+
+def untraced(frame: Frame, inst: Instruction) -> None:
+    """Stands in for an opcode that is not traced."""
+    reason = reason_for(inst.opname) or "armature does not know this opcode"
+    frame.tracer.graph_break("untraced-opcode", opcode=inst.opname, reason=reason)
+
+
+@functools.lru_cache(maxsize=4096)
+def functions_of(code: CodeType) -> tuple[OpcodeFunction, ...]:
+    """The function of each instruction of a code object."""
+    return tuple(OPCODES.get(inst.opname, untraced) for inst in decode(code))
+
+
+def run(frame: Frame) -> None:
+    """Run a frame until it returns or yields. Raises UserRaised when an exception of the program leaves it."""
+    step = checked_steps if frame.tracer.strict else steps
+    stop = frame.tracer.stop
+    if stop is not None and stop[0] == frame.ordinal:
+        step = stopping_steps
+    functions = functions_of(frame.code)
+    frame.tracer.has_handlers |= bool(frame.code.co_exceptiontable)
+    if frame.thrown is not None:
+        error, frame.thrown = frame.thrown, None
+        if isinstance(error, ExceptionValue):
+            error.known_traceback = None
+        unwind(frame, UserRaised(error))
+    while not (frame.done or frame.paused):
+        try:
+            step(frame, functions)
+        except UserRaised as raised:
+            if isinstance(raised.value, ExceptionValue):
+                note_raised(frame, raised.value)
+            unwind(frame, raised)
+        except NotConstant as unknown:
+            frame.tracer.graph_break("unsupported-argument", type=unknown.args[0].describe())
+
+
+# What an `except` clause that does not match runs.
+MATCHING = frozenset({
+    "CACHE", "NOP", "PUSH_EXC_INFO", "LOAD_GLOBAL", "LOAD_CONST", "LOAD_FAST", "BUILD_TUPLE", "CHECK_EXC_MATCH",
+    "POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_IF_FALSE", "JUMP_FORWARD", "COPY", "POP_EXCEPT", "RERAISE", "CLEANUP_THROW",
+})  # fmt: skip
+
+
+def only_matches(inst: Instruction) -> bool:
+    """Whether an instruction runs nothing of the program's when an exception passes by that no clause wants."""
+    return inst.opname in MATCHING or (inst.opname == "CALL_INTRINSIC_1" and inst.arg == STOPITERATION_ERROR)
+
+
+def leaves_quietly(frame: Frame) -> bool:
+    """Whether dropping a suspended generator runs nothing but `except` clauses that do not want GeneratorExit.
+
+    The frame is at its end afterwards.
+    """
+    functions = functions_of(frame.code)
+    raised = UserRaised(ExceptionValue(GeneratorExit, []))
+    frame.push(frame.tracer.constant(None))
+    while True:
+        try:
+            unwind(frame, raised)
+        except UserRaised:
+            return True
+        try:
+            while only_matches(inst := frame.instructions[frame.position]):
+                frame.position += 1
+                functions[frame.position - 1](frame, inst)
+        except UserRaised as again:
+            raised = again
+        else:
+            return False
+
+
+def steps(frame: Frame, functions: tuple[OpcodeFunction, ...]) -> None:
+    """Instructions one after the other, until the frame returns or yields."""
+    instructions = frame.instructions
+    while not (frame.done or frame.paused):
+        position = frame.position
+        frame.position = position + 1
+        functions[position](frame, instructions[position])
+
+
+def checked_steps(frame: Frame, functions: tuple[OpcodeFunction, ...]) -> None:
+    """As `steps`, and after each instruction the stack must have grown as CPython says."""
+    instructions = frame.instructions
+    while not (frame.done or frame.paused):
+        position = frame.position
+        inst = instructions[position]
+        frame.position = position + 1
+        depth = len(frame.stack)
+        functions[position](frame, inst)
+        if inst.opname in UNCHECKED:
+            continue
+        grown = len(frame.stack) - depth
+        jumped = inst.target >= 0 and frame.position == inst.target
+        arg = inst.arg if inst.opcode >= dis.HAVE_ARGUMENT else None
+        expected = dis.stack_effect(inst.opcode, arg, jump=jumped)
+        invariant(grown == expected, "stack effect", opcode=inst.opname, grown=grown, expected=expected)
+
+
+def stopping_steps(frame: Frame, functions: tuple[OpcodeFunction, ...]) -> None:
+    """As `steps`, up to the moment at which the trace is to stop."""
+    instructions = frame.instructions
+    _, rounds, last = frame.tracer.stop or (0, 0, -1)
+    while not (frame.done or frame.paused):
+        position = frame.position
+        if position == last and frame.rounds == rounds:
+            raise Stopped(tuple(frame.tracer.frames))
+        frame.position = position + 1
+        functions[position](frame, instructions[position])
+
+
+def note_raised(frame: Frame, error: ExceptionValue) -> None:
+    """Keep where an exception is raised first, and what is being handled there."""
+    tracer, inst = frame.tracer, frame.instructions[max(frame.position - 1, 0)]
+    if not only_reraises(inst):
+        error.known_traceback = None  # it has one more entry now
+    if error.raised_at:
+        return
+    error.raised_at = places_of(tracer.frames)
+    handled = tracer.handled_exception()
+    if handled is not None and handled is not error:
+        error.attributes.setdefault("__context__", handled)
+
+
+def only_reraises(inst: Instruction) -> bool:
+    """Whether what an instruction raises keeps the traceback that it has."""
+    return inst.opname in ("RERAISE", "CLEANUP_THROW") or (inst.opname == "RAISE_VARARGS" and inst.arg == 0)
+
+
+def unwind(frame: Frame, raised: UserRaised) -> None:
+    """Go to the handler that the exception table names for the instruction that raised, or leave the frame."""
+    inst = frame.instructions[max(frame.position - 1, 0)]
+    protection = inst.protection
+    if protection is None:
+        raise raised
+    del frame.stack[protection.depth :]
+    if protection.push_lasti:
+        frame.push(LAST_INSTRUCTION)
+    frame.push(raised.value)
+    frame.position = protection.target

@@ -1,0 +1,112 @@
+"""`Call`: what a handler gets, and the few verbs that it needs. With hookspecs.py this is the public plugin API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import attrs
+
+if TYPE_CHECKING:
+    from armature.trace.tracer import Tracer
+    from armature.trace.values.base import Value
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@attrs.frozen(eq=False)
+class Handler:
+    """A function `fn(call, *args, **kwargs) -> Value | None` and the callables it handles. None: "not mine"."""
+
+    targets: tuple[Callable[..., object], ...]
+    fn: Callable[..., Value | None]
+    priority: int = 0
+
+
+@attrs.frozen(eq=False)
+class ValueType:
+    """A tracer value class for a type: `build(obj, source, tracer) -> Value`. `match`: an exact type or a predicate."""
+
+    match: type | Callable[[object], bool]
+    build: Callable[[object, Any, Tracer], Value]
+    priority: int = 0
+
+
+@attrs.frozen(eq=False)
+class Polyfill:
+    """`replacement` (Python, same signature) is traced wherever `original` is called."""
+
+    original: Callable[..., object]
+    replacement: Callable[..., object]
+    priority: int = 0
+
+
+def handles(*targets: Callable[..., object], priority: int = 0) -> Callable[[F], F]:
+    """Mark a function as the handler of `targets`; `collect` finds it."""
+
+    def mark(fn: F) -> F:
+        fn.__armature_handler__ = Handler(targets, fn, priority)  # type: ignore[attr-defined]
+        return fn
+
+    return mark
+
+
+def collect(*modules: ModuleType) -> Iterable[Handler]:
+    """The handlers of the modules, in the order in which they stand."""
+    for module in modules:
+        for obj in vars(module).values():
+            handler = getattr(obj, "__armature_handler__", None)
+            if isinstance(handler, Handler) and handler.fn.__module__ == module.__name__:
+                yield handler
+
+
+@attrs.frozen(eq=False)
+class Call:
+    """A call being traced: the function and its arguments as values, and the verbs of a handler.
+
+    fn: the Python object called (unbound; for a method `args[0]` is self). tracer: the whole tracer, for the rare need.
+    """
+
+    fn: Callable[..., object]
+    args: tuple[Value, ...]
+    kwargs: Mapping[str, Value]
+    tracer: Tracer
+
+    def constant(self, obj: object) -> Value:
+        """A value for a Python constant (int, str, None, dtype, device, torch.Size, tuples of these, ...)."""
+        return self.tracer.constant(obj)
+
+    def graph_call(self, fn: Callable[..., object] | str, *args: Value, **kwargs: Value) -> Value:
+        """Put a call of `fn` (a str: the method of that name on args[0]) in the graph; fakes tell what it gives."""
+        return self.tracer.graph_call(fn, args, kwargs)
+
+    def graph_call_as(
+        self, fake: Callable[..., object], fn: Callable[..., object], *args: Value, **kwargs: Value
+    ) -> Value:
+        """The same for a function that can't run on fakes: `fake`, with the same arguments, tells what it gives."""
+        return self.tracer.graph_call(fn, args, kwargs, fake)
+
+    def inline(self, fn: Value | Callable[..., object], *args: Value, **kwargs: Value) -> Value:
+        """Trace into a Python function."""
+        return self.tracer.call_function(self.tracer.as_value(fn), args, kwargs)
+
+    def polyfill(self, fn: Callable[..., object], *args: Value, **kwargs: Value) -> Value:
+        """Trace `fn`, a Python stand-in, in place of the function called."""
+        return self.tracer.inline_python(fn, args, kwargs)
+
+    def whole(self, fn: Value | Callable[..., object], *args: Value, **kwargs: Value) -> Value:
+        """The same for a function that must not be cut: what breaks in it breaks at the call being handled."""
+        return self.tracer.call_whole(fn, args, kwargs)
+
+    def graph_break(self, type_id: str, **facts: object) -> NoReturn:
+        """Stop here: the break type of the catalogue and the facts its explanation names."""
+        self.tracer.graph_break(type_id, **facts)
+
+    def guard(self, value: Value) -> None:
+        """Rely on the value: guard its source so that the same object (constant: an equal one) comes next time."""
+        self.tracer.guard_identity(value)
+
+    def new_value(self, obj: object) -> Value:
+        """A value for any Python object without a source (made while tracing): wrapped as the value-type tables say."""
+        return self.tracer.as_value(obj)

@@ -1,0 +1,194 @@
+"""What a trace relied on about which objects are one and which are several, and about whose memory overlaps."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
+
+import torch
+
+from armature.frame.guards import memory
+from armature.frame.guards.kinds import AliasGuard, FamilyGuard, Guard, NoAliasGuard, StorageGuard
+from armature.frame.sources import (
+    ArrayMemorySource,
+    AttrSource,
+    CallSource,
+    DictOfSource,
+    ItemSource,
+    ObjectSource,
+    Source,
+    is_early,
+)
+from armature.torch_abi.fake import tensor_of_number, version_of
+from armature.torch_abi.jagged import is_jagged, ragged_name, stands_for_ragged
+from armature.torch_abi.overrides import dispatches
+from armature.torch_abi.wrappers import is_wrapper, parts
+from armature.trace.errors import NotConstant, SkipFrame
+from armature.trace.values.base import Value
+
+if TYPE_CHECKING:
+    from armature.trace.tracer import Tracer
+    from armature.trace.values.tensor import TensorValue
+
+
+def identical(tracer: Tracer, left: Value, right: Value) -> bool:
+    """`left is right` for objects with an identity; guarded."""
+    same = _same_object(left, right)
+    if left.source is not None and right.source is not None:
+        if same:
+            tracer.guards.alias(left.source, right.source)
+        elif left.python_type() is right.python_type():
+            tracer.guards.distinct(left.source, right.source)
+    return same
+
+
+def guard_offsets(tracer: Tracer, value: TensorValue) -> None:
+    """Rely on where in its storage a tensor begins: for a view, on where the inputs it may be a view of begin."""
+    storage = value.fake.untyped_storage()._cdata
+    for known in tracer.by_fake.values():
+        if known.source is None or known.real is None:
+            continue
+        if known.fake.untyped_storage()._cdata == storage:
+            tracer.guards.offset(known.source, int(known.real.storage_offset()))
+
+
+def _same_object(left: Value, right: Value) -> bool:
+    if left is right or left.is_tensor or right.is_tensor:
+        return left is right
+    try:
+        return left.as_object() is right.as_object()
+    except NotConstant:
+        return False
+
+
+def guards(tracer: Tracer) -> list[Guard]:
+    """Where something is changed, objects and memory must be as distinct next time as they were."""
+    return [*_keys(tracer), *_ragged(tracer), *_objects(tracer), *_tensors(tracer)]
+
+
+def _ragged(tracer: Tracer) -> list[Guard]:
+    """Tensors that ragged sizes stand for: these are equal where it is one tensor."""
+    if not tracer.fakes.symbols.ragged:
+        return []
+    found: dict[int, list[Source]] = {}
+    for _, value in tracer.by_id.values():
+        if not value.is_tensor or value.source is None:
+            continue
+        tensor = cast("TensorValue", value)
+        if is_jagged(tensor.real):
+            name = ragged_name(tensor.real)
+            found.setdefault(id(getattr(tensor.real, name)), []).append(AttrSource(value.source, name))
+        elif stands_for_ragged(tensor.fake):
+            found.setdefault(id(tensor.real), []).append(value.source)
+    same: list[Guard] = [
+        AliasGuard(first, other) for first, *rest in found.values() for other in rest if other != first
+    ]
+    firsts = tuple(first for first, *_ in found.values())
+    return [*same, NoAliasGuard(firsts)] if len(firsts) > 1 else same
+
+
+def _keys(tracer: Tracer) -> list[Guard]:
+    """Keys of dicts and members of sets that are told apart by their identity."""
+    by_type: dict[type, list[Source]] = {}
+    for value in tracer.keys:
+        if value.source is not None:
+            by_type.setdefault(value.python_type(), []).append(value.source)
+    return [NoAliasGuard(tuple(sources)) for sources in by_type.values() if len(sources) > 1]
+
+
+def _objects(tracer: Tracer) -> list[Guard]:
+    """What is changed under one name is not what is read under another: they are as many objects as they were."""
+    changed = {_owner(value, tracer).python_type() for value in tracer.effects.changed if value.source is not None}
+    if not changed:
+        return []
+    values = [value for _, value in tracer.by_id.values() if not value.is_tensor and _registered_in(value) is None]
+    by_type: dict[type, dict[Source, None]] = {kind: {} for kind in changed}
+    for value in itertools.chain(values, tracer.cells()):
+        if value.source is not None and value.python_type() in by_type:
+            by_type[value.python_type()][value.source] = None
+    groups = [tuple(sources) for sources in by_type.values() if len(sources) > 1]
+    return [NoAliasGuard(group) for group in groups if not all(type(source) is ObjectSource for source in group)]
+
+
+def _registered_in(value: Value) -> Source | None:
+    """The module of which this is `_parameters`, `_buffers` or `_modules`: no two modules share these."""
+    source = value.source
+    if isinstance(source, ItemSource) and isinstance(source.base, DictOfSource):
+        return source.base.base if source.key in ("_parameters", "_buffers", "_modules") else None
+    return None
+
+
+def _owner(value: Value, tracer: Tracer) -> Value:
+    """The object that is changed when the value is: its module in place of a module's registry."""
+    owner = _registered_in(value)
+    found = (held for _, held in tracer.by_id.values() if owner is not None and held.source == owner)
+    return next(found, value)
+
+
+def _tensors(tracer: Tracer) -> list[Guard]:
+    tensors = cast("list[TensorValue]", [value for value in tracer.inputs if value.is_tensor])
+    if tracer.effects.altered:  # what is known of one that is not in the graph would change with it
+        tensors += [value for value in tracer.by_fake.values() if value.node is None]
+    inputs = [value for value in tensors if value.real is not None and not _is_made_anew(value.source)]
+    if not (tracer.mutates or any(version_of(value.fake) for value in inputs)):
+        return []
+    found = _families(tracer, inputs)
+    if len(inputs) > 1:
+        found.append(NoAliasGuard(tuple(_lasting(value.source) for value in inputs if value.source is not None)))
+    memories = [pair for value in inputs for pair in _memories(value.source, value.real)]
+    held = [(source, tensor) for source, tensor in memories if _has_memory(source, tensor, tracer)]
+    if len(held) < 2:
+        return found
+    sources, reals = tuple(source for source, _ in held), [tensor for _, tensor in held]
+    extents = tuple(memory.extent(tensor) for tensor in reals)
+    together = memory.sharing([tensor.data_ptr() for tensor in reals], extents)
+    sized = [tracer.guards.sized(source) for source in sources]
+    checked = tuple(size if fixed else None for size, fixed in zip(extents, sized))
+    return [*found, StorageGuard(sources, checked, together)]
+
+
+def _families(tracer: Tracer, inputs: list[TensorValue]) -> list[Guard]:
+    """What gets a history hands it on to its base and to all views of that, in the graph or not."""
+    if not any(value.real is not None and value.fake.requires_grad != value.real.requires_grad for value in inputs):
+        return []
+    found: dict[Source, TensorValue] = {}
+    for value in tracer.by_fake.values():
+        if value.source is None or value.real is None or _is_made_anew(value.source):
+            continue
+        if _has_memory(value.source, value.real, tracer) and not (value.real.is_leaf and value.real.requires_grad):
+            found[value.source] = value
+    families = memory.families([value.real for value in found.values() if value.real is not None])
+    if memory.families([value.fake for value in found.values()]) != families:  # with sizes that are symbols
+        raise SkipFrame("it writes to one of several views, and so gives all of them a history")
+    return [FamilyGuard(tuple(found), families)] if len(found) > 1 else []
+
+
+def _memories(source: Source | None, tensor: torch.Tensor | None) -> Iterator[tuple[Source, torch.Tensor]]:
+    """A tensor of the program; those that it holds in its place."""
+    if source is None or tensor is None:
+        return
+    if not is_wrapper(type(tensor)):
+        yield source, tensor
+        return
+    for name, inner in parts(tensor).tensors.items():
+        yield from _memories(AttrSource(source, name), inner)
+
+
+def _has_memory(source: Source, tensor: torch.Tensor, tracer: Tracer) -> bool:
+    """Whether the tensor's numbers stand in memory, with an address; or may do so next time."""
+    if dispatches(type(tensor)) or tensor.layout is not torch.strided or tensor.device.type == "meta":
+        return False
+    return tensor.numel() > 0 or not tracer.guards.sized(source)
+
+
+def _is_made_anew(source: Source | None) -> bool:
+    """Whether the tensor is made for each call: none is another, though one may get the address of one that is gone."""
+    if source is None or is_early(source):
+        return True
+    return isinstance(source, CallSource) and source.fn is tensor_of_number
+
+
+def _lasting(source: Source) -> Source:
+    """The array in place of the tensor over its memory, which is made anew each time, often at one address."""
+    return source.base if isinstance(source, ArrayMemorySource) else source

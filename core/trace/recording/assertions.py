@@ -1,0 +1,76 @@
+"""Branches on tensors of which one side only raises: `assert x.min() > 0`, `if not valid.all(): raise ValueError(...)`.
+
+Tracing goes the other way, and the graph checks that it was right. Where it was not, the frame runs again in eager mode
+and raises what the program says. So this is for graphs after which a frame can run again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from armature.torch_abi.effects import CHECK
+from armature.trace.errors import GraphBreak
+from armature.trace.values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from armature.trace.frame_state import Frame
+    from armature.trace.instructions import Instruction
+    from armature.trace.values.base import Value
+
+MOST = 200  # instructions up to the one that raises
+ELSEWHERE = ("RETURN", "YIELD", "SEND", "RERAISE", "FOR_ITER", "END_FOR")
+MESSAGE = "a tensor was not what a branch of the program asks for"
+
+
+def truth(frame: Frame, value: Value, jump: Instruction, after: int) -> bool:
+    """Whether a tested value is true. jump: the conditional jump that asks; after: the position behind it."""
+    if isinstance(value, TensorValue) and may_assume(frame, value):
+        jumped, passed = raises(frame, jump.target), raises(frame, after)
+        if jumped != passed:
+            return assume(frame, value, jump.opname.endswith("IF_TRUE") is passed)
+    return value.truth(frame.tracer)
+
+
+def may_assume(frame: Frame, value: TensorValue) -> bool:
+    """Whether the value can be checked in the graph, and no handler of the program is there for what is raised."""
+    tracer = frame.tracer
+    inside = tracer.regions or tracer.overrides.present or tracer.floats or tracer.early.calls
+    if inside or value.fake.numel() != 1 or value.fake.device.type != "cpu":
+        return False
+    return not any(is_handled(each) for each in tracer.frames)
+
+
+def is_handled(frame: Frame) -> bool:
+    """Whether the instruction at which a frame stands is in a `try`."""
+    protection = frame.instructions[max(frame.position - 1, 0)].protection
+    if protection is None:
+        return False
+    handler = frame.instructions[protection.target : protection.target + 2]
+    return all(inst.opname != "WITH_EXCEPT_START" for inst in handler)
+
+
+def raises(frame: Frame, position: int) -> bool:
+    """Whether the instructions from a position on do nothing but raise."""
+    for inst in frame.instructions[position : position + MOST]:
+        if inst.opname == "RAISE_VARARGS":
+            return True
+        if inst.target >= 0 or inst.opname.startswith(ELSEWHERE):
+            return False
+    return False
+
+
+def assume(frame: Frame, value: TensorValue, wanted: bool) -> bool:
+    """Take a tensor to be true or false, and check it in the graph."""
+    tracer = frame.tracer
+    try:
+        value.truth(tracer)
+    except GraphBreak as stop:  # what it is without the check
+        stop.assumed = True
+        tracer.doubts.append(stop)
+    condition = tracer.graph_call("bool", (value,), {})
+    if not wanted:
+        condition = tracer.graph_call(torch.logical_not, (condition,), {})
+    tracer.graph_call(CHECK, (condition, tracer.constant(MESSAGE)), {})
+    return wanted

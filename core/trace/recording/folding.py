@@ -1,0 +1,48 @@
+"""Calls of torch functions with constants only, whose result is a constant too: folded where the rules say how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from armature.rules.book import PROJECT_FIRST, Answer
+from armature.trace.values.base import Args, Kwargs, Value
+
+if TYPE_CHECKING:
+    from armature.trace.tracer import Tracer
+
+OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator)  # made for fakes
+WHILE_COMPILING = {Answer.TRUE: True, Answer.FALSE: False, Answer.NONE: None}
+
+
+def may_run(tracer: Tracer, fn: object, args: Args, kwargs: Kwargs) -> None:
+    """Break before a call with constants only of which nothing is known: no fake stands between it and the process."""
+    if isinstance(fn, OPERATORS) or not all(value.is_constant for value in (*args, *kwargs.values())):
+        return
+    verdict = tracer.verdict(fn)
+    # What the user puts in the graph has no effects: that is what saying so means.
+    if verdict.answer is Answer.UNKNOWN and verdict.priority < PROJECT_FIRST:
+        tracer.graph_break("unknown-answer", function=getattr(fn, "__name__", str(fn)))
+
+
+def told(tracer: Tracer, fn: object, args: Args, kwargs: Kwargs) -> Value | None:
+    """The value that a rule says a call without arguments gives while compiling."""
+    if args or kwargs:
+        return None
+    answer = tracer.verdict(fn).answer
+    return tracer.constant(WHILE_COMPILING[answer]) if answer in WHILE_COMPILING else None
+
+
+def folded(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, result: object) -> Value:
+    """The result of a call as a constant. Where it depends on more than the arguments, the compiled code asks again."""
+    values = (*args, *kwargs.values())
+    if not isinstance(fn, str) and all(value.is_constant for value in values):
+        answer = tracer.verdict(fn).answer
+        if answer is Answer.OF_SETTINGS:
+            named = {name: value.as_constant() for name, value in kwargs.items()}
+            tracer.guards.answers(fn, tuple(value.as_constant() for value in args), named, result)
+        elif answer is Answer.UNKNOWN:
+            tracer.graph_break("unknown-answer", function=getattr(fn, "__name__", str(fn)))
+    return tracer.as_value(result)

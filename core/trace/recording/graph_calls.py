@@ -1,0 +1,350 @@
+"""Calls that become nodes of the graph: run once on fake tensors, recorded with the user's line."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+from torch import fx
+
+from armature.torch_abi.altering import set_data_
+from armature.torch_abi.effects import CHECK
+from armature.torch_abi.fake import (
+    DATA_DEPENDENT,
+    UNSUPPORTED_OPERATOR,
+    call_with_constants,
+    enable_python_dispatcher,
+)
+from armature.torch_abi.grad_modes import CHANGED_BY, with_default_dtype
+from armature.torch_abi.pytree import tree_leaves
+from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
+from armature.torch_abi.wrappers import is_wrapper
+from armature.trace.emit.rollback import LEAVE, watch
+from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
+from armature.trace.recording import folding, mutation, tensor_state, torch_function, wrapper_subclasses
+from armature.trace.recording.mutation import IN_PLACE_OPERATORS, method_name, of_torch
+from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.values.computed import real_power
+from armature.trace.values.constant import ConstantValue, is_atom
+from armature.trace.values.floats import KEEPS, FloatValue
+from armature.trace.values.precomputed import as_tensors
+from armature.trace.values.sequence import ListValue, TupleValue
+from armature.trace.values.symbolic import SymbolicValue
+from armature.trace.values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from armature.trace.tracer import Tracer
+
+SUBTRACTIONS: frozenset[object] = frozenset({
+    operator.sub, operator.isub, torch.sub, torch.subtract, torch.rsub, "sub", "sub_", "subtract", "subtract_",
+    "__sub__", "__rsub__", "__isub__",
+})  # fmt: skip
+NUMERIC = frozenset({min, max, abs, round, sum, real_power})
+# `x.__iadd__(y)` and its kind change `x`, which only operators say of themselves.
+BY_OPERATOR: dict[str, Callable[..., Any]] = {
+    "__idiv__": operator.itruediv,
+    **{f"__{fn.__name__}__": fn for fn in IN_PLACE_OPERATORS if fn is not operator.setitem},
+}
+OPERATORS = frozenset(vars(operator)[name] for name in operator.__all__) - IN_PLACE_OPERATORS | NUMERIC
+PURE = OPERATORS | IN_PLACE_OPERATORS | {getattr, set_data_}  # but for their arguments
+NULL_CONTEXT: AbstractContextManager[object] = nullcontext()
+NOT_A_NAME = re.compile(r"\W+")
+# A module keeps its members in tables: self.__dict__['_modules']['fc'] is read by people as self.fc.
+MODULE_TABLE = re.compile(r"\.__dict__\['_(modules|parameters|buffers)'\]")
+
+
+def graph_call(
+    tracer: Tracer,
+    fn: Callable[..., Any] | str,
+    args: Args,
+    kwargs: Kwargs,
+    fake: Callable[..., Any] | None = None,
+) -> Value:
+    """Record a call. Gives a tensor, a nest of tensors, or a constant that the fake run tells (then without a node).
+
+    `fake`: run on the fakes in place of `fn`.
+    """
+    fn = operator.matmul if fn is operator.imatmul else fn  # tensors have no `@=`, but FX would write one
+    if type(fn) is torch.jit.ScriptFunction:
+        return call_script(tracer, fn, args, kwargs)
+    if (state := tracer.overrides).present:
+        found = torch_function.in_graph(tracer, fn, args, kwargs)
+        if found is not None:
+            return found
+    fn = BY_OPERATOR.get(method_name(fn), fn) if len(args) == 2 and not kwargs else fn
+    if (tracer.floats or tracer.early.calls) and not kwargs and not state.present:
+        given = as_tensors(tracer, fn, args)
+        if given is not None:
+            return graph_call(tracer, fn, given, {})
+    keeps = tracer.keeps_floats or tracer.parts or state.asks_modes
+    if tracer.floats and not keeps and takes_floats(fn, args, kwargs):
+        return _keeping_floats(tracer, fn, args, kwargs)
+    told = folding.told(tracer, fn, args, kwargs)
+    if told is not None:
+        return told
+    if fake is None and not isinstance(fn, str) and of_torch(fn):
+        folding.may_run(tracer, fn, args, kwargs)
+    arguments = tuple([arg.as_argument(tracer) for arg in args])
+    named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
+    targets = mutation.written(fn, args, kwargs)
+    if targets:
+        mutation.check(tracer, fn, args, kwargs, targets)
+    tracer.fakes.take_written()
+    given = (*args, *kwargs.values()) if state.wrappers else ()
+    held = wrapper_subclasses.holding(value.as_fake(tracer) for value in given)
+    result = run_on_fakes(tracer, fake or fn, args, kwargs)
+    wrapper_subclasses.check_unchanged(tracer, held)
+    changes = bool(mutation.seen(tracer, args, kwargs) or targets)
+    if result is not None and not changes and is_constant_result(result):
+        return folding.folded(tracer, fn, args, kwargs, result) if of_torch(fn) else tracer.as_value(result)
+    if any(value.is_symbolic for value in (*args, *kwargs.values())):  # the run may have made numbers of them
+        arguments = tuple([arg.as_argument(tracer) for arg in args])
+        named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
+    if changes:
+        tracer.mutates = True
+    elif isinstance(result, torch.Tensor) and id(result) in tracer.by_fake:
+        return tracer.by_fake[id(result)]  # `x.contiguous()` of a contiguous tensor is `x`
+    if fn is operator.pow and not isinstance(arguments[0], fx.Node):
+        fn = torch.pow  # FX writes `-1 ** x`, which is another thing than `(-1) ** x`
+    if tracer.effects.chosen_dtype is not None:
+        fn = under_default_dtype(tracer, fn, tracer.effects.chosen_dtype)
+    node = record(tracer, "call_method" if isinstance(fn, str) else "call_function", fn, arguments, named)
+    made = from_fake(tracer, result, node)
+    if tracer.mutates:
+        watch(tracer, node)
+    return made
+
+
+def call_script(tracer: Tracer, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
+    """A call of a function in TorchScript."""
+    if tracer.overrides.present:  # it asks its arguments itself
+        tracer.graph_break("unsupported-call", callable="a function in TorchScript under overrides")
+    return graph_call(tracer, scripted(fn), args, kwargs, functools.partial(call_with_constants, fn))
+
+
+def scripted(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The call of a function in TorchScript, which bears the name of its class: FX would write that."""
+
+    def call_scripted(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    call_scripted.scripted = fn  # type: ignore[attr-defined]
+    return call_scripted
+
+
+def under_default_dtype(tracer: Tracer, fn: Callable[..., Any] | str, chosen: torch.dtype) -> Callable[..., Any]:
+    """A function that is called while the default dtype is the one that the frame has set."""
+    if tracer.parts:  # such a graph may run when the default is another one
+        tracer.graph_break("unsupported-mutation", operation="a change of the default dtype", type="torch")
+    return with_default_dtype(chosen, getattr(torch.Tensor, fn) if isinstance(fn, str) else fn)
+
+
+def takes_floats(fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> bool:
+    """Whether floats of the program among the arguments need not be known."""
+    name = fn if isinstance(fn, str) else getattr(fn, "__name__", "")
+    given = [isinstance(value, FloatValue) for value in (*args, *kwargs.values())]
+    tensors = [value.dtype for value in args if isinstance(value, TensorValue)]
+    return name in KEEPS and any(given) and bool(tensors) and all(dtype.is_floating_point for dtype in tensors)
+
+
+def _keeping_floats(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value:
+    """The call with numbers that the graph is given; with constants, where its fakes want to know them."""
+    tracer.keeps_floats = True
+    try:
+        return graph_call(tracer, fn, args, kwargs)
+    except GraphBreak:
+        tracer.keeps_floats = False
+        plain = [ConstantValue(v.as_constant()) if isinstance(v, FloatValue) else v for v in args]
+        named = {k: ConstantValue(v.as_constant()) if isinstance(v, FloatValue) else v for k, v in kwargs.items()}
+        return graph_call(tracer, fn, plain, named)
+    finally:
+        tracer.keeps_floats = False
+
+
+def run_on_fakes(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Any:
+    """The function's result on fakes. A failure is a graph break: in eager mode the program sees torch's own error."""
+    fakes = [arg.as_fake(tracer) for arg in args]
+    named = {name: value.as_fake(tracer) for name, value in kwargs.items()}
+    name = fn if isinstance(fn, str) else getattr(fn, "__name__", str(fn))
+    # torch's operators in Python keep symbols where those in C++ ask for numbers; they are slower.
+    dispatcher = enable_python_dispatcher() if tracer.sizes.places else NULL_CONTEXT
+    asking = wrapper_subclasses.asking([*fakes, *named.values()]) if tracer.overrides.wrappers else NULL_CONTEXT
+    try:
+        with dispatcher, asking:
+            if isinstance(fn, str):
+                return getattr(fakes[0], fn)(*fakes[1:], **named)
+            run = tracer.fakes.getitem if fn is operator.getitem else fn
+            return run(*fakes, **named)
+    except (GraphBreak, SkipFrame, UserRaised, RecursionError):
+        raise
+    except DATA_DEPENDENT:
+        tracer.graph_break("data-dependent-value", operation=name)
+    except UNSUPPORTED_OPERATOR as error:
+        tracer.graph_break("operator-failed", operation=name, message=f"it has no fake implementation ({error})")
+    except Exception as error:
+        if not any(isinstance(value, TensorValue) for value in (*args, *kwargs.values())) and not of_torch(fn):
+            tracer.raise_real(error)
+        tracer.graph_break("operator-failed", operation=name, message=f"{type(error).__name__}: {error}")
+
+
+def is_constant_result(result: object) -> bool:
+    """Whether a fake run's result is a Python object with no tensor in it."""
+    if is_atom(result):
+        return True
+    if isinstance(result, (torch.Size, range)) or (isinstance(result, SYMBOLIC) and not is_unbacked(result)):
+        return True
+    return isinstance(result, (tuple, list)) and bool(result) and all(is_constant_result(item) for item in result)
+
+
+def record(tracer: Tracer, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+    """A node with the user's line."""
+    if any(isinstance(arg, type) for arg in (*args, *kwargs.values())):  # FX would write `<class 'float'>`
+        tracer.graph_break("unsupported-argument", type="a class")
+    node = tracer.graph.create_node(kind, target, args, kwargs)
+    summary, trace, _ = tracer.origin()
+    node.meta["origin"] = summary
+    node.meta["stack_trace"] = trace
+    return node
+
+
+def state_call(
+    tracer: Tracer, fn: Callable[..., Any], arguments: tuple[Any, ...], leave: Callable[[Any], Any] | None
+) -> fx.Node:
+    """A node for a call that only changes torch's state. leave: takes what it gives, and sets the state back."""
+    node = record(tracer, "call_function", fn, arguments, {})
+    node.meta["changes_state"] = True
+    if leave is not None:
+        node.meta[LEAVE] = leave
+    return node
+
+
+def computes(tracer: Tracer) -> bool:
+    """Whether the graph does more than to change torch's state back and forth."""
+    return any(node.op.startswith("call_") and "changes_state" not in node.meta for node in tracer.graph.nodes)
+
+
+def computes_more_than_sizes(tracer: Tracer) -> bool:
+    """Whether anything in the graph has another result than a number that a symbol stands for."""
+    return any(
+        node.op.startswith("call_") and not isinstance(node.meta.get("example_value"), SYMBOLIC)
+        for node in tracer.graph.nodes
+        if "changes_state" not in node.meta
+    )
+
+
+def only_computes(tracer: Tracer) -> bool:
+    """Whether the graph calls nothing but torch, and changes no state of torch but what `undo.py` knows to set back."""
+    return all(
+        LEAVE in node.meta or is_left(node) if "changes_state" in node.meta else is_torchs(node.target)
+        for node in tracer.graph.nodes
+        if node.op.startswith("call_")
+    )
+
+
+def is_left(node: fx.Node) -> bool:
+    """Whether a node changes state that can be set back without it, or leaves a context that another node enters."""
+    return node.target in CHANGED_BY or any(LEAVE in given.meta for given in node.all_input_nodes)
+
+
+def only_as_captured(graph: fx.Graph) -> bool:
+    """Whether a back end would make something else of the graph: of `sum`, additions that lose what Python's keeps; of
+    calls under a default dtype, operators that ask for the default once more; of TorchScript, operators that the
+    dispatcher does not have; of what changes a tensor itself, nothing at all, or a gradient of zeros; of a view without
+    gradients, a tensor that wants none; of a difference of bools, a number."""
+    if tensor_state.has_altered(graph) or tensor_state.gives_no_gradient(graph) or tensor_state.gives_leaf(graph):
+        return True
+    return any(
+        node.target is sum
+        or hasattr(node.target, "in_default_dtype")
+        or hasattr(node.target, "scripted")
+        or _subtracts_bools(node)
+        for node in graph.nodes
+    )
+
+
+def _subtracts_bools(node: fx.Node) -> bool:
+    """Whether tensors with numbers refuse what a node does, and those without do not."""
+    if node.target not in SUBTRACTIONS:
+        return False
+    given = (one.meta.get("example_value") if isinstance(one, fx.Node) else one for one in tree_leaves(node.args))
+    return any(
+        value.dtype is torch.bool if isinstance(value, torch.Tensor) else isinstance(value, bool) for value in given
+    )
+
+
+def is_torchs(target: Any) -> bool:
+    """Whether what a node calls is torch's own, and leaves gradients alone."""
+    target = getattr(target, "in_default_dtype", target)
+    if isinstance(target, str):
+        return target != "backward"
+    if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return target is CHECK or str(target).startswith("aten.")
+    return target is not torch.autograd.backward and (of_torch(target) or target in PURE)
+
+
+def from_fake(tracer: Tracer, result: Any, node: fx.Node) -> Value:
+    """The value of a node's result."""
+    node.meta["example_value"] = result
+    tracer.sizes.bind_result(result, node)
+    if isinstance(result, torch.Tensor):
+        known = tracer.by_fake.get(id(result))
+        if known is not None:  # an operator in place gives its argument
+            return known
+        tensor_state.mark_leaf(result, node)
+        value = TensorValue(result, node)
+        tracer.overrides.wrappers |= is_wrapper(type(result))
+        tracer.by_fake[id(result)] = value
+        return value
+    if result is None or is_atom(result) or isinstance(result, SYMBOLIC):
+        return tracer.as_value(result)
+    if isinstance(result, (tuple, list)):
+        items = [item_of(tracer, item, node, position) for position, item in enumerate(result)]
+        return ListValue(items) if isinstance(result, list) else TupleValue(items, type(result))
+    tracer.graph_break("unsupported-result", type=f"{type(result).__module__}.{type(result).__qualname__}")
+
+
+def item_of(tracer: Tracer, item: Any, node: fx.Node, position: int) -> Value:
+    """The value of an item of a node's result."""
+    if item is None or is_atom(item) or isinstance(item, SYMBOLIC):
+        return tracer.as_value(item)
+    getter = record(tracer, "call_function", operator.getitem, (node, position), {})
+    return from_fake(tracer, item, getter)
+
+
+def lift(tracer: Tracer, value: TensorValue | SymbolicValue) -> fx.Node:
+    """Make a tensor or int of the program an input of the graph, when it is first used."""
+    if value.node is None:
+        if value.source is None:
+            _out_of_reach(tracer, value)
+        path = MODULE_TABLE.sub("", value.source.expr if value.source is not None else "input")
+        label = NOT_A_NAME.sub("_", path).strip("_")
+        label = (
+            f"{label}_0" if label == "self" else label
+        )  # fx takes a first argument of that name for the module's own
+        last = tracer.inputs[-1].node if tracer.inputs else None
+        if last is None:
+            point = next(iter(tracer.graph.nodes), None)
+            where = tracer.graph.inserting_before(point)
+        else:
+            where = tracer.graph.inserting_after(last)
+        with where:
+            value.node = tracer.graph.placeholder(label)
+        value.node.target = value.node.name  # two paths can give one label: the name is the graph's only one
+        value.node.meta["example_value"] = value.fake
+        tracer.inputs.append(value)
+    return value.node
+
+
+def _out_of_reach(tracer: Tracer, value: TensorValue | SymbolicValue) -> NoReturn:
+    """A tensor made in a call that went in a graph of its own, and kept by the program in another way than as its
+    result: the graph breaks at that call."""
+    try:
+        tracer.graph_break("unsupported-result", type=f"{value.describe()} that a function with its own graph has made")
+    except GraphBreak as stop:
+        stop.places = tracer.buried.get(value, stop.places)  # type: ignore[arg-type]
+        raise

@@ -1,0 +1,119 @@
+"""Which arguments a call writes to: told before it by signature and schemas, seen after it on the fakes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from types import MethodDescriptorType, WrapperDescriptorType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from armature.torch_abi.altering import unwrapped
+from armature.torch_abi.fake import version_of
+from armature.torch_abi.operators import WrittenArgument, written_arguments
+from armature.torch_abi.pytree import tree_leaves
+from armature.torch_abi.wrappers import innermost
+from armature.trace.recording import memory_overlap
+from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.values.sequence import ListValue, TupleValue
+
+if TYPE_CHECKING:
+    from armature.trace.tracer import Tracer
+
+IN_PLACE_OPERATORS: frozenset[Any] = frozenset({
+    operator.setitem, operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
+    operator.ipow, operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift,
+})  # fmt: skip
+NOTHING: list[Value] = []
+
+
+def of_torch(fn: object) -> bool:
+    """Whether the function is torch's; what it raises on fakes may differ from what it raises in eager mode."""
+    return isinstance(fn, str) or str(getattr(fn, "__module__", "torch") or "torch").startswith("torch")
+
+
+def method_name(fn: Callable[..., Any] | str) -> str:
+    """The name of a method of tensors written in C; "" for other functions."""
+    if isinstance(fn, str):
+        return fn
+    return fn.__name__ if isinstance(fn, (MethodDescriptorType, WrapperDescriptorType)) else ""
+
+
+def written(fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> list[Value]:
+    """The arguments that a call surely writes to."""
+    if fn in IN_PLACE_OPERATORS:
+        return list(args[:1])
+    if not of_torch(fn):
+        return NOTHING  # a name, or a parameter called `out`, tells nothing of a function of the program
+    found = written_arguments(fn)
+    if not found:
+        return list(args[:1]) if _is_named_in_place(fn) else NOTHING
+    values = [_given(one, args, kwargs) for one in found if _is_on(one, args, kwargs)]
+    return [value for value in values if value is not None]
+
+
+def _is_named_in_place(fn: Callable[..., Any] | str) -> bool:
+    """torch's own convention, for the methods that no operator stands behind: `requires_grad_`, `share_memory_`."""
+    name = fn if isinstance(fn, str) else str(getattr(fn, "__name__", ""))
+    return name.endswith("_") and not name.endswith("__") and name not in vars(operator)  # `and_` reads
+
+
+def _is_on(one: WrittenArgument, args: Args, kwargs: Kwargs) -> bool:
+    """Whether the flag that makes the call write is true."""
+    if not one.flag:
+        return True
+    flag = kwargs.get(one.flag)
+    if flag is None and one.flag_position is not None and one.flag_position < len(args):
+        flag = args[one.flag_position]
+    return flag is not None and flag.is_constant and bool(flag.as_constant())
+
+
+def _given(one: WrittenArgument, args: Args, kwargs: Kwargs) -> Value | None:
+    """The value of an argument; None where it is not given, or is none that could be written to."""
+    value = kwargs.get(one.name)
+    if value is None and one.position is not None and one.position < len(args):
+        value = args[one.position]
+    if value is None or (isinstance(value, (ListValue, TupleValue)) is not one.many and one.position is not None):
+        return None
+    return value if value.is_tensor or isinstance(value, (ListValue, TupleValue)) else None
+
+
+def check(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, targets: list[Value]) -> None:
+    """End the graph where torch would refuse to write: for where memory lies, or to a tensor of inference mode."""
+    for target in targets:
+        memory_overlap.check(tracer, fn, args, kwargs, target)
+    if torch.is_inference_mode_enabled():
+        return
+    if any(tensor.is_inference() for tensor in tensors_given(tracer, targets)):  # views of fakes do not tell
+        name = fn if isinstance(fn, str) else getattr(fn, "__name__", str(fn))
+        message = "it writes to a tensor of inference mode outside of that mode"
+        tracer.graph_break("operator-failed", operation=name, message=message)
+
+
+def tensors_given(tracer: Tracer, values: Iterable[Value]) -> list[torch.Tensor]:
+    """The fakes of all tensors among values, in containers too."""
+    return [leaf for leaf in tree_leaves([value.as_fake(tracer) for value in values]) if isinstance(leaf, torch.Tensor)]
+
+
+def seen(tracer: Tracer, args: Args, kwargs: Kwargs) -> list[torch.Tensor]:
+    """The fakes among the arguments of the call that was just run on fakes whose memory operators have written to.
+    What the frame has changed is noted."""
+    found = tracer.fakes.take_written()
+    if not found:
+        return []
+    memories: dict[int, bool] = {}  # whether the write was counted
+    for tensor, version in found:
+        for memory in _memories(tensor):
+            memories[memory] = memories.get(memory, False) or version_of(tensor) != version
+    given = tensors_given(tracer, (*args, *kwargs.values()))
+    written = [tensor for tensor in given if not memories.keys().isdisjoint(_memories(tensor))]
+    for tensor in written:
+        tracer.effects.write_memory(tensor, any(memories.get(memory, False) for memory in _memories(tensor)))
+    return written
+
+
+def _memories(tensor: torch.Tensor) -> list[int]:
+    """What tells the memory of a tensor: a number for each piece; of one without strides, the tensor itself."""
+    inner = [part for outer in innermost(unwrapped(tensor)) for part in innermost(unwrapped(outer))]
+    return [int(one.untyped_storage()._cdata) if one.layout is torch.strided else id(one) for one in inner]

@@ -1,0 +1,74 @@
+"""Calls of functions that only real tensors can be given, which write to these: launches of kernels of the program.
+
+Such a call is a node of the graph. No back end sees it: what stands before and after is compiled, and the call is made
+in between, as the program makes it (`graph/pieces.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from armature.torch_abi.fake import PLAIN_TENSORS, FakeTensor, count_write, in_transform
+from armature.torch_abi.pytree import tree_leaves
+from armature.trace.data import OUTSIDE, is_outside
+from armature.trace.recording import graph_calls
+from armature.trace.values.base import Args, Value
+from armature.trace.values.floats import FloatValue
+from armature.trace.values.precomputed import EarlyNumber
+from armature.trace.values.sequence import TupleValue
+from armature.trace.values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from armature.trace.tracer import Tracer
+
+
+def outside(function: Callable[..., None], name: str, writes: frozenset[int]) -> Callable[..., None]:
+    """A function as the target of a node that no back end is given. writes: positions of what it may write to."""
+
+    def call(*args: Any) -> None:
+        if not any(type(arg) is FakeTensor for arg in args):  # as in a graph that is run to learn what it gives
+            function(*args)
+
+    call.__name__ = call.__qualname__ = name
+    setattr(call, OUTSIDE, writes)
+    return call
+
+
+def running_graphs(function: Callable[..., Any], graphs: Iterable[fx.GraphModule], writes: bool) -> Callable[..., Any]:
+    """A function as the target of a node, which runs graphs: no back end is given it if they have such calls. writes:
+    whether it may write to its arguments."""
+    if any(is_outside(node) for module in graphs for node in module.graph.nodes):
+        setattr(function, OUTSIDE, None if writes else frozenset())
+    return function
+
+
+def call_outside(
+    tracer: Tracer, function: Callable[..., None], name: str, args: Args, read_only: frozenset[int] = frozenset()
+) -> Value:
+    """A node that calls `function(*args)` when the graph runs, and gives None. It is given tensors as the program has
+    them, and may write to their memory without autograd's knowledge; not to arguments at the positions `read_only`."""
+    given = tuple([_argument(tracer, value) for value in args])
+    writes = frozenset(range(len(args))) - read_only
+    fakes = [leaf for n, value in enumerate(args) if n in writes for leaf in tree_leaves(value.as_fake(tracer))]
+    for fake in fakes:
+        if isinstance(fake, torch.Tensor):
+            count_write(fake)
+            tracer.mutates = True
+    node = graph_calls.record(tracer, "call_function", outside(function, name, writes), given, {})
+    node.meta["example_value"] = None
+    return tracer.constant(None)
+
+
+def _argument(tracer: Tracer, value: Value) -> object:
+    if isinstance(value, TupleValue):
+        return tuple([_argument(tracer, item) for item in value.items])
+    if isinstance(value, FloatValue):
+        return value.as_constant()  # guarded
+    foreign = isinstance(value, TensorValue) and value.python_type() not in PLAIN_TENSORS
+    if foreign or isinstance(value, EarlyNumber) or in_transform():
+        tracer.graph_break("unsupported-argument", type=value.describe())
+    return value.as_argument(tracer)

@@ -1,0 +1,275 @@
+"""The symbolic numbers of one trace: which inputs become symbols, what stands for them in the graph, their guards."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import torch
+from torch import fx, nn
+
+from armature.frame.guards.kinds import Guard, Quantity, ShapeGuard
+from armature.frame.sources import AttrSource, CellSource, DictOfSource, GlobalSource, ItemSource, ObjectSource, Source
+from armature.torch_abi import symbols
+from armature.torch_abi.fake import DATA_DEPENDENT, Axes, FakeWorld
+from armature.torch_abi.jagged import is_jagged, ragged_axis
+from armature.torch_abi.symbols import SYMBOLIC, Symbols, is_unbacked
+from armature.torch_abi.wrappers import is_wrapper, parts
+from armature.trace.values.symbolic import SymbolicValue
+from armature.trace.values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from armature.context import CompileContext
+    from armature.trace.tracer import Tracer
+
+DYNAMIC_MARK = "_armature_dynamic_dims"
+STATIC_MARK = "_armature_static_dims"
+MOST_REMEMBERED = 64  # items of a list or tuple of constants, of which each is remembered
+
+
+def new_world(ctx: CompileContext) -> FakeWorld:
+    """The fakes of a trace, with what the settings allow to depend on numbers."""
+    settings = ctx.config
+    return FakeWorld(
+        Symbols(scalar_outputs=settings.capture_scalar_outputs, output_shapes=settings.capture_dynamic_output_shape_ops)
+    )
+
+
+@attrs.define(eq=False)
+class Sizes:
+    """What is known of symbols: where the compiled code reads each, and which value of the trace it comes with.
+
+    The trace is asked while it goes on; guards are made after it has ended.
+    """
+
+    tracer: Tracer
+    fakes: FakeWorld
+    places: dict[Any, Quantity] = attrs.field(factory=dict)
+    owners: dict[Any, TensorValue | SymbolicValue] = attrs.field(factory=dict)
+    strides: list[tuple[Quantity, Any]] = attrs.field(factory=list)
+    _ints: dict[Source, SymbolicValue] = attrs.field(factory=dict)
+    _nodes: dict[Any, Any] = attrs.field(factory=dict)
+    _computed: dict[Any, tuple[fx.Node, int]] = attrs.field(factory=dict)  # symbols that only a run will tell
+    _asserted: set[Any] = attrs.field(factory=set)
+
+    @property
+    def symbols(self) -> Symbols:
+        """torch's side of it."""
+        return self.fakes.symbols
+
+    # Which inputs become symbols.
+
+    def axes_of(self, tensor: torch.Tensor, source: Source) -> frozenset[int] | Axes:
+        """The axes of a tensor of the program whose sizes are taken as symbols."""
+        registered = self.tracer.is_registered(source)
+        if is_jagged(tensor):  # has no sizes of its own
+            return Axes(frozenset(), self._inner_axes(tensor, source, registered))
+        own = self._axes(tensor, source, registered)
+        if not is_wrapper(type(tensor)):
+            return own
+        held = parts(tensor).tensors
+        if isinstance(tensor, nn.Parameter) or any(
+            is_wrapper(type(inner)) or id(inner) in self.tracer.by_id for inner in held.values()
+        ):
+            return Axes()
+        return Axes(own, self._inner_axes(tensor, source, registered))
+
+    def _inner_axes(self, tensor: torch.Tensor, source: Source, registered: bool) -> dict[str, frozenset[int]]:
+        places = ((name, inner, AttrSource(source, name)) for name, inner in parts(tensor).tensors.items())
+        return {name: self._axes(inner, place, registered) for name, inner, place in places}
+
+    def _axes(self, tensor: torch.Tensor, source: Source, registered: bool) -> frozenset[int]:
+        request, marks = self.tracer.request, tensor.__dict__
+        chosen = request.history.changed_axes(source.expr, tensor.shape)
+        if isinstance(tensor, nn.Parameter) or request.dynamic is False or type(source) is ObjectSource:
+            chosen = frozenset()
+        elif request.dynamic and not registered:
+            chosen = frozenset(range(tensor.dim()))
+        chosen = (chosen | frozenset(marks.get(DYNAMIC_MARK, ()))) - frozenset(marks.get(STATIC_MARK, ()))
+        request.history.keep(source.expr, chosen)
+        return chosen
+
+    def number_changes(self, number: int, source: Source) -> bool:
+        """Whether an int of the program is taken as a symbol."""
+        request = self.tracer.request
+        changed = request.history.changed_number(source.expr, number)
+        if request.dynamic is False or type(source) is ObjectSource:
+            return False
+        return changed or (request.dynamic is True and _is_argument(source))
+
+    def float_changes(self, number: float, source: Source) -> bool:
+        """Whether a float of the program was two others before: code for each would be compiled again and again."""
+        request = self.tracer.request
+        often = request.history.changes_often(source.expr, number)
+        return often and request.dynamic is not False and type(source) is not ObjectSource
+
+    def items_change(self, items: Any, source: Source) -> bool:
+        """Whether a list or tuple of constants is another one than before, so that its ints may be symbols."""
+        request = self.tracer.request
+        for position, item in enumerate(items[:MOST_REMEMBERED]):
+            if type(item) is int:
+                request.history.changed_number(ItemSource(source, position).expr, item)
+        changed = request.history.changed_number(source.expr, tuple(items))
+        if request.dynamic is False or type(source) is ObjectSource:
+            return False
+        return changed or (request.dynamic is True and _is_argument(source))
+
+    # Values.
+
+    def of_int(self, number: int, source: Source) -> SymbolicValue:
+        """The symbolic value of an int of the program."""
+        known = self._ints.get(source)
+        if known is None:
+            known = self._ints[source] = SymbolicValue(self.symbols.number(number, source.expr), source=source)
+            self._bind(known.fake, Quantity(source), known)
+        return known
+
+    def bind_tensor(self, value: TensorValue, source: Source) -> None:
+        """Note which symbols are read from a tensor of the program."""
+        if is_jagged(value.fake):
+            axis = ragged_axis(value.fake)
+            self._bind_ragged(value.fake.shape[axis], Quantity(source, axis), value)
+            return
+        for axis, (size, stride) in enumerate(zip(value.fake.shape, value.fake.stride())):
+            if isinstance(size, torch.SymInt):
+                self._bind(size, Quantity(source, axis), value)
+            if isinstance(stride, torch.SymInt):
+                self.strides.append((Quantity(source, axis, stride=True), symbols.expression(stride)))
+
+    def _bind_ragged(self, number: Any, quantity: Quantity, owner: TensorValue) -> None:
+        symbol = symbols.lone(number)
+        self.places.setdefault(symbol, quantity)
+        self.owners.setdefault(symbol, owner)
+
+    def _bind(self, number: torch.SymInt, quantity: Quantity, owner: TensorValue | SymbolicValue) -> None:
+        (symbol,) = symbols.symbols_of(number)
+        if symbol in self.places and self.places[symbol] != quantity:  # one symbol for sizes that agree
+            self.strides.append((quantity, symbols.expression(number)))
+            return
+        self.places[symbol], self.owners[symbol] = quantity, owner
+
+    def bind_result(self, result: Any, node: fx.Node) -> None:
+        """Note which symbols come with what a node of the graph gives, and have the graph check what was assumed."""
+        if isinstance(result, torch.Tensor):
+            for axis, size in enumerate(result.shape):
+                if (symbol := symbols.lone(size)) is not None and symbol not in self.places:
+                    self._computed.setdefault(symbol, (node, axis))
+        elif isinstance(result, SYMBOLIC) and is_unbacked(result):
+            for symbol in symbols.symbols_of(result):
+                self._computed.setdefault(symbol, (node, -1))
+        if any(symbol not in self._computed for symbol in self.symbols.pending_fresh_unbacked_symbols):
+            node.meta[symbols.TAKES_NUMBERS] = True
+        self.symbols.pending_fresh_unbacked_symbols.clear()
+        self.assert_assumptions()
+
+    def assert_assumptions(self) -> None:
+        """Put what is assumed of numbers that only a run will tell in the graph."""
+        for condition, message in self.symbols.assumptions():
+            known = all(symbol in self._computed or symbol in self.owners for symbol in symbols.symbols_of(condition))
+            if known and condition not in self._asserted:
+                self._asserted.add(condition)
+                holds = self.symbols.condition(condition)
+                call = self.tracer.graph.call_function
+                node = call(symbols.ASSERT, (self.argument(holds), message))
+                summary, trace, _ = self.tracer.origin()
+                node.meta.update(origin=summary, stack_trace=trace, example_value=None)
+
+    def assume(self, condition: SymbolicValue, message: str) -> bool:
+        """Whether a condition holds that the program says must: guarded, or checked when the graph runs."""
+        if not is_unbacked(condition.fake):
+            return condition.truth(self.tracer)
+        symbols.assume(condition.fake, message)
+        self.assert_assumptions()
+        return True
+
+    def computed(self, symbol: Any) -> fx.Node | None:
+        """The node that gives a symbol that only a run will tell; None for one that is read from inputs."""
+        if symbol not in self._computed:
+            return None
+        last = next(iter(reversed(self.tracer.graph.nodes)), None)
+        found = self._leaf(symbol)
+        for made in symbols.fill(self.tracer.graph, last, "example_value"):
+            whose = self._computed[symbol][0].meta  # the frame is at its end
+            made.meta.update(origin=whose["origin"], stack_trace=whose["stack_trace"])
+        return found
+
+    def computes(self, nodes: Collection[fx.Node]) -> bool:
+        """Whether one of the nodes gives a symbol that only a run will tell."""
+        return any(node in nodes for node, _ in self._computed.values())
+
+    def forget(self, nodes: Collection[fx.Node]) -> None:
+        """The nodes leave the graph."""
+        self._nodes = {key: node for key, node in self._nodes.items() if node not in nodes}
+        self._computed = {symbol: place for symbol, place in self._computed.items() if place[0] not in nodes}
+
+    def decide(self, condition: Any) -> bool:
+        """Whether a condition over symbolic numbers holds; guarded. Breaks the graph where only a run will tell."""
+        try:
+            return bool(condition)
+        except DATA_DEPENDENT:
+            self.tracer.graph_break("data-dependent-branch", test=self.tracer.source_text())
+
+    # The graph.
+
+    def argument(self, number: Any) -> Any:
+        """What stands for a symbolic number among the arguments of a node: a node, or the number if it is known."""
+        graph = self.tracer.graph
+        last = next(iter(reversed(graph.nodes)), None)
+        found = symbols.as_node(number, graph, self._leaf, self._nodes)
+        self._describe(last)
+        return found
+
+    def _leaf(self, symbol: Any) -> fx.Node:
+        if symbol in self._computed:
+            node, axis = self._computed[symbol]
+        else:
+            node, axis = self.tracer.lift(self.owners[symbol]), self.places[symbol].axis
+        if axis < 0:
+            return node
+        if symbol not in self._nodes:
+            self._nodes[symbol] = self.tracer.graph.call_function(torch.ops.aten.sym_size.int, (node, axis))
+        return self._nodes[symbol]  # type: ignore[no-any-return]
+
+    def _describe(self, last: fx.Node | None) -> None:
+        """Give nodes made after `last` the user's line, and what they give."""
+        fresh = symbols.fill(self.tracer.graph, last, "example_value")
+        if fresh:
+            summary, trace, _ = self.tracer.origin()
+            for node in fresh:
+                node.meta.update(origin=summary, stack_trace=trace)
+
+    # Guards.
+
+    def guards(self) -> tuple[Guard, ...]:
+        """What must hold of the symbols: their ranges, decisions made while tracing and after, and strides. There may
+        be no decisions after this."""
+        self.symbols.close()
+        return self.conditions()
+
+    def conditions(self) -> tuple[Guard, ...]:
+        """The same up to now."""
+        return tuple(self._conditions())
+
+    def _conditions(self) -> Iterator[Guard]:
+        found = self.symbols
+        for symbol, quantity in self.places.items():
+            if quantity.axis >= 0 and symbol not in found.ragged:
+                yield ShapeGuard(f"{symbol} >= {symbols.SMALLEST_SIZE}", ((str(symbol), quantity),))
+        for condition, line in found.conditions():
+            if not self.fakes.given_up.isdisjoint(symbols.symbols_of(condition)):
+                continue
+            yield ShapeGuard(symbols.text(condition), self._names(condition), line)
+        for number, (quantity, expr) in enumerate(self.strides):
+            stride = f"stride{number}"
+            yield ShapeGuard(f"{stride} == {symbols.text(expr)}", ((stride, quantity), *self._names(expr)))
+
+    def _names(self, expr: Any) -> tuple[tuple[str, Quantity], ...]:
+        return tuple((str(symbol), self.places[symbol]) for symbol in symbols.symbols_of(expr))
+
+
+def _is_argument(source: Source) -> bool:
+    """Whether a value comes with the call, and not from what the function or a module keeps."""
+    while isinstance(source, ItemSource):
+        source = source.base
+    return not isinstance(source, (AttrSource, DictOfSource, GlobalSource, CellSource, ObjectSource))

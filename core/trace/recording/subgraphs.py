@@ -1,0 +1,222 @@
+"""Calls of the program that go in graphs of their own within the graph: branches of `torch.cond`, and the like.
+
+Such a call is traced like any, at the end of the graph. What it put there is copied into a graph of its own, whose
+inputs are all that it uses from outside, and taken out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import torch
+from torch import fx
+
+from armature.torch_abi.fake import version_of
+from armature.trace import calls
+from armature.trace.errors import GraphBreak, UserRaised
+from armature.trace.frame_state import Frame
+from armature.trace.user_stack import Place, places_of
+from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.values.floats import FloatValue
+from armature.trace.values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from armature.trace.tracer import Tracer
+
+OF_PROGRAM = ("real", "obj", "namespace")  # fields of values that hold the program's own objects
+
+
+class NotApart(Exception):
+    """A call can't have a graph of its own. `reason`: what the function does."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@attrs.define(eq=False)
+class Watch:
+    """A context that notices what calls do beside computing with tensors. Watches may be nested."""
+
+    tracer: Tracer
+    before: object = None
+    touched: dict[Value, None] = attrs.field(factory=dict)
+    outer: dict[Value, None] | None = None
+
+    def __enter__(self) -> Watch:
+        effects = self.tracer.effects
+        self.before, self.outer, effects.watched = self._state(), effects.watched, self.touched
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.tracer.effects.watched = self.outer
+        if self.outer is not None:
+            self.outer.update(self.touched)
+
+    def outlives(self) -> bool:
+        """Whether something that outlives the frame was changed, or a mode of torch."""
+        return self._state() != self.before
+
+    def changed(self, *roots: object) -> bool:
+        """The same; or an object made in the frame that the program can reach from the frames being traced, or from
+        some roots (values, and nests of them)."""
+        wanted = set(map(id, self.touched))
+        found = bool(wanted) and any(id(value) in wanted for value in _reachable((*roots, *self.tracer.frames)))
+        return found or self.outlives()
+
+    def _state(self) -> object:
+        tracer = self.tracer
+        return (
+            tracer.effects.count,
+            tracer.effects.chosen_dtype,
+            torch.is_grad_enabled(),
+            [*tracer.overrides.modes],
+            [*tracer.on_abort],
+        )
+
+
+@attrs.frozen(eq=False)
+class Part:
+    """What a call put in the graph.
+
+    nodes: in their order. outside: the nodes that these use and that are not among them. writes: whether some are
+    operators in place; written: tensors from before the call that were written to.
+    """
+
+    tracer: Tracer
+    nodes: tuple[fx.Node, ...]
+    result: Value
+    outside: tuple[fx.Node, ...]
+    writes: bool
+    written: tuple[TensorValue, ...]
+    places: tuple[Place, ...]
+
+    def module(self, inputs: Sequence[fx.Node | None], outputs: Any, name: str) -> fx.GraphModule:
+        """The nodes as a graph.
+
+        inputs: what they use from outside, in the order of the graph's parameters; None: a parameter that is not used.
+        A node that stands there twice is read where it stands first. outputs: a nest of tuples of nodes and None.
+        """
+        graph = fx.Graph()
+        copies: dict[fx.Node, fx.Node] = {}
+        for position, node in enumerate(inputs):
+            if node is None or node in copies:
+                graph.placeholder(f"_unused_{position}")
+            else:
+                copies[node] = graph.placeholder(node.name)
+                copies[node].meta = dict(node.meta)
+        for node in self.nodes:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+        result = graph.output(fx.map_arg(outputs, copies.__getitem__))
+        result.meta["example_value"] = fx.map_arg(outputs, lambda node: node.meta.get("example_value"))
+        return fx.GraphModule(dict(self.tracer.modules), graph, name)
+
+    def remove(self) -> None:
+        """Take the nodes out of the graph. Where the program still holds a tensor that they made, and uses it, the
+        graph breaks at the call."""
+        remove(self.tracer, self.nodes, self.places)
+
+    def giving(self, values: Sequence[Value]) -> Part:
+        """The part with what some values are in the graph, numbers too. It is still the graph's end."""
+        last = next(iter(reversed(self.tracer.graph.nodes)), None)
+        found = [value.as_argument(self.tracer) for value in values if not value.is_constant]
+        made = _after(self.tracer.graph, last)
+        nodes = (*self.nodes, *made)
+        own = set(nodes)
+        given = [*(node for one in made for node in one.all_input_nodes), *found]
+        used = (node for node in given if isinstance(node, fx.Node) and node not in own)
+        return attrs.evolve(self, nodes=nodes, outside=tuple(dict.fromkeys((*self.outside, *used))))
+
+
+def trace_part(tracer: Tracer, function: Value | Callable[..., Any], args: Args, kwargs: Kwargs) -> Part:
+    """Trace a call, in the modes that torch is in now. What breaks in it breaks at the call being traced.
+
+    Errors: NotApart, and as for any call GraphBreak and UserRaised. There are no new nodes in the graph then.
+    """
+    last = next(iter(reversed(tracer.graph.nodes)), None)
+    known, mutates = list(tracer.by_fake.values()), tracer.mutates
+    versions = [version_of(value.fake) for value in known]
+    tracer.mutates = False
+    tracer.parts += 1
+    watch = Watch(tracer)
+    try:
+        with watch:
+            result = calls.call_whole(tracer, function, args, kwargs)
+        if watch.outlives():
+            raise NotApart("changes something outside of it")
+        nodes = _after(tracer.graph, last)
+        own = set(nodes)
+        if tracer.sizes.computes(own):
+            raise NotApart("computes numbers or sizes from what tensors hold")
+    except (GraphBreak, UserRaised, NotApart) as stop:
+        remove(tracer, _after(tracer.graph, last), ())
+        if isinstance(stop, UserRaised) and [version_of(value.fake) for value in known] != versions:
+            raise NotApart("writes to a tensor, and raises") from None
+        raise
+    finally:
+        tracer.parts -= 1
+        writes, tracer.mutates = tracer.mutates, mutates
+    written = tuple(value for value, version in zip(known, versions) if version_of(value.fake) != version)
+    used = (given for node in nodes for given in node.all_input_nodes if given not in own)
+    return Part(tracer, nodes, result, tuple(dict.fromkeys(used)), writes, written, places_of(tracer.frames))
+
+
+def add_module(tracer: Tracer, module: fx.GraphModule) -> str:
+    """The name under which nodes of the graph refer to one within it."""
+    name = f"{type(module).__name__}_{len(tracer.modules)}"
+    tracer.modules[name] = module
+    return name
+
+
+def _after(graph: fx.Graph, last: fx.Node | None) -> tuple[fx.Node, ...]:
+    """The nodes after one, without inputs of the graph."""
+    found: list[fx.Node] = []
+    for node in reversed(graph.nodes):
+        if node is last:
+            break
+        if node.op != "placeholder":
+            found.append(node)
+    return tuple(reversed(found))
+
+
+def remove(tracer: Tracer, nodes: tuple[fx.Node, ...], places: tuple[Place, ...]) -> None:
+    """Take nodes out of the graph, all that use them included. Where the program uses a tensor that they made, the
+    graph breaks at some places."""
+    own = set(nodes)
+    for value in tracer.by_fake.values():
+        if value.node in own:
+            value.node = None
+            tracer.buried[value] = places
+    for number in tracer.floats.values():
+        _forget_item(number, own)
+    tracer.sizes.forget(own)
+    for node in reversed(nodes):
+        tracer.graph.erase_node(node)
+
+
+def _forget_item(number: FloatValue, own: set[fx.Node]) -> None:
+    node = getattr(number.item, "node", None)
+    if node in own:
+        number.item = None
+
+
+def _reachable(roots: Iterable[object]) -> Iterator[Value]:
+    """All values that can be reached. Objects of the program are not asked."""
+    seen: set[int] = set()
+    todo = list(roots)
+    while todo:
+        held = todo.pop()
+        if id(held) in seen:
+            continue
+        seen.add(id(held))
+        if isinstance(held, Frame):
+            todo += (held.variables, held.cells, held.own_cells, held.stack, held.handling)
+        elif isinstance(held, Value):
+            yield held
+            todo += (getattr(held, field.name) for field in attrs.fields(type(held)) if field.name not in OF_PROGRAM)
+        elif type(held) is dict:
+            todo += (*held.keys(), *held.values())
+        elif type(held) in (list, tuple, set, frozenset):
+            todo += held  # type: ignore[arg-type]

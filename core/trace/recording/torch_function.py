@@ -1,0 +1,323 @@
+"""`__torch_function__` while tracing: which calls a tensor subclass or function mode takes over, and the call of it.
+
+Modes stand on a stack of values, as the program has them at this point; those that were active when the frame began
+are the first ones. What overrides a call is traced into like any function of the program.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, MethodWrapperType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+import torch
+
+from armature.frame.sources import ModeSource
+from armature.rules.book import Decision
+from armature.torch_abi import overrides as abi
+from armature.torch_abi.grad_modes import set_grad_enabled
+from armature.torch_abi.overrides import Off
+from armature.torch_abi.wrappers import is_wrapper
+from armature.trace.errors import NotConstant
+from armature.trace.recording import wrapper_subclasses
+from armature.trace.values.base import Args, Kwargs, Value, Write
+from armature.trace.values.classes import ClassValue, find_in_class
+from armature.trace.values.context import ContextValue
+from armature.trace.values.mapping import DictValue
+from armature.trace.values.sequence import ListValue, SliceValue, TupleValue, leaves
+from armature.trace.values.symbolic import SymbolicValue
+from armature.trace.values.tensor import TensorValue
+from armature.trace.values.user_object import UserObjectValue
+
+if TYPE_CHECKING:
+    from armature.trace.emit.rebuild import Rebuilder
+    from armature.trace.tracer import Tracer
+
+
+@attrs.define(eq=False)
+class Overrides:
+    """Who overrides torch's functions now. present: whether anybody may, so that calls have to be looked at. wrappers:
+    whether tensors were met that hold others, and take over operators."""
+
+    modes: list[Value] = attrs.field(factory=list)
+    first: tuple[Value, ...] = ()  # the modes that were active when the frame began
+    off: Off = Off.NOBODY
+    present: bool = False
+    wrappers: bool = False
+
+    def begin(self, tracer: Tracer) -> None:
+        """The state in which the frame begins."""
+        found = tracer.request.overriding
+        self.off = found.off
+        self.modes = [tracer.wrap(mode, ModeSource(position)) for position, mode in enumerate(found.modes)]
+        self.first = tuple(self.modes)
+        self.present = bool(self.modes) or found.off is not Off.NOBODY
+
+    def accept(self, tracer: Tracer, kind: type) -> None:
+        """Break the graph unless tensors of a class can be traced; those that can have to be looked at from now on."""
+        lookups = ("__getattribute__", "__getattr__", "__setattr__", "__delattr__")
+        holds = is_wrapper(kind)
+        if abi.dispatches(kind) and not holds:
+            wrapper_subclasses.refuse(tracer, kind, "does not say by `__tensor_flatten__` what its tensors are made of")
+        if (
+            abi.without_numbers(kind)
+            or any(added(kind, name) for name in lookups)
+            or not issubclass(kind, torch.Tensor)
+        ):
+            tracer.graph_break("tensor-subclass", type=f"{kind.__module__}.{kind.__qualname__}")
+        self.wrappers |= holds
+        self.present |= not holds or abi.is_overriding(kind)
+
+    def push(self, tracer: Tracer, mode: Value) -> None:
+        """A mode is entered."""
+        self.modes.append(mode)
+        self.present = True
+        tracer.effects.count += 1
+
+    def pop(self, tracer: Tracer) -> Value:
+        """The innermost mode is left."""
+        if not self.modes:
+            tracer.graph_break("unsupported-operation", operation="leaving it", type="a mode that was not entered")
+        tracer.effects.count += 1
+        return self.modes.pop()
+
+    @property
+    def moved(self) -> bool:
+        """Whether the stack of modes is another one than when the frame began."""
+        return tuple(self.modes) != self.first
+
+    def writes(self, out: Rebuilder) -> list[Write]:
+        """The calls that bring torch's stack of modes to where it is."""
+        same = len(list(itertools.takewhile(lambda pair: pair[0] is pair[1], zip(self.first, self.modes))))
+        pops = [Write(abi.pop_mode, ())] * (len(self.first) - same)
+        return [*pops, *(Write(abi.push_mode, (mode,)) for mode in self.modes[same:])]
+
+    @property
+    def asks_modes(self) -> bool:
+        """Whether a mode is asked before each call."""
+        return bool(self.modes) and self.off is not Off.ALL
+
+    def asks(self, value: Value) -> bool:
+        """Whether the class of an object is asked when that is given to torch's functions."""
+        return self.off is Off.NOBODY and overrides(value)
+
+    def may_ask(self, values: list[Value]) -> bool:
+        """Whether anybody is asked when torch is called with these values, or lists of them."""
+        if self.asks_modes:
+            return True
+        return self.off is Off.NOBODY and any(overrides(leaf) for value in values for leaf in leaves(value))
+
+
+def overrides(value: Value) -> bool:
+    """Whether the class of an object has a `__torch_function__` of its own."""
+    return isinstance(value, (TensorValue, UserObjectValue)) and abi.is_overriding(value.python_type())
+
+
+# Asking.
+
+
+@attrs.define(eq=False)
+class StandIns:
+    """Objects in the place of values, and the way back."""
+
+    tracer: Tracer
+    values: dict[int, tuple[object, Value]] = attrs.field(factory=dict)
+
+    def of(self, value: Value) -> Any:
+        """The object to call torch with. Raises NotConstant."""
+        made = self._made(value)
+        self.values[id(made)] = (made, value)
+        return made
+
+    def _made(self, value: Value) -> Any:
+        known = next((made for made, other in self.values.values() if other is value), None)
+        if known is not None:
+            return known
+        if isinstance(value, TensorValue) or overrides(value):
+            return abi.stand_in(value.python_type())
+        if isinstance(value, ListValue):
+            return [self.of(item) for item in value.items]
+        if isinstance(value, TupleValue) and value.kind is tuple:
+            return tuple([self.of(item) for item in value.items])
+        if isinstance(value, SliceValue):
+            return slice(*(self.of(part) for part in value.parts))
+        if isinstance(value, DictValue):
+            return {str(key.as_constant()): self.of(item) for key, item in value.realise(self.tracer).values()}
+        if isinstance(value, SymbolicValue):
+            return value.fake
+        return value.as_object()
+
+    def back(self, obj: Any) -> Value:
+        """The value that an object stands for; one that torch made of several is made of theirs."""
+        held = self.values.get(id(obj))
+        if held is not None and held[0] is obj:
+            return held[1]
+        if type(obj) is tuple:
+            return TupleValue([self.back(item) for item in obj])
+        if type(obj) is list:
+            return ListValue([self.back(item) for item in obj])
+        if type(obj) is dict:
+            return self.tracer.namespace_of({name: self.back(item) for name, item in obj.items()})
+        return self.tracer.as_value(obj)
+
+
+def dispatched(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
+    """What `__torch_function__` of modes or of arguments makes of a call; None: nobody takes it over."""
+    state = tracer.overrides
+    if not state.may_ask([*args, *kwargs.values()]):
+        return None
+    stand_ins = StandIns(tracer)
+    try:
+        given = [stand_ins.of(value) for value in args]
+        named = {name: stand_ins.of(value) for name, value in kwargs.items()}
+    except NotConstant as unknown:
+        tracer.graph_break("unsupported-argument", type=unknown.args[0].describe())
+    name = fn if isinstance(fn, str) else getattr(fn, "__name__", str(fn))
+    method = getattr(type(given[0]), fn) if isinstance(fn, str) else fn
+    try:
+        found = abi.asked(method, given, named, modes=state.asks_modes)
+    except Exception as error:
+        tracer.graph_break("operator-failed", operation=name, message=f"{type(error).__name__}: {error}")
+    if found is None:
+        return None
+    function, types, *rest = found
+    asked = [tracer.as_value(function), TupleValue([tracer.as_value(kind) for kind in types])]
+    asked += [stand_ins.back(part) for part in rest]
+    return _ask(tracer, types, asked, name)
+
+
+def _ask(tracer: Tracer, types: tuple[type, ...], given: list[Value], name: str) -> Value:
+    """The first answer: of the innermost mode, then of the classes of arguments."""
+    state = tracer.overrides
+    if state.asks_modes:
+        mode = state.modes.pop()  # while it answers, calls go to the modes around it
+        try:
+            found = tracer.call(mode.get_attribute(tracer, "__torch_function__"), given, {})
+        finally:
+            state.modes.append(mode)
+        if not _declined(found):
+            return found
+    if state.off is Off.NOBODY:
+        for kind in types:
+            found = tracer.call(tracer.as_value(kind).get_attribute(tracer, "__torch_function__"), given, {})
+            if not _declined(found):
+                return found
+    tracer.graph_break("operator-failed", operation=name, message="no `__torch_function__` takes it")
+
+
+def _declined(found: Value) -> bool:
+    return found.is_constant and found.as_constant() is NotImplemented
+
+
+def is_asked_for(tracer: Tracer, fn: Any) -> bool:
+    """Whether the callable is one of torch's that may be overridden, and safe to be called on stand-ins."""
+    if isinstance(fn, FunctionType):
+        return str(fn.__module__).startswith("torch") and abi.asks(fn)
+    if isinstance(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return True
+    owner = getattr(fn, "__objclass__", None)
+    if owner is not None:
+        return owner in abi.OWN_CLASSES and owner is not object
+    if type(fn) is MethodWrapperType:
+        return False
+    return type(fn) is BuiltinFunctionType and (fn in SWITCHES or is_operator(tracer, fn))
+
+
+SWITCHES = (set_grad_enabled,)  # modes are asked for it too
+
+
+def is_operator(tracer: Tracer, fn: Any) -> bool:
+    """Whether a C function is one of torch's that compute, which has no effects on stand-ins."""
+    return str(fn.__module__ or "torch").startswith("torch") and tracer.verdict(fn).decision is Decision.IN_GRAPH
+
+
+def called(tracer: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value | None:
+    """What becomes of a call of a function before plugins and rules are asked; None: they are asked."""
+    if is_asked_for(tracer, fn):
+        return dispatched(tracer, fn, args, kwargs)
+    return None
+
+
+def in_graph(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
+    """What becomes of a call that is about to go in the graph; None: it goes there."""
+    if not tracer.overrides.may_ask([*args, *kwargs.values()]):
+        return None
+    if isinstance(fn, str):
+        return dispatched(tracer, fn, args, kwargs)
+    if wrapper_subclasses.is_made_whole(fn, args) or (isinstance(fn, FunctionType) and abi.is_of_levels(fn)):
+        return None
+    if isinstance(fn, FunctionType) and not abi.asks(fn):
+        if not str(fn.__module__).startswith("torch") or tracer.verdict(fn).decision is not Decision.IN_GRAPH:
+            tracer.graph_break("overridden-call", function=getattr(fn, "__qualname__", str(fn)))
+        return tracer.inline_python(fn, args, kwargs)  # what it calls is overridden
+    if is_asked_for(tracer, fn) or fn is getattr or str(getattr(fn, "__module__", "")) == "_operator":
+        return dispatched(tracer, fn, args, kwargs)
+    tracer.graph_break("overridden-call", function=getattr(fn, "__name__", str(fn)))
+
+
+# Tensors.
+
+
+def added(kind: type, name: str) -> bool:
+    """Whether a class of tensors has an attribute that torch's own do not have, or not so."""
+    found = find_in_class(kind, name)
+    return found is not None and found.holder not in abi.OWN_CLASSES
+
+
+def converted(tracer: Tracer, value: Value, kind: type) -> Value:
+    """What `torch.Tensor.__torch_function__` makes of a result: tensors become those of the subclass."""
+    if kind is torch.Tensor:
+        return value
+    if isinstance(value, TensorValue) and not issubclass(value.python_type(), kind):
+        return value.as_kind(tracer, kind)
+    if isinstance(value, TupleValue):
+        return TupleValue([converted(tracer, item, kind) for item in value.items], value.kind)
+    if isinstance(value, ListValue):
+        return ListValue([converted(tracer, item, kind) for item in value.items])
+    return value
+
+
+def default(tracer: Tracer, cls: ClassValue, func: Value, types: Value, args: Value, kwargs: Value) -> Value:
+    """`torch.Tensor.__torch_function__`, as subclasses inherit it."""
+    for kind in tracer.unpack(types):
+        if not issubclass(cls.cls, kind.as_object()):  # type: ignore[arg-type]
+            return tracer.constant(NotImplemented)
+    named = {} if kwargs.is_constant else {
+        str(key.as_constant()): value for key, value in kwargs.realise(tracer).values()  # type: ignore[attr-defined]
+    }  # fmt: skip
+    state = tracer.overrides
+    before, state.off = state.off, max(state.off, Off.SUBCLASSES)
+    try:
+        found = tracer.call(func, tracer.unpack(args), named)
+    finally:
+        state.off = before
+    if func.as_object() in torch.overrides.get_default_nowrap_functions():
+        return found
+    return converted(tracer, found, cls.cls)
+
+
+@attrs.define(eq=False)
+class OffValue(ContextValue):
+    """`torch._C.DisableTorchFunctionSubclass()` and `torch._C.DisableTorchFunction()`."""
+
+    before: list[Off] = attrs.field(factory=list)
+
+    LEVELS: ClassVar[dict[type, Off]] = {abi.QuietSubclasses: Off.SUBCLASSES, abi.Quiet: Off.ALL}
+
+    def enter(self, tracer: Tracer) -> Value:
+        state = tracer.overrides
+        self.before.append(state.off)
+        state.off = max(state.off, self.LEVELS[self.kind])
+        return tracer.constant(None)
+
+    def leave(self, tracer: Tracer) -> None:
+        tracer.overrides.off = self.before.pop()
+
+    def again(self) -> Value:
+        return OffValue(self.kind)
+
+    def rebuild(self, out: Rebuilder) -> None:
+        out.null_function(self.kind)
+        out.call(0)

@@ -1,0 +1,206 @@
+"""Calls of functions given to `armature.trace_through`: one node, whose arguments and results may be trees.
+
+The front end does not look into the function. It takes the arguments apart into tensors and constants, runs the
+function once on fake tensors to learn what comes out, and puts a node in the graph that takes and gives flat tuples.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import attrs
+import torch
+
+from armature.plugins.registry import name_of
+from armature.torch_abi.pytree import registered_class
+from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
+from armature.trace.handlers import Call
+from armature.trace.values.base import Value
+from armature.trace.values.classes import inherits
+from armature.trace.values.constant import is_atom
+from armature.trace.values.mapping import DictValue
+from armature.trace.values.sequence import ListValue, SequenceValue, TupleValue
+from armature.trace.values.user_object import UserObjectValue
+
+if TYPE_CHECKING:
+    from armature.trace.tracer import Tracer
+
+CHANGED = "changing a list or dict that it was given"
+
+
+@attrs.frozen(eq=False)
+class Branch:
+    """A container to be made of its parts; a part that is None is a leaf."""
+
+    make: Callable[[list[Any]], Any]
+    parts: tuple[Branch | None, ...]
+
+
+@attrs.define(eq=False)
+class Seen:
+    """What the run on fakes has shown: the result, the containers that were passed, and whether one was changed."""
+
+    result: Any
+    passed: list[Any]
+    changed: bool
+
+
+@attrs.define(eq=False)
+class Through:
+    """One call: the function, the shape of its arguments, and, while it is traced, what the run on fakes has shown."""
+
+    fn: Callable[..., Any]
+    args: Branch
+    kwargs: Branch
+    tracing: bool = True
+    seen: Seen | None = None
+
+    def run(self, leaves: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
+        """Call the function with its arguments put together; the tensors of its result."""
+        items = iter(leaves)
+        passed: list[Any] = []
+        args, kwargs = assemble(self.args, items, passed), assemble(self.kwargs, items, passed)
+        before = [content(container) for container in passed] if self.tracing else []
+        result = self.fn(*args, **kwargs)
+        if self.tracing:
+            changed = [content(container) for container in passed] != before
+            self.seen = Seen(result, passed, changed)
+        return tuple(tensors(result))
+
+
+def call_through(call: Call, /, *args: Value, **kwargs: Value) -> Value:
+    """The handler: one node for the call, and a value for its result."""
+    tracer = call.tracer
+    leaves: list[Value] = []
+    positional = tuple(take_apart(tracer, value, leaves) for value in args)
+    named = tuple(take_apart(tracer, value, leaves) for value in kwargs.values())
+    names = tuple(kwargs)
+    through = Through(call.fn, Branch(tuple, positional), Branch(lambda items: dict(zip(names, items)), named))
+    given = tracer.graph_call(flat(through), leaves, {})
+    seen, through.seen, through.tracing = through.seen, None, False
+    if seen is None or seen.changed:
+        tracer.graph_break("unsupported-mutation", operation=CHANGED, type=name_of(call.fn))
+    return Results.of(tracer, seen, tracer.unpack(given)).value_of(seen.result)
+
+
+def flat(through: Through) -> Callable[..., Any]:
+    """The function of the node, under the name of the user's."""
+
+    def call(*leaves: Any) -> tuple[torch.Tensor, ...]:
+        return through.run(leaves)
+
+    fn = through.fn
+    call.__name__ = getattr(fn, "__name__", "call")
+    call.__qualname__ = getattr(fn, "__qualname__", call.__name__)
+    call.__module__ = getattr(fn, "__module__", None) or __name__
+    call.__wrapped__ = fn  # type: ignore[attr-defined]
+    return call
+
+
+def take_apart(tracer: Tracer, value: Value, leaves: list[Value]) -> Branch | None:
+    """The shape of an argument; what it holds is added to the leaves."""
+    if isinstance(value, SequenceValue):
+        return Branch(value.make, tuple(take_apart(tracer, item, leaves) for item in value.items))
+    if isinstance(value, DictValue) and value.kind in (dict, OrderedDict):
+        entries = value.realise(tracer).values()
+        keys, kind = [key.as_constant() for key, _ in entries], value.kind
+        parts = tuple(take_apart(tracer, item, leaves) for _, item in entries)
+        return Branch(lambda items: kind(zip(keys, items, strict=True)), parts)
+    node = registered_class(value.cls) if isinstance(value, UserObjectValue) else None
+    if node is None:
+        leaves.append(value)
+        return None
+    children, context = tracer.unpack(tracer.inline_python(node.flatten, (value,), {}))
+    parts = tuple(take_apart(tracer, child, leaves) for child in tracer.unpack(children))
+    known = context.as_constant()
+    return Branch(lambda items: node.unflatten(items, known), parts)
+
+
+def assemble(branch: Branch | None, leaves: Iterator[Any], passed: list[Any]) -> Any:
+    """What `take_apart` took apart, with the next leaves in it. Containers are added to those passed."""
+    if branch is None:
+        return next(leaves)
+    container = branch.make([assemble(part, leaves, passed) for part in branch.parts])
+    passed.append(container)
+    return container
+
+
+def content(container: object) -> object:
+    """What tells whether a container was changed: the identities of what it holds."""
+    if isinstance(container, dict):
+        return [(key, id(item)) for key, item in container.items()]
+    if isinstance(container, (list, tuple)):
+        return [id(item) for item in container]
+    node = registered_class(type(container))
+    return None if node is None else [id(item) for item in node.flatten(container)[0]]
+
+
+def children_of(obj: Any) -> list[Any] | None:
+    """What a result holds, None for a leaf."""
+    if type(obj) in (dict, OrderedDict):
+        return list(obj.values())
+    if type(obj) is list or isinstance(obj, tuple):
+        return list(obj)
+    node = registered_class(type(obj))
+    return None if node is None else list(node.flatten(obj)[0])
+
+
+def tensors(obj: Any) -> Iterator[torch.Tensor]:
+    """The tensors of a result, in order."""
+    if isinstance(obj, torch.Tensor):
+        yield obj
+        return
+    for child in children_of(obj) or ():
+        yield from tensors(child)
+
+
+@attrs.define(eq=False)
+class Results:
+    """Makes the value of a result. `made`: of each tensor, container and object in it, with what it is the value of."""
+
+    tracer: Tracer
+    passed: list[Any]
+    made: dict[int, Value] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, tracer: Tracer, seen: Seen, found: list[Value]) -> Results:
+        """With the tensors of the node, which are those of the result in their order."""
+        return cls(tracer, seen.passed, {id(t): value for t, value in zip(tensors(seen.result), found, strict=True)})
+
+    def value_of(self, obj: Any) -> Value:
+        """The value of the result or of a part of it. One object gives one value; constants and sizes are known."""
+        if obj is None or is_atom(obj) or (isinstance(obj, SYMBOLIC) and not is_unbacked(obj)):
+            return self.tracer.as_value(obj)
+        if id(obj) not in self.made:
+            self.made[id(obj)] = self._container(obj)
+        return self.made[id(obj)]
+
+    def _container(self, obj: Any) -> Value:
+        if any(obj is container for container in self.passed):
+            self._unsupported(obj, "its argument, a ")
+        if type(obj) in (dict, OrderedDict):
+            made = DictValue({}, type(obj))
+            for key, item in obj.items():
+                made.set_item(self.tracer, self.tracer.as_value(key), self.value_of(item))
+            return made
+        if type(obj) is list or isinstance(obj, tuple):
+            items = [self.value_of(item) for item in obj]
+            return ListValue(items) if type(obj) is list else TupleValue(items, type(obj))
+        return self._object(obj)
+
+    def _object(self, obj: Any) -> Value:
+        """An object of a class that pytree knows, which is made again from its attributes."""
+        cls = type(obj)
+        plain = all(inherits(cls, name, object) for name in ("__new__", "__setattr__", "__getattribute__"))
+        if registered_class(cls) is None or not plain or not cls.__dictoffset__:
+            self._unsupported(obj, "")
+        made = UserObjectValue(cls)
+        for name, held in vars(obj).items():
+            made.store(self.tracer, name, self.value_of(held))
+        return made
+
+    def _unsupported(self, obj: Any, lead: str) -> NoReturn:
+        kind = f"{type(obj).__module__}.{type(obj).__qualname__}"
+        self.tracer.graph_break("unsupported-result", type=f"{lead}{kind}")

@@ -1,0 +1,195 @@
+"""Tensors that hold other tensors, and take over operators, while tracing.
+
+Operators on them go in the graph as they are; what the class does is run on fakes, here and when the graph is compiled.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+import torch
+from torch import fx
+
+from armature.frame.guards.kinds import TensorGuard
+from armature.torch_abi import wrappers as abi
+from armature.torch_abi.fake import is_wrapped, version_of
+from armature.torch_abi.jagged import is_jagged
+from armature.torch_abi.overrides import suspended
+from armature.torch_abi.pytree import tree_leaves
+from armature.trace.errors import SkipFrame
+from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.values.sequence import leaves
+from armature.trace.values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from armature.frame.sources import Source
+    from armature.trace.tracer import Tracer
+    from armature.trace.values.classes import ClassValue
+
+Holding = list[tuple[torch.Tensor, tuple[object, ...]]]
+
+
+def refuse(tracer: Tracer, kind: type, reason: str) -> NoReturn:
+    """Break the graph at a tensor of a class."""
+    tracer.graph_break("opaque-subclass", type=f"{kind.__module__}.{kind.__qualname__}", reason=reason)
+
+
+def accept_parts(tracer: Tracer, tensor: torch.Tensor) -> None:
+    """Break the graph unless all that a wrapper holds are tensors that may stand in it."""
+    kind = type(tensor)
+    try:
+        found = abi.parts(tensor)
+    except Exception as error:
+        refuse(tracer, kind, f"`__tensor_flatten__` raises {type(error).__name__}: {error}")
+    for name, part in found.objects.items():
+        if not abi.is_known(part):
+            refuse(tracer, kind, f"`{name}`, which it holds, is no tensor")
+    for name, inner in found.tensors.items():
+        if abi.is_wrapper(type(inner)):
+            if not abi.asks_as_tensors_do(type(inner)):
+                refuse(tracer, kind, f"`{name}`, which it holds, has a `__torch_function__`")
+            accept_parts(tracer, inner)
+        elif type(inner) not in abi.PLAIN or inner.layout is not torch.strided:
+            refuse(tracer, kind, f"`{name}`, which it holds, is no plain tensor")
+
+
+def accept_fake(tracer: Tracer, tensor: torch.Tensor, fake: torch.Tensor) -> None:
+    """The same where the fake of a wrapper, made of the fakes of its parts, is no wrapper like it."""
+    if type(fake) is not type(tensor):
+        refuse(tracer, type(tensor), "`__tensor_unflatten__` gives a tensor of another class")
+    for name, inner in abi.parts(tensor).tensors.items():
+        if abi.is_wrapper(type(inner)):
+            accept_fake(tracer, inner, getattr(fake, name))
+
+
+def accept(tracer: Tracer, tensor: torch.Tensor) -> None:
+    """The same for a tensor of the program. Raises SkipFrame where another tracer of torch has it."""
+    accept_parts(tracer, tensor)
+    if any(map(is_wrapped, abi.innermost(tensor))):
+        raise SkipFrame("it runs inside another tracer or transform of torch")
+
+
+def guard(tracer: Tracer, tensor: torch.Tensor, fake: torch.Tensor, source: Source) -> None:
+    """Rely on what a wrapper is made of, as far as its fake shows it."""
+    try:
+        test = abi.like(tensor)
+        kept = test(fake)
+    except Exception as error:
+        refuse(tracer, type(tensor), f"its metadata can't be guarded: {type(error).__name__}: {error}")
+    if not kept:
+        refuse(tracer, type(tensor), "`__tensor_unflatten__` loses some of its metadata")
+    tracer.guards.metadata(source, test)
+    for name, inner in abi.parts(tensor).tensors.items():
+        place = tracer.attr_source(source, name)
+        inner_fake = getattr(fake, name)
+        tracer.guards.tensor(place, inner, inner_fake)
+        if any(isinstance(size, torch.SymInt) for size in inner_fake.shape):
+            tracer.wrap(inner, place)  # where the compiled code reads the sizes
+        if abi.is_wrapper(type(inner)):
+            guard(tracer, inner, inner_fake, place)
+
+
+def made(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    """A call of such a class: in the graph, whole."""
+    tracer.overrides.accept(tracer, value.cls)
+    given = [leaf for argument in (*args, *kwargs.values()) for leaf in leaves(argument)]
+    kinds = {leaf.python_type() for leaf in given if isinstance(leaf, TensorValue)}
+    if tracer.overrides.asks_modes or not all(kind in abi.PLAIN or _is_quiet(kind) for kind in kinds):
+        tracer.graph_break("overridden-call", function=value.cls.__qualname__)
+    found = tracer.graph_call(value.cls, args, kwargs)
+    if isinstance(found, TensorValue):
+        if abi.is_wrapper(type(found.fake)):
+            accept_parts(tracer, found.fake)
+        if found.fake.requires_grad and found.fake.is_leaf:
+            tracer.graph_break(
+                "creates-leaf", operation=f"{value.cls.__qualname__}(...) of tensors that need gradients"
+            )
+    return found
+
+
+def _is_quiet(kind: type) -> bool:
+    return abi.is_wrapper(kind) and abi.asks_as_tensors_do(kind)
+
+
+def is_made_whole(fn: object, args: Args) -> bool:
+    """Whether a call is none that anybody may override: of such a class, or for what a tensor of one holds."""
+    if isinstance(fn, type):
+        return abi.is_wrapper(fn)
+    return fn is getattr and isinstance(args[0], TensorValue) and args[0].holds(str(args[1].as_constant()))
+
+
+def asking(fakes: Iterable[object]) -> AbstractContextManager[object]:
+    """In which torch's functions run on fakes: nested tensors have some of their own, by `__torch_function__`."""
+    return suspended() if any(map(is_jagged, tree_leaves(list(fakes)))) else nullcontext()
+
+
+def holding(fakes: Iterable[object]) -> Holding:
+    """The wrappers among the fakes of arguments, and all that each holds."""
+    found = (leaf for leaf in tree_leaves(list(fakes)) if isinstance(leaf, torch.Tensor))
+    return [(tensor, abi.held(tensor)) for tensor in found if abi.is_wrapper(type(tensor))]
+
+
+def check_unchanged(tracer: Tracer, before: Holding) -> None:
+    """Break the graph where an operator has given a wrapper other attributes: a compiled graph would not."""
+    for tensor, held in before:
+        now = abi.held(tensor)
+        if len(now) != len(held) or any(one is not other for one, other in zip(now, held)):
+            refuse(tracer, type(tensor), "an operator changes its attributes")
+
+
+def has_to_run_as_it_is(tracer: Tracer, outputs: Iterable[fx.Node]) -> bool:
+    """Whether a functional graph of plain tensors would not give what the graph gives."""
+    values = [value for node in outputs if isinstance(value := node.meta["example_value"], torch.Tensor)]
+    made = [value for value in values if abi.is_wrapper(type(value))]
+    resized = (is_resized(tracer, value) for value in tracer.inputs if isinstance(value, TensorValue))
+    return (
+        any(resized)
+        or not all(map(abi.comes_back, made))
+        or part_is_output(tracer, values)
+        or not all(map(abi.takes_strides, views(tracer, values)))
+    )
+
+
+def views(tracer: Tracer, values: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The wrappers among results that share memory with an input, or with another result."""
+    given = {id(value.fake): value.fake for value in tracer.inputs if isinstance(value, TensorValue)}
+    results = {id(value): value for value in values if id(value) not in given}
+    held = Counter(
+        memory for tensor in (given | results).values() for memory in set(map(_memory, abi.innermost(tensor)))
+    )
+    wrappers = (value for value in results.values() if abi.is_wrapper(type(value)))
+    return [value for value in wrappers if any(held[_memory(inner)] > 1 for inner in abi.innermost(value))]
+
+
+def is_resized(tracer: Tracer, value: TensorValue) -> bool:
+    """Whether the graph gives a wrapper of the program other sizes or strides."""
+    before = tracer.guards.records.get(("tensor", value.source))
+    if not abi.is_wrapper(type(value.fake)) or not isinstance(before, TensorGuard):
+        return False
+    now = (*value.fake.shape, *value.fake.stride())
+    known = [size if isinstance(size, int) else None for size in now]
+    return known != [*before.sizes, *before.strides]
+
+
+def part_is_output(tracer: Tracer, values: Iterable[torch.Tensor]) -> bool:
+    """Whether a graph that writes to its inputs gives what shares memory with a part of one, though not with all of it:
+    functional graphs know memory of whole tensors only."""
+    inputs = [cast("Any", value.fake) for value in tracer.inputs if value.is_tensor]
+    if not any(map(version_of, inputs)) and not tracer.mutates:
+        return False
+    owners: dict[int, set[int]] = {}
+    for fake in inputs:
+        for inner in abi.innermost(fake):
+            owners.setdefault(_memory(inner), set()).add(_memory(fake))
+    return any(
+        _memory(inner) in owners and _memory(value) not in owners[_memory(inner)]
+        for value in values
+        for inner in abi.innermost(value)
+    )
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)

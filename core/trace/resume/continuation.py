@@ -1,0 +1,139 @@
+"""Graph breaks with resumption: what was traced up to the break is compiled, the rest is traced when it is come to.
+
+A break is found in the middle of an instruction, when the trace has changed already. So the frame is traced again up to
+that instruction, or to the call of the innermost function that can't be cut, and cut there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from armature.breaks import events
+from armature.frame.data import FrameRequest
+from armature.torch_abi.overrides import quietly
+from armature.trace.data import CompiledGraphSlot, TracedFrame
+from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
+from armature.trace.frame_state import Frame
+from armature.trace.interpreter import check_generators, root_frame, trace_frame, trace_of, traced_frame, tracing
+from armature.trace.recording import graph_calls
+from armature.trace.resume.cut import CutFrame, CutWriter, calls_directly, cut_frame, why_not
+from armature.trace.resume.splice import CannotResume
+from armature.trace.semantics import inlining
+from armature.trace.semantics.new_classes import let_go
+from armature.trace.user_stack import Moment, Place, Stopped
+from armature.trace.values.base import Value
+from armature.trace.values.context import end_grad
+
+if TYPE_CHECKING:
+    from armature.breaks.types import BreakEvent
+    from armature.context import CompileContext
+    from armature.trace.tracer import Tracer
+
+ATTEMPTS = 6  # places at which it is tried to cut a frame
+DEEPEST_CUT = 32  # frames that are cut together, each a piece of code; what they call below is compiled on its own
+RESUMED = "the graph ends here; the instruction runs eagerly and tracing resumes after it"
+
+
+def capture_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
+    """Trace a frame to its end or its first break. Errors: GraphBreak where it can't be cut, SkipFrame."""
+    try:
+        return trace_frame(request, ctx)
+    except GraphBreak as stop:
+        if request.fullgraph:
+            raise
+        if stop.idle and not request.promising:
+            raise _nothing_until(stop) from None
+        if not stop.places:
+            raise
+        return resumed(request, ctx, stop)
+
+
+def _nothing_until(stop: GraphBreak) -> SkipFrame:
+    """The frame is not worth to be cut: what may compute with tensors is what it calls."""
+    where = events.where(stop.event)
+    found = SkipFrame(f"it has met no tensor before a graph break ({stop.event.type.title}, {where})", idle=True)
+    found.guards = stop.guards
+    return found
+
+
+@quietly
+def resumed(request: FrameRequest, ctx: CompileContext, stop: GraphBreak) -> TracedFrame:
+    """The frame, cut at a break. Raises the break itself where that can't be done."""
+    places, tried = stop.places, set[Moment]()
+    for _ in range(ATTEMPTS):
+        depth = deepest(request, ctx, places, tried)
+        if depth is None:
+            break
+        tried.add(places[depth].moment)
+        try:
+            return cut(request, ctx, places[depth].moment, stop.event)
+        except CannotResume as reason:
+            stop.not_resumed = str(reason)
+            places = origin_of(reason.blame) or places
+        except GraphBreak as other:
+            stop.not_resumed = str(other)
+            earlier = other.places if other.assumed else origin_of(other.blame)
+            if earlier:  # the object can't be made again: let it be made in Python
+                places = earlier
+    raise stop
+
+
+def deepest(request: FrameRequest, ctx: CompileContext, places: tuple[Place, ...], tried: set[Moment]) -> int | None:
+    """The innermost frame that can be cut; each one around it must do nothing but call the next."""
+    found = None
+    with trace_of(request, ctx) as tracer:
+        for depth, place in enumerate(places[:DEEPEST_CUT]):
+            if depth and not calls_directly(tracer, places[depth - 1], place.code):
+                break
+            if why_not(place.code) is not None:
+                break
+            if place.moment not in tried:
+                found = depth
+    return found
+
+
+def origin_of(value: Value | None) -> tuple[Place, ...]:
+    """Where a value was made, if that is kept."""
+    return getattr(value, "raised_at", ()) or getattr(value, "made_at", ())
+
+
+def cut(request: FrameRequest, ctx: CompileContext, moment: Moment, event: BreakEvent) -> TracedFrame:
+    """Trace up to a moment, and write the code that goes on from there. Errors: CannotResume, GraphBreak."""
+    with trace_of(request, ctx) as tracer, let_go(tracer):
+        tracer.stop = moment
+        with tracing(tracer):
+            frames = run_until(tracer, request)
+            tracer.frames.extend(frames)
+            check_generators(tracer, frames[0])
+            cuts = [cut_frame(frame, frame.position - 1) for frame in frames[:-1]]
+            cuts.append(cut_frame(frames[-1], frames[-1].position))
+            leave_contexts(tracer, cuts)
+        slot = CompiledGraphSlot()
+        computes = graph_calls.computes(tracer)
+        out = CutWriter(tracer, request.code)
+        code = out.write(cuts, slot if computes else None)
+        return traced_frame(tracer, out, code, slot, computes, (attrs.evolve(event, outcome=RESUMED),))
+
+
+def run_until(tracer: Tracer, request: FrameRequest) -> tuple[Frame, ...]:
+    """Trace up to the moment at which the tracer is to stop. Gives the frames, the outermost first."""
+    try:
+        inlining.run_frame(tracer, root_frame(tracer, request))
+    except Stopped as stopped:
+        return stopped.frames
+    except UserRaised:
+        pass
+    raise CannotResume("traced again, it took another way")
+
+
+def leave_contexts(tracer: Tracer, cuts: list[CutFrame]) -> None:
+    """End the graph in the state of torch in which it began: the code after it enters the context managers itself."""
+    for each in reversed(cuts):
+        each.leave_contexts()
+    end_grad(tracer)
+    for context in tracer.effects.entered:
+        raise CannotResume(f"{context.describe()} was entered without `with`", context)
+    if tracer.on_abort:
+        raise CannotResume("a level of torch.func was entered")

@@ -1,0 +1,322 @@
+"""The code of a frame that breaks: call the graph, make the changes held back, bring the frame to where it broke, run
+the instruction there as it is, and go on in resume functions.
+
+A break in a function that was inlined is taken there: each frame from the outermost to that one gets a piece of code
+that stands for it, and runs the instruction or calls the piece below in place of its call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
+from typing import TYPE_CHECKING
+
+import attrs
+import torch
+
+from armature.callables import MISSING, class_member, unbound
+from armature.frame.data import resume_point
+from armature.frame.sources import LocalSource
+from armature.torch_abi.eval_frame import skip_code
+from armature.trace.emit.rebuild import Rebuilder, output_name
+from armature.trace.frame_state import Frame
+from armature.trace.instructions import Instruction, decode, remade_cells, slot_names
+from armature.trace.resume.liveness import live_at, read_unbound, rebound
+from armature.trace.resume.splice import (
+    CELL,
+    INNER,
+    INNER_ARGS,
+    NOT_ALONE,
+    SPARE,
+    CannotResume,
+    Writer,
+    depth_of,
+    held_code,
+    in_order,
+    stub_code,
+)
+from armature.trace.resume.stack_layout import CALLS, Layout, Slot, handled_name, mode_name, operands, slot_name
+from armature.trace.values.base import LAST_INSTRUCTION, OF_METHOD, BoundMethod, Null, Value
+from armature.trace.values.context import ContextValue
+from armature.trace.values.function import CallableValue, CellValue, MethodValue
+
+if TYPE_CHECKING:
+    from armature.trace.data import CompiledGraphSlot
+    from armature.trace.tracer import Tracer
+    from armature.trace.user_stack import Place
+
+SUSPENDED = 0x20 | 0x80 | 0x100 | 0x200
+C_METHODS = (MethodDescriptorType, WrapperDescriptorType)
+
+
+@attrs.frozen(eq=False)
+class CutFrame:
+    """A frame where it is cut. position: of the instruction in `origin`, the program's code of which the frame's may be
+    a copy. names: the bound variables that are read later. kept: those that are kept though they are not. held: what
+    the variables of the stack hold."""
+
+    frame: Frame
+    origin: CodeType
+    position: int
+    names: tuple[str, ...]
+    kept: frozenset[str]
+    layout: Layout
+    held: dict[str, Value]
+
+    def leave_contexts(self) -> None:
+        """Leave the context managers of torch that the frame is inside of. The grad mode inside each is kept, for when
+        it is entered again: a call may have changed it."""
+        for place in reversed([place for place, slot in enumerate(self.layout) if slot is Slot.CONTEXT]):
+            context: ContextValue = self.frame.stack[place].owner  # type: ignore[attr-defined]
+            if not context.reenters:
+                raise CannotResume(f"{context.describe()} can't be entered again", context)
+            self.held[mode_name(place)] = self.frame.tracer.constant(torch.is_grad_enabled())
+            context.leave(self.frame.tracer)
+
+
+def why_not(code: CodeType) -> str | None:
+    """Why frames of a code object can't be cut; None: they can."""
+    if code.co_flags & SUSPENDED:
+        return "it is a generator"
+    if slot_names(code) is not None:
+        return "a comprehension in it has a variable of the name of a free variable"
+    if "super" in code.co_names and code.co_varnames and code.co_varnames[0] in code.co_cellvars:
+        return "super() looks for its first argument, which is a cell"
+    return None
+
+
+def cut_frame(frame: Frame, position: int) -> CutFrame:
+    """What is needed to go on in a frame at a position of its code. Raises CannotResume."""
+    point = resume_point(frame.code)
+    origin = frame.code if point is None else point.origin()
+    if origin is None:
+        raise CannotResume(f"{frame.code.co_qualname}: the code it resumes is gone")
+    if point is not None:
+        position = point.positions[position]
+    reason = why_not(origin)
+    if reason is None and position < 0:
+        reason = "it breaks where it resumes"
+    if reason is None and decode(origin)[position].opname in NOT_ALONE:
+        reason = f"{decode(origin)[position].opname} can't run on its own"
+    if not frame.cells.keys() >= remade_cells(origin):
+        reason = "a variable of a comprehension stands in the place of a cell"
+    empty = frozenset(name for name, cell in frame.cells.items() if cell.is_empty)
+    if reason is None and (unbound := read_unbound(origin, position, empty)):
+        reason = f"{min(unbound)} may be unbound where it is read"  # a resume function has it from a closure
+    made = {name for name in weakly_held(frame) if frame.variables[name].source is None}
+    if reason is None and (let_go := rebound(origin, position, made)):
+        reason = f"a weak reference may tell when {min(let_go)} is let go"  # the code before the break holds it too
+    if reason is not None:
+        raise CannotResume(f"{origin.co_qualname}: {reason}")
+    stack = with_function_of_method(frame, decode(origin)[position])
+    layout = tuple(slot_of(frame, place, value) for place, value in enumerate(stack))
+    held = {slot_name(place): value for place, value in enumerate(stack) if layout[place] in (Slot.VALUE, Slot.CONTEXT)}
+    for number, error in enumerate(frame.handling):
+        held[handled_name(number)] = error
+    bound = frozenset(frame.variables) | frozenset(frame.lazy)
+    kept = kept_alive(frame, origin) & bound
+    names = in_order(origin, bound & live_at(origin, position) | kept)
+    return CutFrame(frame, origin, position, names, kept, layout, held)
+
+
+def with_function_of_method(frame: Frame, inst: Instruction) -> list[Value]:
+    """The stack; where a method in C is called, with its function and object apart, as errors of CPython tell."""
+    stack = list(frame.stack)
+    place = len(stack) - operands(inst) if inst.opname in CALLS else -1
+    if place < 0 or OF_METHOD not in stack[place : place + 2]:
+        return stack
+    method = next(value for value in stack[place : place + 2] if value is not OF_METHOD)
+    function, owner = parts_of_method(frame.tracer, method)
+    if owner is not None and type(function) in C_METHODS:
+        stack[place : place + 2] = [frame.tracer.as_value(function), owner]
+    return stack
+
+
+def parts_of_method(tracer: Tracer, method: Value) -> tuple[object, Value | None]:
+    """The function and the object of a bound method."""
+    if isinstance(method, BoundMethod):
+        return class_member(method.owner.python_type(), method.name), method.owner
+    if isinstance(method, MethodValue) and isinstance(method.function, CallableValue):
+        return method.function.fn, method.owner
+    if isinstance(method, CallableValue) and type(method.fn) in (BuiltinFunctionType, MethodWrapperType):
+        function = unbound(method.fn)
+        return function, None if function is MISSING else tracer.as_value(method.fn.__self__)  # type: ignore[attr-defined]
+    return None, None
+
+
+def kept_alive(frame: Frame, origin: CodeType) -> frozenset[str]:
+    """Variables whose objects must live as long as the frame, read or not: weak references tell."""
+    names = weakly_held(frame)
+    point = resume_point(frame.code)
+    if point is not None:  # what it was given for no other reason
+        entry = next(position for position in point.positions if position >= 0)
+        names.update(set(frame.code.co_varnames[: frame.code.co_argcount]) - live_at(origin, entry))
+    return frozenset(names)
+
+
+def weakly_held(frame: Frame) -> set[str]:
+    """Variables with an object that a weak reference made in the frame refers to."""
+    return {name for name, value in frame.variables.items() if value in frame.tracer.held_weakly}
+
+
+def slot_of(frame: Frame, place: int, value: Value) -> Slot:
+    """What kind of thing a place of the stack holds."""
+    if isinstance(value, Null):
+        return Slot.NULL
+    if value is LAST_INSTRUCTION:
+        return Slot.LAST_INSTRUCTION
+    if place in frame.handling_slots:
+        return Slot.HANDLED
+    leaves = isinstance(value, BoundMethod) and value.name == "__exit__" and isinstance(value.owner, ContextValue)
+    return Slot.CONTEXT if leaves and value.owner.inside else Slot.VALUE  # type: ignore[attr-defined]
+
+
+@attrs.define
+class CutWriter(Rebuilder):
+    """Writes the code that runs instead of a frame that breaks. `cuts`: its frames, the outermost first."""
+
+    def write(self, cuts: list[CutFrame], slot: CompiledGraphSlot | None) -> CodeType:
+        """The code."""
+        root = cuts[0]
+        for name in self.code.co_cellvars:
+            cell = root.frame.own_cells.get(name)
+            if cell is not None:
+                self._cells[id(cell)] = name
+        prologue = self.prologue(slot)
+        self._state(cuts)
+        written = [*prologue, *self._early, *self.epilogue(slot), *self.main]
+        out = Writer(
+            root.origin, frozenset(self.code.co_cellvars), self.tracer.request.resumes,
+            hands_back=resume_point(self.code) is not None, kept=root.kept,
+        )  # fmt: skip
+        out.push_stack(root.layout)
+        out.run(root.position, root.layout, frozenset(root.names), inner=len(cuts) > 1)
+        spare = len(root.layout) + 2 * len(self.code.co_freevars + self.code.co_cellvars) + len(self.code.co_varnames)
+        depth = max(depth_of(written), root.origin.co_stacksize) + spare + len(root.held) + SPARE
+        made = self._assemble([*written, *out.items, *self.after_failure()], depth)
+        if not out.hands_back:
+            made = made.replace(co_consts=(*made.co_consts, self.tracer.request.resumes))
+        skip_code(made)
+        return made
+
+    def _state(self, cuts: list[CutFrame]) -> None:
+        """Bring the program's objects and this frame's variables to where they were when the frame broke."""
+        writes = self.tracer.effects.writes(self)
+        kept = [self._keep_frame(cut, root=index == 0) for index, cut in enumerate(cuts)]
+        cells = self._keep_cells(cuts[0].frame)
+        remade = self._keep_remade(cuts[0])
+        inner = self._keep_inner(cuts, kept)
+        prepared = self.prepare(writes)
+        self.make_writes(prepared)
+        for name, held in cells.items():
+            if held is None:
+                self.emit("DELETE_DEREF", self.variable(name))
+            else:
+                self.emit("LOAD_FAST", held)
+                self.emit("STORE_DEREF", self.variable(name))
+        targets = {**kept[0], **inner, **remade}
+        for held in targets.values():
+            self.emit("LOAD_FAST", held)
+        for name in reversed(targets):
+            self.emit("STORE_FAST", name)
+        self._forget(cuts[0].frame, targets)
+
+    def _keep_frame(self, cut: CutFrame, *, root: bool) -> dict[str, str]:
+        """The frame's variables, and those of its stack, each with the variable in which it is kept until it is set."""
+        found = {}
+        for name in cut.names:
+            value = cut.frame.variables.get(name)
+            if value is None:
+                if root:
+                    continue  # an argument never read: it is where it was
+                value = self.tracer.wrap(*cut.frame.lazy[name])
+            if not (root and value.source == LocalSource(name)):
+                found[name] = self.keep(value)
+        for name, value in cut.held.items():
+            found[name] = self.keep(value)
+        return found
+
+    def _keep_cells(self, frame: Frame) -> dict[str, str | None]:
+        """The contents of the cells that the frame itself makes; None: the cell is to be emptied."""
+        found: dict[str, str | None] = {}
+        for name in self.code.co_cellvars:
+            cell = frame.own_cells.get(name)
+            if cell is None or (cell.content is not None and cell.content.source == LocalSource(name, cell=True)):
+                continue
+            if cell.content is not None:
+                found[name] = self.keep(cell.content)
+            elif name in self.tracer.request.locals:
+                found[name] = None
+        return found
+
+    def _keep_remade(self, cut: CutFrame) -> dict[str, str]:
+        """The cells that are not those with which the code begins, by the variables whose slots they go to."""
+        frame = cut.frame
+        return {
+            name: self.keep(frame.cells[name])
+            for name in sorted(remade_cells(cut.origin))
+            if frame.cells[name] is not frame.own_cells.get(name)
+        }
+
+    def _keep_inner(self, cuts: list[CutFrame], kept: list[dict[str, str]]) -> dict[str, str]:
+        """The pieces for the frames below the outermost: functions and their arguments."""
+        inner: dict[str, str] = {}
+        for index in range(len(cuts) - 1, 0, -1):
+            cut, names = cuts[index], {**kept[index], **inner}
+            code, key = stub_code(
+                self.tracer.request.resumes, cut.origin, cut.position, cut.names, cut.layout, inner=bool(inner)
+            )
+            for name in code.co_varnames[: code.co_argcount]:
+                self.emit("LOAD_FAST", names[name])
+            self.emit("BUILD_TUPLE", code.co_argcount)
+            arguments = self.temporary()
+            self.emit("STORE_FAST", arguments)
+            self._function(code, key, cut.frame)
+            function = self.temporary()
+            self.emit("STORE_FAST", function)
+            inner = {INNER: function, INNER_ARGS: arguments}
+        return inner
+
+    def _function(self, code: CodeType, key: Hashable, frame: Frame) -> None:
+        self.null_function(FunctionType)
+        if resume_point(self.code) is None:
+            self.constant(code)
+        else:
+            self.null_function(held_code(self.tracer.request.resumes, key))
+            self.call(0)
+        self.namespace(frame.namespace)
+        self.constant(code.co_name)
+        self.constant(None)
+        for name in code.co_freevars:
+            self.load(frame.cells.get(name.removeprefix(CELL)) or CellValue())
+        if code.co_freevars:
+            self.build("BUILD_TUPLE", len(code.co_freevars))
+        else:
+            self.constant(None)
+        self.call(5)
+
+    def _forget(self, frame: Frame, targets: dict[str, str]) -> None:
+        """Drop what was only needed on the way here, and arguments that the program has deleted."""
+        for number in range(1, self._temporaries + 1):
+            self.emit("DELETE_FAST", f"__armature_{number}")
+        for position in range(len(self.outputs)):
+            self.emit("DELETE_FAST", output_name(position))
+        for name in self.tracer.request.locals:
+            plain = name not in (*self.code.co_cellvars, *self.code.co_freevars, *targets)
+            if plain and name not in frame.variables and name not in frame.lazy:
+                self.emit("DELETE_FAST", name)
+
+
+def calls_directly(tracer: Tracer, place: Place, called: CodeType) -> bool:
+    """Whether a frame of the code `called` is all there is to the call at a place."""
+    inst = decode(place.code)[place.position]
+    if inst.opname not in CALLS or place.callee is None or called.co_flags & SUSPENDED:
+        return False
+    return place.callee.direct_code(tracer) is called

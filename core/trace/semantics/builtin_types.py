@@ -1,0 +1,481 @@
+"""What calling Python's own types makes."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from types import CellType, MappingProxyType, MethodType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from armature.callables import MISSING, class_member
+from armature.trace.errors import NotConstant, UserRaised
+from armature.trace.semantics.iteration import (
+    REVERSED,
+    advanced,
+    can_be_remade,
+    iterate,
+    keeps_position,
+    kind_of_iterator,
+    set_state,
+    state_of,
+)
+from armature.trace.user_stack import places_of
+from armature.trace.values import computed
+from armature.trace.values.base import Value, is_iterable, type_name
+from armature.trace.values.classes import ClassValue, SuperValue, rely_on_class
+from armature.trace.values.context import NullContextValue, autocast_value, grad_mode_value, switch_grad
+from armature.trace.values.derived import native
+from armature.trace.values.function import CellValue, MethodValue, PartialValue
+from armature.trace.values.iterator import IteratorValue
+from armature.trace.values.mapping import DictValue, DictViewValue, factory_of, update
+from armature.trace.values.sequence import (
+    ListValue,
+    RangeValue,
+    SequenceValue,
+    SliceValue,
+    TupleValue,
+    place_of,
+)
+from armature.trace.values.sets import SetValue, made_of
+from armature.trace.values.streams import Steps
+from armature.trace.values.user_object import UserObjectValue, namesake
+
+if TYPE_CHECKING:
+    from armature.trace.emit.rebuild import Rebuilder
+    from armature.trace.tracer import Tracer
+
+Make = Callable[..., Value]
+
+
+def _type(tracer: Tracer, obj: Value, *rest: Value, **named: Value) -> Value:
+    if rest or named:
+        return tracer.call(tracer.as_value(type.__new__), (tracer.as_value(type), obj, *rest), named)
+    return tracer.as_value(obj.python_type())
+
+
+def _bool(tracer: Tracer, obj: Value | None = None) -> Value:
+    return tracer.constant(obj is not None and obj.truth(tracer))
+
+
+def _number(kind: type) -> Make:
+    def make(tracer: Tracer, *args: Value, **kwargs: Value) -> Value:
+        if any(arg.is_tensor for arg in args):
+            tracer.graph_break("data-dependent-value", operation=f"{kind.__name__}() of a tensor")
+        if kind is int and len(args) == 1 and args[0].is_symbolic:
+            if args[0].python_type() is bool:  # int(n > 2) is 0 or 1
+                return tracer.constant(int(args[0].truth(tracer)))
+            return args[0].call_method(tracer, "__int__", (), {})
+        if any(isinstance(arg, UserObjectValue) for arg in args) and (kwargs or len(args) > 1):
+            tracer.graph_break("unsupported-call", callable=f"{kind.__name__}() of several objects")
+        if kind is complex and args and issubclass(args[0].python_type(), str):
+            args = (native(args[0]), *args[1:])
+        if args and isinstance(args[0], UserObjectValue):
+            for name in CONVERSIONS[kind]:
+                method = args[0].method(tracer, name) if hasattr(args[0].cls, name) else None
+                if method is not None:
+                    made = tracer.call(method, (), {})
+                    if kind is not bytes:
+                        return converted(tracer, kind, args[0].cls, name, made.as_constant())
+                    if not issubclass(made.python_type(), bytes):
+                        returned = made.python_type().__name__
+                        tracer.raise_error(TypeError, f"__bytes__ returned non-bytes (type {returned})")
+                    return made
+            cls = args[0].cls
+            if kind is bytes and issubclass(cls, str):
+                args = (native(args[0]), *args[1:])
+            elif kind is bytes and not is_iterable(cls) and not kwargs:
+                tracer.raise_error(TypeError, f"cannot convert '{type_name(cls)}' object to bytes")
+        found = None if kwargs else computed.call(tracer, kind, args)
+        if found is not None:
+            return found
+        named = {name: value.as_constant() for name, value in kwargs.items()}
+        if kind is bytes and args and not args[0].is_constant:
+            args = (tracer.as_value([item.as_constant() for item in tracer.taken(args[0])]), *args[1:])
+        try:
+            return tracer.constant(kind(*(arg.as_constant() for arg in args), **named))
+        except NotConstant:
+            tracer.graph_break("unsupported-argument", type=args[0].describe())
+        except Exception as error:
+            if args[0].base is not None:  # whose text is the program's
+                tracer.graph_break("unsupported-argument", type=args[0].describe())
+            tracer.raise_real(error)
+
+    return make
+
+
+CONVERSIONS: dict[type, tuple[str, ...]] = {
+    int: ("__int__", "__index__", "__trunc__"),
+    float: ("__float__", "__index__"),
+    complex: ("__complex__", "__float__", "__index__"),
+    bytes: ("__bytes__",),
+}
+
+
+def converted(tracer: Tracer, kind: type, cls: type, method: str, given: object) -> Value:
+    """What a number type makes of an object of a class whose method has given this."""
+    stand_in = type(cls.__name__, (), {method: lambda _: given})()
+    try:
+        return tracer.constant(kind(stand_in))
+    except TypeError as error:
+        tracer.raise_real(error)
+
+
+def _list(tracer: Tracer, items: Value | None = None) -> Value:
+    return ListValue([] if items is None else list(tracer.taken(items)))
+
+
+def _tuple(tracer: Tracer, items: Value | None = None) -> Value:
+    if isinstance(items, TupleValue) and items.kind is tuple:
+        return items
+    return TupleValue([] if items is None else list(tracer.taken(items)))
+
+
+def _size(tracer: Tracer, items: Value | None = None) -> Value:
+    sizes = [] if items is None else list(tracer.taken(items))
+    if not all(issubclass(size.python_type(), int) for size in sizes):
+        tracer.graph_break("unsupported-call", callable="torch.Size() of what are no ints")
+    return TupleValue(sizes, torch.Size)
+
+
+def _set(kind: type) -> Make:
+    def make(tracer: Tracer, items: Value | None = None) -> Value:
+        return SetValue({}, kind) if items is None else made_of(tracer, items, kind)
+
+    return make
+
+
+def _dict(kind: type) -> Make:
+    def make(tracer: Tracer, other: Value | None = None, /, **more: Value) -> Value:
+        made = DictValue({}, kind)
+        update(tracer, made, *(() if other is None else (other,)), **more)
+        return made
+
+    return make
+
+
+def _defaultdict(tracer: Tracer, factory: Value | None = None, /, *others: Value, **more: Value) -> Value:
+    made = DictValue({}, collections.defaultdict, factory_of(tracer, factory))
+    update(tracer, made, *others, **more)
+    return made
+
+
+def _mapping_proxy(tracer: Tracer, mapping: Value) -> Value:
+    if not isinstance(mapping, DictValue) or mapping.kind not in (dict, collections.OrderedDict):
+        tracer.graph_break("unsupported-call", callable="types.MappingProxyType")
+    return DictValue(mapping.realise(tracer), MappingProxyType, shown=mapping.kind)
+
+
+def _slice(tracer: Tracer, first: Value, second: Value | None = None, step: Value | None = None, /) -> Value:
+    none = tracer.constant(None)
+    if second is None:
+        return SliceValue((none, first, none))
+    return SliceValue((first, second, none if step is None else step))
+
+
+def _range(tracer: Tracer, *bounds: Value) -> Value:
+    if any(bound.is_tensor for bound in bounds):
+        tracer.graph_break("data-dependent-value", operation="range() of a tensor")
+    try:
+        plain: list[Any] = [tracer.index(bound).as_constant() for bound in bounds]
+        return RangeValue(range(*plain))
+    except (TypeError, ValueError) as error:
+        tracer.raise_real(error)
+
+
+def _enumerate(tracer: Tracer, items: Value, start: Value | None = None) -> Value:
+    first: Any = 0 if start is None else place_of(tracer, start)
+    inner = inner_iterator(tracer, items)
+
+    stream, number = stream_of(tracer, inner), first
+
+    def step() -> Value:
+        nonlocal number
+        item = next(stream)
+        number += 1
+        return TupleValue([tracer.constant(number - 1), item])
+
+    def remake(out: Rebuilder, made: IteratorValue) -> None:
+        if isinstance(inner, UserObjectValue) or (made.asked and not isinstance(inner, IteratorValue)):
+            out.cannot(inner)  # it would start again
+        out.null_function(enumerate)
+        out.load(inner)
+        out.constant(first + made.taken)
+        out.call(2)
+
+    return IteratorValue(Steps(step), enumerate, remake, places_of(tracer.frames))
+
+
+def inner_iterator(tracer: Tracer, items: Value) -> Value:
+    """What an iterator over an iterable holds: where it is known how to make it again, an iterator of its own."""
+    if not is_iterable(items.python_type()):
+        iterate(tracer, items)
+    if isinstance(items, UserObjectValue):
+        return tracer.iterator(items)
+    return iterate(tracer, items) if items.is_tensor or can_be_remade(items) else items
+
+
+def stream_of(tracer: Tracer, inner: Value) -> Iterator[Value]:
+    """What an inner iterator gives. Its `__iter__` was called already."""
+    return inner.drain(tracer) if isinstance(inner, UserObjectValue) else inner.stream(tracer)
+
+
+def remake_call(
+    function: Callable[..., Any], iterators: list[Value], *first: Value
+) -> Callable[[Rebuilder, IteratorValue], None]:
+    """Makes an iterator again by calling what made it on its iterators as they are now."""
+
+    def remake(out: Rebuilder, made: IteratorValue) -> None:
+        out.null_function(function)
+        for value in first:
+            out.load(value)
+        for value in iterators:
+            if isinstance(value, UserObjectValue) or (made.asked and not isinstance(value, IteratorValue)):
+                out.cannot(value)
+            out.load(value)
+        out.call(len(first) + len(iterators))
+
+    return remake
+
+
+def _zip(tracer: Tracer, *iterables: Value, strict: Value | None = None) -> Value:
+    must_match = strict is not None and strict.truth(tracer)
+    inner, streams = [], []
+    for iterable in iterables:
+        inner.append(inner_iterator(tracer, iterable))
+        streams.append(stream_of(tracer, inner[-1]))
+
+    def step() -> Value:
+        row: list[Value] = []
+        for stream in streams:
+            try:
+                row.append(next(stream))
+            except StopIteration:
+                if must_match:
+                    check_all_end(tracer, streams, len(row))
+                raise
+        if not streams:
+            raise StopIteration
+        return TupleValue(row)
+
+    remake = None if must_match else remake_call(zip, inner)
+    return IteratorValue(Steps(step), zip, remake, places_of(tracer.frames))
+
+
+def check_all_end(tracer: Tracer, streams: list[Iterator[Value]], ended: int) -> None:
+    """For zip(strict=True), when the stream at a position has ended: all others must end there too."""
+    if ended:
+        tracer.raise_error(ValueError, f"zip() argument {ended + 1} is shorter than {arguments_up_to(ended)}")
+    for position, stream in enumerate(streams[1:], 1):
+        if next(stream, None) is not None:
+            text = f"zip() argument {position + 1} is longer than {arguments_up_to(position)}"
+            tracer.raise_error(ValueError, text)
+
+
+def arguments_up_to(count: int) -> str:
+    """The first arguments, in words."""
+    return "argument 1" if count == 1 else f"arguments 1-{count}"
+
+
+def _map(tracer: Tracer, function: Value, *iterables: Value) -> Value:
+    if not iterables:
+        tracer.raise_error(TypeError, "map() must have at least two arguments.")
+    inner, streams = [], []
+    for iterable in iterables:
+        inner.append(inner_iterator(tracer, iterable))
+        streams.append(stream_of(tracer, inner[-1]))
+
+    def step() -> Value:
+        row = [next(stream) for stream in streams]
+        return stop_as_the_end(lambda: tracer.call(function, row, {}))
+
+    return IteratorValue(Steps(step), map, remake_call(map, inner, function), places_of(tracer.frames))
+
+
+def _filter(tracer: Tracer, function: Value, items: Value) -> Value:
+    plain = function.is_constant and function.as_constant() is None
+
+    inner = inner_iterator(tracer, items)
+    stream = stream_of(tracer, inner)
+
+    def step() -> Value:
+        while True:
+            item = next(stream)
+            if stop_as_the_end(functools.partial(test, item)).truth(tracer):
+                return item
+
+    def test(item: Value) -> Value:
+        return item if plain else tracer.call(function, (item,), {})
+
+    return IteratorValue(Steps(step), filter, remake_call(filter, [inner], function), places_of(tracer.frames))
+
+
+def stop_as_the_end(call: Callable[[], Value]) -> Value:
+    """What a call gives; StopIteration of the program ends the iterator that makes the call."""
+    try:
+        return call()
+    except UserRaised as raised:
+        if issubclass(raised.value.python_type(), StopIteration):
+            raise StopIteration from None
+        raise
+
+
+def _reversed(tracer: Tracer, items: Value) -> Value:
+    if items.is_tensor:
+        return tracer.graph_call("__reversed__", (items,), {})
+    if isinstance(items, RangeValue):
+        return iterate(tracer, RangeValue(items.value[::-1]))
+    if isinstance(items, (SequenceValue, DictValue, DictViewValue)):
+        sequence = items
+        values = sequence.backwards(tracer)
+        last, state = sequence.length(tracer) - 1, state_of(sequence)
+
+        def remake(out: Rebuilder, made: IteratorValue) -> None:
+            if state_of(sequence) != state:
+                out.cannot(sequence)
+            keeps = keeps_position(sequence)
+            if not keeps:
+                out.null_function(advanced)
+            out.null_function(reversed)
+            out.load(sequence)
+            out.call(1)
+            if keeps:
+                set_state(out, last - made.taken)
+            else:
+                out.constant(made.asked)
+                out.call(2)
+
+        kind = kind_of_iterator(REVERSED, items.python_type())
+        return IteratorValue(values, kind, remake, places_of(tracer.frames))
+    kind = items.python_type()
+    own = class_member(kind, "__reversed__")
+    rely_on_class(tracer, kind, "__reversed__", "__getitem__")
+    if own is None or (own is MISSING and class_member(kind, "__getitem__") is MISSING):
+        tracer.raise_error(TypeError, f"'{type_name(kind)}' object is not reversible")
+    if isinstance(items, UserObjectValue):
+        method = items.method(tracer, "__reversed__")
+        if method is not None:
+            return tracer.call(method, (), {})
+        return IteratorValue(items.backwards(tracer), reversed, indexed=items)
+    return IteratorValue(reversed(tracer.unpack(items)), kind_of_iterator(REVERSED, kind))
+
+
+def _super(tracer: Tracer, *args: Value) -> Value:
+    if args:
+        cls, owner = args
+    else:
+        frame = tracer.frames[-1]
+        name = frame.code.co_varnames[0]
+        cell = frame.cells.get("__class__")
+        if cell is None:
+            tracer.raise_error(RuntimeError, "super(): __class__ cell not found")
+        cls = cell.get(tracer, "__class__")
+        if name in frame.lazy and name not in frame.variables:
+            frame.variables[name] = tracer.wrap(*frame.lazy.pop(name))
+        owner = frame.cells[name].get(tracer, name) if name in frame.cells else frame.variables[name]
+    if not isinstance(cls, ClassValue):
+        tracer.graph_break("unsupported-call", callable="super()")
+    held = owner.cls if isinstance(owner, ClassValue) else owner.python_type()
+    if cls.cls not in (*held.__mro__, *owner.python_type().__mro__):
+        try:
+            super(cls.cls, namesake(held))
+        except TypeError as error:
+            tracer.raise_real(error)
+    return SuperValue(cls.cls, owner)
+
+
+def _partial(tracer: Tracer, function: Value, *args: Value, **kwargs: Value) -> Value:
+    if isinstance(function, PartialValue) and function.kind is functools.partial and not function.attributes:
+        args, kwargs = (*function.args, *args), {**function.kwargs, **kwargs}
+        function = function.function
+    if class_member(function.python_type(), "__call__") is MISSING:
+        tracer.raise_error(TypeError, "the first argument must be callable")
+    return PartialValue(function, args, kwargs, functools.partial)
+
+
+def _object(tracer: Tracer) -> Value:
+    return UserObjectValue(object)
+
+
+def _method(tracer: Tracer, function: Value, owner: Value) -> Value:
+    return MethodValue(function, owner, explicit=True)
+
+
+def _cell(tracer: Tracer, *content: Value) -> Value:
+    return CellValue(content[0] if content else None)
+
+
+def _grad_mode(kind: type, enabled: bool) -> Make:
+    def make(tracer: Tracer, *function: Value) -> Value:
+        if function:  # used as a decorator without parentheses
+            tracer.graph_break("unsupported-call", callable=f"torch.{kind.__name__} as a decorator inside a function")
+        return grad_mode_value(kind, enabled)
+
+    return make
+
+
+def _set_grad_enabled(tracer: Tracer, mode: Value) -> Value:
+    enabled = mode.truth(tracer)
+    made = grad_mode_value(torch.set_grad_enabled, enabled)
+    switch_grad(tracer, enabled)  # in force from the call on, with or without `with`
+    return made
+
+
+def _null_context(tracer: Tracer, enter_result: Value | None = None) -> Value:
+    return NullContextValue(contextlib.nullcontext, tracer.constant(None) if enter_result is None else enter_result)
+
+
+def _autocast(
+    tracer: Tracer,
+    device_type: Value,
+    dtype: Value | None = None,
+    enabled: Value | None = None,
+    cache_enabled: Value | None = None,
+) -> Value:
+    if enabled is not None and enabled.python_type() is not bool:
+        tracer.graph_break("unsupported-call", callable="torch.autocast with `enabled` that is no bool")
+    on = True if enabled is None else enabled.truth(tracer)
+    kind = None if dtype is None else dtype.as_constant()
+    cache = None if cache_enabled is None else cache_enabled.as_constant()
+    if kind is None:
+        tracer.guards.autocast_dtype(str(device_type.as_constant()))
+    return autocast_value(torch.autocast, str(device_type.as_constant()), kind, on, cache)
+
+
+TYPES: dict[Any, Make] = {
+    type: _type,
+    bool: _bool,
+    int: _number(int),
+    float: _number(float),
+    complex: _number(complex),
+    bytes: _number(bytes),
+    list: _list,
+    tuple: _tuple,
+    torch.Size: _size,
+    set: _set(set),
+    frozenset: _set(frozenset),
+    dict: _dict(dict),
+    collections.OrderedDict: _dict(collections.OrderedDict),
+    collections.defaultdict: _defaultdict,
+    MappingProxyType: _mapping_proxy,
+    slice: _slice,
+    range: _range,
+    enumerate: _enumerate,
+    zip: _zip,
+    map: _map,
+    filter: _filter,
+    reversed: _reversed,
+    super: _super,
+    functools.partial: _partial,
+    object: _object,
+    CellType: _cell,
+    MethodType: _method,
+    torch.no_grad: _grad_mode(torch.no_grad, False),
+    torch.enable_grad: _grad_mode(torch.enable_grad, True),
+    torch.set_grad_enabled: _set_grad_enabled,
+    contextlib.nullcontext: _null_context,
+    torch.autocast: _autocast,
+}

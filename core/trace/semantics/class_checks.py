@@ -1,0 +1,151 @@
+"""isinstance and issubclass: by Python's classes, by metaclasses of the program, and by what torch asks of tensors."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable
+from types import UnionType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from armature.torch_abi.fake import PLAIN_TENSORS
+from armature.trace.errors import NotConstant
+from armature.trace.trust import is_trusted
+from armature.trace.values.base import Value
+from armature.trace.values.classes import ClassValue, overrides, rely_on_kind, says_its_class
+from armature.trace.values.derived import native
+from armature.trace.values.tensor import TensorValue
+from armature.trace.values.user_object import UserObjectValue
+
+if TYPE_CHECKING:
+    from armature.trace.tracer import Tracer
+
+
+def _classes(tracer: Tracer, kinds: Value) -> tuple[type, ...]:
+    """The classes in the second argument of isinstance."""
+    if isinstance(kinds, ClassValue):
+        return (kinds.cls,)
+    if isinstance(kinds, UserObjectValue) and not issubclass(kinds.cls, tuple) and not is_trusted(kinds.cls):
+        tracer.graph_break("unsupported-call", callable="isinstance() or issubclass() with what is no class")
+    try:
+        held = kinds.as_object()
+    except NotConstant:
+        held = None
+    if held is not None and not isinstance(held, tuple):  # a union such as `int | None`
+        united = isinstance(held, UnionType) or typing.get_origin(held) is typing.Union
+        return held.__args__ if united else (held,)  # type: ignore[attr-defined, return-value]
+    if not issubclass(kinds.python_type(), tuple):
+        tracer.graph_break("unsupported-call", callable="isinstance() or issubclass() with what is no class")
+    return tuple(cls for item in tracer.unpack(native(kinds)) for cls in _classes(tracer, item))
+
+
+def _isinstance(tracer: Tracer, obj: Value, kinds: Value) -> Value:
+    wanted = _classes(tracer, kinds)
+    asked = _ask_metaclass(tracer, "__instancecheck__", wanted, obj)
+    if asked is not None:
+        return asked
+    kind = obj.python_type()
+    if isinstance(obj, TensorValue) and (nn.Parameter in wanted or nn.Buffer in wanted):
+        marked = (nn.Parameter in wanted and _is_parameter(tracer, obj)) or (
+            nn.Buffer in wanted and _is_marked(tracer, obj, "_is_buffer")
+        )
+        others = tuple(cls for cls in wanted if cls not in (nn.Parameter, nn.Buffer))
+        return tracer.constant(marked or issubclass(kind, others))
+    if isinstance(obj, TensorValue) and any(cls.__module__ == "torch" and cls is not torch.Tensor for cls in wanted):
+        # torch.FloatTensor and its kind ask for the dtype.
+        return tracer.constant(any(_is_tensor_of(obj, cls) for cls in wanted))
+    held = _plain_object(obj)
+    for cls in wanted:
+        rely_on_kind(tracer, kind, cls, held)
+    if says_its_class(kind):
+        return tracer.constant(any(_says_so(tracer, obj, cls) for cls in wanted))
+    try:
+        return tracer.constant(isinstance(held, wanted) if held is not None else issubclass(kind, wanted))
+    except TypeError:  # Python says which it is
+        tracer.graph_break("unsupported-call", callable="isinstance() with what is no class")
+
+
+def _says_so(tracer: Tracer, obj: Value, wanted: type) -> bool:
+    """Whether an object is of a class, or says so itself: it is asked once for each class that it is not of."""
+    if issubclass(obj.python_type(), wanted):
+        return True
+    told = tracer.attribute_or_none(obj, "__class__")
+    return isinstance(told, ClassValue) and _issubclass(tracer, told, tracer.as_value(wanted)).truth(tracer)
+
+
+def _is_parameter(tracer: Tracer, obj: TensorValue) -> bool:
+    if obj.real is None or type(obj.real) in PLAIN_TENSORS:
+        return issubclass(obj.python_type(), nn.Parameter)
+    # One of a subclass is a parameter by a mark.
+    return _is_marked(tracer, obj, "_is_param") or issubclass(type(obj.real), nn.Parameter)
+
+
+def _is_marked(tracer: Tracer, obj: TensorValue, name: str) -> bool:
+    mark = tracer.attribute_or_none(obj, name)
+    return mark is not None and bool(mark.as_constant())
+
+
+def _ask_metaclass(tracer: Tracer, name: str, wanted: tuple[type, ...], obj: Value) -> Value | None:
+    """What metaclasses of the program answer to isinstance and issubclass; None when none of them is asked."""
+    if not any(overrides(type(cls), name) and not is_trusted(type(cls)) for cls in wanted):
+        return None
+    for cls in wanted:
+        value = tracer.as_value(cls)
+        method = value.meta(tracer, name) if isinstance(value, ClassValue) and not is_trusted(type(cls)) else None
+        held = _plain_object(obj)
+        kind = obj.python_type()
+        if method is None:
+            found = isinstance(held, cls) if held is not None else issubclass(kind, cls)
+        else:
+            found = tracer.call(method, (obj,), {}).truth(tracer)
+        if found:
+            return tracer.constant(True)
+    return tracer.constant(False)
+
+
+def _type_instancecheck(tracer: Tracer, cls: Value, obj: Value) -> Value:
+    if not isinstance(cls, ClassValue):
+        tracer.graph_break("unsupported-call", callable="type.__instancecheck__")
+    return tracer.constant(issubclass(obj.python_type(), cls.cls))
+
+
+def _type_subclasscheck(tracer: Tracer, cls: Value, other: Value) -> Value:
+    if not isinstance(cls, ClassValue) or not isinstance(other, ClassValue):
+        tracer.graph_break("unsupported-call", callable="type.__subclasscheck__")
+    return tracer.constant(cls.cls in other.cls.__mro__)
+
+
+def _is_tensor_of(obj: TensorValue, cls: type) -> bool:
+    if issubclass(torch.Tensor, cls):
+        return True
+    return f"{cls.__module__}.{cls.__name__}" == torch.empty(0, dtype=obj.dtype, device="meta").type().replace(
+        "meta.", ""
+    )
+
+
+def _plain_object(obj: Value) -> Any:
+    """The Python object itself, for classes that answer isinstance by looking at it; None when there is none."""
+    return obj.obj if isinstance(obj, UserObjectValue) else None
+
+
+def _issubclass(tracer: Tracer, cls: Value, kinds: Value) -> Value:
+    if not isinstance(cls, ClassValue):
+        tracer.raise_error(TypeError, "issubclass() arg 1 must be a class")
+    wanted = _classes(tracer, kinds)
+    asked = _ask_metaclass(tracer, "__subclasscheck__", wanted, cls)
+    for other in wanted:
+        rely_on_kind(tracer, cls.cls, other)
+    try:
+        return tracer.constant(issubclass(cls.cls, wanted)) if asked is None else asked
+    except TypeError as error:
+        tracer.raise_real(error)
+
+
+CHECKS: dict[Any, Callable[..., Value]] = {
+    isinstance: _isinstance,
+    issubclass: _issubclass,
+    type.__instancecheck__: _type_instancecheck,
+    type.__subclasscheck__: _type_subclasscheck,
+}

@@ -1,0 +1,103 @@
+"""Groups of exceptions: how they are made, and taken apart by `split`, `subgroup` and `except*`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import TYPE_CHECKING
+
+from armature.trace.values.base import Args, Value
+from armature.trace.values.classes import ClassValue, overrides
+from armature.trace.values.exception import CaughtValue, ExceptionValue
+from armature.trace.values.sequence import ListValue, TupleValue
+
+if TYPE_CHECKING:
+    from armature.trace.tracer import Tracer
+
+Test = Callable[[ExceptionValue], bool]
+Parts = tuple[ExceptionValue | None, ExceptionValue | None]
+
+
+def make_group(tracer: Tracer, cls: type[BaseExceptionGroup], args: Args) -> ExceptionValue:
+    """`cls(message, exceptions)`. What Python refuses breaks the graph."""
+    found = tracer.unpack(args[1]) if len(args) == 2 and isinstance(args[1], (ListValue, TupleValue)) else []
+    members = [item for item in found if isinstance(item, ExceptionValue)]
+    plain = all(issubclass(member.kind, Exception) for member in members)
+    fits = args and args[0].python_type() is str and members and len(members) == len(found)
+    if not fits or (issubclass(cls, Exception) and not plain):
+        tracer.graph_break("unsupported-call", callable=f"class {cls.__qualname__}")
+    kind = ExceptionGroup if cls is BaseExceptionGroup and plain else cls
+    return ExceptionValue(kind, [args[0], ListValue(list(members))])
+
+
+def members_of(group: ExceptionValue) -> list[ExceptionValue]:
+    """The exceptions in a group."""
+    return [item for item in group.args[1].items if isinstance(item, ExceptionValue)]  # type: ignore[attr-defined]
+
+
+def split(tracer: Tracer, error: ExceptionValue, test: Test, keep_rest: bool = True) -> Parts:
+    """What of an exception, or of the group that it is, passes the test, and what does not."""
+    if isinstance(error, CaughtValue):
+        tracer.graph_break("unsupported-operation", operation="split", type=error.describe())
+    if test(error):
+        return error, None
+    if not issubclass(error.kind, BaseExceptionGroup):
+        return None, error
+    parts = [split(tracer, member, test, keep_rest) for member in members_of(error)]
+    taken = _derived(tracer, error, [taken for taken, _ in parts])
+    return taken, _derived(tracer, error, [rest for _, rest in parts]) if keep_rest else None
+
+
+def _derived(tracer: Tracer, group: ExceptionValue, kept: list[ExceptionValue | None]) -> ExceptionValue | None:
+    """A group of some of its exceptions, with its notes and links; None of none."""
+    found = [member for member in kept if member is not None]
+    if not found:
+        return None
+    if overrides(group.kind, "derive"):
+        given = (ListValue(list(found)),)
+        made = tracer.call(tracer.class_attribute(group, group.kind, "derive"), given, {})
+    else:
+        made = make_group(tracer, BaseExceptionGroup, (group.args[0], ListValue(list(found))))
+    if not isinstance(made, ExceptionValue) or not issubclass(made.kind, BaseExceptionGroup):
+        tracer.raise_error(TypeError, "derive must return an instance of BaseExceptionGroup")
+    made.raised_at = group.raised_at
+    for name in LINKS:
+        made.attributes[name] = group.get_attribute(tracer, name)
+    notes = group.attributes.get("__notes__")
+    if notes is not None:
+        made.attributes["__notes__"] = ListValue(list(tracer.unpack(notes)))
+    return made
+
+
+def test_of(tracer: Tracer, condition: Value) -> Test:
+    """The test that `split` and `subgroup` were given: classes, or a function."""
+    given = condition.items if isinstance(condition, TupleValue) else [condition]
+    kinds = tuple(item.cls for item in given if isinstance(item, ClassValue) and issubclass(item.cls, BaseException))
+    if kinds and len(kinds) == len(given):
+        return lambda error: issubclass(error.kind, kinds)
+    if condition.python_type() is not FunctionType:
+        tracer.graph_break("unsupported-call", callable=f"split with {condition.describe()}")
+    return lambda error: tracer.call(condition, (error,), {}).truth(tracer)
+
+
+def _split(tracer: Tracer, group: Value, condition: Value) -> Value:
+    parts = split(tracer, tracer.as_exception(group), test_of(tracer, condition))
+    return tracer.tuple_of([tracer.constant(None) if part is None else part for part in parts])
+
+
+def _subgroup(tracer: Tracer, group: Value, condition: Value) -> Value:
+    taken, _ = split(tracer, tracer.as_exception(group), test_of(tracer, condition), keep_rest=False)
+    return tracer.constant(None) if taken is None else taken
+
+
+def _derive(tracer: Tracer, group: Value, found: Value) -> Value:
+    error = tracer.as_exception(group)
+    return make_group(tracer, BaseExceptionGroup, (error.get_attribute(tracer, "message"), found))
+
+
+LINKS = ("__cause__", "__context__")
+METHODS: dict[object, Callable[..., Value]] = {
+    BaseExceptionGroup.split: _split,
+    BaseExceptionGroup.subgroup: _subgroup,
+    BaseExceptionGroup.derive: _derive,
+}

@@ -1,0 +1,89 @@
+"""Calls into functions of the program: bind the arguments, run a frame of their code."""
+
+from __future__ import annotations
+
+import inspect
+from types import CodeType
+from typing import TYPE_CHECKING
+
+from armature.frame.skip import LOOKS_ABOVE, looks_above
+from armature.frame.sources import AttrSource, ObjectSource, Source
+from armature.trace import eval_loop
+from armature.trace.frame_state import Frame
+from armature.trace.semantics.binding import bind
+from armature.trace.trust import is_trusted
+from armature.trace.user_stack import places_of
+from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.values.function import CellValue, ClosureValue, FunctionValue
+
+if TYPE_CHECKING:
+    from armature.trace.tracer import Tracer
+
+MAX_DEPTH = 150  # frames; each takes some ten frames of the Python that traces
+COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+
+
+def inline_function(tracer: Tracer, function: FunctionValue, args: Args, kwargs: Kwargs) -> Value:
+    """Trace a call of a function that exists as a Python object."""
+    fn = function.fn
+    trusted = is_trusted(fn)
+    if not trusted and function.source is not None:
+        # A function may be given other code: tools that reload modules do it.
+        tracer.guards.same(AttrSource(function.source, "__code__"), fn.__code__)
+    if not trusted and looks_above(fn.__code__):
+        tracer.graph_break("skipped-function", function=function.describe(), reason=LOOKS_ABOVE)
+    variables = bind(tracer, fn.__code__, function, args, kwargs)
+    where = namespace_source(tracer, fn.__globals__, fn.__module__)
+    cells = function.closure(tracer) if fn.__closure__ else ()
+    frame = new_frame(tracer, fn.__code__, fn.__globals__, where, variables, cells)
+    frame.trusted = trusted
+    return run_frame(tracer, frame)
+
+
+def inline_closure(tracer: Tracer, function: ClosureValue, args: Args, kwargs: Kwargs) -> Value:
+    """Trace a call of a function made in the frame."""
+    variables = bind(tracer, function.code, function, args, kwargs)
+    module = function.namespace.get("__name__")
+    where = namespace_source(tracer, function.namespace, module)
+    frame = new_frame(tracer, function.code, function.namespace, where, variables, function.cells)
+    frame.trusted = bool(tracer.frames) and tracer.frames[-1].trusted and tracer.frames[-1].namespace is frame.namespace
+    return run_frame(tracer, frame)
+
+
+def namespace_source(tracer: Tracer, namespace: dict[str, object], module: object) -> Source | None:
+    """Source of a function's globals; None: those of the frame being compiled."""
+    if namespace is tracer.request.globals:
+        return None
+    return ObjectSource(namespace, f"sys.modules[{module!r}].__dict__")
+
+
+def new_frame(
+    tracer: Tracer,
+    code: CodeType,
+    namespace: dict[str, object],
+    where: Source | None,
+    variables: dict[str, Value],
+    cells: tuple[CellValue, ...],
+) -> Frame:
+    """A frame at the start of its code."""
+    if code.co_flags & COROUTINE:
+        tracer.graph_break("untraced-opcode", opcode="RETURN_GENERATOR", reason="coroutines run eagerly")
+    held = dict(zip(code.co_freevars, cells))
+    return Frame(tracer, code, namespace, variables, held, tracer.request.builtins, where)
+
+
+def run_frame(tracer: Tracer, frame: Frame) -> Value:
+    """Run a frame from where it stands to its return or next yield; the value is what it returns or yields."""
+    if len(tracer.frames) >= MAX_DEPTH:
+        tracer.graph_break("unsupported-operation", operation=f"calls nested {MAX_DEPTH} deep", type="the call stack")
+    tracer.frames.append(frame)
+    frame.paused = False
+    try:
+        eval_loop.run(frame)
+    except RecursionError:
+        tracer.too_deep = tracer.too_deep or places_of(tracer.frames)
+        raise
+    finally:
+        tracer.frames.pop()
+    result, frame.result = frame.result, None  # the first of a generator is itself, which has the frame
+    return result if result is not None else tracer.constant(None)

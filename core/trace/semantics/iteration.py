@@ -1,0 +1,266 @@
+"""Iterators over values: how they give their items, and how one in progress is made again."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+
+from armature.callables import MISSING, class_member, is_written_in_c
+from armature.torch_abi.eval_frame import skip_code
+from armature.trace.errors import UserRaised
+from armature.trace.user_stack import places_of
+from armature.trace.values.base import Value, is_iterable, type_name
+from armature.trace.values.classes import find_in_class, rely_on_class
+from armature.trace.values.constant import NONE
+from armature.trace.values.iterator import LIST_ITERATOR, GeneratorValue, IteratorValue
+from armature.trace.values.mapping import DictValue, DictViewValue
+from armature.trace.values.module import CONTAINERS, ModuleValue
+from armature.trace.values.sequence import SequenceValue, TupleValue
+from armature.trace.values.sets import SetValue
+from armature.trace.values.streams import Steps
+from armature.trace.values.tensor import TensorValue
+from armature.trace.values.user_object import UserObjectValue, says_not_implemented
+
+if TYPE_CHECKING:
+    from armature.trace.emit.rebuild import Rebuilder
+    from armature.trace.tracer import Tracer
+
+T = TypeVar("T")
+
+
+def iterator(tracer: Tracer, value: Value) -> Value:
+    """`iter(value)`."""
+    if isinstance(value, (IteratorValue, GeneratorValue)):
+        return value
+    if isinstance(value, UserObjectValue):
+        method = value.method(tracer, "__iter__")
+        if method is not None and method is not NONE:
+            return must_be_iterator(tracer, tracer.call(method, (), {}))
+    return iterate(tracer, value)
+
+
+def advance(tracer: Tracer, iterator: Value) -> Value:
+    """The next value of an iterator. Raises StopIteration."""
+    if isinstance(iterator, (IteratorValue, GeneratorValue)):
+        return iterator.advance(tracer)
+    return next(iterator.drain(tracer) if isinstance(iterator, UserObjectValue) else iterator.stream(tracer))
+
+
+def taken(tracer: Tracer, value: Value) -> Iterator[Value]:
+    """The items of an iterable, of which Python makes a list or tuple: it asks for the length first, to have room."""
+    items = value.stream(tracer)
+    if isinstance(value, UserObjectValue):
+        ask_length(tracer, value)
+    elif isinstance(value, IteratorValue) and value.indexed is not None and not value.ended:
+        unless_type_error(functools.partial(value.indexed.length, tracer))
+    elif value.is_tensor and tracer.overrides.present:
+        items = iter(list(items))
+        value.length(tracer)
+    return items
+
+
+def in_sequence(tracer: Tracer, value: Value, refusal: str) -> list[Value]:
+    """See Tracer."""
+    if value.plain_items:
+        return tracer.unpack(value)
+    try:
+        made = tracer.iterator(value)
+    except UserRaised as raised:
+        if not issubclass(raised.value.python_type(), TypeError):
+            raise
+        tracer.raise_error(TypeError, refusal)
+    return list(taken(tracer, made))
+
+
+def ask_length(tracer: Tracer, value: UserObjectValue) -> None:
+    """`operator.length_hint(value)`. What it gives makes no difference, unless it raises."""
+    rely_on_class(tracer, value.cls, "__len__", "__length_hint__")
+    found = find_in_class(value.cls, "__len__")
+    plain = found is not None and (is_written_in_c(found.holder) or value.cls in CONTAINERS)
+    if plain or (found is not None and unless_type_error(lambda: value.length(tracer)) is not None):
+        return
+    method = value.method(tracer, "__length_hint__")
+    hint = None if method is None else unless_type_error(lambda: tracer.call(method, (), {}))
+    if hint is None or says_not_implemented(hint):
+        return
+    kind = hint.python_type()
+    if not issubclass(kind, int):
+        tracer.raise_error(TypeError, f"__length_hint__ must be an integer, not {type_name(kind)}")
+    if operator.index(hint.as_constant()) < 0:  # type: ignore[arg-type]
+        tracer.raise_error(ValueError, "__length_hint__() should return >= 0")
+
+
+def unless_type_error(ask: Callable[[], T]) -> T | None:
+    """What a call gives, None where TypeError of the program leaves it."""
+    try:
+        return ask()
+    except UserRaised as raised:
+        if issubclass(raised.value.python_type(), TypeError):
+            return None
+        raise
+
+
+def iterate(tracer: Tracer, value: Value) -> IteratorValue:
+    """`iter(value)` of what is no iterator itself."""
+    kind = value.python_type()
+    if not is_iterable(kind):
+        rely_on_class(tracer, kind, "__iter__", "__getitem__")
+        tracer.raise_error(TypeError, f"'{type_name(kind)}' object is not iterable")
+    if isinstance(value, TensorValue):
+        value = TupleValue(list(value.stream(tracer)))
+    if isinstance(value, (DictValue, DictViewValue)):
+        (value if isinstance(value, DictValue) else value.owner).realise(tracer)
+    remake = functools.partial(remake_over, value, state_of(value)) if can_be_remade(value) else None
+    made = IteratorValue(
+        iter(value.stream(tracer)), kind_of_iterator(ITERATORS, kind), remake, places_of(tracer.frames)
+    )
+    if isinstance(value, UserObjectValue) and class_member(kind, "__iter__") is MISSING and value.cls not in CONTAINERS:
+        made.indexed, made.kind = value, SEQUENCE_ITERATOR
+    return made
+
+
+CALLABLE_ITERATOR: type = type(iter(int, 1))
+
+
+def until(tracer: Tracer, function: Value, sentinel: Value) -> IteratorValue:
+    """`iter(function, sentinel)`."""
+    over = False
+
+    def step() -> Value:
+        nonlocal over
+        if over:
+            raise StopIteration
+        try:
+            item = tracer.call(function, (), {})
+        except UserRaised as raised:
+            if not issubclass(raised.value.python_type(), StopIteration):
+                raise
+            over = True
+            raise StopIteration from None
+        over = tracer.same_or_equal(item, sentinel)
+        if over:
+            raise StopIteration
+        return item
+
+    def remake(out: Rebuilder, made: IteratorValue) -> None:
+        if over:
+            out.null_function(advanced)  # any that has come to its end
+        out.null_function(iter)
+        out.load(out.value(int) if over else function)
+        out.load(out.value(0) if over else sentinel)
+        out.call(2)
+        if over:
+            out.constant(1)
+            out.call(2)
+
+    return IteratorValue(Steps(step), CALLABLE_ITERATOR, remake, places_of(tracer.frames))
+
+
+class _Indexed:
+    """Its objects have no `__iter__`."""
+
+    def __getitem__(self, position: int) -> object:
+        raise IndexError(position)
+
+
+SEQUENCE_ITERATOR: type = type(iter(_Indexed()))
+VIEWS: tuple[Any, ...] = ({}.keys(), {}.values(), {}.items())
+EMPTY: tuple[Any, ...] = ([], (), {}, collections.OrderedDict(), *VIEWS, range(0), collections.deque())
+ITERATORS: dict[type, type] = {type(of): type(iter(of)) for of in (*EMPTY, set(), frozenset(), "", b"", bytearray())}
+ITERATORS.update({torch.Tensor: type(iter(())), memoryview: type(iter(memoryview(b"")))})
+REVERSED: dict[type, type] = {type(of): type(reversed(of)) for of in EMPTY}
+
+
+def kind_of_iterator(known: Mapping[type, type], kind: type) -> type:
+    """The class of iterators over objects of a class. `known`: by builtin class."""
+    default = LIST_ITERATOR if known is ITERATORS else reversed
+    return next((known[cls] for cls in kind.__mro__ if cls in known), default)
+
+
+def must_be_iterator(tracer: Tracer, value: Value) -> Value:
+    """What `__iter__` has given. TypeError of the program where it can't be advanced."""
+    kind = value.python_type()
+    if class_member(kind, "__next__") is MISSING:
+        rely_on_class(tracer, kind, "__next__")
+        tracer.raise_error(TypeError, f"iter() returned non-iterator of type '{type_name(kind)}'")
+    return value
+
+
+def can_be_remade(value: Value) -> bool:
+    """Whether iterating the value runs no code of the program, so that it may be done again."""
+    if isinstance(value, ModuleValue):
+        return value.cls in CONTAINERS
+    return value.plain_items
+
+
+def state_of(value: Value) -> tuple[int, int]:
+    """How a dict, set or deque has changed so far, which it must not while it is iterated; the same for all others."""
+    value = container_of(value)
+    if isinstance(value, SequenceValue):
+        return value.reshaped, 0
+    return (value.reshaped, len(value.entries)) if isinstance(value, (DictValue, SetValue)) else (0, 0)
+
+
+def container_of(value: Value) -> Value:
+    """What a view looks at, otherwise the value itself."""
+    return value.owner if isinstance(value, DictViewValue) else value
+
+
+def keeps_position(value: Value) -> bool:
+    """Whether an iterator over the value can be told how far it is: those of deques, dicts and sets can't."""
+    return issubclass(value.python_type(), (bytes, list, range, str, tuple))
+
+
+def remake_over(value: Value, state: tuple[int, int], out: Rebuilder, iterator: IteratorValue) -> None:
+    """Push an iterator over a value that has given as many items. One at its end does not see what is added later."""
+    if iterator.ended and iterator.kind is LIST_ITERATOR:
+        out.null_function(advanced)
+        out.build("BUILD_LIST", 0)
+        out.constant(1)
+        out.call(2)
+        return
+    taken = iterator.taken
+    if state_of(value) != state:
+        out.cannot(value)
+    if not keeps_position(value) and container_of(value) in out.tracer.effects.changed:
+        out.cannot(value)  # it would see the change, which is made after all is rebuilt
+    if keeps_position(value):
+        out.null_function(iter)
+        out.load(value)
+        out.call(1)
+        if value in out.tracer.effects.changed:  # it may have fewer items until the changes are made
+            out.later(LIST_ITERATOR.__setstate__, taken)  # type: ignore[attr-defined]
+        else:
+            set_state(out, taken)
+        return
+    out.null_function(advanced)
+    out.load(value)
+    out.constant(iterator.asked)
+    out.call(2)
+
+
+def set_state(out: Rebuilder, state: int) -> None:
+    """Tell the iterator on the stack how far it is."""
+    out.emit("COPY", 1)
+    out.attribute("__setstate__")
+    out.null_below()
+    out.constant(state)
+    out.call(1)
+    out.emit("POP_TOP")
+
+
+def advanced(items: Iterable[object], taken: int) -> Iterator[object]:
+    """An iterator that has given so many items."""
+    made = iter(items)
+    for _ in itertools.islice(made, taken):
+        pass
+    return made
+
+
+skip_code(advanced.__code__)

@@ -1,0 +1,204 @@
+"""Numbers that the generated code has before it calls the graph: what Python's generators draw, and arithmetic on it.
+
+Tracing knows only what they are this time. A tensor takes them as tensors without dimensions; where the program needs
+the number itself, the graph breaks.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+import torch
+
+from armature.frame.sources import CallSource, ItemSource, Source
+from armature.torch_abi.fake import tensor_of_number
+from armature.torch_abi.symbols import hint, is_unbacked
+from armature.trace.errors import NotConstant
+from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
+from armature.trace.values.constant import ConstantValue
+from armature.trace.values.floats import FloatValue
+from armature.trace.values.sequence import ListValue
+from armature.trace.values.symbolic import SymbolicValue
+from armature.trace.values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from armature.trace.tracer import Tracer
+
+NUMBERS = (int, float, bool)
+BITS = 62  # of an int in a tensor
+# Of each, the type of the result follows from the types of the operands.
+ARITHMETIC: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
+    f"__{prefix}{name}__": (getattr(operator, name), bool(prefix))
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod")
+    for prefix in ("", "r")
+}
+COMPARISONS: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
+    f"__{name}__": (getattr(operator, name), False) for name in ("eq", "ne", "lt", "le", "gt", "ge")
+}
+BINARY = {**ARITHMETIC, **COMPARISONS}
+UNARY: dict[str, Callable[[Any], Any]] = {
+    "__neg__": operator.neg, "__pos__": operator.pos, "__abs__": operator.abs, "__int__": int, "__float__": float,
+}  # fmt: skip
+
+
+@attrs.define(eq=False)
+class EarlyValue(Value):
+    """An object that a call before the graph gives, of which only the type is known: the state of a generator.
+    example: what it was while tracing."""
+
+    kind: type
+    example: Any
+
+    def python_type(self) -> type:
+        return self.kind
+
+
+@attrs.define(eq=False)
+class EarlyNumber(Value):
+    """An int, float or truth value. number: what it was while tracing; only its type is relied on."""
+
+    number: Any
+    tracer: Tracer
+    tensor: TensorValue | None = None
+    item: Any = None  # the node that gives it as a number
+
+    is_symbolic: ClassVar[bool] = True
+
+    def python_type(self) -> type:
+        return type(self.number)
+
+    def describe(self) -> str:
+        return f"a {type(self.number).__name__} that is not known while tracing"
+
+    def as_constant(self) -> object:
+        raise NotConstant(self)
+
+    def as_tensor(self) -> TensorValue:
+        """The number as an input of the graph, a tensor without dimensions."""
+        if self.tensor is None:
+            if type(self.number) is int and self.number.bit_length() > BITS:
+                self.tracer.graph_break("unsupported-argument", type="an int this large")
+            real = tensor_of_number(self.number)
+            source = CallSource(self.source, tensor_of_number, "as_tensor")  # type: ignore[arg-type]
+            self.tensor = TensorValue(self.tracer.fakes.of(real), None, real, source=source)
+            self.tracer.by_fake[id(self.tensor.fake)] = self.tensor
+        return self.tensor
+
+    def as_argument(self, tracer: Tracer) -> object:
+        return self._item(tracer).as_argument(tracer)
+
+    def as_fake(self, tracer: Tracer) -> object:
+        return self._item(tracer).as_fake(tracer)
+
+    def _item(self, tracer: Tracer) -> Value:
+        """The number as one of the graph, which then is not compiled further: where that was asked for."""
+        if type(self.number) is bool or not (tracer.request.fullgraph or tracer.ctx.config.capture_scalar_outputs):
+            tracer.graph_break("unsupported-argument", type=self.describe())
+        if self.item is None:
+            tracer.early.taken = True
+            with tracer.fakes.symbols.taking_numbers():
+                self.item = tracer.graph_call("item", (self.as_tensor(),), {})
+        return self.item  # type: ignore[no-any-return]
+
+    def truth(self, tracer: Tracer) -> bool:
+        tracer.graph_break("data-dependent-branch", test=tracer.source_text())
+
+    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+        if name in UNARY or name in BINARY:
+            return BoundMethod(self, name)
+        raise NotConstant(self)
+
+    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if kwargs:
+            raise NotConstant(self)
+        if name in UNARY and not args:
+            found = compute(tracer, UNARY[name], (self,))
+        else:
+            found = self.binary(tracer, name, *args) if len(args) == 1 else None
+        if found is None:
+            raise NotConstant(self)
+        return found
+
+    def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
+        if name not in BINARY:
+            return None
+        function, swapped = BINARY[name]
+        return compute(tracer, function, (other, self) if swapped else (self, other))
+
+
+# Calls that compute the same with a tensor without dimensions in the place of the number, bit for bit; whether the
+# number may come first.
+SAME_WITH_TENSORS = {
+    "add": True, "sub": True, "mul": True, "truediv": False, "div": False, "add_": False, "sub_": False, "mul_": False,
+    "div_": False, "iadd": False, "isub": False, "imul": False, "itruediv": False,
+}  # fmt: skip
+FLOATS = (torch.float32, torch.float64)
+
+
+def as_tensors(tracer: Tracer, fn: Callable[..., Any] | str, args: Args) -> tuple[Value, ...] | None:
+    """The arguments of a call with tensors for a number that changes, which kernels can be made for; None: it is no
+    such call, or the result might be another one."""
+    name = fn if isinstance(fn, str) else str(getattr(fn, "__name__", ""))
+    first = SAME_WITH_TENSORS.get(name)
+    if first is None or len(args) != 2:
+        return None
+    place = next((place for place, value in enumerate(args) if isinstance(value, (EarlyNumber, FloatValue))), None)
+    if place is None:
+        return None
+    number, tensor = args[place], args[1 - place]
+    if (place == 0 and not first) or not isinstance(tensor, TensorValue) or not takes(tensor, number.python_type()):
+        return None
+    given: TensorValue = number.tensor if isinstance(number, FloatValue) else number.as_tensor()  # type: ignore[attr-defined]
+    if tensor.fake.dim() == 0 and given.dtype != tensor.dtype:  # of two such tensors neither tells the result's dtype
+        given = tracer.graph_call("to", (given, ConstantValue(tensor.dtype)), {})  # type: ignore[assignment]
+    return (given, tensor) if place == 0 else (tensor, given)
+
+
+def takes(tensor: TensorValue, kind: type) -> bool:
+    """Whether a tensor computes with a number of a type as with a tensor of that number."""
+    return kind is not bool and tensor.fake.device.type == "cpu" and tensor.dtype in FLOATS
+
+
+def before_the_graph(value: Value) -> bool:
+    """Whether the generated code has the number of a value before it calls the graph."""
+    if isinstance(value, ConstantValue):
+        return type(value.value) in NUMBERS
+    if isinstance(value, SymbolicValue):
+        return type(value.fake) is torch.SymInt and not is_unbacked(value.fake)
+    return isinstance(value, EarlyNumber) or (isinstance(value, FloatValue) and value.source is not None)
+
+
+def now(value: Value) -> Any:
+    """The number of a value this time."""
+    if isinstance(value, SymbolicValue):
+        return hint(value.fake)
+    return value.number if isinstance(value, (EarlyNumber, FloatValue)) else value.as_constant()
+
+
+def compute(tracer: Tracer, function: Callable[..., Any], operands: Args) -> Value | None:
+    """What a function of numbers gives, computed before the graph; the types of the operands tell that of the result.
+    None: that can't be."""
+    if not all(before_the_graph(value) for value in operands):
+        return None
+    try:
+        example = function(*map(now, operands))
+    except Exception:  # another time there may be no error
+        return None
+    return call_early(tracer, function, operands, example)
+
+
+def call_early(tracer: Tracer, function: Callable[..., Any], operands: Args, example: object) -> Value:
+    """The value of a call made before the graph, which gave `example` this time."""
+    return of_example(tracer, example, tracer.early.add(function, tuple(operands)))
+
+
+def of_example(tracer: Tracer, example: object, source: Source) -> Value:
+    """The value of what a call gives."""
+    if type(example) in NUMBERS:
+        return EarlyNumber(example, tracer, source=source)
+    if isinstance(example, list):
+        return ListValue([of_example(tracer, item, ItemSource(source, place)) for place, item in enumerate(example)])
+    return EarlyValue(type(example), example, source=source)
