@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from enum import Enum
 
 import attrs
@@ -22,7 +23,10 @@ class EventKind(Enum):
 
 @attrs.frozen
 class CompileEvent:
-    """One event of one compilation. `seconds` is set on FINISH and STAGE; `detail`: which stage, guard, file; why."""
+    """One event of one compilation. `seconds` is set on FINISH and STAGE; `detail`: which stage, guard, file; why.
+
+    at: when it was made, in seconds of `time.perf_counter`; a stage has ended then.
+    """
 
     kind: EventKind
     compile_id: int
@@ -31,3 +35,4 @@ class CompileEvent:
     line: int
     detail: str = ""
     seconds: float = 0.0
+    at: float = attrs.field(factory=time.perf_counter, eq=False)

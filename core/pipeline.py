@@ -23,7 +23,7 @@ from torch import fx
 
 from armature import config
 from armature.api.errors import ArmatureWarning, BackendFunctionFailed, DeviceBackendUnready, NoDeviceBackend, NoPlugins
-from armature.api.session import Compilation, Outcome, Session, session
+from armature.api.session import Compilation, Outcome, Session, failed_guards, session
 from armature.aten_compiler import AtenCompiler, event_of, timed
 from armature.breaks import events as breaks
 from armature.breaks.types import BreakEvent
@@ -34,6 +34,7 @@ from armature.events import CompileEvent, EventKind
 from armature.frame import skip
 from armature.frame import verify as frame_spec
 from armature.frame.data import FrameRequest, resume_point
+from armature.frame.guards.explain import Mismatch
 from armature.frame.guards.kinds import StorageGuard
 from armature.frame.hook import CompiledFrame, RunEagerly
 from armature.graph import inference, learning, pieces, segments
@@ -286,7 +287,12 @@ class Compiler:
     changes: Mapping[str, object] = attrs.field(factory=dict)
     records: Session = attrs.field(factory=session)
     current: Compilation | None = None
-    recompiled_for: tuple[str, ...] = ()
+    failed: tuple[Mismatch, ...] = ()  # guards of code compiled before, for the record that follows
+
+    @property
+    def backend_name(self) -> str:
+        """The backend's name, as people read it."""
+        return self.backend if isinstance(self.backend, str) else getattr(self.backend, "__name__", "custom")
 
     @property
     def settings(self) -> Config:
@@ -312,9 +318,9 @@ class Compiler:
     def compile(self, request: FrameRequest) -> CompiledFrame:
         """Compile a frame. Raises RunEagerly; in strict mode and under fullgraph what went wrong instead."""
         settings, tables = self.settings, manager().tables()
-        name = self.backend if isinstance(self.backend, str) else getattr(self.backend, "__name__", "custom")
-        record = self.current = self.records.begin(request.code, name)
-        record.recompiled_for, self.recompiled_for = self.recompiled_for, ()
+        record = self.current = self.records.begin(request.code, self.backend_name)
+        record.note_failed(self.failed, request)
+        self.failed = ()
         if all(plugin.name == USER for plugin in tables.plugins):
             self._no_plugins(record, settings)
         ctx = new_context(settings, tables, record.id)
@@ -335,9 +341,12 @@ class Compiler:
             raise  # here: a function that is given it would keep it, and its frames, until garbage is collected
         except Exception as error:
             raise self._failed(error, record, ctx) from error
+        except BaseException as error:
+            record.outcome, record.reason = Outcome.FAILED, f"{type(error).__name__} while it was compiled"
+            raise
         finally:
+            record.seconds = time.perf_counter() - start
             self.records.relied(request.code).add(tables, ctx.asked.values())
-        record.seconds = time.perf_counter() - start
         record.outcome = Outcome.COMPILED
         record.breaks = traced.breaks
         for event in traced.breaks:
@@ -378,23 +387,24 @@ class Compiler:
         self.skipped(code, FOUND_IDLE)
         return RunEagerly(FOUND_IDLE, for_all=not session().is_asked_for(code), idle=True)
 
-    def recompiling(self, request: FrameRequest, failures: tuple[str, ...]) -> None:
+    def recompiling(self, request: FrameRequest, failures: tuple[Mismatch, ...]) -> None:
         """Keep why, for the record that follows, and tell observers."""
-        self.recompiled_for = failures
+        self.failed = failures
         code = request.code
         place = (code.co_qualname, code.co_filename, code.co_firstlineno)
-        manager().tables().observe_compile(CompileEvent(EventKind.RECOMPILE, -1, *place, "; ".join(failures)))
+        manager().tables().observe_compile(CompileEvent(EventKind.RECOMPILE, -1, *place, "; ".join(map(str, failures))))
 
-    def limit_reached(self, request: FrameRequest, failures: tuple[str, ...], advice: tuple[str, ...]) -> None:
+    def limit_reached(self, request: FrameRequest, failures: tuple[Mismatch, ...], advice: tuple[str, ...]) -> None:
         """Say once that the function is left to eager, which guards failed, and which sizes to mark."""
         code, limit = request.code, self.recompile_limit()
-        seen = "\n".join(f"    {text}" for text in dict.fromkeys(failures))
+        seen = "\n".join(f"    {text}" for text in dict.fromkeys(map(str, failures)))
         sizes = f"mark the sizes that change, {', '.join(advice)}" if advice else "pass such values as tensors"
         text = (
             f"armature compiled {code.co_qualname} {limit} times and now runs it eagerly for new inputs. "
             f"Guards that failed, one per compilation:\n{seen}\n"
             f"  What to do: {sizes}; ARMATURE_RECOMPILE_LIMIT raises the limit."
         )
+        self.records.limit(code, f"compiled {limit} times: {sizes}", failed_guards(failures, request))
         _warn_at(code, text)
         place = (code.co_qualname, code.co_filename, code.co_firstlineno)
         manager().tables().observe_compile(CompileEvent(EventKind.FALLBACK, -1, *place, "recompile limit"))

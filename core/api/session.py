@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
@@ -15,9 +16,12 @@ from weakref import ReferenceType, ref
 import attrs
 from torch import fx, nn
 
+from armature.api.callers import Caller, callers
 from armature.breaks.types import BreakEvent
 from armature.codegen.data import KernelSource
 from armature.events import CompileEvent
+from armature.frame.data import FrameRequest
+from armature.frame.guards.explain import FailedGuard, Mismatch
 from armature.rules.reliance import Relied
 from armature.run.data import CompiledGraph
 from armature.torch_abi.eval_frame import COMPILE, reset_code, set_code_strategy, skip_code
@@ -38,9 +42,17 @@ class Outcome(Enum):
     FAILED = "the backend failed"  # a function of the user's: its error came out
 
 
+def failed_guards(failures: Iterable[Mismatch], request: FrameRequest) -> tuple[FailedGuard, ...]:
+    """The guards that do not hold for a frame, with its values, each once."""
+    return tuple(dict.fromkeys(guard for one in failures for guard in one.guards(request)))
+
+
 @attrs.define(eq=False)
 class Compilation:
-    """One frame that was looked at. `graphs` grows when the backward graph is compiled; `module` was captured."""
+    """One frame that was looked at. `graphs` grows when the backward graph is compiled; `module` was captured.
+
+    started: in seconds of `time.perf_counter`. callers: the user's lines that led to the frame, the nearest one first.
+    """
 
     id: int
     function: str
@@ -56,7 +68,15 @@ class Compilation:
     guards: tuple[str, ...] = ()
     breaks: tuple[BreakEvent, ...] = ()
     recompiled_for: tuple[str, ...] = ()  # guards of earlier compilations that failed
+    failed_guards: tuple[FailedGuard, ...] = ()  # the same with values
+    started: float = attrs.field(factory=time.perf_counter)
+    callers: tuple[Caller, ...] = ()
     events: list[CompileEvent] = attrs.field(factory=list)
+
+    def note_failed(self, failures: Iterable[Mismatch], request: FrameRequest) -> None:
+        """Keep which guards of code that was compiled before do not hold for this frame, and what is there now."""
+        kept = tuple(failures)
+        self.recompiled_for, self.failed_guards = tuple(map(str, kept)), failed_guards(kept, request)
 
     @property
     def where(self) -> str:
@@ -78,6 +98,21 @@ class Skip:
     file: str
     line: int
     reason: str
+    callers: tuple[Caller, ...] = attrs.field(default=(), eq=False)
+    at: float = attrs.field(factory=time.perf_counter, eq=False)
+
+
+@attrs.frozen
+class Limit:
+    """A function that was compiled too often and is left to eager, and the guards that did not hold the last time."""
+
+    function: str
+    file: str
+    line: int
+    reason: str
+    failed_guards: tuple[FailedGuard, ...]
+    callers: tuple[Caller, ...] = ()
+    at: float = attrs.field(factory=time.perf_counter, eq=False)
 
 
 @attrs.frozen
@@ -100,6 +135,7 @@ class Session:
 
     compilations: deque[Compilation] = attrs.field(factory=lambda: deque(maxlen=KEPT))
     skips: deque[Skip] = attrs.field(factory=lambda: deque(maxlen=KEPT))
+    limits: deque[Limit] = attrs.field(factory=lambda: deque(maxlen=KEPT))
     _numbers: Iterator[int] = attrs.field(factory=itertools.count)
     _codes: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)
     _relied: dict[int, Relied] = attrs.field(factory=dict)
@@ -117,6 +153,7 @@ class Session:
         """A record for the compilation of a code object."""
         self._remember(code)
         made = Compilation(next(self._numbers), code.co_qualname, code.co_filename, code.co_firstlineno, backend)
+        made.callers = callers()
         self.compilations.append(made)
         return made
 
@@ -138,8 +175,13 @@ class Session:
         if reason in told:
             return False
         told.add(reason)
-        self.skips.append(Skip(code.co_qualname, code.co_filename, code.co_firstlineno, reason))
+        self.skips.append(Skip(code.co_qualname, code.co_filename, code.co_firstlineno, reason, callers()))
         return True
+
+    def limit(self, code: CodeType, reason: str, failed: tuple[FailedGuard, ...]) -> None:
+        """A record of a code object that was compiled too often."""
+        place = (code.co_qualname, code.co_filename, code.co_firstlineno)
+        self.limits.append(Limit(*place, reason, failed, callers()))
 
     def _skip_for_good(self, code: CodeType) -> None:
         self._remember(code)
@@ -246,6 +288,7 @@ class Session:
         self.forget_code()
         self.compilations.clear()
         self.skips.clear()
+        self.limits.clear()
         self._left.clear()
         self._idle.clear()
         self._told.clear()

@@ -21,19 +21,39 @@ class BreakType:
 
 @attrs.frozen
 class FrameSummary:
-    """One line of the user's stack."""
+    """One line of the user's stack. `text` is stripped.
+
+    column, end_column: characters of the unstripped line between which the expression stands that was run, the first
+    one is 0; -1 where Python does not know them. end_line: the line on which it ends, 0 where that is not known.
+    """
 
     file: str
     line: int
     function: str
     text: str = ""
+    column: int = -1
+    end_line: int = 0
+    end_column: int = -1
+
+
+@attrs.frozen
+class SeenValue:
+    """A value that a line works on: the user's name for it, and what it was there ("a tensor float32[2, 4] on cpu")."""
+
+    expression: str
+    description: str
 
 
 @attrs.frozen
 class BreakEvent:
-    """A graph break that happened: its type, the facts, the user's stack (innermost last) and what was done."""
+    """A graph break that happened: its type, the facts, the user's stack (innermost last) and what was done.
+
+    values: what the line works on. seconds: for which the frame was traced again, to be cut there.
+    """
 
     type: BreakType
     facts: Mapping[str, object]
     stack: tuple[FrameSummary, ...]
     outcome: str = "the frame runs eagerly"
+    values: tuple[SeenValue, ...] = ()
+    seconds: float = 0.0

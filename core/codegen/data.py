@@ -13,7 +13,8 @@ class KernelSource:
     """The text of all kernels of one graph for one back end, complete: it can be read, kept and built on its own.
 
     `flags` is what besides `text` decides the built artefact (compiler, options, target); text and flags make the cache
-    key. `kernels` maps a kernel's name to the names of its arguments in call order.
+    key. `kernels` maps a kernel's name to the names of its arguments in call order. `parts`: the text of each kernel by
+    itself, for reports.
     """
 
     backend: str
@@ -22,6 +23,7 @@ class KernelSource:
     kernels: Mapping[str, tuple[str, ...]]
     flags: tuple[str, ...] = ()
     meta: Mapping[str, object] = attrs.field(factory=dict)  # what build() needs besides; plain data that can be pickled
+    parts: Mapping[str, str] = attrs.field(factory=dict)
 
 
 @attrs.frozen

@@ -17,6 +17,7 @@ from armature import interrupts
 from armature.frame import idle, recompile, skip
 from armature.frame.data import FrameRequest, resume_point
 from armature.frame.guards import tree
+from armature.frame.guards.explain import Mismatch
 from armature.frame.guards.kinds import Guard
 from armature.frame.history import History
 from armature.frame.idle import Idle
@@ -109,10 +110,10 @@ class FrameCompiler(Protocol):
     def skipped(self, code: CodeType, reason: str, for_good: bool = False) -> None:
         """Told of frames that are left alone. for_good: the hook is not asked about the code object again."""
 
-    def recompiling(self, request: FrameRequest, failures: tuple[str, ...]) -> None:
+    def recompiling(self, request: FrameRequest, failures: tuple[Mismatch, ...]) -> None:
         """Told before a code object is compiled again, with the guard of each earlier compilation that failed."""
 
-    def limit_reached(self, request: FrameRequest, failures: tuple[str, ...], advice: tuple[str, ...]) -> None:
+    def limit_reached(self, request: FrameRequest, failures: tuple[Mismatch, ...], advice: tuple[str, ...]) -> None:
         """Told once per code object when it was compiled too often. advice: calls that would take sizes as symbols."""
 
 
@@ -279,7 +280,8 @@ class FrameHook:
         """The tree of the guards. Errors: GuardsDoNotHold, and those of reading a source."""
         built = tree.build(guards, request)
         if not built.check(_plain_locals(request)):
-            raise GuardsDoNotHold("; ".join(recompile.failures([Entry(None, built)], _plain_locals(request))))
+            failures = recompile.failures([Entry(None, built)], _plain_locals(request))
+            raise GuardsDoNotHold("; ".join(map(str, failures)))
         return built
 
     def _cached(self, compiled: CompiledFrame, entry: Entry, request: FrameRequest, state: CodeState) -> FrameOutcome:
@@ -288,7 +290,7 @@ class FrameHook:
         strategy = COMPILE if state.below else COMPILE_ALONE
         return FrameOutcome(strategy, True, GuardedCode(compiled.code, entry.tree.holder))
 
-    def _too_often(self, request: FrameRequest, state: CodeState, failures: tuple[str, ...]) -> FrameOutcome:
+    def _too_often(self, request: FrameRequest, state: CodeState, failures: tuple[Mismatch, ...]) -> FrameOutcome:
         if not state.limit_told:
             state.limit_told = True
             entries = state.of(self._torchdynamo_orig_backend)

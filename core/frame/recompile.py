@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from armature.frame.data import FrameRequest, ResumeTable
-from armature.frame.guards.explain import failed
+from armature.frame.guards.explain import Mismatch, failed
 from armature.frame.guards.paths import Resolver
 from armature.frame.guards.tree import GuardTree
 from armature.frame.history import History
@@ -80,10 +80,10 @@ def state_of(frame_state: dict[Any, Any]) -> CodeState:
     return found
 
 
-def failures(entries: list[Entry], f_locals: Mapping[str, object]) -> tuple[str, ...]:
-    """Per entry, the guard that does not hold now; entries of which all guards hold are left out."""
-    found = ("; ".join(failed(entry.tree, dict(f_locals))) for entry in entries)
-    return tuple(text for text in found if text)
+def failures(entries: list[Entry], f_locals: Mapping[str, object]) -> tuple[Mismatch, ...]:
+    """Per entry, the guards that do not hold now; entries of which all guards hold are left out."""
+    found = (Mismatch(entry.tree, failed(entry.tree, dict(f_locals))) for entry in entries)
+    return tuple(mismatch for mismatch in found if mismatch.texts)
 
 
 @quietly

@@ -16,13 +16,17 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Origin:
-    """The user's line and the ATen operator that a statement comes from."""
+    """The user's line and the ATen operator that a statement comes from.
+
+    node: the node of the ATen graph, once it is lowered. It is not compared: kernels of equal text are built once.
+    """
 
     op: str  # "aten.add.Tensor"
     file: str = ""
     line: int = 0
     function: str = ""
     text: str = ""  # the source line, stripped
+    node: str = attrs.field(default="", eq=False)
 
 
 class GraphKind(Enum):

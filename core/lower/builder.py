@@ -40,7 +40,8 @@ class Builder(Elements):
         self, name: str, target: torch._ops.OpOverload, specs: Sequence[Spec | None], origin: Origin | None
     ) -> None:
         """Start with a node of the ATen graph: its name, operator and the layout of its results."""
-        self.name, self.target, self._specs, self.origin = name, target, tuple(specs), origin
+        self.name, self.target, self._specs = name, target, tuple(specs)
+        self.origin = None if origin is None else attrs.evolve(origin, node=name)
         self.device = next((str(s.device) for s in specs if s is not None), "cpu")
 
     @contextmanager

@@ -47,6 +47,7 @@ class Kernel:
     sizes: tuple[Size, ...] = ()  # symbolic sizes that the kernel takes as int64 arguments
     origins: tuple[Origin, ...] = ()
     operators: int = 1  # how many loops of the loop graph it does the work of
+    loops: tuple[str, ...] = ()  # their names, in order of the alphabet
 
     @property
     def arguments(self) -> tuple[str, ...]:

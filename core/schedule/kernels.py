@@ -49,7 +49,7 @@ def build_kernel(
     used = _sizes(order, stores, (*outer, *inner), buffers)
     name = kernel_name(origins, number, buffers)
     parts = {part for m in group.members for part in m.item.parts}
-    return Kernel(name, device, outer, inner, passes, reads, writes, used, origins, len(parts))
+    return Kernel(name, device, outer, inner, passes, reads, writes, used, origins, len(parts), tuple(sorted(parts)))
 
 
 def _joined(group: Group, changed: frozenset[str]) -> list[Placed]:

@@ -143,8 +143,9 @@ class PlanBackend:
         """The kernels as `show` prints them."""
         for kernel in kernels:
             self._known[kernel.name] = (kernel, plan.buffers)
-        text = "\n".join(show_kernel(kernel) for kernel in kernels)
-        return KernelSource(self.name, "text", text, {k.name: k.arguments for k in kernels})
+        parts = {kernel.name: show_kernel(kernel) for kernel in kernels}
+        arguments = {kernel.name: kernel.arguments for kernel in kernels}
+        return KernelSource(self.name, "text", "\n".join(parts.values()), arguments, parts=parts)
 
     def build(self, source: KernelSource, ctx: CompileContext) -> Mapping[str, Callable[..., None]]:
         """Callables that take tensors and sizes as `source.kernels` says."""

@@ -580,7 +580,8 @@ class Tracer:
         except UnknownBreakType:
             named = ", ".join(f"{name}: {{{name}}}" for name in facts)
             kind = BreakType(type_id, type_id, named or type_id, ("No plugin describes this break.",))
-        raise GraphBreak(BreakEvent(kind, facts, self.where.summaries()), places_of(self.frames))
+        event = BreakEvent(kind, facts, self.where.summaries(), values=self.where.values())
+        raise GraphBreak(event, places_of(self.frames))
 
     # Where we are.
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from armature.breaks.types import FrameSummary
+from armature.breaks.types import FrameSummary, SeenValue
 from armature.trace.errors import SkipFrame
+from armature.trace.expressions import seen_values, with_columns
 
 if TYPE_CHECKING:
     from armature.trace.frame_state import Frame
@@ -78,8 +79,12 @@ class UserStack:
     _described: dict[tuple[CodeType, int], tuple[FrameSummary, str, str]] = attrs.field(factory=dict)
 
     def summaries(self) -> tuple[FrameSummary, ...]:
-        """The user's stack, innermost last."""
-        return tuple(self._summary(frame)[0] for frame in self.frames)
+        """The user's stack, innermost last, with the expression that each line is at."""
+        return tuple(with_columns(self._summary(frame)[0], frame) for frame in self.frames)
+
+    def values(self) -> tuple[SeenValue, ...]:
+        """What the innermost line of the user's code works on."""
+        return next((seen_values(frame) for frame in reversed(self.frames) if not frame.trusted), ())
 
     def origin(self) -> tuple[FrameSummary, str, str]:
         """The innermost line of the user's code: its summary, its text as in a traceback, and "model.py:41"."""

@@ -1,8 +1,54 @@
-"""Which guard failed, in words."""
+"""Which guard failed, in words: what was relied on, what is there now, and the user's expression for it."""
 
 from __future__ import annotations
 
-from armature.frame.guards.tree import Condition, GuardTree
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+import torch
+
+from armature.frame.data import FrameRequest
+from armature.frame.guards.kinds import DictKeysGuard, LengthGuard, OffsetGuard, TensorGuard, TypeGuard
+from armature.frame.guards.paths import Resolver
+from armature.frame.guards.text import described_tensor, short
+from armature.frame.guards.tree import Condition, GuardTree, Mark
+from armature.torch_abi.overrides import quietly
+
+# How sources spell what the program writes with a dot: reading them runs none of its code.
+_MEMBER = re.compile(r"\.__dict__\['(?:_modules|_parameters|_buffers)'\]\['([^']+)'\]|\.__dict__\['([^']+)'\]")
+_GLOBAL = re.compile(r"^globals\(\)\['([^']+)'\]")
+
+
+@attrs.frozen
+class FailedGuard:
+    """A guard that does not hold. `text` is the whole of it in words.
+
+    expression: the user's, "self.layers[0].scale", "" where the guard is about more than one. before: what was relied
+    on; now: what is there, "" where that can't be told. user: the line that relies on it, "model.py:41".
+    """
+
+    text: str
+    expression: str = ""
+    before: str = ""
+    now: str = ""
+    user: str = ""
+
+
+@attrs.frozen(eq=False)
+class Mismatch:
+    """The guards of one compiled code that do not hold for a frame. Printed: their texts."""
+
+    tree: GuardTree
+    texts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "; ".join(self.texts)
+
+    def guards(self, request: FrameRequest) -> tuple[FailedGuard, ...]:
+        """With the values of the frame that they are about."""
+        return tuple(explained(self.tree, text, request) for text in self.texts)
 
 
 def failed(tree: GuardTree, f_locals: dict[str, object]) -> tuple[str, ...]:
@@ -25,3 +71,58 @@ def _holds(condition: Condition, f_locals: dict[str, object]) -> bool:
         return condition(f_locals)
     except ArithmeticError:  # a remainder by a size of 0, where another condition fails
         return False
+
+
+def explained(tree: GuardTree, text: str, request: FrameRequest) -> FailedGuard:
+    """What a text of a failed guard is about. Of tensors, torch gives a text of its own, which names the source."""
+    for known, mark in zip(tree.texts, tree.marks):
+        if mark.source is None:
+            if known == text:
+                return FailedGuard(text, user=mark.user)
+            continue
+        expr = mark.source.expr
+        if known == text or (mark.kind is TensorGuard and f"tensor '{expr}'" in text):
+            return FailedGuard(text, spoken(expr), _before(known, expr, mark), _now(mark, request), mark.user)
+    return FailedGuard(text)
+
+
+def _before(known: str, expr: str, mark: Mark) -> str:
+    """What the guard's text says of the value at the source."""
+    words = known.removesuffix(f"    ({mark.user})")
+    for about in (f"type({expr}) is ", f"len({expr}) == ", f"list({expr}) == ", f"{expr} is ", f"{expr} == ", expr):
+        if words.startswith(about):
+            return words.removeprefix(about).strip()
+    return words
+
+
+@quietly
+def _now(mark: Mark, request: FrameRequest) -> str:
+    try:
+        found = Resolver(request).value(mark.source)  # type: ignore[arg-type]
+        return _NOW.get(mark.kind, _shown)(found)
+    except Exception:  # there is no such thing any more, or the program's own code raises
+        return ""
+
+
+def _shown(found: Any) -> str:
+    return described_tensor(found) if isinstance(found, torch.Tensor) else short(found)
+
+
+_NOW: Mapping[type, Callable[[Any], str]] = {
+    TypeGuard: lambda found: type(found).__qualname__,
+    LengthGuard: lambda found: str(len(found)),
+    DictKeysGuard: lambda found: short(list(found)),
+    OffsetGuard: lambda found: str(found.storage_offset()),
+}
+
+
+def spoken(expression: str) -> str:
+    """The expression of a source as the program would write it: `self.layers[0].scale`."""
+    plain = _MEMBER.sub(lambda found: _dotted(found[1] or found[2]), expression)
+    return _GLOBAL.sub(r"\1", plain)
+
+
+def _dotted(name: str) -> str:
+    if name.isidentifier():
+        return f".{name}"
+    return f"[{name}]" if name.isdigit() else f"[{name!r}]"

@@ -44,12 +44,16 @@ def describe(guard: Guard) -> str:
 
 @quietly
 def _tensor(guard: TensorGuard) -> str:
-    example: Any = guard.example
-    dtype = str(example.dtype).removeprefix("torch.")
-    sizes = ", ".join("any" if size is None else str(size) for size in guard.sizes)
-    strides = ", ".join("any" if stride is None else str(stride) for stride in guard.strides)
-    grad = ", requires grad" if example.requires_grad else ""
-    return f"{guard.source.expr} is a tensor {dtype}[{sizes}] with strides ({strides}) on {example.device}{grad}"
+    return f"{guard.source.expr} is {described_tensor(guard.example, guard.sizes, guard.strides)}"
+
+
+def described_tensor(tensor: Any, sizes: Sequence[int | None] = (), strides: Sequence[int | None] = ()) -> str:
+    """`a tensor float32[2, any] with strides (2, 1) on cpu, requires grad`. sizes, strides: what is known of them."""
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    shown = ", ".join("any" if size is None else str(size) for size in sizes or tensor.shape)
+    steps = ", ".join("any" if stride is None else str(stride) for stride in strides or tensor.stride())
+    grad = ", requires grad" if tensor.requires_grad else ""
+    return f"a tensor {dtype}[{shown}] with strides ({steps}) on {tensor.device}{grad}"
 
 
 def _no_alias(guard: NoAliasGuard) -> str:
@@ -87,8 +91,8 @@ def _class(guard: ClassGuard) -> str:
 
 
 def _answer(guard: AnswerGuard) -> str:
-    args = [*map(_short, guard.args), *(f"{name}={value!r}" for name, value in guard.kwargs.items())]
-    return f"{_name(guard.fn)}({', '.join(args)}) == {_short(guard.answer)}"
+    args = [*map(short, guard.args), *(f"{name}={value!r}" for name, value in guard.kwargs.items())]
+    return f"{_name(guard.fn)}({', '.join(args)}) == {short(guard.answer)}"
 
 
 def _shape(guard: ShapeGuard) -> str:
@@ -100,7 +104,7 @@ def _shape(guard: ShapeGuard) -> str:
 
 def _name(obj: object) -> str:
     qualname = getattr(obj, "__qualname__", None)
-    return qualname if isinstance(qualname, str) else _short(obj)
+    return qualname if isinstance(qualname, str) else short(obj)
 
 
 def _shown(value: object) -> str:
@@ -118,7 +122,8 @@ class _Short(reprlib.Repr):
         return text if len(text) <= self.maxother else f"{text[:keep]}...{text[-keep:]}"
 
 
-_short = _Short().repr
+short = _Short().repr
+"""The text of a value, shortened; nothing of the program is run for it."""
 
 
 _WORDS: dict[type, Callable[[Any], str]] = {
@@ -130,7 +135,7 @@ _WORDS: dict[type, Callable[[Any], str]] = {
         f"{g.source.expr} holds what it held: parts of the same names, with equal metadata, or the same members"
     ),
     LengthGuard: lambda g: f"len({g.source.expr}) == {g.length}",
-    DictKeysGuard: lambda g: f"list({g.source.expr}) == {_short(list(g.keys))}",
+    DictKeysGuard: lambda g: f"list({g.source.expr}) == {short(list(g.keys))}",
     AbsentGuard: lambda g: f"{_shown(g.name)} is not in {g.source.expr}",
     SlotGuard: lambda g: f"{g.source.expr}.{g.slot.__name__} is not set",
     ClassGuard: _class,

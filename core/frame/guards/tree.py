@@ -48,11 +48,27 @@ Condition = Callable[[dict[str, Any]], bool]
 
 
 @attrs.frozen(eq=False)
+class Mark:
+    """What a guard is about, without the objects that it knows. source: None where it is about more than one."""
+
+    kind: type
+    source: Source | None
+    user: str
+
+    @classmethod
+    def of(cls, guard: Guard) -> Mark:
+        """The mark of a guard."""
+        return cls(type(guard), getattr(guard, "source", None), guard.user)
+
+
+@attrs.frozen(eq=False)
 class GuardTree:
-    """The tree, and what is needed to say later which guard failed: a text per guard, a test per shape condition."""
+    """The tree, and what is needed to say later which guard failed: a text and a mark per guard, a test per shape
+    condition."""
 
     holder: GuardHolder
     texts: tuple[str, ...]
+    marks: tuple[Mark, ...] = ()
     conditions: tuple[tuple[str, Condition], ...] = ()
     sizes: tuple[tuple[Source, tuple[int | None, ...]], ...] = ()  # of tensors, as guarded
 
@@ -74,7 +90,7 @@ def build(guards: Iterable[Guard], request: FrameRequest) -> GuardTree:
     conditions = builder.add_shapes(shapes)
     builder.add_classes(classes)
     sizes = tuple((g.source, g.sizes) for g in kept if isinstance(g, TensorGuard))
-    return GuardTree(builder.holder, tuple(describe(g) for g in kept), conditions, sizes)
+    return GuardTree(builder.holder, tuple(describe(g) for g in kept), tuple(map(Mark.of, kept)), conditions, sizes)
 
 
 def _without_repeats(guards: Iterable[Guard]) -> list[Guard]:

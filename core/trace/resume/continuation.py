@@ -6,6 +6,7 @@ that instruction, or to the call of the innermost function that can't be cut, an
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import attrs
@@ -47,7 +48,18 @@ def capture_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
             raise _nothing_until(stop) from None
         if not stop.places:
             raise
-        return resumed(request, ctx, stop)
+        return timed_cut(request, ctx, stop)
+
+
+def timed_cut(request: FrameRequest, ctx: CompileContext, stop: GraphBreak) -> TracedFrame:
+    """The frame, cut at a break, which is told how long that took. Errors: as those of `resumed`."""
+    start = time.perf_counter()
+    try:
+        traced = resumed(request, ctx, stop)
+    finally:
+        seconds = time.perf_counter() - start
+        stop.event = attrs.evolve(stop.event, seconds=seconds)
+    return attrs.evolve(traced, breaks=tuple(attrs.evolve(event, seconds=seconds) for event in traced.breaks))
 
 
 def _nothing_until(stop: GraphBreak) -> SkipFrame:

@@ -32,13 +32,13 @@ class CpuBackend:
     def generate(self, kernels: Sequence[Kernel], plan: KernelPlan, ctx: CompileContext) -> KernelSource:
         """Print the kernels. `flags` holds the compiler's version and options and the version of our headers."""
         compiler = toolchain.find(ctx.config.cpp_compiler)
-        text = print_kernels(kernels, plan.buffers, self.target.register_bytes, ctx.config.cpu_threads)
+        text, parts = print_kernels(kernels, plan.buffers, self.target.register_bytes, ctx.config.cpu_threads)
         openmp = "parallel" in text
         options = toolchain.flags(self.target, openmp, ctx.config.cpp_flags)
         keys = (compiler.version, toolchain.header_digest(), *toolchain.libraries(openmp))
         return KernelSource(
             self.name, "cpp", text, {k.name: k.arguments for k in kernels}, (*options, *keys),
-            {"compiler": compiler.command, "options": options, "openmp": openmp},
+            {"compiler": compiler.command, "options": options, "openmp": openmp}, parts,
         )  # fmt: skip
 
     def build(self, source: KernelSource, ctx: CompileContext) -> Mapping[str, Callable[..., None]]:

@@ -15,9 +15,12 @@ ENTRY = "armature_kernels"
 """The one exported function: takes DLPack's view function or null, gives a tuple of the kernels in their order."""
 
 
-def print_kernels(kernels: Sequence[Kernel], buffers: Mapping[str, Buffer], register_bytes: int, threads: int) -> str:
-    """The source text. Deterministic: same kernels, same text."""
+def print_kernels(
+    kernels: Sequence[Kernel], buffers: Mapping[str, Buffer], register_bytes: int, threads: int
+) -> tuple[str, dict[str, str]]:
+    """The source text, and the part of each kernel. Deterministic: same kernels, same text."""
     lines = Lines("// ", indent="  ")
+    parts: dict[str, str] = {}
     lines.add('#include "armature_cpu.h"')
     lines.add("using namespace armature;")
     printed: dict[str, str] = {}  # text of a kernel to the name of the first that has it
@@ -29,19 +32,21 @@ def print_kernels(kernels: Sequence[Kernel], buffers: Mapping[str, Buffer], regi
         text = str(own)
         first = printed.setdefault(text, name)
         lines.add()
+        begin = len(lines.lines)
         for line in printer.heading():
             lines.add("", line)
         if first != name:  # layers of a model repeat: what does the same is compiled once
             lines.add(f"namespace {name} = {first};")
-            continue
-        with lines.indented(f"namespace {name} {{"):
-            lines.add(f'static const char* const NAME = "{name}";')
-        lines.add(text.rstrip("\n"))
-        lines.add("}")
+        else:
+            with lines.indented(f"namespace {name} {{"):
+                lines.add(f'static const char* const NAME = "{name}";')
+            lines.add(text.rstrip("\n"))
+            lines.add("}")
+        parts[kernel.name] = "\n".join(lines.lines[begin:])
     lines.add()
     with lines.indented("static PyMethodDef kernel_table[] = {", "};"):
         for kernel in kernels:
             name = identifier(kernel.name)
             lines.add(f'{{"{name}", {name}::call, METH_FASTCALL, nullptr}},')
     lines.add(f"EXPORTED PyObject* {ENTRY}(void* view) {{ return functions(kernel_table, view); }}")
-    return str(lines)
+    return str(lines), parts

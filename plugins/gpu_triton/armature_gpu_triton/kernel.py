@@ -94,6 +94,10 @@ class Functions:
             self.bodies[spec.name] = f"({parameters})\n{body}"
         return self.specs[key]
 
+    def text_of(self, group: GroupSpec) -> str:
+        """The functions that a kernel of the plan became."""
+        return "\n\n".join(dict.fromkeys(self.texts[part.spec.name] for part in group.parts))
+
 
 def print_kernels(kernels: Sequence[Kernel], buffers: Mapping[str, Buffer], flags: tuple[str, ...]) -> KernelSource:
     """All kernels of one graph as one source, with a GroupSpec per kernel in `meta["groups"]`."""
@@ -110,4 +114,5 @@ def print_kernels(kernels: Sequence[Kernel], buffers: Mapping[str, Buffer], flag
         kernels={k.name: k.arguments for k in kernels},
         flags=flags,
         meta={"groups": tuple(groups), "bodies": functions.bodies},
+        parts={group.name: functions.text_of(group) for group in groups},
     )

@@ -1,0 +1,37 @@
+"""The lines of the program that led to a frame, for reports: who called it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import attrs
+
+OWN = str(Path(__file__).resolve().parents[1]) + "/"
+MOST = 24
+FARTHEST = 200  # frames looked at
+
+
+@attrs.frozen
+class Caller:
+    """A line of the program. first_line: of the function that it is in."""
+
+    file: str
+    line: int
+    function: str
+    first_line: int
+
+
+def callers() -> tuple[Caller, ...]:
+    """The lines that led here, the nearest first. Those of this package are left out."""
+    found: list[Caller] = []
+    frame = sys._getframe(1)
+    for _ in range(FARTHEST):
+        code = frame.f_code
+        if not code.co_filename.startswith(OWN):
+            found.append(Caller(code.co_filename, frame.f_lineno or 0, code.co_qualname, code.co_firstlineno))
+        above = frame.f_back
+        if above is None or len(found) == MOST:
+            break
+        frame = above
+    return tuple(found)

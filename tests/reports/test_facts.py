@@ -1,0 +1,141 @@
+"""What is kept for reports while compiling: guards that failed with their values, places of breaks, callers, kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import armature
+from armature.api.session import session
+from armature.frame.guards.explain import FailedGuard, spoken
+
+X = torch.ones(2, 4)
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = 3
+        self.inner = nn.Sequential(nn.Linear(4, 4))
+
+    def forward(self, x: Any) -> Any:
+        return self.inner(x) * self.factor
+
+
+def failed(index: int = -1) -> tuple[FailedGuard, ...]:
+    return session().compilations[index].failed_guards
+
+
+def test_a_failed_guard_tells_the_expression_and_both_values() -> None:
+    module = Scaled()
+    compiled = armature.compile(module, backend="eager")
+    compiled(X)
+    module.factor = 5
+    compiled(X)
+    (guard,) = failed()
+    assert (guard.expression, guard.before, guard.now) == ("self.factor", "3", "5")
+    assert guard.user == f"test_facts.py:{Scaled.forward.__code__.co_firstlineno + 1}"
+
+
+@pytest.mark.parametrize(
+    ("other", "before", "now"),
+    [
+        (torch.ones(3, 4), "float32[2, 4]", "float32[3, 4]"),
+        (torch.ones(2, 4, dtype=torch.float64), "float32[2, 4]", "float64[2, 4]"),
+        (torch.ones(2, 4, requires_grad=True), "on cpu", "requires grad"),
+        (torch.ones(4, 2).t(), "strides (4, 1)", "strides (1, 2)"),
+    ],
+    ids=["size", "dtype", "grad", "strides"],
+)
+def test_a_tensor_that_is_another_one(other: Any, before: str, now: str) -> None:
+    compiled = armature.compile(lambda x: x + 1, backend="eager")
+    compiled(X)
+    compiled(other)
+    (guard,) = failed()
+    assert guard.expression == "x" and before in guard.before and now in guard.now and guard.before != guard.now
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "before", "now"),
+    [
+        ([X], [X, X], "1", "2"),
+        ({"a": X}, {"b": X}, "['a']", "['b']"),
+        (1, "1", "1", "'1'"),
+        (None, 2, "None", "2"),
+    ],
+    ids=["length", "keys", "type", "none"],
+)
+def test_values_of_other_kinds(first: Any, second: Any, before: str, now: str) -> None:
+    def fn(x: Any, what: Any) -> Any:
+        if isinstance(what, (list, dict)):
+            return x + sum(map(torch.sum, what.values() if isinstance(what, dict) else what))
+        return x + (what == 1)
+
+    compiled = armature.compile(fn, backend="eager")
+    compiled(X, first)
+    compiled(X, second)
+    assert any((guard.expression, guard.before, guard.now) == ("what", before, now) for guard in failed()), failed()
+
+
+def test_sources_are_spoken_as_programs_write_them() -> None:
+    assert spoken("self.__dict__['_modules']['layers'].__dict__['_modules']['0'].__dict__['n']") == "self.layers[0].n"
+    assert spoken("globals()['config']['width']") == "config['width']"
+    assert spoken("self.__dict__['a b']") == "self['a b']"
+
+
+def test_a_break_has_the_columns_of_the_expression_and_what_it_works_on() -> None:
+    def fn(x: Any, scale: float) -> Any:
+        wörd, y = 1, x * scale
+        äh = 2 if (y.sum() > 0) else 3
+        return y * äh * wörd
+
+    armature.compile(fn, backend="eager")(X, 2.0)
+    (event,) = session().breaks()
+    place = event.stack[-1]
+    with open(place.file, encoding="utf-8") as file:
+        line = file.read().splitlines()[place.line - 1]
+    assert line[place.column : place.end_column] == "y.sum() > 0" and place.end_line == place.line
+    assert [(seen.expression, seen.description) for seen in event.values] == [("y", "a tensor float32[2, 4] on cpu")]
+    assert event.seconds > 0
+
+
+def test_the_limit_is_kept_with_the_guards_that_failed() -> None:
+    compiled = armature.compile(lambda x, n: x + n, backend="eager", options={"recompile_limit": 2})
+    with pytest.warns(armature.ArmatureWarning, match="2 times"):
+        for n in ("a", "bb", "ccc"):
+            with pytest.raises(TypeError):
+                compiled(X, n)
+            compiled(X, len(n) * 1j)
+    (limit,) = session().limits
+    assert "compiled 2 times" in limit.reason and any(guard.expression == "n" for guard in limit.failed_guards)
+    armature.reset()
+    assert not session().limits
+
+
+def test_callers_are_lines_of_the_program() -> None:
+    def outer(x: Any) -> Any:
+        return compiled(x)
+
+    compiled = armature.compile(lambda x: x + 1, backend="eager")
+    outer(X)
+    near, far, *_ = session().compilations[0].callers
+    assert (near.function.rpartition(".")[2], near.file) == ("outer", __file__)
+    assert near.line == outer.__code__.co_firstlineno + 1 and far.function == "test_callers_are_lines_of_the_program"
+
+
+def test_each_kernel_has_its_own_text_and_knows_its_loops() -> None:
+    def fn(x: Any) -> Any:
+        return torch.relu(x).sum(), (x @ x.T).softmax(-1)
+
+    armature.compile(fn)(X)
+    (graph,) = session().compilations[0].graphs
+    nodes = {loop.name: origin.node for loop in graph.loops.nodes for origin in loop.origins}
+    assert set(nodes.values()) <= {node.name for node in graph.aten.module.graph.nodes}
+    loops = [name for kernel in graph.plan.kernels for name in kernel.loops]
+    assert loops and set(loops) <= set(nodes)
+    for kernel in graph.plan.kernels:
+        (source,) = graph.program.sources
+        assert kernel.name in source.parts[kernel.name] and source.parts[kernel.name] in source.text
