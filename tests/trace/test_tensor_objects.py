@@ -97,6 +97,24 @@ def test_class_in_place_of_a_dtype(program: Callable[..., Any], which: int) -> N
     check(program, tensors()[which])
 
 
+DTYPES: dict[str, Callable[[torch.Tensor], Any]] = {
+    "factory with data of the call": lambda x: torch.tensor([x.shape[0]], dtype=int) + x.sum(),
+    "factory": lambda x: torch.arange(3, dtype=float) * x.sum(),
+    "complex": lambda x: torch.full((2,), 1.5, dtype=complex) * x.sum(),
+    "bool": lambda x: torch.ones_like(x, dtype=bool) | (x > 0),
+    "sum": lambda x: x.sum(dtype=float),
+    "new": lambda x: x.new_zeros(2, dtype=int),
+}
+
+
+@pytest.mark.parametrize("program", DTYPES.values(), ids=DTYPES)
+def test_class_in_place_of_a_dtype_makes_no_break(program: Callable[..., Any]) -> None:
+    x = torch.linspace(-1, 1, 6)
+    found, expected = armature.compile(program, fullgraph=True)(x), program(x)
+    assert found.dtype == expected.dtype
+    assert torch.equal(found, expected)
+
+
 BOOLS: dict[str, Callable[[torch.Tensor, Any], Any]] = {
     "+": lambda x, flag: x + flag,
     "-": lambda x, flag: x - flag,

@@ -53,6 +53,10 @@ BY_OPERATOR: dict[str, Callable[..., Any]] = {
 OPERATORS = frozenset(vars(operator)[name] for name in operator.__all__) - IN_PLACE_OPERATORS | NUMERIC
 PURE = OPERATORS | IN_PLACE_OPERATORS | {getattr, set_data_}  # but for their arguments
 NULL_CONTEXT: AbstractContextManager[object] = nullcontext()
+# Python's classes that torch takes for dtypes; FX would write `<class 'float'>`.
+DTYPES: dict[object, torch.dtype] = {
+    bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128,
+}  # fmt: skip
 NOT_A_NAME = re.compile(r"\W+")
 # A module keeps its members in tables: self.__dict__['_modules']['fc'] is read by people as self.fc.
 MODULE_TABLE = re.compile(r"\.__dict__\['_(modules|parameters|buffers)'\]")
@@ -203,13 +207,21 @@ def is_constant_result(result: object) -> bool:
 
 def record(tracer: Tracer, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
     """A node with the user's line."""
-    if any(isinstance(arg, type) for arg in (*args, *kwargs.values())):  # FX would write `<class 'float'>`
+    if of_torch(target):
+        args = tuple(as_dtype(arg) for arg in args)
+        kwargs = {name: as_dtype(arg) for name, arg in kwargs.items()}
+    if any(isinstance(arg, type) for arg in (*args, *kwargs.values())):  # FX would write `<class 'C'>`
         tracer.graph_break("unsupported-argument", type="a class")
     node = tracer.graph.create_node(kind, target, args, kwargs)
     summary, trace, _ = tracer.origin()
     node.meta["origin"] = summary
     node.meta["stack_trace"] = trace
     return node
+
+
+def as_dtype(argument: object) -> object:
+    """The dtype that a class of Python's numbers stands for; any other argument as it is."""
+    return DTYPES.get(argument, argument) if isinstance(argument, type) else argument
 
 
 def state_call(
