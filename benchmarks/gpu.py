@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 import armature
-from armature import pipeline
+from armature.pipeline.session import session
 from benchmarks.models.case import first_tensor, loss_of
 from benchmarks.models.full_size import MODELS, optimizer_step
 
@@ -107,7 +107,7 @@ def measure_model(name: str, mode: str, dtype: torch.dtype, seconds: float, incu
     row: Row = {"model": name, "mode": mode}
     models = {k: model if k == "eager" else copy.deepcopy(model) for k in ("eager", OURS, INCUMBENT)}
     calls = compiled_calls(lambda k: bound(models[k], compiled_by(k, models[k]), args, mode), incumbent, row)
-    totals = pipeline.session().totals()
+    totals = session().totals()
     row |= {"graphs": totals.graphs, "kernels": totals.kernels, "extern": totals.extern}
     if mode == "infer":
         expected, found = (first_tensor_of(calls[k]()) for k in ("eager", OURS))
@@ -130,7 +130,7 @@ def measure_optimizer(name: str, seconds: float, incumbent: bool) -> Row:
         return compiled_by(compiler, lambda: optimizer.step())  # type: ignore[no-any-return]
 
     calls = compiled_calls(make, incumbent, row)
-    totals = pipeline.session().totals()
+    totals = session().totals()
     row |= {"graphs": totals.graphs, "kernels": totals.kernels, "extern": totals.extern}
     row |= {f"{k} MiB": peak_of(call) for k, call in calls.items()}
     return row | {f"{k} ms": ms for k, ms in times_of(calls, seconds, 20).items()}

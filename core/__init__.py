@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from armature import config, errors, rules
-    from armature.api.errors import ArmatureWarning
     from armature.api.explain import explain
     from armature.api.public import (
         allow_in_graph,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
         trace_through,
         why,
     )
+    from armature.errors import ArmatureWarning
 
 __version__ = "0.1.0"
 
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 _PLACES = {
-    "ArmatureWarning": "armature.api.errors",
+    "ArmatureWarning": "armature.errors",
     "config": "armature.config",
     "errors": "armature.errors",
     "explain": "armature.api.explain",

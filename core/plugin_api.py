@@ -4,7 +4,6 @@ Versioned by API_VERSION (major, minor): a plugin that declares another major ve
 """
 
 from armature.breaks.types import BreakEvent, BreakType, FrameSummary
-from armature.callables import existing
 from armature.codegen.backend import DeviceBackend, Features
 from armature.codegen.data import KernelSource
 from armature.errors import ArmatureError, BackendError, invariant
@@ -13,6 +12,7 @@ from armature.frame.sources import ArrayMemorySource, AttrSource, CallSource, It
 from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Pass, Split
 from armature.graph.known import KnownValues, NotKnown
 from armature.hookspecs import API_VERSION, hookimpl
+from armature.introspection import existing
 from armature.lower import index, layout
 from armature.lower.builder import Builder
 from armature.lower.data import CallInstead, Const, Node

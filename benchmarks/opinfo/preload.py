@@ -7,7 +7,7 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads do not outlive a fork
 
-import armature.pipeline  # noqa: F401
+import armature.pipeline.compiler  # noqa: F401
 from armature.plugins import manager
 from benchmarks.opinfo import samples  # noqa: F401
 

@@ -14,10 +14,10 @@ from torch import fx
 from torch.testing._internal import common_methods_invocations as methods
 
 import armature
-from armature.api.session import Outcome, session
 from armature.breaks.events import explanation
 from armature.events import EventKind
 from armature.lower.data import ExternCall
+from armature.pipeline.session import Outcome, session
 from armature.run.data import CompiledGraph
 from armature.torch_abi.views import share_memory
 from benchmarks.opinfo.compare import fresh, in_double, tensors, weighted_sum, wrong

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import fx, nn
 
-from armature.api.errors import ReadsSource
+from armature.errors import ReadsSource
 from armature.frame.hook import FrameHook
 from armature.torch_abi.eval_frame import set_eval_frame, skip_code
 from armature.torch_abi.modules import calls_forward_only

@@ -7,15 +7,15 @@ from typing import Any
 
 from torch import fx
 
-from armature.api.errors import NotCallable, WrongArgument
 from armature.api.options import Key, Options
 from armature.api.public import wrap
-from armature.api.session import Compilation, Session, Skip, session
 from armature.breaks.report import ExplainedFrame, ExplainOutput, SkippedFrame
+from armature.errors import NotCallable, WrongArgument
 from armature.events import EventKind
 from armature.frame import skip
 from armature.frame.hook import FrameHook
-from armature.pipeline import Compiler
+from armature.pipeline.compiler import Compiler
+from armature.pipeline.session import Compilation, Session, Skip, session
 
 
 def explain(fn: Callable[..., Any], *, dynamic: bool | None = None) -> Callable[..., ExplainOutput]:

@@ -10,9 +10,10 @@ from torch import fx
 
 from armature import config
 from armature.api.options import check_changes, check_mode
-from armature.api.session import session
 from armature.frame.sources import LocalSource
-from armature.pipeline import native_backend, new_context
+from armature.pipeline.backends import native_backend
+from armature.pipeline.session import session
+from armature.pipeline.stages import new_context
 from armature.plugins.plugin_manager import manager
 from armature.trace.data import CompiledGraphSlot, GraphInput, TracedFrame
 from armature.trace.show import show as show_captured

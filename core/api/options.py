@@ -10,10 +10,11 @@ from typing import Any
 import attrs
 
 from armature import config
-from armature.api.errors import ModeNotThere, UnknownBackend, UnknownMode, UnknownOption, WrongArgument
 from armature.config import Config
+from armature.errors import ModeNotThere, UnknownBackend, UnknownMode, UnknownOption, WrongArgument
 from armature.frame.hook import FrameHook
-from armature.pipeline import NATIVE, Compiler
+from armature.pipeline.backends import NATIVE
+from armature.pipeline.compiler import Compiler
 from armature.plugins.plugin_manager import manager
 
 # There is one way to compile. These are names that torch.compile has, with what to use here for what they do there.

@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 from armature.api.compiled_module import CompiledModule, with_hook
-from armature.api.errors import NotCallable, WrongArgument
 from armature.api.interop import dynamo_backend
 from armature.api.options import Options, checked, hook_for
-from armature.api.session import session
+from armature.errors import NotCallable, WrongArgument
 from armature.frame.hook import FrameHook
+from armature.pipeline.session import session
 from armature.plugins.plugin_manager import manager
 from armature.rules.marks import allow_in_graph, disable, substitute, trace_through
 from armature.rules.provenance import why

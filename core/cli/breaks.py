@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from armature.api.session import session
 from armature.breaks.report import break_report
 from armature.cli.explain import recorder
 from armature.cli.run import PASS_ON, Arguments
 from armature.cli.scripts import run_script
 from armature.cli.terminal import console, fail
 from armature.errors import ArmatureError
+from armature.pipeline.session import session
 from armature.plugins.plugin_manager import manager
 
 

@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.syntax import Syntax
 
 import armature
-from armature.api.session import Compilation, Session, session
 from armature.cli.run import PASS_ON, Arguments, Script
 from armature.cli.scripts import run_script
 from armature.cli.terminal import console, fail
 from armature.errors import ArmatureError
 from armature.graph.show import show as show_aten
 from armature.lower.show import show as show_loops
+from armature.pipeline.session import Compilation, Session, session
 from armature.run.data import CompiledGraph
 from armature.schedule.show import show as show_plan
 

@@ -30,7 +30,7 @@ from armature.cli.terminal import console as make_console
 from armature.cli.why import render_why
 from armature.codegen.data import KernelSource
 from armature.errors import ArmatureError
-from armature.pipeline import session
+from armature.pipeline.session import session
 from armature.testing.differential import compare_runs, run_model
 
 MODES = ("infer", "train")

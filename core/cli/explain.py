@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from armature.api.explain import capturing, output_of
-from armature.api.session import Session, session
 from armature.cli.run import PASS_ON, Arguments, Script
 from armature.cli.scripts import run_script
 from armature.cli.terminal import console, fail
 from armature.errors import ArmatureError
+from armature.pipeline.session import Session, session
 
 
 def recorder(records: Session) -> Callable[..., Any]:

@@ -17,12 +17,12 @@ from armature.cli.scaffold import scaffold
 from armature.cli.scripts import modules_of_the_folder
 from armature.cli.terminal import console, print_data
 from armature.errors import DuplicateRow, UnknownName
-from armature.names import resolve
 from armature.plugins.calls import Plugin, Problem
 from armature.plugins.plugin_manager import PluginManager
 from armature.plugins.registry import Contest
 from armature.plugins.tables import Tables
 from armature.rules.book import Missing, Rule
+from armature.rules.names import resolve
 from armature.rules.targets import USER, place
 
 NONE = """none. Without plugins armature knows nothing of torch or of devices, and runs everything eagerly.

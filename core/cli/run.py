@@ -9,10 +9,10 @@ import typer
 from rich.table import Table
 
 import armature
-from armature.api.session import Session, session
 from armature.cli.scripts import run_script
 from armature.cli.terminal import console, fail
 from armature.errors import ArmatureError
+from armature.pipeline.session import Session, session
 
 Script = Annotated[Path, typer.Argument(help="a Python program", show_default=False)]
 Arguments = Annotated[list[str] | None, typer.Argument(help="its arguments", show_default=False)]

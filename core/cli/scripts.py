@@ -13,8 +13,7 @@ from typing import Any
 import torch
 
 import armature
-from armature.api.errors import ArmatureWarning
-from armature.errors import ArmatureError
+from armature.errors import ArmatureError, ArmatureWarning
 
 Compile = Callable[..., Any]
 

@@ -13,8 +13,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from armature import interrupts
-from armature.frame import idle, recompile, skip
+from armature.frame import idle, interrupts, recompile, skip
 from armature.frame.data import FrameRequest, resume_point
 from armature.frame.guards import tree
 from armature.frame.guards.explain import Mismatch

@@ -10,8 +10,8 @@ from typing import Any
 import attrs
 from packaging.utils import canonicalize_name
 
-from armature.callables import layers
 from armature.errors import HookFailed, InvalidRow, PluginError
+from armature.introspection import layers
 from armature.rules.book import RuleOrigin
 
 UNKNOWN = "unknown"

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from armature.callables import describe
+from armature.introspection import describe
 from armature.plugins.calls import Plugin
 from armature.rules.book import RuleOrigin
 

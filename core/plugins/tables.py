@@ -11,9 +11,9 @@ import attrs
 import torch
 
 from armature.breaks.types import BreakEvent, BreakType
-from armature.callables import is_object_of
 from armature.errors import DuplicateRow, HookFailed, PluginError, UnknownBreakType
 from armature.graph.data import STAGES, Decomposition, Lowering, Pass
+from armature.introspection import is_object_of
 from armature.plugins.calls import Implementation, Plugin, call, failed, invalid, origin_of, rows_of
 from armature.plugins.pass_order import in_order
 from armature.plugins.registry import Contest, Registry, Row, identity_key, name_of

@@ -25,7 +25,7 @@ import attrs
 from attrs.validators import min_len
 from packaging.requirements import Requirement
 
-from armature.callables import (
+from armature.introspection import (
     MISSING,
     Subject,
     describe,

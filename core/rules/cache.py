@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from armature.callables import class_member, is_class, is_descriptor, is_written_in_c, lives_on
+from armature.introspection import class_member, is_class, is_descriptor, is_written_in_c, lives_on
 
 if TYPE_CHECKING:
     from armature.rules.book import Verdict

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from armature.api.session import session
 from armature.frame.hook import COMPILE_LOCK
+from armature.pipeline.session import session
 from armature.plugins.plugin_manager import manager
 from armature.rules.book import Decision, Rule
 from armature.rules.errors import BadTarget

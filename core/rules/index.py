@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from armature.callables import (
+from armature.introspection import (
     MISSING,
     Subject,
     class_member,

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from armature.api.errors import NotCallable, WrongArgument
-from armature.callables import class_member, is_class, is_object_of
+from armature.errors import NotCallable, WrongArgument
+from armature.introspection import class_member, is_class, is_object_of
 from armature.plugins.plugin_manager import manager
 from armature.plugins.registry import name_of
 from armature.rules.book import Decision, Rule, RuleOrigin

@@ -10,7 +10,8 @@ import attrs
 from torch import nn
 
 from armature import plugins
-from armature.callables import (
+from armature.frame import skip
+from armature.introspection import (
     class_member,
     describe,
     find_loaded,
@@ -23,11 +24,10 @@ from armature.callables import (
     layers,
     same_function,
 )
-from armature.frame import skip
-from armature.names import resolve
 from armature.plugins.registry import Row
 from armature.plugins.tables import Tables
 from armature.rules.book import Decision, RuleOrigin, Verdict, own_origin
+from armature.rules.names import resolve
 from armature.rules.targets import USER, is_dotted, original, refusal
 from armature.trace.calls import builtin_of
 from armature.trace.handlers import Handler, Polyfill

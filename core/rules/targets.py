@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from armature.callables import (
+from armature.introspection import (
     MISSING,
     class_member,
     find_loaded,

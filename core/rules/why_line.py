@@ -13,10 +13,10 @@ from types import CodeType
 import attrs
 import torch
 
-from armature.callables import MISSING, class_member
 from armature.errors import UnknownName
-from armature.names import importable, resolve
+from armature.introspection import MISSING, class_member
 from armature.rules.errors import NotAFile, NothingCalled
+from armature.rules.names import importable, resolve
 from armature.rules.provenance import Why, why, why_call, why_frame
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef

@@ -15,8 +15,7 @@ from typing import TypeVar
 
 import attrs
 
-from armature.api.errors import ArmatureWarning
-from armature.errors import NoKernelFolder
+from armature.errors import ArmatureWarning, NoKernelFolder
 from armature.run.store import KEY_DIGITS, Entry, Store, Unusable
 
 _DEFAULT_LIMIT = 2 << 30

@@ -23,8 +23,8 @@ import torch
 from torch import fx
 
 from armature.api import public as api
-from armature.api.session import session
 from armature.errors import ArmatureError
+from armature.pipeline.session import session
 from armature.plugins.plugin_manager import manager
 from armature.testing.differential import difference
 from armature.trace.handlers import Handler

@@ -20,8 +20,8 @@ from typing import Any, ClassVar
 import attrs
 import pytest
 
-from armature.callables import describe, layers
 from armature.hookspecs import hookimpl
+from armature.introspection import describe, layers
 from armature.plugins.plugin_manager import PluginManager
 from armature.rules.book import Decision, Rule, RuleBook, RuleOrigin, RuleTable, Subject, Verdict, load_name
 

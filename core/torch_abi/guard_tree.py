@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import torch
 
-from armature.callables import class_member
+from armature.introspection import class_member
 
 _C: Any = torch._C._dynamo.guards
 ITS_CLASS: Any = object.__dict__["__class__"]

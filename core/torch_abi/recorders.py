@@ -14,7 +14,7 @@ import torch.fx._symbolic_trace as symbolic_trace
 import torch.fx.experimental.proxy_tensor
 from torch.compiler import is_compiling
 
-from armature.callables import existing
+from armature.introspection import existing
 
 jit_tracing = torch._C._is_tracing
 

@@ -16,7 +16,7 @@ from torch._library.fake_class_registry import FakeScriptObject
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 
-from armature.callables import existing
+from armature.introspection import existing
 from armature.torch_abi.jagged import NestedTensor
 from armature.torch_abi.overrides import DEFAULT, KINDS, NO_FUNCTION, dispatches
 

@@ -21,8 +21,8 @@ import attrs
 import torch
 from torch import nn
 
-from armature.callables import MISSING, class_member, describe, is_written_in_c, unbound
 from armature.frame.sources import AttrSource
+from armature.introspection import MISSING, class_member, describe, is_written_in_c, unbound
 from armature.rules.book import Decision, Verdict
 from armature.torch_abi.marks import ORIGINAL, assumed_constant, call_for_real, is_of_torch_compile, unpatched
 from armature.torch_abi.overrides import OWN_CLASSES, is_overriding

@@ -11,7 +11,6 @@ import torch
 from torch import fx
 
 from armature.breaks.types import BreakEvent, BreakType, FrameSummary
-from armature.callables import dict_of, label_of
 from armature.errors import UnknownBreakType
 from armature.frame.data import FrameRequest
 from armature.frame.sources import (
@@ -26,6 +25,7 @@ from armature.frame.sources import (
     Source,
     held_key,
 )
+from armature.introspection import dict_of, label_of
 from armature.torch_abi.fake import FakeWorld
 from armature.trace import calls
 from armature.trace.effects import Effects

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import nn
 
-from armature.callables import class_member, unbound
 from armature.frame.data import resume_point
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource, ObjectSource, Source
+from armature.introspection import class_member, unbound
 from armature.torch_abi.fake import PLAIN_TENSORS, is_wrapped
 from armature.torch_abi.jagged import is_jagged
 from armature.torch_abi.overrides import is_overriding, without_numbers

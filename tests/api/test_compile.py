@@ -10,8 +10,8 @@ import torch
 
 import armature
 from armature import graph_break
-from armature.api.errors import ArmatureWarning
-from armature.api.session import Outcome, session
+from armature.errors import ArmatureWarning
+from armature.pipeline.session import Outcome, session
 from armature.plugins import manager
 
 X = torch.linspace(-1, 1, 8)

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import armature
-from armature.api.errors import (
+from armature.config import BadSetting
+from armature.errors import (
     ArmatureWarning,
     DeviceBackendUnready,
     ModeNotThere,
@@ -21,9 +22,8 @@ from armature.api.errors import (
     UnknownOption,
     WrongArgument,
 )
-from armature.api.session import Outcome, session
-from armature.config import BadSetting
 from armature.hookspecs import hookimpl
+from armature.pipeline.session import Outcome, session
 from armature.plugins import manager
 
 

@@ -12,7 +12,7 @@ from torch import nn
 from torch._C._dynamo.eval_frame import _debug_get_cache_entry_list
 
 import armature
-from armature.api.session import session
+from armature.pipeline.session import session
 
 X = torch.ones(3)
 

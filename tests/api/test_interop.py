@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import armature
-from armature.api.session import session
+from armature.pipeline.session import session
 
 
 def test_torch_compile_finds_the_backend_by_name() -> None:

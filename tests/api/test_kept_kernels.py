@@ -16,7 +16,7 @@ SCRIPT = """
 import warnings
 import armature, torch
 from armature import config
-from armature.pipeline import new_context
+from armature.pipeline.stages import new_context
 from armature.plugins import manager
 
 def f(x):

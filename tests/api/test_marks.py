@@ -16,9 +16,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 import armature
-from armature.api.errors import NotCallable, WrongArgument
-from armature.api.session import session
-from armature.errors import Unsupported
+from armature.errors import NotCallable, Unsupported, WrongArgument
+from armature.pipeline.session import session
 from armature.plugins import manager
 from armature.rules import Decision
 from armature.rules.errors import BadTarget, SignatureMismatch

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import armature
-from armature.api.session import session
+from armature.pipeline.session import session
 
 
 class Net(nn.Module):

@@ -27,7 +27,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import armature
-from armature.api.session import Outcome, session
+from armature.pipeline.session import Outcome, session
 
 X = torch.arange(3.0)
 Pair = collections.namedtuple("Pair", ("tensor", "number"))

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import armature
-from armature.api.errors import ReadsSource
-from armature.api.session import session
+from armature.errors import ReadsSource
+from armature.pipeline.session import session
 
 EXACT = {"rtol": 0, "atol": 0}
 ONE, OTHER = torch.randn(2, 3), torch.randn(2, 3)

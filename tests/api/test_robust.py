@@ -19,8 +19,8 @@ import torch
 from torch import nn
 
 import armature
-from armature.api.errors import ArmatureWarning
-from armature.api.session import Outcome, session
+from armature.errors import ArmatureWarning
+from armature.pipeline.session import Outcome, session
 
 X = torch.arange(3.0)
 

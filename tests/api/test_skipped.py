@@ -13,8 +13,8 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 import armature
-from armature.api.session import Outcome, session
 from armature.frame.skip import tensors_in_reach
+from armature.pipeline.session import Outcome, session
 
 X = torch.arange(3.0)
 

@@ -17,8 +17,8 @@ from torch import Tensor, fx, nn
 from torch._functorch.aot_autograd import aot_module_simplified
 
 import armature
-from armature.api.errors import BackendFunctionFailed
-from armature.api.session import Outcome, session
+from armature.errors import BackendFunctionFailed
+from armature.pipeline.session import Outcome, session
 
 X = torch.randn(4, 3)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from armature.codegen.nodes import Accumulate, Guarded, KernelBody, Let, Statement, Write, origin_of, walk_kernel
 from armature.lower.data import Load
 from armature.schedule.schedule import schedule
-from armature.testing.loop_graphs import LoopWriter
 from armature.testing.lowering_kit import context
+from tests.support.loop_graphs import LoopWriter
 
 
 def body_of(writer: LoopWriter, *outputs: object) -> KernelBody:

@@ -15,10 +15,10 @@ from armature.lower import layout
 from armature.lower.data import LoopGraph, Reading
 from armature.lower.index import Size
 from armature.schedule.schedule import schedule
-from armature.testing.loop_graphs import LoopWriter
 from armature.testing.lowering_kit import context
-from armature.testing.plan_kit import PlanBackend
 from armature.torch_abi.operators import direct
+from tests.support.loop_graphs import LoopWriter
+from tests.support.plan_kit import PlanBackend
 
 aten = torch.ops.aten
 

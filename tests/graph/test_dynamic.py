@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 import armature
-from armature.api.session import session
 from armature.frame.sources import LocalSource
 from armature.graph.functional import compile_graph
 from armature.lower.data import ExternCall
+from armature.pipeline.session import session
 from armature.trace.data import CompiledGraphSlot, GraphInput, TracedFrame
 
 SIZES = (6, 9, 1, 0, 17)

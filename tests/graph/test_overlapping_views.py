@@ -29,9 +29,9 @@ from armature.schedule.show import show
 from armature.schedule.verify import verify as verify_plan
 from armature.testing.differential import difference
 from armature.testing.lowering_kit import context
-from armature.testing.plan_kit import run_plan
 from armature_aten_lowerings import plugin
 from tests.graph.frames import frame
+from tests.support.plan_kit import run_plan
 
 Program = Callable[..., Any]
 ELEMENTS = 24

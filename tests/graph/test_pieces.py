@@ -11,7 +11,7 @@ from torch._higher_order_ops import scan, while_loop
 from torch._higher_order_ops.map import map as map_rows
 
 import armature
-from armature.api.session import session
+from armature.pipeline.session import session
 
 
 def branch(x):

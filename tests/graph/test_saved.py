@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import armature
-from armature import pipeline
+from armature.pipeline.session import session
 
 CASES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "one view": lambda x, w: x.reshape(-1, 4).sin() * w,
@@ -34,7 +34,7 @@ def test_views_of_inputs(case: str) -> None:
         expected.square().sum().backward()
     for ours, theirs in zip(inputs, twins, strict=True):
         torch.testing.assert_close(ours.grad, theirs.grad)
-    forward, backward = pipeline.session().compilations[-1].graphs
+    forward, backward = session().compilations[-1].graphs
     saved = forward.aten.module.graph.output_node().args[0][1:]
     assert all(node.op == "placeholder" or not node.target.is_view for node in saved)
     assert len(set(saved)) == len(saved)

@@ -16,7 +16,7 @@ from torch import Tensor, fx, nn
 
 import armature
 from armature import config
-from armature.api.session import session
+from armature.pipeline.session import session
 from armature.plugin_api import EventKind, Pass, Split, hookimpl
 from armature.plugins import manager
 from armature.testing.differential import against_eager

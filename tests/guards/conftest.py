@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import armature
-from armature.api.session import Outcome, session
+from armature.pipeline.session import Outcome, session
 from armature.testing.differential import difference
-from armature.testing.tracing import comparable
+from tests.support.tracing import comparable
 
 
 @pytest.fixture(autouse=True)

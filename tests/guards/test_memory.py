@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import armature
-from armature.api.session import session
 from armature.frame.guards.memory import apart, extent, sharing
+from armature.pipeline.session import session
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from armature.api.session import session
+from armature.pipeline.session import session
 
 SCALE = 2.0
 NAMES = ["a", "b"]

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import armature
-from armature.api.session import session
+from armature.pipeline.session import session
 
 
 @pytest.fixture(autouse=True)

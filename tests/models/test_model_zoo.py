@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import armature
-from armature.api.session import session
 from armature.graph import pieces
+from armature.pipeline.session import session
 from benchmarks.models import ZOO
 
 

@@ -16,9 +16,9 @@ import typer
 import armature.plugin_api
 from armature import hookspecs
 from armature.breaks.types import BreakEvent
-from armature.callables import Subject
 from armature.cli.app import add_plugin_commands
 from armature.events import CompileEvent, EventKind
+from armature.introspection import Subject
 from armature.plugin_api import (
     BreakType,
     Decision,

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from armature import config
-from armature.callables import Subject
 from armature.errors import (
     HookFailed,
     InvalidRow,
@@ -23,6 +22,7 @@ from armature.errors import (
     WrongHookSignature,
 )
 from armature.events import CompileEvent, EventKind
+from armature.introspection import Subject
 from armature.plugin_api import Decision, Rule, ValueType, hookimpl
 from armature.plugins import PluginManager
 from armature.plugins.calls import Problem

@@ -23,9 +23,9 @@ from armature import plugins
 from armature.cli.app import make_app
 from armature.cli.why import render_answer, render_line
 from armature.errors import UnknownName
-from armature.names import nearest, resolve
 from armature.rules import Decision, Verdict
 from armature.rules.errors import BadTarget, NotAFile, NothingCalled
+from armature.rules.names import nearest, resolve
 from armature.rules.provenance import Why, why
 from armature.rules.why_line import as_place, why_line
 

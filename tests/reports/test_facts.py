@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import armature
-from armature.api.session import session
 from armature.frame.guards.explain import FailedGuard, spoken
+from armature.pipeline.session import session
 
 X = torch.ones(2, 4)
 

@@ -12,8 +12,8 @@ import torch
 
 import armature
 from armature import plugins
-from armature.callables import MISSING, find_loaded
 from armature.hookspecs import hookimpl
+from armature.introspection import MISSING, find_loaded
 from armature.rules import Answer, Decision, Rule
 from armature.testing.rules_kit import rows
 from armature.trace.recording.folding import WHILE_COMPILING

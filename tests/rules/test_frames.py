@@ -12,8 +12,8 @@ import torch
 
 import armature
 from armature import plugins
-from armature.api.session import session
 from armature.hookspecs import hookimpl
+from armature.pipeline.session import session
 from armature.rules import Decision, Rule
 from armature.testing.rules_kit import rows
 

@@ -299,7 +299,7 @@ WATCHES = """
 import ctypes
 import torch
 import armature
-import armature.api.session
+import armature.pipeline.session
 from armature.rules.cache import VerdictCache
 from armature.rules import Decision, RuleOrigin, Verdict
 
@@ -311,7 +311,7 @@ def program(x, method):
     return x + 1, method is str.maketrans
 
 armature.compile(program, backend="eager")(torch.ones(2), str.maketrans)
-for held in (cache, [*armature.api.session.session().compilations]):
+for held in (cache, [*armature.pipeline.session.session().compilations]):
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))  # C code may hold it to the end
 """
 

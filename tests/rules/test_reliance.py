@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, fx, nn
 
 import armature
-from armature.api.session import session
+from armature.pipeline.session import session
 from armature.rules import in_graph, inline, skip
 
 X = torch.linspace(0.1, 1, 4)

@@ -12,9 +12,9 @@ import pytest
 
 import armature.testing
 from armature import config
-from armature.callables import describe
 from armature.errors import DuplicateRow
 from armature.hookspecs import hookimpl
+from armature.introspection import describe
 from armature.rules import Decision, Rule, RuleOrigin, Verdict
 from armature.testing.rules_kit import RulesConformance, rows
 

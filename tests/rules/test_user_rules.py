@@ -16,9 +16,9 @@ import pytest
 import torch
 
 import armature
-from armature.api.session import session
 from armature.errors import Unsupported
 from armature.frame.hook import COMPILE_LOCK
+from armature.pipeline.session import session
 from armature.plugins import manager
 from armature.rules import Decision, declare
 from armature.rules.errors import BadTarget

@@ -26,9 +26,9 @@ from armature.run.verify import verify
 from armature.run.workers import Workers
 from armature.schedule.schedule import schedule
 from armature.testing.loop_evaluator import run_loops
-from armature.testing.loop_graphs import LoopWriter, loop_graphs
 from armature.testing.lowering_kit import context
-from armature.testing.plan_kit import PlanBackend
+from tests.support.loop_graphs import LoopWriter, loop_graphs
+from tests.support.plan_kit import PlanBackend
 
 
 def compiled(graph: LoopGraph, backend: Any = None) -> CompiledGraph:

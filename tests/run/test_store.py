@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from armature.api.errors import ArmatureWarning
-from armature.errors import NoKernelFolder
+from armature.errors import ArmatureWarning, NoKernelFolder
 from armature.run import store as stores
 from armature.run.cache import Cache
 

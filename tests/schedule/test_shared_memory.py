@@ -7,8 +7,8 @@ import torch
 from armature.lower import layout
 from armature.lower.data import ExternCall
 from armature.schedule.data import Allocate, Launch
-from armature.testing.loop_graphs import LoopWriter
 from tests.schedule.test_fusion import planned
+from tests.support.loop_graphs import LoopWriter
 
 aten = torch.ops.aten
 

@@ -15,7 +15,7 @@ from torch import distributions
 import armature
 from armature.errors import Unsupported
 from armature.testing.differential import difference
-from armature.testing.resuming import comparable, compiled, resumes
+from tests.support.resuming import comparable, compiled, resumes
 
 LOG: list[Any] = []
 

@@ -12,10 +12,10 @@ import torch
 from torch.autograd.function import once_differentiable
 
 import armature
-from armature.testing.resuming import resumes
-from armature.testing.tensor_programs import compare, same
-from armature.testing.tracing import break_of, trace
 from armature.trace.errors import GraphBreak
+from tests.support.resuming import resumes
+from tests.support.tensor_programs import compare, same
+from tests.support.tracing import break_of, trace
 
 Function = torch.autograd.Function
 SLOPE = 0.25

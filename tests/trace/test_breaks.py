@@ -14,11 +14,11 @@ from torch.overrides import BaseTorchFunctionMode
 from torch.testing._internal.two_tensor import TwoTensor
 
 from armature.plugins import manager
-from armature.testing.tracing import break_of, trace
 from armature.trace.break_ids import BREAK_IDS
 from armature.trace.errors import GraphBreak, SkipFrame
 from armature.trace.opcodes import OPCODES
 from armature.trace.opcodes.untraced import reason_for
+from tests.support.tracing import break_of, trace
 
 X = torch.ones(2, 3)
 

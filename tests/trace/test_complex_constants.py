@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import armature
-from armature.api.errors import ArmatureWarning
+from armature.errors import ArmatureWarning
 
 
 @pytest.mark.parametrize("back_end", [{"backend": "eager"}, {}])

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 import armature
-from armature.testing.tensor_programs import compare, same
-from armature.testing.tracing import break_of, trace
+from tests.support.tensor_programs import compare, same
+from tests.support.tracing import break_of, trace
 
 SCALE = 3.0
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import armature
-from armature.api.session import session
+from armature.pipeline.session import session
 
 
 @pytest.fixture(autouse=True)

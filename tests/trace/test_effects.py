@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 import armature
-from armature.testing.resuming import resumes
-from armature.testing.tracing import break_of, check, trace
+from tests.support.resuming import resumes
+from tests.support.tracing import break_of, check, trace
 
 COUNTER = 0
 REGISTRY: dict[str, Any] = {}

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 import armature
-from armature.testing.resuming import resumes
-from armature.testing.tracing import programs
+from tests.support.resuming import resumes
+from tests.support.tracing import programs
 
 
 def one() -> tuple[torch.Tensor]:

@@ -12,9 +12,9 @@ from torch.nn.attention import flex_attention as flex
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import armature
-from armature.testing.resuming import in_one_graph
-from armature.testing.tensor_programs import same
-from armature.testing.tracing import break_of, trace
+from tests.support.resuming import in_one_graph
+from tests.support.tensor_programs import same
+from tests.support.tracing import break_of, trace
 
 LENGTH, HEADS = 16, 4
 BIAS = torch.linspace(-1, 1, HEADS)

@@ -13,8 +13,8 @@ from torch import nn
 from torch.overrides import BaseTorchFunctionMode
 
 import armature
-from armature.api.session import session
-from armature.testing.tensor_programs import same
+from armature.pipeline.session import session
+from tests.support.tensor_programs import same
 
 
 def x() -> torch.Tensor:

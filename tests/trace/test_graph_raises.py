@@ -14,15 +14,15 @@ import torch
 
 import armature
 from armature import config
-from armature.api.errors import ArmatureWarning
+from armature.errors import ArmatureWarning
 from armature.hookspecs import hookimpl
 from armature.plugins import manager
 from armature.testing.differential import difference
-from armature.testing.resuming import compiled, resumes
 from armature.torch_abi.altering import keep
 from armature.torch_abi.grad_modes import CHANGED_BY
 from armature.trace.emit import rollback
 from armature.trace.emit.rollback import MOST_BYTES
+from tests.support.resuming import compiled, resumes
 
 
 def one() -> tuple[Any, ...]:

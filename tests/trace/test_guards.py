@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from armature.frame.guards.kinds import AliasGuard, GlobalStateGuard, IdGuard, NoAliasGuard, TensorGuard
-from armature.testing.tracing import trace
+from tests.support.tracing import trace
 
 SCALE = 2
 TABLE = {"a": 1, "b": [1, 2]}

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import armature
-from armature.testing.changed_programs import Program, like_eager
+from tests.support.changed_programs import Program, like_eager
 
 
 def enum_name_and_value() -> Program:

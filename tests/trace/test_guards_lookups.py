@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import armature
-from armature.testing.changed_programs import Program, like_eager
+from tests.support.changed_programs import Program, like_eager
 
 
 def missing_attribute() -> Program:

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import armature
-from armature.testing.changed_programs import Program, like_eager
+from tests.support.changed_programs import Program, like_eager
 
 NAMES = ("made_module", "made_package", "made_package.part")
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import armature
-from armature.testing.resuming import resumes
+from tests.support.resuming import resumes
 
 LAYER = nn.Linear(3, 3)
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import armature
-from armature.testing.resuming import compiled, resumes
-from armature.testing.tracing import programs
+from tests.support.resuming import compiled, resumes
+from tests.support.tracing import programs
 
 
 def one() -> tuple[torch.Tensor]:

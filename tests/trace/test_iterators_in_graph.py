@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import armature
-from armature.api.session import Outcome, session
+from armature.pipeline.session import Outcome, session
 from armature.testing.differential import difference
 
 T = torch.linspace(-1, 1, 4)

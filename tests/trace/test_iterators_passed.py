@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from armature.testing.differential import difference
-from armature.testing.resuming import compiled, resumes
+from tests.support.resuming import compiled, resumes
 
 
 def one() -> tuple[torch.Tensor]:

@@ -13,7 +13,7 @@ from torch.nested import nested_tensor_from_jagged as jagged
 from torch.utils import _pytree as pytree
 
 import armature
-from armature.api.session import Outcome, session
+from armature.pipeline.session import Outcome, session
 
 WEIGHT = torch.linspace(-1, 1, 20).reshape(5, 4)
 LENGTHS = [(2, 3, 4), (4, 4, 1), (1, 2), (5, 1, 2, 7), (3,), (2, 2)]

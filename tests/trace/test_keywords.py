@@ -13,12 +13,12 @@ import torch
 
 import armature
 from armature.plugins import manager
-from armature.testing.tensor_programs import compare
 from armature.trace.semantics.builtins import BUILTINS
 from armature.trace.semantics.keywords import refuses
 from armature.trace.values.mapping import DICT_METHODS
 from armature.trace.values.sequence import LIST_METHODS, SHARED_METHODS
 from armature.trace.values.sets import SET_METHODS
+from tests.support.tensor_programs import compare
 
 METHODS: list[tuple[type, dict[str, Any]]] = [
     (list, {**SHARED_METHODS, **LIST_METHODS}), (tuple, SHARED_METHODS), (dict, DICT_METHODS), (set, SET_METHODS),

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from armature.testing.tracing import check, trace
+from tests.support.tracing import check, trace
 
 X = torch.linspace(-1.0, 1.0, 12).reshape(3, 4)
 Y = torch.linspace(2.0, 3.0, 12).reshape(3, 4)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from armature.testing.tracing import check, programs, trace
+from tests.support.tracing import check, programs, trace
 
 X = torch.linspace(-1.0, 1.0, 6).reshape(2, 3)
 COUNT = 0

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import armature
-from armature.api.session import Outcome, session
+from armature.pipeline.session import Outcome, session
 
 SEEN: list[str] = []
 

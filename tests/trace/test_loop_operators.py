@@ -14,9 +14,9 @@ from torch._higher_order_ops.while_loop import while_loop
 
 import armature
 from armature.errors import Unsupported
-from armature.testing.resuming import in_one_graph
-from armature.testing.tensor_programs import leaves, same
-from armature.testing.tracing import break_of, trace
+from tests.support.resuming import in_one_graph
+from tests.support.tensor_programs import leaves, same
+from tests.support.tracing import break_of, trace
 
 SCALE = 3.0
 BACKENDS = ["eager", "auto"]

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import armature
-from armature.api.session import Outcome, session
+from armature.pipeline.session import Outcome, session
 
 
 class Listed(list[Any]):

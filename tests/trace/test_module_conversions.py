@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import armature
-from armature.testing.tracing import break_of
+from tests.support.tracing import break_of
 
 
 class Scale(nn.Module):

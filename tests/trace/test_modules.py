@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from armature.frame.guards.kinds import TensorGuard, TypeGuard
-from armature.testing.tracing import check, trace
+from tests.support.tracing import check, trace
 
 X = torch.linspace(-1.0, 1.0, 24).reshape(2, 3, 4)
 IMAGE = torch.linspace(-1.0, 1.0, 2 * 3 * 8 * 8).reshape(2, 3, 8, 8)

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize
 
-from armature.testing.tensor_programs import compare
-from armature.testing.tracing import break_of
+from tests.support.tensor_programs import compare
+from tests.support.tracing import break_of
 
 
 def values() -> torch.Tensor:

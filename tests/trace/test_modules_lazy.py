@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 import armature
 from armature import errors
-from armature.api.session import session
 from armature.frame.history import MANY_WAITS
+from armature.pipeline.session import session
 
 
 class Breaking(nn.Module):

@@ -15,7 +15,7 @@ from torch import Tensor, fx, nn
 from torch.nn.utils import parametrizations, parametrize, weight_norm
 
 import armature
-from armature.testing.tracing import check, trace
+from tests.support.tracing import check, trace
 
 X = torch.linspace(-1.0, 1.0, 8).reshape(2, 4)
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import armature
-from armature.api.session import Outcome, session
+from armature.pipeline.session import Outcome, session
 from armature.testing.differential import difference
-from armature.testing.tensor_programs import run
-from armature.testing.tracing import break_of
+from tests.support.tensor_programs import run
+from tests.support.tracing import break_of
 
 
 def arrays() -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import armature
-from armature.pipeline import session
+from armature.pipeline.session import session
 from armature.plugin_api import Call, Handler, Value, call_outside, handles, hookimpl
 from armature.plugins import manager
 

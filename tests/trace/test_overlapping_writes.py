@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import armature
-from armature.testing.resuming import resumes
+from tests.support.resuming import resumes
 
 
 def expanded(x: torch.Tensor) -> None:

@@ -13,8 +13,8 @@ from torch.overrides import TorchFunctionMode
 from torch.testing._internal.two_tensor import TwoTensor
 
 import armature
-from armature.api.session import session
-from armature.testing.tensor_programs import compare, same
+from armature.pipeline.session import session
+from tests.support.tensor_programs import compare, same
 
 HANDLED: dict[Any, Callable[..., Any]] = {}
 SEEN: list[Any] = []

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import torch
 
-from armature.testing.resuming import resumes
-from armature.testing.tracing import programs
+from tests.support.resuming import resumes
+from tests.support.tracing import programs
 
 
 def one() -> tuple[torch.Tensor]:

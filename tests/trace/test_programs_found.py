@@ -14,8 +14,8 @@ import pytest
 import torch
 
 import armature
-from armature.testing.program_runs import like_eager
-from armature.testing.resuming import resumes
+from tests.support.program_runs import like_eager
+from tests.support.resuming import resumes
 
 
 class Box:

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 import armature
-from armature.api.session import session
 from armature.errors import Unsupported
+from armature.pipeline.session import session
 from armature.testing.differential import difference
 
 T = torch.linspace(0, 1, 7)

@@ -13,10 +13,10 @@ import attrs
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from armature.testing import program_runs
 from armature.testing.differential import Mismatch
-from armature.testing.program_runs import Endless, Failure, TooLong, failure_of, like_eager, smaller, within
-from armature.testing.programs import Program, Writer, sources
+from tests.support import program_runs
+from tests.support.program_runs import Endless, Failure, TooLong, failure_of, like_eager, smaller, within
+from tests.support.programs import Program, Writer, sources
 
 # Hypothesis only writes: it would take hours to shrink a program, `smaller` takes the time that it is given.
 WRITE = settings(

@@ -16,11 +16,11 @@ from torch import nn
 
 import armature
 from armature.errors import Unsupported
-from armature.testing.resuming import compiled, resumes
 from armature.trace.eval_loop import functions_of
 from armature.trace.instructions import decode, remade_cells
 from armature.trace.resume.liveness import live_variables
 from armature.trace.resume.splice import copies
+from tests.support.resuming import compiled, resumes
 
 
 def x() -> torch.Tensor:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import armature
-from armature.testing.resuming import compiled, resumes
+from tests.support.resuming import compiled, resumes
 
 
 def x() -> torch.Tensor:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import armature
-from armature.testing.resuming import Resumed, compare, compiled, run
+from tests.support.resuming import Resumed, compare, compiled, run
 
 
 @pytest.fixture(autouse=True)

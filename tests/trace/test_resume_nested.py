@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import armature
-from armature.testing.resuming import compiled, resumes
+from tests.support.resuming import compiled, resumes
 
 SCALE = 3.0
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import armature
-from armature.testing.resuming import resumes
+from tests.support.resuming import resumes
 
 
 def deleted(x: torch.Tensor) -> Any:

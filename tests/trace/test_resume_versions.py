@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from armature.testing.resuming import compare, compiled, resumes, run
+from tests.support.resuming import compare, compiled, resumes, run
 
 
 def x() -> torch.Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import armature
 from armature import errors
-from armature.api.session import session
+from armature.pipeline.session import session
 
 EXACT = {"rtol": 0, "atol": 0}
 CLOSE: dict[str, Any] = {"eager": EXACT, "auto": {}}

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import armature
-from armature.api.session import session
-from armature.testing.tensor_programs import compare
-from armature.testing.tracing import break_of
+from armature.pipeline.session import session
+from tests.support.tensor_programs import compare
+from tests.support.tracing import break_of
 
 
 def inputs() -> tuple[torch.Tensor, torch.Tensor, nn.Parameter]:

@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import armature
-from armature.testing.tensor_programs import compare
+from tests.support.tensor_programs import compare
 
 
 def one_needs_grad() -> tuple[torch.Tensor, torch.Tensor]:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armature
-from armature.testing.tensor_programs import compare
-from armature.testing.tracing import break_of
+from tests.support.tensor_programs import compare
+from tests.support.tracing import break_of
 
 
 def inputs() -> tuple[torch.Tensor, ...]:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import armature
-from armature.testing.tensor_programs import compare
+from tests.support.tensor_programs import compare
 
 HELD = torch.zeros(3)
 

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import armature
-from armature.testing.tensor_programs import compare
+from tests.support.tensor_programs import compare
 
 
 def two() -> tuple[torch.Tensor, torch.Tensor]:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import armature
-from armature.testing.tracing import check, trace
+from tests.support.tracing import check, trace
 
 
 class Items(list):  # type: ignore[type-arg]

@@ -11,8 +11,8 @@ import torch
 
 import armature
 from armature import config, errors
-from armature.api.errors import ArmatureWarning
-from armature.api.session import session
+from armature.errors import ArmatureWarning
+from armature.pipeline.session import session
 
 
 @pytest.fixture(autouse=True)

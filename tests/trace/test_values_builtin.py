@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import armature
-from armature.testing.tracing import check, programs
+from tests.support.tracing import check, programs
 
 X = torch.linspace(-1.0, 1.0, 6).reshape(2, 3)
 

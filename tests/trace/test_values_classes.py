@@ -15,8 +15,8 @@ import torch
 
 import armature
 from armature.testing.differential import difference
-from armature.testing.resuming import resumes
-from armature.testing.tracing import check, programs
+from tests.support.resuming import resumes
+from tests.support.tracing import check, programs
 
 X = torch.linspace(-1.0, 1.0, 6).reshape(2, 3)
 
@@ -922,7 +922,7 @@ def test_class_attributes_are_written() -> None:
         Base.fresh = "new"
         return t * Base.count
 
-    from armature.testing.tracing import trace
+    from tests.support.tracing import trace
 
     traced = trace(fn, X)
     assert (Base.count, Base.items, hasattr(Base, "fresh")) == (0, [], False)

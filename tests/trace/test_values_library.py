@@ -26,7 +26,7 @@ import pytest
 import torch
 
 import armature
-from armature.testing.tracing import check, programs, trace
+from tests.support.tracing import check, programs, trace
 
 X = torch.linspace(-1.0, 1.0, 6).reshape(2, 3)
 T = typing.TypeVar("T")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from armature.testing.tracing import check, programs
+from tests.support.tracing import check, programs
 
 X = torch.linspace(-1.0, 1.0, 6).reshape(2, 3)
 

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import torch
 
-from armature.testing.tracing import check, trace
 from armature.trace.calls import CLASS_ROWS
 from armature.trace.errors import GraphBreak
 from armature.trace.instructions import decode, slot_names
 from armature.trace.semantics import inlining
+from tests.support.tracing import check, trace
 
 X = torch.linspace(-1.0, 1.0, 12).reshape(3, 4)
 Z = X + 5  # a global of the name that comprehensions below use

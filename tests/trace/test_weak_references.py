@@ -15,7 +15,7 @@ import torch
 
 import armature
 from armature import errors
-from armature.testing.resuming import resumes
+from tests.support.resuming import resumes
 
 X = torch.linspace(-1.0, 1.0, 12).reshape(3, 4)
 

@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from torch import nn
 
 import armature
-from armature.api.session import session
-from armature.testing import resuming
+from armature.pipeline.session import session
 from armature.torch_abi import versions
+from tests.support import resuming
 
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "SGD": lambda p: torch.optim.SGD(p, lr=0.1),

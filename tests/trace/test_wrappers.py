@@ -14,7 +14,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils import _pytree as pytree
 
 import armature
-from armature.api.session import Outcome, session
+from armature.pipeline.session import Outcome, session
 
 aten = torch.ops.aten
 KEEPING = {aten.detach.default, aten.alias.default, aten.clone.default, aten.view.default, aten.t.default}

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from armature.testing.tensor_programs import compare
+from tests.support.tensor_programs import compare
 from tests.writes.written_calls import Call, by_schema, by_signature, calls, modules, numbers
 
 TRAINED = (torch.float32, torch.complex64)

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from armature.callables import dict_of
 from armature.errors import invariant
 from armature.frame.data import FrameRequest
 from armature.frame.sources import (
@@ -33,6 +32,7 @@ from armature.frame.sources import (
     call_text,
     real_key,
 )
+from armature.introspection import dict_of
 from armature.torch_abi.numpy import as_tensor
 from armature.torch_abi.overrides import mode_at
 

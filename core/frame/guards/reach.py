@@ -7,7 +7,6 @@ from typing import Any
 
 from torch import nn
 
-from armature.callables import MISSING, class_member
 from armature.frame.data import FrameRequest
 from armature.frame.guards.paths import Expressions, Resolver
 from armature.frame.sources import (
@@ -29,6 +28,7 @@ from armature.frame.sources import (
     TypeOfSource,
     WeakKey,
 )
+from armature.introspection import MISSING, class_member
 from armature.torch_abi.eval_frame import framelocals_index
 from armature.torch_abi.guard_tree import Manager, Root, example
 from armature.torch_abi.numpy import as_tensor

@@ -11,7 +11,6 @@ from typing import Any, get_args
 
 import attrs
 
-from armature.callables import lives_on
 from armature.frame.data import FrameRequest
 from armature.frame.guards import memory
 from armature.frame.guards.kinds import (
@@ -41,6 +40,7 @@ from armature.frame.guards.reach import Reach, has_instance_dict
 from armature.frame.guards.text import describe
 from armature.frame.guards.values import is_by_equality, is_by_identity, same
 from armature.frame.sources import DictOfSource, Source, WeakKey, held_key
+from armature.introspection import lives_on
 from armature.torch_abi import eval_frame, guard_tree, overrides, symbols
 from armature.torch_abi.eval_frame import GuardHolder
 

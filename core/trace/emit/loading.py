@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from armature import callables
+from armature import introspection
 from armature.frame.guards.paths import calling
 from armature.frame.sources import (
     ArrayMemorySource,
@@ -56,7 +56,7 @@ def attribute(out: Rebuilder, source: AttrSource) -> None:
 def dict_of(out: Rebuilder, source: DictOfSource) -> None:
     """`__dict__`."""
     if source.base in out.tracer.asking:
-        result(out, callables.dict_of, source.base)
+        result(out, introspection.dict_of, source.base)
         return
     out.load_source(source.base)
     out.attribute("__dict__")

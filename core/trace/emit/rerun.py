@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import attrs
 import torch
 
-from armature.api.errors import ArmatureWarning
+from armature.errors import ArmatureWarning
 from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.trace.emit.rollback import Undo

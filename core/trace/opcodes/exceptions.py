@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import NoneType
 from typing import TypeGuard
 
-from armature.callables import MISSING, class_member
+from armature.introspection import MISSING, class_member
 from armature.trace.errors import UserRaised
 from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction

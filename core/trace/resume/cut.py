@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 import attrs
 import torch
 
-from armature.callables import MISSING, class_member, unbound
 from armature.frame.data import resume_point
 from armature.frame.sources import LocalSource
+from armature.introspection import MISSING, class_member, unbound
 from armature.torch_abi.eval_frame import skip_code
 from armature.trace.emit.rebuild import Rebuilder, output_name
 from armature.trace.frame_state import Frame

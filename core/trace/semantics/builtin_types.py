@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from armature.callables import MISSING, class_member
+from armature.introspection import MISSING, class_member
 from armature.trace.errors import NotConstant, UserRaised
 from armature.trace.semantics.iteration import (
     REVERSED,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from armature.callables import MISSING, class_member, is_written_in_c
 from armature.frame.data import resume_point
+from armature.introspection import MISSING, class_member, is_written_in_c
 from armature.trace.errors import UserRaised
 from armature.trace.semantics import exception_groups, iteration, min_max, operators
 from armature.trace.semantics.builtin_types import TYPES

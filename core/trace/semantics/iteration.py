@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from armature.callables import MISSING, class_member, is_written_in_c
+from armature.introspection import MISSING, class_member, is_written_in_c
 from armature.torch_abi.eval_frame import skip_code
 from armature.trace.errors import UserRaised
 from armature.trace.user_stack import places_of

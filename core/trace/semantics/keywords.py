@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from types import FunctionType, GeneratorType, MappingProxyType
 from typing import Any
 
-from armature.callables import is_written_in_c
+from armature.introspection import is_written_in_c
 
 ANY = "**"
 # Of those that do not tell their signature; all others of them take none.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, List, NoReturn, TypeVar, Union  # noqa: U
 
 import torch
 
-from armature.callables import MISSING, class_member
+from armature.introspection import MISSING, class_member
 from armature.trace.errors import NotConstant, UserRaised
 from armature.trace.recording import aliasing
 from armature.trace.semantics import text

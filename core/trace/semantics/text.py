@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 import torch
 
-from armature.callables import MISSING, class_member
+from armature.introspection import MISSING, class_member
 from armature.torch_abi.fake import version_of
 from armature.trace.errors import NotConstant
 from armature.trace.trust import is_trusted

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
-from armature.callables import dict_of
 from armature.frame.guards.paths import Resolver
+from armature.introspection import dict_of
 from armature.trace.errors import SkipFrame
 from armature.trace.frame_state import Frame
 from armature.trace.values.base import Value

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import attrs
 
-from armature.callables import MISSING, class_member
+from armature.introspection import MISSING, class_member
 from armature.trace.errors import NotConstant
 from armature.trace.semantics.keywords import takes
 from armature.trace.values.keys import is_nan

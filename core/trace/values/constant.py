@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 import torch
 
-from armature.callables import class_member
+from armature.introspection import class_member
 from armature.torch_abi import numpy
 from armature.trace.errors import NotConstant
 from armature.trace.trust import is_trusted

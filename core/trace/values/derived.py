@@ -7,9 +7,9 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from armature.callables import is_written_in_c
 from armature.frame.guards.values import same_members
 from armature.frame.sources import MemberSource, Source
+from armature.introspection import is_written_in_c
 from armature.trace.errors import NotConstant
 from armature.trace.values.base import Args, Kwargs, Value, Write
 from armature.trace.values.classes import overrides

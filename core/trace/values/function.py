@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 import torch
 
-from armature.callables import MISSING, class_member
 from armature.frame.sources import AttrSource, CellSource, DictOfSource, ItemSource, ObjectSource
+from armature.introspection import MISSING, class_member
 from armature.torch_abi.eval_frame import skip_code
 from armature.trace.errors import NotConstant
 from armature.trace.trust import is_trusted

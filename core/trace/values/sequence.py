@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import attrs
 import torch
 
-from armature.callables import class_member
+from armature.introspection import class_member
 from armature.trace.errors import NotConstant
 from armature.trace.values.base import Args, Kwargs, Value, Write, attribute_of_builtin, type_name
 from armature.trace.values.keys import is_nan

@@ -11,7 +11,7 @@ import attrs
 import torch
 from torch import nn
 
-from armature.callables import MISSING, class_member
+from armature.introspection import MISSING, class_member
 from armature.torch_abi.altering import is_parameter
 from armature.torch_abi.fake import alias, of_transform, version_of
 from armature.torch_abi.overrides import OWN_CLASSES, as_subclass

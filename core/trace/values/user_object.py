@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import attrs
 
-from armature.callables import dict_of, is_written_in_c
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource
+from armature.introspection import dict_of, is_written_in_c
 from armature.trace.errors import NotConstant, SkipFrame, UserRaised
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import Args, Kwargs, Value, Write, raise_missing, type_name

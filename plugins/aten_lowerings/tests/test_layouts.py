@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, fx, nn
 
 import armature
-from armature import pipeline
 from armature.graph.data import Pass
+from armature.pipeline.session import session
 from armature.plugin_api import hookimpl
 from armature.plugins import manager
 from armature.testing.differential import difference
@@ -58,7 +58,7 @@ ENDINGS: dict[str, Callable[[Tensor], object]] = {
 
 
 def convolutions() -> list[fx.Node]:
-    graphs = [g.aten.module.graph for g in pipeline.session().compilations[-1].graphs]
+    graphs = [g.aten.module.graph for g in session().compilations[-1].graphs]
     return [n for graph in graphs for n in graph.find_nodes(op="call_function", target=aten.convolution.default)]
 
 
@@ -96,7 +96,7 @@ def test_one_turn_serves_a_chain() -> None:
     model = Block().eval()
     with manager().registered(Everywhere(), "everywhere"), torch.no_grad():
         armature.compile(lambda x: model(x).mean((2, 3)), fullgraph=True)(torch.randn(2, 8, 12, 12))
-    [graph] = pipeline.session().compilations[-1].graphs
+    [graph] = session().compilations[-1].graphs
     turned = [n for n in graph.aten.module.graph.nodes if n.kwargs.get("memory_format") is not None]
     assert sorted(n.args[0].op for n in turned) == ["placeholder"] * 3  # the image and two weights
 

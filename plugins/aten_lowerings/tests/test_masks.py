@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, fx
 
 import armature
-from armature import pipeline
 from armature.graph.data import Pass
+from armature.pipeline.session import session
 from armature.plugin_api import hookimpl
 from armature.plugins import manager
 from armature_aten_lowerings.masks import PARAMETERS, expanded
@@ -184,7 +184,7 @@ def test_attention_with_a_bias_is_one_fused_operator() -> None:
     q, table = (x.cuda().bfloat16() for x in (torch.randn(2, 3, L, 16), torch.randn(L, 3)))
     found = armature.compile(program, fullgraph=True)(q, table)
     torch.testing.assert_close(found, program(q, table), rtol=0.02, atol=0.02)
-    [graph] = pipeline.session().compilations[-1].graphs
+    [graph] = session().compilations[-1].graphs
     targets = {str(n.target) for n in graph.aten.module.graph.nodes}
     assert any("scaled_dot_product" in target for target in targets), targets
 

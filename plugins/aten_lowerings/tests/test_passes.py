@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, fx, nn
 
 import armature
-from armature import pipeline
+from armature.pipeline.session import session
 from armature.plugin_api import Pass, hookimpl
 from armature.plugins import manager
 from armature_aten_lowerings.passes import move_bias_behind
@@ -22,7 +22,7 @@ def operators(fn: Callable[..., Tensor], *inputs: Tensor) -> list[object]:
     armature.reset()
     with torch.no_grad():
         torch.testing.assert_close(armature.compile(fn, fullgraph=True)(*inputs), fn(*inputs))
-    [graph] = pipeline.session().compilations[-1].graphs
+    [graph] = session().compilations[-1].graphs
     return [n.target for n in graph.aten.module.graph.nodes if n.op == "call_function"]
 
 
@@ -115,7 +115,7 @@ def test_products_of_unknown_sizes_stay_the_librarys() -> None:
     compiled = armature.compile(torch.mm, fullgraph=True, dynamic=True)
     x, w = torch.randn(50, 10), torch.randn(10, 70)
     torch.testing.assert_close(compiled(x, w), x @ w)
-    [graph] = pipeline.session().compilations[-1].graphs
+    [graph] = session().compilations[-1].graphs
     assert aten.mm.default in [node.target for node in graph.aten.module.graph.nodes]
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import armature
-from armature import pipeline
+from armature.pipeline.session import session
 from armature_aten_lowerings import rnn_cudnn
 from armature_aten_lowerings.rnn import training_layer
 
@@ -178,7 +178,7 @@ def test_the_way_back_ends_after_the_step_that_is_read() -> None:
     armature.reset()
     model = Reader(READS["last"], num_layers=2, bidirectional=True)
     armature.compile(model, fullgraph=True)(torch.randn(4, 6, 5))
-    [graph] = pipeline.session().compilations[-1].graphs
+    [graph] = session().compilations[-1].graphs
     layers = graph.aten.module.graph.find_nodes(op="call_function", target=training_layer())
     assert [node.meta["val"][0].shape[0] for node in layers] == [6, 6, 6, 1]
 

@@ -9,7 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import armature
-from armature import pipeline
+from armature.pipeline.session import session
 from armature_aten_lowerings.scalars import gather_scalars
 
 aten = torch.ops.aten
@@ -68,6 +68,6 @@ def test_an_optimizers_step_calls_no_operator_for_its_numbers() -> None:
 
     armature.reset()
     torch.testing.assert_close(run(True), run(False))
-    graph = pipeline.session().compilations[-1].graphs[-1]
+    graph = session().compilations[-1].graphs[-1]
     externs = [str(s.target) for s in graph.plan.steps if hasattr(s, "target")]
     assert len(externs) == 1, externs

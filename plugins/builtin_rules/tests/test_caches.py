@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import armature
-from armature.testing.resuming import compiled
+from tests.support.resuming import compiled
 
 SCALE = [1]
 WEIGHT = torch.nn.Parameter(torch.ones(2))

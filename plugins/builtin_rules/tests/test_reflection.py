@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import armature
-from armature.testing.changed_programs import Program, like_eager
+from tests.support.changed_programs import Program, like_eager
 
 LOGGER = logging.getLogger("armature.tests.reflection")
 QUIET = LOGGER.getChild("quiet")

@@ -13,7 +13,7 @@ import numpy
 import pytest
 import torch
 
-from armature.callables import (
+from armature.introspection import (
     MISSING,
     describe,
     find_loaded,

@@ -33,10 +33,12 @@ for folder in (ROOT / "src", *(ROOT / "plugins" / name for name in PLUGINS)):
 import torch  # noqa: E402
 
 import armature  # noqa: E402
-from armature import config, pipeline  # noqa: E402
+from armature import config  # noqa: E402
 from armature.cli.demo import call_of, load_examples  # noqa: E402
 from armature.lower.data import Buffer, Const, Load, Op, Store  # noqa: E402
 from armature.lower.index import Var  # noqa: E402
+from armature.pipeline.session import session  # noqa: E402
+from armature.pipeline.stages import new_context  # noqa: E402
 from armature.plugins import manager  # noqa: E402
 from armature.schedule.data import Kernel, KernelPlan, Launch, Pass  # noqa: E402
 from armature.testing.differential import compare_runs, run_model  # noqa: E402
@@ -120,7 +122,7 @@ def measure_model(make: Callable[[], Any], mode: str, budget: float, inductor: b
         torch.cuda.synchronize()
         seconds = time.perf_counter() - start
         error = compare_runs(eager_run, compiled_run)
-    totals = pipeline.session().totals()
+    totals = session().totals()
     calls = [call_of(example, example.model, mode), call_of(example, compiled, mode)]
     if inductor:
         calls.append(call_of(example, torch.compile(copy.deepcopy(example.model)), mode))
@@ -197,7 +199,7 @@ def raw_launch_us(function: int, block: int, pointers: Sequence[int], rounds: in
 
 def launches(args: argparse.Namespace) -> list[Row]:
     """Host time of one kernel: the bare driver call in C, armature's launcher, a torch operator, Triton's own way."""
-    ctx = pipeline.new_context(config.current(), manager().tables(), 0)
+    ctx = new_context(config.current(), manager().tables(), 0)
     backend = TritonBackend(interpret=False)
     kernel, plan = scale_kernel(128)
     source = backend.generate([kernel], plan, ctx)

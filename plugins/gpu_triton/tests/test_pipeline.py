@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 import armature
-from armature.pipeline import session
+from armature.pipeline.session import session
 from armature.plugin_api import DeviceBackend, hookimpl
 from armature.plugins import manager
 from armature.testing.differential import against_eager

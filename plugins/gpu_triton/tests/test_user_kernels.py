@@ -14,7 +14,7 @@ from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
 import armature
-from armature.pipeline import session
+from armature.pipeline.session import session
 from armature_gpu_triton.written import read_only
 
 Tensor = torch.Tensor

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
 
 import armature
-from armature.api.session import session
+from armature.pipeline.session import session
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float32, torch.float16, torch.bfloat16)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import armature
-from armature.api.session import session
+from armature.pipeline.session import session
 
 np = pytest.importorskip("numpy")
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import armature
 from armature import errors
-from armature.api.session import session
+from armature.pipeline.session import session
 
 DTYPES = (
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,

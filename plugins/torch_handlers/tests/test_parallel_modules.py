@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 import armature
-from armature.api.session import session
+from armature.pipeline.session import session
 from armature.plugin_api import data_parallel
-from armature.testing import processes
+from tests.support import processes
 
 if not data_parallel.AVAILABLE:
     pytest.skip("torch was built without torch.distributed", allow_module_level=True)

@@ -11,9 +11,9 @@ from torch import nn
 from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
 
 import armature
-from armature.testing.tensor_programs import compare
-from armature.testing.tracing import break_of, trace
 from armature.trace.errors import GraphBreak
+from tests.support.tensor_programs import compare
+from tests.support.tracing import break_of, trace
 
 torch.manual_seed(0)
 NET = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from armature.callables import MISSING, is_class, is_module, member
 from armature.errors import UnknownName
+from armature.introspection import MISSING, is_class, is_module, member
 from armature.rules.book import load_name
 from armature.rules.targets import is_dotted
 

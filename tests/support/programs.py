@@ -21,9 +21,9 @@ import attrs
 import torch
 from hypothesis import strategies as st
 
-from armature.testing import program_parts as parts
-from armature.testing.pictures import Camera
-from armature.testing.tracing import chain
+from tests.support import program_parts as parts
+from tests.support.pictures import Camera
+from tests.support.tracing import chain
 
 Lines = list[str]
 PLACEHOLDER = re.compile(r"<(num|ten|test|text|seq|map|set|fn|nv|tv|error)>")

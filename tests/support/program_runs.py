@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 import attrs
 
 import armature
-from armature.api.session import Outcome, session
+from armature.pipeline.session import Outcome, session
 from armature.testing.differential import Mismatch, difference, leaves
-from armature.testing.programs import Program
+from tests.support.programs import Program
 
 SCHEDULES = (
     (0, 0, 1, 2),

@@ -12,8 +12,8 @@ import attrs
 import torch
 from torch import fx
 
-from armature.api.errors import BackendFunctionFailed
-from armature.api.session import Compilation
+from armature.errors import BackendFunctionFailed
+from armature.pipeline.session import Compilation
 from armature.torch_abi.aot import standing_for
 from armature.torch_abi.fake import is_fake, like
 from armature.trace.data import GraphInput

@@ -16,12 +16,12 @@ from weakref import ReferenceType, ref
 import attrs
 from torch import fx, nn
 
-from armature.api.callers import Caller, callers
 from armature.breaks.types import BreakEvent
 from armature.codegen.data import KernelSource
 from armature.events import CompileEvent
 from armature.frame.data import FrameRequest
 from armature.frame.guards.explain import FailedGuard, Mismatch
+from armature.pipeline.callers import Caller, callers
 from armature.rules.reliance import Relied
 from armature.run.data import CompiledGraph
 from armature.torch_abi.eval_frame import COMPILE, reset_code, set_code_strategy, skip_code

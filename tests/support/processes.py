@@ -25,6 +25,7 @@ import torch.distributed as dist
 
 _DIST: Any = dist  # not all that it has is in its types
 Scenario = Callable[[int, int], Any]
+ROOT = Path(__file__).resolve().parents[2]  # a script has the folder of its own on the path, not this one
 PATIENCE = datetime.timedelta(seconds=30)  # of a process that waits for another one
 
 
@@ -57,7 +58,9 @@ def run(file: str | Path, count: int = 2, seconds: float = 240) -> dict[str, lis
 
 
 def _start(file: Path, rank: int, count: int, folder: Path) -> subprocess.Popen[bytes]:
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     own = {"RANK": str(rank), "WORLD_SIZE": str(count), "PROCESSES_FOLDER": str(folder), "OMP_NUM_THREADS": "1"}
+    own["PYTHONPATH"] = path
     with (folder / f"said{rank}").open("wb") as said:
         return subprocess.Popen(
             [sys.executable, str(file)], env={**os.environ, **own}, stdout=said, stderr=subprocess.STDOUT

@@ -13,14 +13,14 @@ import attrs
 import torch
 
 import armature
-from armature.api.errors import ArmatureWarning
 from armature.api.options import Key, Options
 from armature.api.public import wrap
-from armature.api.session import Compilation, Outcome, Session, session
+from armature.errors import ArmatureWarning
 from armature.frame.hook import FrameHook
-from armature.pipeline import Compiler
+from armature.pipeline.compiler import Compiler
+from armature.pipeline.session import Compilation, Outcome, Session, session
 from armature.testing.differential import difference
-from armature.testing.tracing import chain, comparable
+from tests.support.tracing import chain, comparable
 
 
 @attrs.frozen(eq=False)

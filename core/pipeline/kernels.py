@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
 import attrs
 
-from armature.api.session import Compilation
 from armature.codegen.program import generate
 from armature.context import CompileContext
-from armature.events import CompileEvent, EventKind
 from armature.graph.data import AtenGraph, GraphKind
 from armature.graph.passes import run_passes
 from armature.graph.show import show as show_aten
@@ -20,6 +17,8 @@ from armature.lower import verify as lower_spec
 from armature.lower.data import LoopGraph
 from armature.lower.lower import lower
 from armature.lower.show import show as show_loops
+from armature.pipeline.notices import timed
+from armature.pipeline.session import Compilation
 from armature.run.compiled import load
 from armature.run.data import CompiledGraph
 from armature.schedule import verify as schedule_spec
@@ -31,7 +30,7 @@ T = TypeVar("T")
 
 
 @attrs.frozen(eq=False)
-class AtenCompiler:
+class KernelCompiler:
     """Compiles the graphs of one captured frame, the backward graph when it is needed, and keeps them in its record."""
 
     record: Compilation
@@ -54,23 +53,11 @@ class AtenCompiler:
 
     def lowered(self, aten: AtenGraph, ctx: CompileContext) -> LoopGraph:
         """Loops after the passes of their stage."""
-        loops = lower(aten, ctx)
-        if ctx.config.strict:
-            lower_spec.verify(loops)
-        loops = run_passes("loops", loops, ctx)
-        if ctx.config.strict:
-            lower_spec.verify(loops)
-        return loops
+        return after_passes("loops", lower(aten, ctx), lower_spec.verify, ctx)
 
     def scheduled(self, loops: LoopGraph, ctx: CompileContext) -> KernelPlan:
         """Kernels after the passes of their stage."""
-        plan = schedule(loops, ctx)
-        if ctx.config.strict:
-            schedule_spec.verify(plan)
-        plan = run_passes("kernels", plan, ctx)
-        if ctx.config.strict:
-            schedule_spec.verify(plan)
-        return plan
+        return after_passes("kernels", schedule(loops, ctx), schedule_spec.verify, ctx)
 
     def timed(self, stage: str, ctx: CompileContext, work: Callable[[], T]) -> T:
         """The result of the work; observers are told how long it took."""
@@ -82,17 +69,11 @@ class AtenCompiler:
             print(f"# {self.record.function}    {self.record.where}    {stage}\n{text()}", file=sys.stderr)
 
 
-def timed(record: Compilation, stage: str, ctx: CompileContext, work: Callable[[], T]) -> T:
-    """The result of the work; observers are told the stage and its seconds."""
-    start = time.perf_counter()
-    result = work()
-    ctx.emit(event_of(record, EventKind.STAGE, stage, time.perf_counter() - start, ctx.compile_id))
-    return result
-
-
-def event_of(
-    record: Compilation, kind: EventKind, detail: str = "", seconds: float = 0.0, compile_id: int | None = None
-) -> CompileEvent:
-    """An event of the compilation that the record is of."""
-    number = record.id if compile_id is None else compile_id
-    return CompileEvent(kind, number, record.function, record.file, record.line, detail, seconds)
+def after_passes(stage: str, data: T, verify: Callable[[T], None], ctx: CompileContext) -> T:
+    """A stage's result after the passes that plugins add to it; in strict mode checked before and after them."""
+    if ctx.config.strict:
+        verify(data)
+    data = run_passes(stage, data, ctx)
+    if ctx.config.strict:
+        verify(data)
+    return data

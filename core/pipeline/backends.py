@@ -1,0 +1,118 @@
+"""What makes a callable of a captured graph: the stages of this package, a plugin's back end, or a user's function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import torch
+from torch import fx
+
+from armature.context import CompileContext
+from armature.errors import DeviceBackendUnready, InvariantError, NoDeviceBackend, invariant
+from armature.graph import inference, learning, pieces, segments
+from armature.graph.as_captured import runs_as_captured
+from armature.graph.functional import compile_graph
+from armature.pipeline.kernels import KernelCompiler
+from armature.pipeline.notices import warn_once
+from armature.pipeline.session import Compilation
+from armature.pipeline.users_backend import UsersBackend
+from armature.plugins.tables import Tables
+from armature.trace.data import GraphInput, TracedFrame
+from armature.trace.recording import graph_calls
+
+NATIVE = ("auto", "armature")  # backends that are the stages of this package
+
+GraphCallable = Callable[..., Any]
+GraphBackend = Callable[[TracedFrame, CompileContext, Compilation], GraphCallable]
+
+
+def native_backend(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
+    """The captured graph through the stages of this package."""
+    module = traced.graph
+    if module is not None and learning.learns_inside(module):
+        whole = learning.begun_with_gradients(module)
+        with torch.enable_grad():
+            run = native_backend(attrs.evolve(traced, graph=whole), ctx, record)
+        return module.forward if run == whole.forward else learning.with_gradients(run)
+    check_devices(traced, ctx, record)
+    if module is None or not inference.enters(module):
+        return as_kernels(traced, ctx, record)
+    inner = inference.without(module)
+    if inner is None:
+        return module.forward
+    with torch.inference_mode():
+        run = as_kernels(attrs.evolve(traced, graph=inner), ctx, record)
+    return module.forward if run == inner.forward else inference.inside(run)
+
+
+def as_kernels(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
+    """The graph compiled, in the mode of now; as it is where it has to run operator by operator."""
+    if traced.graph is not None and runs_as_captured(traced, traced.graph):
+        return traced.graph.forward
+    if traced.graph is not None and any(map(pieces.is_apart_for_kernels, traced.graph.graph.nodes)):
+        run = pieces.compiled(traced, lambda piece: as_kernels(piece, ctx, record), pieces.is_apart_for_kernels)
+        return traced.graph.forward if run is None else run
+    # The backward graph is compiled later and keeps what it is made from; guards hold the example tensors.
+    free = attrs.evolve(traced, guards=(), size_guards=tuple)
+    run = segments.compiled(free, ctx, lambda piece: compile_graph(piece, ctx, KernelCompiler(record)))
+    if run is None:
+        run = compile_graph(free, ctx, KernelCompiler(record))
+    for graph in record.graphs:  # a kernel that can't be built is found here, where eager can still take over
+        graph.ready()
+    return run
+
+
+@attrs.frozen
+class ForeignBackend:
+    """A backend that takes captured graphs with their inputs."""
+
+    compile_graph: Callable[[fx.GraphModule, tuple[GraphInput, ...]], GraphCallable]
+
+    def __call__(self, traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
+        """What it makes of the graph, or of each piece of one that has to be cut."""
+        module = traced.graph
+        if module is None:
+            raise InvariantError(what="a backend is given a graph", details=traced.name)
+        if graph_calls.only_as_captured(module.graph):
+            return module.forward
+        if any(map(pieces.is_apart, module.graph.nodes)):
+            around = pieces.compiled(traced, lambda piece: self(piece, ctx, record), pieces.is_apart)
+            return module.forward if around is None else around
+        return segments.compiled(traced, ctx, self.whole) or self.whole(traced)
+
+    def whole(self, traced: TracedFrame) -> GraphCallable:
+        """What it makes of a graph, or of a piece of one."""
+        if traced.graph is None:
+            raise InvariantError(what="a backend is given a graph", details=traced.name)
+        return self.compile_graph(traced.graph, traced.inputs)
+
+
+def plugins_backend(fn: Callable[..., Any]) -> Callable[[fx.GraphModule, tuple[GraphInput, ...]], GraphCallable]:
+    """What compiles graphs with a backend that a plugin gives, `fn(graph_module, fakes) -> callable`."""
+
+    def compile_graph(module: fx.GraphModule, inputs: tuple[GraphInput, ...]) -> GraphCallable:
+        result = fn(module, [given.fake for given in inputs])
+        invariant(callable(result), "a backend returns a callable", backend=fn, returned=result)
+        return result  # type: ignore[no-any-return]
+
+    return compile_graph
+
+
+def backend_for(backend: str | Callable[..., Any], tables: Tables, record: Compilation) -> GraphBackend:
+    """The backend of a name or function, for one compilation. KeyError: no such name."""
+    if callable(backend):
+        return ForeignBackend(UsersBackend(backend, record))
+    return native_backend if backend in NATIVE else ForeignBackend(plugins_backend(tables.graph_backends[backend]))
+
+
+def check_devices(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> None:
+    """Warn of devices that no plugin makes kernels for. Raises DeviceBackendUnready where one can't work."""
+    tensors = [given.fake for given in traced.inputs if isinstance(given.fake, torch.Tensor)]
+    for device in sorted({tensor.device.type for tensor in tensors} or {"cpu"}):
+        found = ctx.tables.device_backend(device)
+        if found is None:
+            warn_once(record, ("device", device), str(NoDeviceBackend(device=device)))
+        elif (missing := found.missing()) is not None:
+            raise DeviceBackendUnready(backend=found.name, missing=missing)

@@ -1,0 +1,97 @@
+"""The stages in their order: a frame in, code to run out. Each stage's result is checked in strict mode."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+from torch import fx
+
+from armature.config import Config
+from armature.context import CompileContext
+from armature.errors import invariant
+from armature.frame import verify as frame_spec
+from armature.frame.data import FrameRequest
+from armature.pipeline.backends import GraphBackend, GraphCallable, native_backend
+from armature.pipeline.notices import timed
+from armature.pipeline.session import Compilation
+from armature.plugins.tables import Tables
+from armature.run.cache import Cache
+from armature.run.workers import Workers
+from armature.torch_abi.eval_frame import skip_code
+from armature.trace import verify as trace_spec
+from armature.trace.data import TracedFrame
+from armature.trace.emit.rollback import Undo
+from armature.trace.resume.continuation import capture_frame
+from armature.trace.show import show as show_captured
+
+
+def new_context(settings: Config, tables: Tables, compile_id: int) -> CompileContext:
+    """The context of one compilation."""
+    return CompileContext(
+        config=settings,
+        tables=tables,
+        cache=_cache(settings.cache_dir),
+        workers=_workers(settings.threads),
+        compile_id=compile_id,
+    )
+
+
+@cache
+def _cache(folder: Path) -> Cache:
+    return Cache(folder)
+
+
+@cache
+def _workers(threads: int) -> Workers:
+    return Workers(threads)
+
+
+def compile_frame(
+    request: FrameRequest, ctx: CompileContext, backend: GraphBackend, record: Compilation
+) -> tuple[TracedFrame, CodeType]:
+    """Trace a frame and compile its graph. Errors: GraphBreak, SkipFrame, and whatever a stage raises."""
+    if ctx.config.strict:
+        frame_spec.verify(request)
+    traced = timed(record, "trace", ctx, lambda: capture_frame(request, ctx))
+    if ctx.config.strict:
+        trace_spec.verify(traced)
+    record.module, record.captured = traced.graph, show_captured(traced)
+    if "fx" in ctx.config.show:
+        print(f"# {record.function}    {record.where}    fx\n{record.captured}", file=sys.stderr)
+    if traced.graph is None:
+        return traced, traced.code
+    run = timed(record, "graph", ctx, lambda: backend(traced, ctx, record))
+    as_captured = run == traced.graph.forward or backend is not native_backend  # those of others may run it as it is
+    return traced, fill_slot(traced, undoing(traced.undo, run, traced.graph if as_captured else None))
+
+
+def undoing(undo: Undo, run: GraphCallable, captured: fx.GraphModule | None) -> GraphCallable:
+    """The graph's callable, which leaves nothing behind when it raises. captured: the graph, if it runs itself."""
+    return undo.around(with_hook_off(run), None if captured is None else type(captured).forward.__code__)
+
+
+def fill_slot(traced: TracedFrame, run: GraphCallable) -> CodeType:
+    """The traced code with the compiled graph where the slot stands. The graph runs with the frame hook off."""
+    run = with_hook_off(run)
+    constants = traced.code.co_consts
+    found = sum(constant is traced.slot for constant in constants)
+    invariant(found == 1, "the traced code has one slot for the compiled graph", found=found, frame=traced.name)
+    return traced.code.replace(co_consts=tuple(run if c is traced.slot else c for c in constants))
+
+
+def with_hook_off(run: GraphCallable) -> GraphCallable:
+    """The same callable, if it is written in Python by itself; else a function that calls it."""
+    inner = run.__func__ if isinstance(run, MethodType) else run
+    if isinstance(inner, FunctionType):
+        skip_code(inner.__code__, below=True)
+        return run
+
+    def call(*args: Any) -> Any:
+        return run(*args)
+
+    skip_code(call.__code__, below=True)
+    return call
