@@ -9,7 +9,7 @@ import attrs
 import torch
 
 from armature.codegen.data import KernelSource
-from armature.schedule.data import Kernel, KernelPlan
+from armature.schedule.data import KernelPlan, Work
 
 if TYPE_CHECKING:
     from armature.context import CompileContext
@@ -22,7 +22,8 @@ class Features:
     ops: operations of `armature.lower.ops.OPS` that it prints; an operator that needs another one stays an ATen call.
     reductions: keys of REDUCTIONS. dtypes: dtypes that kernels may load, store and compute with.
     atomic_add: dtypes of atomic stores. max_passes: most passes over the inner loop in one kernel.
-    parallel: independent outer points below which a large kernel leaves most of the device idle.
+    parallel: independent outer points below which a large kernel leaves most of the device idle. batch: most arguments
+    of a `Batch` of kernels that is given to `generate` as one; 0: each kernel is launched by itself.
     """
 
     ops: frozenset[str]
@@ -33,6 +34,7 @@ class Features:
     symbolic_sizes: bool = True
     max_passes: int = 8
     parallel: int = 4
+    batch: int = 0
 
 
 class DeviceBackend(Protocol):
@@ -42,7 +44,7 @@ class DeviceBackend(Protocol):
     device_types: frozenset[str]
     features: Features
 
-    def generate(self, kernels: Sequence[Kernel], plan: KernelPlan, ctx: CompileContext) -> KernelSource:
+    def generate(self, kernels: Sequence[Work], plan: KernelPlan, ctx: CompileContext) -> KernelSource:
         """Print all kernels of one graph as one source. Deterministic: same kernels, same text."""
 
     def build(self, source: KernelSource, ctx: CompileContext) -> Mapping[str, Callable[..., None]]:

@@ -8,17 +8,17 @@ from armature.codegen.data import KernelSource, Program
 from armature.codegen.wrapper import Wrapper
 from armature.errors import InvariantError
 from armature.lower.data import ExternCall
-from armature.schedule.data import Kernel, KernelPlan
+from armature.schedule.data import KernelPlan, Work
 
 if TYPE_CHECKING:
     from armature.codegen.backend import DeviceBackend
     from armature.context import CompileContext
 
 
-def backends(plan: KernelPlan, ctx: CompileContext) -> dict[str, tuple[DeviceBackend, list[Kernel]]]:
-    """Per back end its kernels, in launch order. Errors: InvariantError for a device that no back end serves."""
-    found: dict[str, tuple[DeviceBackend, list[Kernel]]] = {}
-    for kernel in plan.kernels:
+def backends(plan: KernelPlan, ctx: CompileContext) -> dict[str, tuple[DeviceBackend, list[Work]]]:
+    """Per back end what it launches, in order. Errors: InvariantError for a device that no back end serves."""
+    found: dict[str, tuple[DeviceBackend, list[Work]]] = {}
+    for kernel in plan.launches:
         backend = ctx.tables.device_backend(kernel.device.type)
         if backend is None:
             raise InvariantError(what="a kernel for a device without a back end", details=str(kernel.device))
@@ -39,7 +39,7 @@ def generate(plan: KernelPlan, ctx: CompileContext) -> Program:
         wrapper=text,
         constants=plan.constants,
         bindings=wrapper.bindings,
-        kernel_count=len(plan.kernels),
+        kernel_count=len(plan.launches),
         fused_count=sum(k.operators for k in plan.kernels if k.operators > 1),
         extern_count=sum(isinstance(step, ExternCall) for step in plan.steps),
     )

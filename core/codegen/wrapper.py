@@ -87,7 +87,7 @@ class Wrapper:
         plan = self.plan
         self.reused = frozenset(s.reuse for s in plan.steps if isinstance(s, Allocate) and s.reuse is not None)
         self.layouts = _returned_layouts(plan)
-        self.lines.add(f"# {plan.name}: {len(plan.kernels)} kernels")
+        self.lines.add(f"# {plan.name}: {len(plan.launches)} kernels")
         with self.lines.indented("def call(args):"):
             if plan.inputs:
                 self.lines.add(f"{_tuple(plan.inputs)} = args")

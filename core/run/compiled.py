@@ -55,7 +55,7 @@ class Binding:
 
 def backend_of(source: KernelSource, plan: KernelPlan, ctx: CompileContext) -> DeviceBackend:
     """The back end that printed the source."""
-    for kernel in plan.kernels:
+    for kernel in plan.launches:
         backend = ctx.tables.device_backend(kernel.device.type)
         if backend is not None and backend.name == source.backend:
             return backend

@@ -12,5 +12,5 @@ def show(graph: CompiledGraph) -> str:
         f"{graph.name}: {program.kernel_count} kernels, {program.fused_count} operators fused, "
         f"{program.extern_count} operators called as they are"
     ]
-    lines += [f"  {k.name}({', '.join(k.arguments)})  {k.operators} operators" for k in graph.plan.kernels]
+    lines += [f"  {k.name}({', '.join(k.arguments)})  {k.operators} operators" for k in graph.plan.launches]
     return "\n".join(lines) + "\n"

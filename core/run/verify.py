@@ -9,7 +9,7 @@ from armature.run.data import CompiledGraph
 def verify(graph: CompiledGraph) -> None:
     """Raise InvariantError when the parts are not of one graph, or a kernel of the plan has no source."""
     invariant(callable(graph.call), "a compiled graph that can't be called", graph=graph.name)
-    planned = {kernel.name for kernel in graph.plan.kernels}
+    planned = {kernel.name for kernel in graph.plan.launches}
     printed = {name for source in graph.program.sources for name in source.kernels}
     invariant(planned == printed, "plan and sources name other kernels", plan=planned, sources=printed)
     places = sum(node.op == "placeholder" for node in graph.aten.module.graph.nodes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -55,6 +55,49 @@ class Kernel:
         return (*self.reads, *self.writes, *(s.name for s in self.sizes))
 
 
+@attrs.frozen(eq=False)
+class Batch:
+    """Kernels of one structure, run by one launch: what is done to each tensor of a list.
+
+    Members do the same to memory of their own: none touches what another one writes, and they run in any order. They
+    differ in buffers and, over one loop, in its extent. `schedule.batch.body_of` gives what they have in common.
+    """
+
+    name: str
+    members: tuple[Kernel, ...]
+    reads: tuple[str, ...]  # buffers that some member loads and none writes, each once
+    writes: tuple[str, ...]
+    origins: tuple[Origin, ...] = ()
+    sizes: tuple[Size, ...] = ()  # none: extents of members are numbers
+
+    @classmethod
+    def of(cls, members: Sequence[Kernel]) -> Batch:
+        """The members as a batch, under the first one's name."""
+        reads = dict.fromkeys(name for kernel in members for name in kernel.reads)
+        writes = dict.fromkeys(name for kernel in members for name in kernel.writes)
+        origins = dict.fromkeys(origin for kernel in members for origin in kernel.origins)
+        name = f"{members[0].name}_x{len(members)}"
+        return cls(name, tuple(members), tuple(reads), tuple(writes), tuple(origins))
+
+    @property
+    def device(self) -> torch.device:
+        """Where all members run."""
+        return self.members[0].device
+
+    @property
+    def operators(self) -> int:
+        """How many loops of the loop graph it does the work of."""
+        return sum(kernel.operators for kernel in self.members)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Names in the order in which a launch passes them: buffers read, buffers written."""
+        return (*self.reads, *self.writes)
+
+
+Work: TypeAlias = Kernel | Batch
+
+
 @attrs.frozen
 class Allocate:
     """Make the buffer's memory, or take over the memory of `reuse`, a released buffer of the same bytes and device."""
@@ -72,9 +115,9 @@ class Release:
 
 @attrs.frozen(eq=False)
 class Launch:
-    """Run a kernel."""
+    """Run a kernel, or a batch of them."""
 
-    kernel: Kernel
+    kernel: Work
 
 
 Step: TypeAlias = Allocate | Release | Launch | ExternCall
@@ -93,6 +136,14 @@ class KernelPlan:
     sizes: Mapping[Size, Reading]
 
     @property
-    def kernels(self) -> tuple[Kernel, ...]:
-        """The kernels in launch order."""
+    def launches(self) -> tuple[Work, ...]:
+        """What is launched, in order."""
         return tuple(step.kernel for step in self.steps if isinstance(step, Launch))
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The kernels in launch order, those of batches one by one."""
+        found: list[Kernel] = []
+        for work in self.launches:
+            found += work.members if isinstance(work, Batch) else (work,)
+        return tuple(found)

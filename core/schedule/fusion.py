@@ -39,7 +39,7 @@ from armature.schedule.group import (
     group_of_item,
 )  # fmt: skip
 from armature.schedule.order import Order
-from armature.schedule.score import MOST_BUFFERS, SMALL_KERNEL, bytes_of, points
+from armature.schedule.score import MOST_BUFFERS, MOST_SCALARS, SCALAR_NODES, SMALL_KERNEL, bytes_of, points
 
 if TYPE_CHECKING:
     from armature.codegen.backend import Features
@@ -107,9 +107,7 @@ class Fusion:
         keep, gone = (one, other) if len(one.members) >= len(other.members) else (other, one)
         if keep.members[0].item.device != gone.members[0].item.device:
             return None
-        if keep.weight + gone.weight > self.ctx.config.max_kernel_nodes:
-            return None
-        if len(keep.loads) + len(keep.stores) + len(gone.loads) + len(gone.stores) > MOST_BUFFERS:
+        if not self.small_enough(keep, gone):
             return None
         if not self.worth(keep, gone) or not self.order.can_join(keep, gone):
             return None
@@ -133,6 +131,16 @@ class Fusion:
             if not self.kept(name, keep):
                 keep.forget(name)
         return keep
+
+    def small_enough(self, one: Group, other: Group) -> bool:
+        """Whether a kernel of both is short enough, and takes few enough buffers. Loops of one point cost nothing but
+        their launch: of these it may hold more, and as many buffers as the back end takes."""
+        nodes, buffers = self.ctx.config.max_kernel_nodes, MOST_BUFFERS
+        if one.is_scalar and other.is_scalar:
+            nodes *= SCALAR_NODES
+            buffers = max(buffers, min(MOST_SCALARS, self.features(one.members[0].item.device.type).batch))
+        touched = sum(len(group.loads) + len(group.stores) for group in (one, other))
+        return one.weight + other.weight <= nodes and touched <= buffers
 
     def kept(self, name: str, *groups: Group) -> bool:
         """Whether the buffer is needed outside of these groups."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import attrs
 import torch
@@ -10,7 +11,7 @@ import torch
 from armature.lower.data import Buffer, BufferKind, ExternCall, Load, LoopGraph, Node, Store, View
 from armature.lower.index import Index, add, mul, sub
 from armature.lower.sharing import shared_memory
-from armature.schedule.data import Allocate, Kernel, Launch, Pass, Release, Step
+from armature.schedule.data import Allocate, Batch, Kernel, Launch, Pass, Release, Step, Work
 from armature.schedule.dependencies import reads_of, writes_of
 from armature.schedule.walk import postorder, rebuild, rename_store, store_roots
 
@@ -32,11 +33,11 @@ def room(buffer: Buffer) -> Room:
     return Room(buffer.device, buffer.dtype, mul(span, buffer.dtype.itemsize))
 
 
-def touched(step: Kernel | ExternCall) -> tuple[str, ...]:
+def touched(step: Work | ExternCall) -> tuple[str, ...]:
     """Buffers that the step reads or writes."""
-    if isinstance(step, Kernel):
-        return (*step.reads, *step.writes)
-    return tuple(dict.fromkeys((*reads_of(step), *writes_of(step))))
+    if isinstance(step, ExternCall):
+        return tuple(dict.fromkeys((*reads_of(step), *writes_of(step))))
+    return (*step.reads, *step.writes)
 
 
 @attrs.define(eq=False)
@@ -51,21 +52,38 @@ class _Planner:
     alive: set[str] = attrs.field(factory=set)
     owned: set[str] = attrs.field(factory=set)  # memory that may be taken over
 
-    def kernel(self, kernel: Kernel, number: int) -> None:
-        made = [n for n in kernel.writes if n not in self.alive and self.is_own(n)]
-        ending = [n for n in kernel.reads if self.last[n] == number and n in self.owned]
-        for name in made:
-            self.alive.add(name)
-            self.own(name)
-            held = next((n for n in ending if self.in_place(kernel, n, name)), None)
+    def launch(self, work: Work, number: int) -> None:
+        """Make what the kernels write, where that takes the place of what they read last, in it. Members of a batch
+        change alike: each takes the place of its operand, or none does."""
+        members = list(work.members) if isinstance(work, Batch) else [work]
+        uses = Counter(name for kernel in members for name in kernel.reads)
+        ending = {n for n, count in uses.items() if count == 1 and self.last[n] == number and n in self.owned}
+        for column in range(len(members[0].writes)):
+            made = [kernel.writes[column] for kernel in members]
+            made = [name for name in made if name not in self.alive and self.is_own(name)]
+            held = self.operands(members, column, ending) if len(made) == len(members) else None
+            for at, name in enumerate(made):
+                self.alive.add(name)
+                self.own(name)
+                self.steps.append(Allocate(name, self.taken_over(name) if held is None else held[at]))
             if held is not None:
-                ending.remove(held)
-                kernel = renamed(kernel, held, name)
-                self.steps.append(Allocate(name, held))
-                self.alive.discard(held)
-                continue
-            self.steps.append(Allocate(name, self.taken_over(name)))
-        self.steps.append(Launch(kernel))
+                ending.difference_update(held)
+                self.alive.difference_update(held)
+                members = [renamed(k, old, k.writes[column]) for k, old in zip(members, held, strict=True)]
+        done = attrs.evolve(Batch.of(members), name=work.name) if isinstance(work, Batch) else members[0]
+        self.steps.append(Launch(done))
+
+    def operands(self, members: Sequence[Kernel], column: int, ending: Container[str]) -> list[str] | None:
+        """Per member the buffer that it reads last and whose memory its result may be put in; None where some member
+        has none, or they stand at different places."""
+        for place, name in enumerate(members[0].reads):
+            held = [kernel.reads[place] for kernel in members] if name in ending else []
+            if held and all(
+                old in ending and self.in_place(kernel, old, kernel.writes[column])
+                for kernel, old in zip(members, held, strict=True)
+            ):
+                return held
+        return None
 
     def taken_over(self, name: str) -> str | None:
         """A released buffer whose memory this one takes; one that is returned only from a buffer laid out like it."""
@@ -141,9 +159,7 @@ def renamed(kernel: Kernel, old: str, new: str) -> Kernel:
     return attrs.evolve(kernel, passes=passes, reads=tuple(r for r in kernel.reads if r != old))
 
 
-def plan_memory(
-    work: Sequence[Kernel | ExternCall], loops: LoopGraph, buffers: Mapping[str, Buffer]
-) -> tuple[Step, ...]:
+def plan_memory(work: Sequence[Work | ExternCall], loops: LoopGraph, buffers: Mapping[str, Buffer]) -> tuple[Step, ...]:
     """The steps with allocations and releases put in."""
     last = {name: number for number, step in enumerate(work) for name in touched(step)}
     returned = frozenset(v.buffer for v in loops.outputs if isinstance(v, View))
@@ -152,15 +168,15 @@ def plan_memory(
     # Inputs are released too (the caller may have dropped them), but their memory is not ours to take over.
     unused = [name for name in loops.inputs if name not in last and name not in returned]
     planner.steps += [Release(name) for name in unused if name in buffers]
-    made = {name for step in work for name in (step.writes if isinstance(step, Kernel) else step.outputs)}
+    made = {name for step in work for name in (step.outputs if isinstance(step, ExternCall) else step.writes)}
     # Loops without points were dropped; who returns or reads their buffers still needs them.
     empty = [n for n in dict.fromkeys((*last, *sorted(returned))) if planner.is_own(n) and n not in made]
     planner.steps += [Allocate(name) for name in empty]
     planner.alive.update(empty)
     for number, step in enumerate(work):
-        if isinstance(step, Kernel):
-            planner.kernel(step, number)
-        else:
+        if isinstance(step, ExternCall):
             planner.extern(step)
+        else:
+            planner.launch(step, number)
         planner.release(touched(step), number)
     return tuple(planner.steps)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+import torch
+
 from armature.lower.data import ExternCall, LoopGraph
+from armature.schedule.batch import batched
 from armature.schedule.data import Kernel, KernelPlan
 from armature.schedule.dependencies import dependencies
 from armature.schedule.fusion import fuse
@@ -42,5 +46,12 @@ def schedule(loops: LoopGraph, ctx: CompileContext) -> KernelPlan:
         if any(kept(name) for member in group.members for name in member.item.writes):
             work.append(build_kernel(group, number, buffers, kept, deps.changed))
             number += 1
-    steps = plan_memory(work, loops, buffers)
+    ready = batched(work, buffers, partial(_most_arguments, ctx) if ctx.config.fuse else lambda device: 0)
+    steps = plan_memory(ready, loops, buffers)
     return KernelPlan(loops.name, loops.inputs, loops.constants, buffers, steps, loops.outputs, loops.sizes)
+
+
+def _most_arguments(ctx: CompileContext, device: torch.device) -> int:
+    """Of a batch of kernels on a device; 0 where its back end takes none."""
+    backend = ctx.tables.device_backend(device.type)
+    return 0 if backend is None else backend.features.batch

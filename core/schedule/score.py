@@ -16,6 +16,9 @@ FREE_WORK = 4096  # additions that cost less than launching one more kernel
 INLINE_NODES = 48  # longest expression that is copied into a reader
 SMALL_KERNEL = 32768  # points below which running on one thread does not matter
 MOST_BUFFERS = 64  # reads and writes of one kernel
+MOST_SCALARS = 512  # the same of a kernel of one point
+SCALAR_NODES = 4  # how many times longer it may be
+MOST_MADE = 64 << 20  # bytes of new buffers that end within the graph, in one batch of kernels: all live at once
 
 
 def cost(nodes: Iterable[Node]) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from armature.lower.data import Const, ExternCall, IndexValue, Load, Masked, Node, Op, Origin, Reduce, Store
-from armature.schedule.data import Allocate, Kernel, KernelPlan, Launch
+from armature.schedule.batch import body_of
+from armature.schedule.data import Allocate, Batch, Kernel, KernelPlan, Launch
 from armature.schedule.walk import operands, postorder, store_roots
 
 _COLUMN = 84
@@ -16,7 +17,8 @@ def show(plan: KernelPlan) -> str:
     lines = [f"plan {plan.name}({', '.join(plan.inputs)})"]
     for step in plan.steps:
         if isinstance(step, Launch):
-            lines += ["  " + line for line in show_kernel(step.kernel).splitlines()]
+            text = show_batch(step.kernel, plan) if isinstance(step.kernel, Batch) else show_kernel(step.kernel)
+            lines += ["  " + line for line in text.splitlines()]
         elif isinstance(step, ExternCall):
             outputs = ", ".join(name or "_" for name in step.outputs)
             lines.append(_noted(f"  {outputs} = {step.target}(...)", step.origins))
@@ -29,6 +31,16 @@ def show(plan: KernelPlan) -> str:
             lines.append(f"  free {step.buffer}")
     outputs = ", ".join(str(getattr(o, "buffer", o)) for o in plan.outputs)
     return "\n".join([*lines, f"  return {outputs}"]) + "\n"
+
+
+def show_batch(batch: Batch, plan: KernelPlan) -> str:
+    """The kernel that the members have in common, and what each member has in its slots."""
+    body = body_of(batch, plan.buffers)
+    lines = [f"batch {batch.name}: {len(body.rows)} times, {', '.join(body.slots)} being"]
+    for row in body.rows:
+        places = (p.buffer + (f"+{p.offset}" if p.offset else "") for p in row.places)
+        lines.append(f"  {', '.join(places)}    points {row.points}")
+    return "\n".join([*lines, *("  " + line for line in show_kernel(body.kernel).splitlines())])
 
 
 def show_kernel(kernel: Kernel) -> str:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from armature.errors import invariant
 from armature.lower.data import BufferKind, ExternCall, IndexValue, Load, Node, Reduce, Store, View
 from armature.lower.index import Var, sizes, variables
 from armature.lower.sharing import shared_memory
-from armature.schedule.data import Allocate, Kernel, KernelPlan, Launch, Release
+from armature.schedule.batch import body_of
+from armature.schedule.data import Allocate, Batch, Kernel, KernelPlan, Launch, Release
 from armature.schedule.dependencies import reads_of
 from armature.schedule.walk import depends, operands, postorder, store_roots
 
 
 def verify(plan: KernelPlan) -> None:
     """Raise InvariantError naming the kernel or buffer where the plan is not what `KernelPlan` promises."""
-    names = [kernel.name for kernel in plan.kernels]
+    names = [work.name for work in plan.launches]
     invariant(len(names) == len(set(names)), "two kernels of one name", names=names)
     for kernel in plan.kernels:
         verify_kernel(kernel, plan)
@@ -34,6 +37,8 @@ def _verify_lives(plan: KernelPlan) -> None:
             invariant(step.buffer in alive, "a buffer is released that is not alive", buffer=step.buffer)
             alive.discard(step.buffer)
         elif isinstance(step, Launch):
+            if isinstance(step.kernel, Batch):
+                _verify_batch(step.kernel, plan)
             for name in (*step.kernel.reads, *step.kernel.writes):
                 invariant(
                     name in alive, "a kernel touches memory that is not there", kernel=step.kernel.name, buffer=name
@@ -44,6 +49,14 @@ def _verify_lives(plan: KernelPlan) -> None:
             alive.update(name for name in step.outputs if name is not None)
     for output in plan.outputs:
         invariant(not isinstance(output, View) or output.buffer in alive, "an output has no memory", output=output)
+
+
+def _verify_batch(batch: Batch, plan: KernelPlan) -> None:
+    """Members have one structure, and none touches what another one writes."""
+    body_of(batch, plan.buffers)
+    users = Counter(name for kernel in batch.members for name in {*kernel.reads, *kernel.writes})
+    shared = [name for name in batch.writes if users[name] > 1]
+    invariant(not shared, "members of a batch meet in a buffer", batch=batch.name, buffers=shared)
 
 
 def verify_kernel(kernel: Kernel, plan: KernelPlan) -> None:

@@ -37,7 +37,7 @@ DTYPES = frozenset(
 )  # fmt: skip
 
 
-EVERYTHING = Features(frozenset(OPS), frozenset(REDUCTIONS), DTYPES, DTYPES - {torch.bool})
+EVERYTHING = Features(frozenset(OPS), frozenset(REDUCTIONS), DTYPES, DTYPES - {torch.bool}, batch=256)
 
 
 @attrs.frozen

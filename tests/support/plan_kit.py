@@ -14,7 +14,7 @@ from armature.codegen.data import KernelSource
 from armature.lower.data import Argument, Buffer, ExternCall, View
 from armature.lower.index import FloorDiv, Index, Mod, Product, Size, Sum, Var, computed, substitute
 from armature.lower.sharing import shared_memory
-from armature.schedule.data import Allocate, Kernel, KernelPlan, Launch, Release
+from armature.schedule.data import Allocate, Batch, Kernel, KernelPlan, Launch, Release, Work
 from armature.schedule.show import show_kernel
 from armature.testing.kernel_reference import run_reference
 from armature.testing.lowering_kit import ReferenceBackend
@@ -103,8 +103,9 @@ class _Run:
             self.memory[step.buffer] = old.as_strided(shape, strides)
 
     def launch(self, step: Launch) -> None:
-        flat = {name: _flat(self.memory[name]) for name in (*step.kernel.reads, *step.kernel.writes)}
-        run_reference(step.kernel, self.plan.buffers, flat, {s.name: n for s, n in self.sizes.items()})
+        for kernel in _one_by_one(step.kernel):
+            flat = {name: _flat(self.memory[name]) for name in (*kernel.reads, *kernel.writes)}
+            run_reference(kernel, self.plan.buffers, flat, {s.name: n for s, n in self.sizes.items()})
 
     def extern(self, call: ExternCall) -> None:
         args = [self.argument(a) for a in call.args]
@@ -137,13 +138,13 @@ class PlanBackend:
     features: Features = attrs.field(factory=lambda: ReferenceBackend().features)
     failing: Exception | None = None
     builds: int = 0
-    _known: dict[str, tuple[Kernel, Mapping[str, Buffer]]] = attrs.field(factory=dict)
+    _known: dict[str, tuple[Work, Mapping[str, Buffer]]] = attrs.field(factory=dict)
 
-    def generate(self, kernels: Sequence[Kernel], plan: KernelPlan, ctx: CompileContext) -> KernelSource:
+    def generate(self, kernels: Sequence[Work], plan: KernelPlan, ctx: CompileContext) -> KernelSource:
         """The kernels as `show` prints them."""
         for kernel in kernels:
             self._known[kernel.name] = (kernel, plan.buffers)
-        parts = {kernel.name: show_kernel(kernel) for kernel in kernels}
+        parts = {work.name: "\n".join(map(show_kernel, _one_by_one(work))) for work in kernels}
         arguments = {kernel.name: kernel.arguments for kernel in kernels}
         return KernelSource(self.name, "text", "\n".join(parts.values()), arguments, parts=parts)
 
@@ -165,9 +166,16 @@ class PlanBackend:
             found = dict(zip(arguments, given, strict=True))
             memory = {k: _flat(v) for k, v in found.items() if isinstance(v, Tensor)}
             sizes = {k: v for k, v in found.items() if isinstance(v, int)}
-            run_reference(kernel, buffers, memory, sizes)
+            for part in _one_by_one(kernel):
+                own = {name: memory[name] for name in (*part.reads, *part.writes)}
+                run_reference(part, buffers, own, sizes)
 
         return run
+
+
+def _one_by_one(work: Work) -> tuple[Kernel, ...]:
+    """The kernels of a launch. Those of a batch run in any order: last to first shows whether one needs another."""
+    return work.members[::-1] if isinstance(work, Batch) else (work,)
 
 
 def _flat(tensor: Tensor) -> Tensor:

@@ -163,10 +163,27 @@ def index_tensor(b: Builder, x: TensorValue, indices: Sequence[Maybe]) -> Tensor
     return b.loop(element)
 
 
+def _put_where(
+    b: Builder, x: TensorValue, mask: TensorValue, values: TensorValue, accumulate: bool
+) -> TensorValue | None:
+    """`x[mask] = values`, where all chosen places get the same values: a choice at each place."""
+    rest = x.ndim - mask.ndim
+    if rest < 0 or mask.shape != x.shape[: mask.ndim] or values.ndim > rest:
+        return None
+
+    def element(p: Position) -> Node:
+        old, new = b.read(x, p, x.dtype), b.read(values, p[mask.ndim :], x.dtype)
+        return b.where(b.load(mask, p[: mask.ndim]), b.op("add", old, new) if accumulate else new, old)
+
+    return b.loop(element)
+
+
 @lowers(aten.index_put.default, aten._unsafe_index_put.default)
 def index_put(
     b: Builder, x: TensorValue, indices: Sequence[Maybe], values: TensorValue, accumulate: bool = False
 ) -> TensorValue | None:
+    if len(indices) == 1 and indices[0] is not None and indices[0].dtype == torch.bool:
+        return _put_where(b, x, indices[0], values, accumulate)
     places = _Places(x, indices)
     shape = places.result_shape()
     if 0 in shape:

@@ -56,3 +56,15 @@ def test_average_pooling(kit: Kit) -> None:
     kit.check(aten.avg_pool2d.default, x, [2, 2])
     kit.check(aten.avg_pool2d.default, x, [3, 3], [2, 1], [1, 1])
     kit.check(aten.avg_pool2d.default, x, [3, 3], [1, 1], [1, 1], False, False, 5)
+
+
+def test_a_mask_and_one_value_for_all_it_chooses(kit: Kit) -> None:
+    x, mask = torch.randn(4, 5, 6), torch.rand(4, 5) > 0.5
+    for value in (torch.tensor(2.0), torch.randn(6), torch.randn(1)):
+        kit.check(aten.index_put.default, x, [mask], value)
+        kit.check(aten.index_put.default, x, [mask], value, True)
+    kit.check(aten.index_put.default, x, [x > 0], torch.tensor(0.5))
+    kit.check(aten.index_put.default, x.to(torch.bfloat16), [x > 0], torch.tensor(0.5, dtype=torch.bfloat16))
+    kit.check(
+        aten.index_put.default, x[0, 0].to(torch.int32), [mask[0, 0].expand(6)], torch.tensor(3, dtype=torch.int32)
+    )

@@ -11,7 +11,7 @@ import attrs
 from armature.codegen.backend import Features
 from armature.codegen.data import KernelSource
 from armature.errors import BackendError
-from armature.schedule.data import Kernel, KernelPlan
+from armature.schedule.data import KernelPlan, Work
 from armature_cpu_cpp import isa, launch, toolchain
 from armature_cpu_cpp.features import FEATURES
 from armature_cpu_cpp.printer import print_kernels
@@ -29,7 +29,7 @@ class CpuBackend:
     features: Features = FEATURES
     target: isa.Isa = attrs.field(factory=isa.detect)
 
-    def generate(self, kernels: Sequence[Kernel], plan: KernelPlan, ctx: CompileContext) -> KernelSource:
+    def generate(self, kernels: Sequence[Work], plan: KernelPlan, ctx: CompileContext) -> KernelSource:
         """Print the kernels. `flags` holds the compiler's version and options and the version of our headers."""
         compiler = toolchain.find(ctx.config.cpp_compiler)
         text, parts = print_kernels(kernels, plan.buffers, self.target.register_bytes, ctx.config.cpu_threads)

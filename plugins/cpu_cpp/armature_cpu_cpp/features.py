@@ -16,4 +16,5 @@ FEATURES = Features(
     atomic_add=frozenset((torch.float32, torch.float64, torch.int32, torch.int64)),
     check_index=True,
     symbolic_sizes=True,
+    batch=2048,
 )

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from armature.codegen.printer import Lines
 from armature.lower.data import Buffer
-from armature.schedule.data import Kernel
+from armature.schedule.batch import body_of
+from armature.schedule.data import Batch, Work
+from armature_cpu_cpp.batch import BatchPrinter
 from armature_cpu_cpp.kernel import KernelPrinter
 from armature_cpu_cpp.loops import plan_nest
 from armature_cpu_cpp.values import identifier
@@ -15,8 +17,17 @@ ENTRY = "armature_kernels"
 """The one exported function: takes DLPack's view function or null, gives a tuple of the kernels in their order."""
 
 
+def printer_of(work: Work, buffers: Mapping[str, Buffer], register_bytes: int, threads: int) -> KernelPrinter:
+    """What prints a kernel, or a batch of them."""
+    lines = Lines("// ", indent="  ")
+    if not isinstance(work, Batch):
+        return KernelPrinter(plan_nest(work, buffers, register_bytes, threads), buffers, lines)
+    body = body_of(work, buffers)
+    return BatchPrinter(work, body, plan_nest(body.kernel, body.slots, register_bytes, threads), lines)
+
+
 def print_kernels(
-    kernels: Sequence[Kernel], buffers: Mapping[str, Buffer], register_bytes: int, threads: int
+    kernels: Sequence[Work], buffers: Mapping[str, Buffer], register_bytes: int, threads: int
 ) -> tuple[str, dict[str, str]]:
     """The source text, and the part of each kernel. Deterministic: same kernels, same text."""
     lines = Lines("// ", indent="  ")
@@ -26,10 +37,9 @@ def print_kernels(
     printed: dict[str, str] = {}  # text of a kernel to the name of the first that has it
     for kernel in kernels:
         name = identifier(kernel.name)
-        own = Lines("// ", indent="  ")
-        printer = KernelPrinter(plan_nest(kernel, buffers, register_bytes, threads), buffers, own)
+        printer = printer_of(kernel, buffers, register_bytes, threads)
         printer.print()
-        text = str(own)
+        text = str(printer.lines)
         first = printed.setdefault(text, name)
         lines.add()
         begin = len(lines.lines)

@@ -17,7 +17,7 @@ import torch
 
 from armature.codegen.backend import Features
 from armature.codegen.data import KernelSource
-from armature.schedule.data import Kernel, KernelPlan
+from armature.schedule.data import KernelPlan, Work
 from armature.torch_abi.streams import raw_stream_getter
 from armature_gpu_triton import launch
 from armature_gpu_triton.binary import Binary
@@ -74,7 +74,7 @@ class TritonBackend:
             return "no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES"
         return None if launch.compiler() else f"no C compiler for the launcher. {launch.FIX}"
 
-    def generate(self, kernels: Sequence[Kernel], plan: KernelPlan, ctx: CompileContext) -> KernelSource:
+    def generate(self, kernels: Sequence[Work], plan: KernelPlan, ctx: CompileContext) -> KernelSource:
         """Print all kernels of one graph as a Python module of Triton functions."""
         return print_kernels(kernels, plan.buffers, (f"triton={metadata.version('triton')}",))
 

@@ -7,6 +7,7 @@ import torch
 from armature.codegen.backend import Features
 from armature.lower.ops import OPS, REDUCTIONS
 from armature_gpu_triton.ops import FORMS, TYPES
+from armature_gpu_triton.spec import MOST_ARGUMENTS
 
 FEATURES = Features(
     ops=frozenset(OPS) & frozenset(FORMS),
@@ -16,4 +17,5 @@ FEATURES = Features(
     check_index=True,
     symbolic_sizes=True,
     parallel=32,
+    batch=MOST_ARGUMENTS,
 )

@@ -10,7 +10,9 @@ from armature.codegen.data import KernelSource
 from armature.codegen.printer import PYTHON_INDEX
 from armature.lower.data import Buffer, Op
 from armature.lower.index import add, floordiv
-from armature.schedule.data import Kernel
+from armature.schedule.batch import body_of
+from armature.schedule.data import Batch, Kernel, Work
+from armature_gpu_triton import batch
 from armature_gpu_triton.loops import Tile, nodes_of, tile
 from armature_gpu_triton.ops import POINTERS
 from armature_gpu_triton.printer import KernelPrinter, print_function, print_module
@@ -84,13 +86,15 @@ class Functions:
     def add(self, kernel: Kernel, buffers: Mapping[str, Buffer]) -> KernelSpec:
         """The function for a kernel, printed now or shared with an earlier one."""
         part = tile(kernel, buffers)
-        spec = spec_of(part, buffers)
-        printer = KernelPrinter(part, buffers)
+        return self.printed(KernelPrinter(part, buffers), spec_of(part, buffers))
+
+    def printed(self, printer: KernelPrinter, spec: KernelSpec) -> KernelSpec:
+        """The function that the printer prints, or the one with the same text."""
         parameters, body = printer.parameters(), printer.print()
         key = (parameters, body, attrs.evolve(spec, name=""))
         if key not in self.specs:
             self.specs[key] = spec
-            self.texts[spec.name] = print_function(kernel, parameters, body)
+            self.texts[spec.name] = print_function(attrs.evolve(printer.kernel, name=spec.name), parameters, body)
             self.bodies[spec.name] = f"({parameters})\n{body}"
         return self.specs[key]
 
@@ -98,12 +102,25 @@ class Functions:
         """The functions that a kernel of the plan became."""
         return "\n\n".join(dict.fromkeys(self.texts[part.spec.name] for part in group.parts))
 
+    def add_batch(self, work: Batch, buffers: Mapping[str, Buffer]) -> GroupSpec:
+        """Functions for a batch, each for members that are masked alike."""
+        parts: list[Part] = []
+        position = {name: at for at, name in enumerate(work.arguments)}
+        for number, table in enumerate(batch.tables(work, body_of(work, buffers))):
+            spec = batch.spec_of(table, f"{work.name}_{number}", buffers, work.device.index)
+            spec = self.printed(batch.BatchPrinter(table), spec)
+            parts.append(Part(spec, tuple(position[n] for n in table.arguments)))
+        return GroupSpec(work.name, tuple(parts), (), work.device.index)
 
-def print_kernels(kernels: Sequence[Kernel], buffers: Mapping[str, Buffer], flags: tuple[str, ...]) -> KernelSource:
+
+def print_kernels(kernels: Sequence[Work], buffers: Mapping[str, Buffer], flags: tuple[str, ...]) -> KernelSource:
     """All kernels of one graph as one source, with a GroupSpec per kernel in `meta["groups"]`."""
     functions = Functions()
     groups: list[GroupSpec] = []
     for kernel in kernels:
+        if isinstance(kernel, Batch):
+            groups.append(functions.add_batch(kernel, buffers))
+            continue
         group = split(kernel, buffers)
         every = {**buffers, **group.workspaces}
         groups.append(group_spec(kernel, group, [functions.add(part, every) for part in group.kernels]))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import attrs
 import torch
 
+MOST_ARGUMENTS = 250  # of one kernel: below what the launcher takes (MAX_ARGS)
+
 
 @attrs.frozen
 class KernelSpec:

@@ -154,6 +154,17 @@ template <class F> static inline void parallel(i64 n, F f) {
   if (n > 0) f(0, n);
 #endif
 }
+// f(k, begin, end) on each thread's share of the units of all members in a row, cut where a member ends.
+template <int MEMBERS, class U, class F> static inline void over_members(U units, F f) {
+  i64 start[MEMBERS + 1] = {0};
+  for (int k = 0; k < MEMBERS; ++k) start[k + 1] = start[k] + units(k);
+  parallel(start[MEMBERS], [&](i64 begin, i64 end) {
+    for (int k = 0; k < MEMBERS; ++k) {
+      const i64 from = most(begin, start[k]), to = least(end, start[k + 1]);
+      if (from < to) f(k, from - start[k], to - start[k]);
+    }
+  });
+}
 // The same with an accumulator for each thread, combined in the order of the threads.
 template <class A, class F, class C> static inline A parallel_reduce(i64 n, const A& start, F f, C combine) {
   constexpr int MOST = 128;

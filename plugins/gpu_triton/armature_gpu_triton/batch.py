@@ -1,0 +1,122 @@
+"""A batch of kernels as Triton functions: a program finds its member by comparing its number with constants.
+
+Addresses are arguments, numbers of points and of first programs stand in the text: a launch costs what one of a kernel
+with as many arguments does, nothing has to be copied to the device, and the compiler knows how pointers are aligned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from armature.lower.data import Buffer
+from armature.lower.index import Size
+from armature.schedule.batch import Body, Row
+from armature.schedule.data import Batch
+from armature_gpu_triton.loops import INT32_MAX, Tile, tile
+from armature_gpu_triton.ops import POINTERS
+from armature_gpu_triton.printer import KernelPrinter
+from armature_gpu_triton.spec import KernelSpec
+
+WIDEST = 16  # elements that a thread touches at most with one access
+SMALL = 1 << 18  # points below which it does not matter how a mask is computed
+
+
+@attrs.frozen(eq=False)
+class Table:
+    """Members that one function runs. arguments: names of buffers, each once. first: per row its first program."""
+
+    body: Body
+    rows: tuple[Row, ...]
+    arguments: tuple[str, ...]
+    tile: Tile
+
+    @property
+    def first(self) -> tuple[int, ...]:
+        """Programs of earlier rows, and at the end how many there are."""
+        starts = [0]
+        for row in self.rows:
+            starts.append(starts[-1] + -(-row.points // self.tile.config.xblock))
+        return tuple(starts)
+
+
+def tables(batch: Batch, body: Body) -> list[Table]:
+    """The rows by how their last program is masked: not at all, in whole accesses of a thread, or element by element.
+
+    One odd row would keep all others from wide accesses.
+    """
+    whole = tile(body.kernel, body.slots)
+    block = whole.config.xblock
+    exact = [row for row in body.rows if row.points % block == 0]
+    even = [row for row in body.rows if row.points % block and row.points % WIDEST == 0]
+    odd = [row for row in body.rows if row.points % WIDEST]
+    if sum(row.points for row in even) <= SMALL:
+        even, odd = [], [*even, *odd]
+    return [_table(batch, body, whole, rows) for rows in (exact, even, odd) if rows]
+
+
+def _table(batch: Batch, body: Body, whole: Tile, rows: Sequence[Row]) -> Table:
+    block = whole.config.xblock
+    used = {place.buffer for row in rows for place in row.places}
+    widest = max(row.points for row in rows) + block > INT32_MAX
+    own = attrs.evolve(whole, x_masked=any(row.points % block for row in rows), wide=widest)
+    return Table(body, tuple(rows), tuple(n for n in batch.arguments if n in used), own)
+
+
+class BatchPrinter(KernelPrinter):
+    """Prints the common kernel; the prologue gives its pointers the addresses of the program's member."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__(table.tile, table.body.slots)
+        self.table = table
+        self.position = {name: f"arg{k}" for k, name in enumerate(table.arguments)}
+
+    def parameters(self) -> str:
+        """Addresses of all members, and the tile size."""
+        return ", ".join([*self.position.values(), "XBLOCK: tl.constexpr"])
+
+    def prologue(self) -> None:
+        """Find the member, and the block of positions in it."""
+        self.lines.add("program = tl.program_id(0)")
+        self.find(range(len(self.table.rows)))
+        wide = ".to(tl.int64)" if self.tile.wide else ""
+        self.lines.add(f"x = (program - first){wide} * XBLOCK + tl.arange(0, XBLOCK)")
+        if self.tile.x_masked:
+            self.lines.add(f"x_in = x < {self.index.print(self.tile.x.extent)}")
+
+    def find(self, rows: Sequence[int]) -> None:
+        """A search by halves: as many comparisons as the number of rows has digits."""
+        if len(rows) == 1:
+            self.choose(rows[0])
+            return
+        middle = len(rows) // 2
+        with self.lines.indented(f"if program < {self.table.first[rows[middle]]}:"):
+            self.find(rows[:middle])
+        with self.lines.indented("else:"):
+            self.find(rows[middle:])
+
+    def choose(self, number: int) -> None:
+        """What differs from member to member."""
+        row = self.table.rows[number]
+        for slot, place in zip(self.table.body.slots, row.places, strict=True):
+            offset = f" + {place.offset}" if place.offset else ""
+            self.lines.add(f"{self.arguments[slot]} = {self.position[place.buffer]}{offset}")
+        if isinstance(self.tile.x.extent, Size) and self.tile.x_masked:
+            self.lines.add(f"{self.index.print(self.tile.x.extent)} = {row.points}")
+        self.lines.add(f"first = {self.table.first[number]}")
+
+
+def spec_of(table: Table, name: str, buffers: Mapping[str, Buffer], device: int | None) -> KernelSpec:
+    """What building the table's function needs."""
+    config = table.tile.config
+    return KernelSpec(
+        name=name,
+        signature=tuple(POINTERS[buffers[n].dtype] for n in table.arguments),
+        aligned=tuple(range(len(table.arguments))),
+        constants=(("XBLOCK", config.xblock),),
+        grid=(table.first[-1], 1, 1),
+        num_warps=config.num_warps,
+        num_stages=config.num_stages,
+        device=device,
+    )

@@ -1,0 +1,154 @@
+"""Batches of kernels: one Triton function for all members, which finds its member from the program's number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import armature
+from armature.codegen.data import KernelSource
+from armature.context import CompileContext
+from armature.lower.data import Buffer, BufferKind, Load, Node, Op, Store
+from armature.lower.index import Var, contiguous_strides
+from armature.pipeline import session
+from armature.plugins import manager
+from armature.plugin_api import DeviceBackend, hookimpl
+from armature.schedule.data import Batch, Kernel, KernelPlan, Launch, Pass
+from armature.testing.differential import difference
+from armature_gpu_triton import launch, toolchain
+from armature_gpu_triton.backend import TritonBackend
+from armature_gpu_triton.spec import MOST_ARGUMENTS, GroupSpec
+
+F32 = torch.float32
+
+
+def batch_of(sizes: Sequence[int], device: str = "cpu", aligned: bool = True) -> tuple[Batch, KernelPlan]:
+    """y_k = x_k * scales[k], and x_k = x_k + y_k in place."""
+    where = torch.device(device)
+    buffers: dict[str, Buffer] = {}
+    kernels: list[Kernel] = []
+
+    def buffer(name: str, *shape: int) -> None:
+        buffers[name] = Buffer(name, F32, where, shape, contiguous_strides(shape), BufferKind.INPUT)
+
+    buffer("scales", len(sizes))
+    for k, size in enumerate(sizes):
+        buffer(f"x{k}", size)
+        buffer(f"y{k}", size)
+        i = Var("i", size)
+        x: Node = Load(f"x{k}", (i,), F32)
+        scaled = Op("mul", (x, Load("scales", (k,), F32)), F32)
+        total = Op("add", (x, scaled), F32)
+        step = Pass((), (), (Store(f"y{k}", (i,), scaled), Store(f"x{k}", (i,), total)))
+        kernels.append(Kernel(f"scale_{k}", where, (i,), (), (step,), ("scales",), (f"y{k}", f"x{k}")))
+    batch = Batch.of(kernels)
+    return batch, KernelPlan("batch", (), {}, buffers, (Launch(batch),), (), {})
+
+
+def source_of(sizes: Sequence[int], device: str = "cpu") -> KernelSource:
+    batch, plan = batch_of(sizes, device)
+    return TritonBackend(interpret=True).generate([batch], plan, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "sizes", [(5, 5), (3000, 7, 1024, 1, 2048), (2048, 1024), (512, 16, 5000), (300_000, 32, 20, 4096)], ids=str
+)
+def test_values_in_the_interpreter(sizes: tuple[int, ...], compile_context: CompileContext) -> None:
+    backend = TritonBackend(interpret=True)
+    batch, plan = batch_of(sizes)
+    run = backend.build(backend.generate([batch], plan, compile_context), compile_context)[batch.name]
+    memory = {name: torch.randn(buffer.shape) for name, buffer in plan.buffers.items()}
+    before = {name: value.clone() for name, value in memory.items()}
+    run(*(memory[name] for name in batch.arguments))
+    for k in range(len(sizes)):
+        scaled = before[f"x{k}"] * before["scales"][k]
+        torch.testing.assert_close(memory[f"y{k}"], scaled)
+        torch.testing.assert_close(memory[f"x{k}"], before[f"x{k}"] + scaled)
+    assert torch.equal(memory["scales"], before["scales"])
+
+
+def groups_of(source: KernelSource) -> list[GroupSpec]:
+    return list(source.meta["groups"])  # type: ignore[call-overload]
+
+
+def test_members_masked_alike_share_a_function() -> None:
+    """One tensor of odd size must not keep the others from wide accesses and from having no mask."""
+    (group,) = groups_of(source_of([1 << 20, 1 << 19, 300_000, 7, 4096]))
+    assert [len(part.arguments) for part in group.parts] == [7, 3, 3]
+    (small,) = groups_of(source_of([1 << 20, 80, 7, 96]))
+    assert len(small.parts) == 2
+    text = source_of([1 << 20, 80, 7, 96]).text
+    assert text.count("x_in = x < points") == 1 and text.count("tl.store(") == 4
+
+
+def test_the_text_grows_with_members_and_not_with_what_they_do() -> None:
+    few, many = (source_of([1024] * n).text for n in (2, 40))
+    assert few.count("tl.store(") == many.count("tl.store(") == 2
+    depth = max(len(line) - len(line.lstrip()) for line in many.splitlines() if "first = " in line)
+    assert depth <= 4 * 8  # a search by halves
+
+
+def test_no_batch_has_more_arguments_than_a_launch_takes() -> None:
+    text = launch.SOURCE.read_text()
+    found = re.search(r"#define MAX_ARGS (\d+)", text)
+    assert found is not None and int(found[1]) >= MOST_ARGUMENTS
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+def test_machine_code(capability: int, tmp_path: Path) -> None:
+    source = source_of([1 << 20, 1024, 1 << 18, 1000, 7, 1 << 19], "cuda")
+    path = tmp_path / "batch.py"
+    path.write_text(source.text)
+    functions = toolchain.functions_of(source.text, path)
+    specs = launch.specs_of(groups_of(source))
+    assert len(specs) == 2
+    for spec in specs:
+        for variant in (spec, spec.unaligned()):
+            built = toolchain.compile_function(functions[spec.name], variant, capability)
+            assert built.cubin.startswith(b"\x7fELF") and built.shared == 0
+
+
+class Interpreted:
+    """A plugin that serves "cpu" through Triton's interpreter, before any other."""
+
+    ARMATURE_PRIORITY = 100
+
+    @hookimpl
+    def armature_device_backend(self, device_type: str) -> DeviceBackend | None:
+        if device_type != "cpu":
+            return None
+        return TritonBackend(interpret=True, device_types=frozenset(("cpu",)))
+
+
+@pytest.fixture
+def interpreted(all_plugins: None) -> Iterator[None]:
+    for needed in ("builtin_rules", "torch_handlers", "aten_lowerings"):
+        pytest.importorskip(f"armature_{needed}")
+    armature.reset()
+    with manager().registered(Interpreted(), "interpreted-triton"):
+        yield
+    armature.reset()
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adadelta", "NAdam"])
+def test_steps_of_optimizers(name: str, interpreted: None) -> None:
+    def run(compiled: bool) -> list[Tensor]:
+        torch.manual_seed(0)
+        parameters = [torch.randn(*shape).requires_grad_() for shape in ((40, 30), (7,), (1024,), (33, 64), (3, 5))]
+        optimizer = getattr(torch.optim, name)(parameters, lr=0.01, foreach=True)
+        step = armature.compile(optimizer.step) if compiled else optimizer.step
+        for _ in range(3):
+            for parameter in parameters:
+                parameter.grad = torch.randn_like(parameter)
+            step()
+        return [p.detach() for p in parameters]
+
+    assert difference(run(False), run(True)) <= 2e-6
+    launches = session().compilations[-1].graphs[-1].plan.launches
+    batches = [work for work in launches if isinstance(work, Batch)]
+    assert batches and max(len(b.members) for b in batches) == 5 and len(launches) <= 4
