@@ -16,7 +16,7 @@ from armature.cli import plugins as plugin_commands
 from armature.cli.terminal import console, fail
 from armature.errors import ArmatureError, DuplicateRow, PluginError
 from armature.plugins.calls import Implementation, call, failed
-from armature.plugins.plugin_manager import PluginManager
+from armature.plugins.plugin_manager import CORE, PluginManager
 from armature.torch_abi import versions
 
 # In the order in which `armature --help` lists them.
@@ -28,7 +28,7 @@ def show_version(wanted: bool) -> None:
     """Print the versions that a bug report needs, and leave."""
     if wanted:
         python = ".".join(map(str, sys.version_info[:3]))
-        print(f"armature {metadata.version(plugins.CORE)}, torch {versions.found().torch}, Python {python}")
+        print(f"armature {metadata.version(CORE)}, torch {versions.found().torch}, Python {python}")
         raise typer.Exit
 
 

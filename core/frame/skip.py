@@ -27,7 +27,7 @@ from torch import nn
 
 from armature.frame.data import resume_point
 
-OWN_FOLDER = str(Path(__file__).resolve().parents[1])
+OWN_FOLDER = str(Path(__file__).parents[1])  # as code objects name it: links are not followed
 TORCH_FOLDER = str(Path(torch.__file__).resolve().parent)
 LAYERS = f"{TORCH_FOLDER}/nn/modules/"  # worth a graph of their own, unlike the glue in the rest of torch
 PYTHON_FOLDER = sysconfig.get_path("stdlib")

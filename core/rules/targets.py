@@ -31,7 +31,7 @@ USER = "user"  # the name of the plugin that stands for the user
 # Modules of classes whose objects are such wrappers.
 WRAPPERS = ("armature.rules.declare", "armature.api.compiled_module")
 ORIGINAL = "__armature_original__"  # where armature's own wrappers keep what they wrap
-OWN_FOLDER = str(Path(__file__).resolve().parents[1])
+OWN_FOLDER = str(Path(__file__).parents[1])  # as code objects name it: links are not followed
 DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(#[^\W\d]\w*)?")
 PIECES = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 

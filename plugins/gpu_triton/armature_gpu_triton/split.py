@@ -138,7 +138,7 @@ class _Splitter:
             self.kernel, name=f"{self.kernel.name}_part{len(self.kernels)}", outer=outer, inner=inner, passes=(item,)
         )
         for access in accesses(part):
-            if isinstance(access, Load):
+            if isinstance(access, Load) and access.buffer not in writes:
                 reads[access.buffer] = None
         self.kernels.append(attrs.evolve(part, reads=tuple(reads), writes=tuple(writes)))
 

@@ -129,3 +129,19 @@ def test_training_with_a_batch_size_that_changes() -> None:
             found.append([parameter.grad for parameter in model.parameters()])
         torch.testing.assert_close(*found)
     assert len(session().compilations) == 2
+
+
+def test_batch_normalisation_whose_kernels_are_cut_in_pieces() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU()).to(
+        memory_format=torch.channels_last
+    )
+    x = torch.randn(16, 3, 14, 14).to(memory_format=torch.channels_last)
+    found = []
+    for run in (model, armature.compile(model, fullgraph=True)):
+        model.zero_grad()
+        model[1].reset_running_stats()
+        out = run(x)
+        (out * out.detach().cos()).sum().backward()
+        found.append([out, *(p.grad for p in model.parameters()), *(b.clone() for b in model.buffers())])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-4)
+    assert any("_part1(" in source.text for source in session().kernel_sources())

@@ -9,9 +9,11 @@ import torch
 from armature.lower.data import Buffer, BufferKind, Const, IndexValue, Load, Node, Op, Origin, Reduce, Store
 from armature.lower.index import Index, Size, Var, contiguous_strides
 from armature.schedule.data import Kernel, KernelPlan, Launch, Pass
+from armature.schedule.verify import verify_kernel
 from armature_gpu_triton.backend import TritonBackend
 from armature_gpu_triton.loops import tile
 from armature_gpu_triton.printer import KernelPrinter, print_function, size_name
+from armature_gpu_triton.split import split
 
 F32, BF16, I64 = torch.float32, torch.bfloat16, torch.int64
 DEVICE = torch.device("cuda", 0)
@@ -157,6 +159,16 @@ def test_a_result_may_stand_in_the_memory_of_an_operand_that_is_read_before(in_p
     every = buffers(x=(2, 1_000_000), out=(2,))
     source = TritonBackend().generate([kernel], KernelPlan("g", (), {}, every, (Launch(kernel),), (), {}), None)  # type: ignore[arg-type]
     assert source.text.count("@triton.jit") == functions
+
+
+def test_the_parts_of_a_cut_kernel_name_each_buffer_once() -> None:
+    every = buffers(x=(2, 1_000_000), out=(2,))
+    group = split(normalised("behind"), every)
+    plan = KernelPlan("g", (), {}, every | dict(group.workspaces), tuple(map(Launch, group.kernels)), (), {})
+    assert len(group.kernels) == 3
+    for kernel in group.kernels:
+        verify_kernel(kernel, plan)
+        assert len(set(kernel.arguments)) == len(kernel.arguments)
 
 
 def test_neighbours_load_neighbours_where_columns_are_cut() -> None:
