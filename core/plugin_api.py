@@ -8,7 +8,16 @@ from armature.codegen.backend import DeviceBackend, Features
 from armature.codegen.data import KernelSource
 from armature.errors import ArmatureError, BackendError, invariant
 from armature.events import CompileEvent, EventKind
-from armature.frame.sources import ArrayMemorySource, AttrSource, CallSource, ItemSource, ObjectSource, ReferentSource
+from armature.frame.sources import (
+    ArrayMemorySource,
+    AttrSource,
+    CallSource,
+    DictOfSource,
+    ItemSource,
+    ObjectSource,
+    ReferentSource,
+    object_source,
+)
 from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Pass, Split
 from armature.graph.known import KnownValues, NotKnown
 from armature.hookspecs import API_VERSION, hookimpl
@@ -29,8 +38,10 @@ from armature.torch_abi.attention import attention_results, item_by_tensors, nes
 from armature.torch_abi.decomps import overload, torch_decompositions
 from armature.torch_abi.effects import CHECK
 from armature.torch_abi.marks import assumed_constant
-from armature.trace.errors import GraphBreak, NotConstant, UserRaised
+from armature.trace.emit.precalls import change_early
+from armature.trace.errors import GraphBreak, UserRaised
 from armature.trace.handlers import Call, Handler, Polyfill, ValueType, collect, handles
+from armature.trace.places import places_of
 from armature.trace.recording.cond_branches import choose
 from armature.trace.recording.loop_bodies import (
     ANY_INT,
@@ -51,9 +62,8 @@ from armature.trace.semantics.cached_functions import as_begun, kept, written
 from armature.trace.semantics.class_bodies import LocalClassValue
 from armature.trace.semantics.weak_references import refer, rely_on_life
 from armature.trace.trust import is_trusted
-from armature.trace.user_stack import places_of
 from armature.trace.values.address import AddressValue
-from armature.trace.values.base import BoundMethod, Value, Write
+from armature.trace.values.base import BoundMethod, NotConstant, Value, Write
 from armature.trace.values.classes import ClassValue
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.context import (
@@ -65,6 +75,7 @@ from armature.trace.values.context import (
     inference_mode_value,
     switch_grad,
 )
+from armature.trace.values.exception import handled_exception
 from armature.trace.values.function import BuiltinValue, ClosureValue
 from armature.trace.values.iterator import IteratorValue
 from armature.trace.values.keys import Identity, Referring
@@ -108,6 +119,7 @@ __all__ = [
     "Decision",
     "Decomposition",
     "DeviceBackend",
+    "DictOfSource",
     "EarlyNumber",
     "EarlyValue",
     "EventKind",
@@ -172,6 +184,7 @@ __all__ = [
     "call_bodies",
     "call_early",
     "call_outside",
+    "change_early",
     "choose",
     "collect",
     "collect_lowerings",
@@ -182,6 +195,7 @@ __all__ = [
     "existing",
     "functional_collectives",
     "grad_mode_value",
+    "handled_exception",
     "handles",
     "hookimpl",
     "in_tree",
@@ -199,6 +213,7 @@ __all__ = [
     "nested_attention",
     "number_now",
     "numpy_layer",
+    "object_source",
     "overload",
     "places_of",
     "refer",

@@ -15,6 +15,8 @@ from typing import Any, TypeAlias
 import attrs
 import torch
 
+from armature.introspection import label_of
+
 # What a program makes once, or what code is known by.
 LASTING: frozenset[type] = frozenset({BuiltinFunctionType, FunctionType, ModuleType})
 
@@ -100,6 +102,11 @@ class ObjectSource:
     @property
     def expr(self) -> str:
         return self.label
+
+
+def object_source(obj: object, label: str = "") -> ObjectSource:
+    """A source for an object that the compiled code keeps alive. label: what guards and reports call it."""
+    return ObjectSource(obj, label or label_of(obj))
 
 
 @attrs.frozen(cache_hash=True)

@@ -29,12 +29,12 @@ from armature.torch_abi.overrides import OWN_CLASSES, is_overriding
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.errors import GraphBreak
 from armature.trace.handlers import Call, Handler, Polyfill
+from armature.trace.places import places_of
 from armature.trace.recording import torch_function, wrapper_subclasses
 from armature.trace.semantics import exception_groups, inlining
 from armature.trace.semantics.builtins import BUILTINS
 from armature.trace.semantics.keywords import takes
 from armature.trace.trust import is_trusted
-from armature.trace.user_stack import places_of
 from armature.trace.values.base import Args, Kwargs, Value, type_name
 from armature.trace.values.classes import (
     ClassValue,
@@ -52,7 +52,7 @@ from armature.trace.values.context import ContextValue
 from armature.trace.values.derived import BASES, PLAIN, makes_its_own, or_itself
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import FunctionValue, MethodValue
-from armature.trace.values.iterator import Original
+from armature.trace.values.iterator import GeneratorValue, Original
 from armature.trace.values.methods import check_call, fits, invoke
 from armature.trace.values.module import ModuleValue
 from armature.trace.values.sequence import TUPLE_METHODS, TupleValue, is_named_tuple
@@ -60,7 +60,7 @@ from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
 
 
 @attrs.frozen(eq=False)
@@ -78,7 +78,7 @@ class Plan:
         return self.handler is not None or self.polyfill is not None or self.first is not None
 
 
-def plan_for(tracer: Tracer, fn: object) -> Plan:
+def plan_for(tracer: Trace, fn: object) -> Plan:
     """The rows for a callable. A rule whose priority is larger than those of handler and polyfill goes before them."""
     handler, polyfill = tracer.tables.handler(fn), tracer.tables.polyfill(fn)
     verdict = tracer.verdict(fn)
@@ -86,14 +86,14 @@ def plan_for(tracer: Tracer, fn: object) -> Plan:
     return Plan(fn, handler, polyfill, verdict if verdict.priority > max(least, 0) else None)
 
 
-def ruled(tracer: Tracer, plan: Plan, verdict: Verdict, args: Args, kwargs: Kwargs) -> Value | None:
+def ruled(tracer: Trace, plan: Plan, verdict: Verdict, args: Args, kwargs: Kwargs) -> Value | None:
     """What a rule that goes before handlers says; None: trace into it as usual."""
     if verdict.decision is Decision.SKIP:
         tracer.graph_break("skipped-function", function=describe(plan.fn).name, reason=verdict.reason)
     return tracer.graph_call(plan.fn, args, kwargs) if verdict.decision is Decision.IN_GRAPH else None
 
 
-def handled(tracer: Tracer, plan: Plan, args: Args, kwargs: Kwargs) -> Value | None:
+def handled(tracer: Trace, plan: Plan, args: Args, kwargs: Kwargs) -> Value | None:
     """What a rule of high priority, the handler or the polyfill gives, None when there is none or it declines."""
     if plan.first is not None:
         return ruled(tracer, plan, plan.first, args, kwargs)
@@ -112,7 +112,7 @@ def handled(tracer: Tracer, plan: Plan, args: Args, kwargs: Kwargs) -> Value | N
     return None
 
 
-def stand_in(tracer: Tracer, plan: Plan, replacement: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
+def stand_in(tracer: Trace, plan: Plan, replacement: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
     """What a polyfill gives. The generators made by its own code stand for iterators that C code would have made."""
     in_c = is_written_in_c(plan.fn)
     if in_c and not takes(replacement, len(args), kwargs):
@@ -121,12 +121,12 @@ def stand_in(tracer: Tracer, plan: Plan, replacement: Callable[..., Any], args: 
     found = inline_python(tracer, replacement, args, kwargs)
     own = describe(replacement).filename if in_c else None
     for made in tracer.generators[before:]:
-        if made.frame.code.co_filename == own and made.original is None:
+        if isinstance(made, GeneratorValue) and made.frame.code.co_filename == own and made.original is None:
             made.original = Original(plan.fn if made is found else None)
     return found
 
 
-def call_object(tracer: Tracer, fn: Callable[..., Any], value: Value, args: Args, kwargs: Kwargs) -> Value:
+def call_object(tracer: Trace, fn: Callable[..., Any], value: Value, args: Args, kwargs: Kwargs) -> Value:
     """Call a function that exists as a Python object."""
     if tracer.overrides.present:
         found = torch_function.called(tracer, fn, args, kwargs)
@@ -171,9 +171,9 @@ def call_object(tracer: Tracer, fn: Callable[..., Any], value: Value, args: Args
     if verdict.decision is Decision.SKIP:
         original = unpatched(fn)
         if original is not None:
-            return tracer.call(tracer.as_value(original), args, kwargs)
+            return tracer.as_value(original).call(tracer, args, kwargs)
         if is_of_torch_compile(fn):
-            return tracer.call(value.get_attribute(tracer, ORIGINAL), args, kwargs)
+            return value.get_attribute(tracer, ORIGINAL).call(tracer, args, kwargs)
         if not is_method_in_c(fn):
             tracer.graph_break("skipped-function", function=_named(fn, value, args), reason=verdict.reason)
     tracer.graph_break("unsupported-call", callable=_named(fn, value, args))
@@ -186,7 +186,7 @@ def _named(fn: Any, value: Value, args: Args) -> str:
     return value.describe()
 
 
-def _of_tensor(tracer: Tracer, fn: Any, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value | None:
+def _of_tensor(tracer: Trace, fn: Any, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value | None:
     """A method of torch's tensors, or the `__get__` of an attribute, as `__torch_function__` gets them."""
     if type(fn) in C_METHODS and fn.__objclass__ in OWN_CLASSES:
         return tensor.torch_method(tracer, fn.__name__, args, kwargs)
@@ -231,7 +231,7 @@ def method_of_base(fn: Any, owner: Value) -> Value | None:
     return owner if kind in BASES and issubclass(owner.python_type(), kind) else None
 
 
-def _call_for_real(tracer: Tracer, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
+def _call_for_real(tracer: Trace, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
     """Call a function whose result the program says to be the same each time."""
     plain = [arg.as_constant() for arg in args]
     named = {name: value.as_constant() for name, value in kwargs.items()}
@@ -248,22 +248,22 @@ def builtin_of(fn: object) -> Callable[..., Value] | None:
     return BUILTINS.get(fn) if by_identity or kind is BuiltinFunctionType else None
 
 
-def inline_python(tracer: Tracer, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
+def inline_python(tracer: Trace, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
     """Trace into a Python function, whatever the rules say of it."""
     if isinstance(fn, MethodType):
         args, fn = (tracer.as_value(fn.__self__), *args), fn.__func__
     value = tracer.as_value(fn)
     if isinstance(value, FunctionValue):
         return inlining.inline_function(tracer, value, args, kwargs)
-    return tracer.call(value, args, kwargs)
+    return value.call(tracer, args, kwargs)
 
 
-def call_whole(tracer: Tracer, fn: Value | Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
+def call_whole(tracer: Trace, fn: Value | Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
     """Trace a call that no break may cut: it leaves things half done in between. A Python function is traced into."""
     tracer.regions += 1
     try:
         if isinstance(fn, Value):
-            return tracer.call(fn, args, kwargs)
+            return fn.call(tracer, args, kwargs)
         return inline_python(tracer, fn, args, kwargs)
     except GraphBreak as stop:
         stop.places, stop.blame = places_of(tracer.frames), None
@@ -272,7 +272,7 @@ def call_whole(tracer: Tracer, fn: Value | Callable[..., Any], args: Args, kwarg
         tracer.regions -= 1
 
 
-def call_class(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+def call_class(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     """Call a class: what stands in the tables, else by the first row that fits."""
     cls = value.cls
     if cls is torch.device and tracer.overrides.asks_modes:
@@ -292,7 +292,7 @@ def call_class(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) ->
     return next(make for _, fits, make in CLASS_ROWS if fits(cls))(tracer, value, args, kwargs)
 
 
-def _exception(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+def _exception(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     init, new = find_in_class(value.cls, "__init__"), find_in_class(value.cls, "__new__")
     if new is not None and isinstance(new.obj, staticmethod):
         tracer.graph_break("unsupported-call", callable=f"__new__ of {value.describe()}")
@@ -304,20 +304,20 @@ def _exception(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) ->
     is_group = issubclass(cls, BaseExceptionGroup)
     made = exception_groups.make_group(tracer, cls, args) if is_group else ExceptionValue(cls, list(args))
     if init is not None and isinstance(init.obj, FunctionType):
-        _returns_none(tracer, tracer.call(bind(tracer, made, value.cls, init, "__init__"), args, kwargs))
+        _returns_none(tracer, bind(tracer, made, value.cls, init, "__init__").call(tracer, args, kwargs))
     elif kwargs:
         tracer.graph_break("unsupported-call", callable=value.describe())
     return made
 
 
-def _enum_member(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+def _enum_member(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     if kwargs or len(args) != 1:
         tracer.graph_break("unsupported-call", callable=f"{value.describe()} with these arguments")
     if args[0].is_constant:
         rely_on_member(tracer, value.cls, "_value2member_map_", args[0])
         wanted, missing = args[0].as_constant(), find_in_class(value.cls, "_missing_")
         if missing is not None and not is_trusted(missing.holder) and not is_value(value.cls, wanted):
-            made = tracer.call(value.get_attribute(tracer, "_missing_"), args, {})
+            made = value.get_attribute(tracer, "_missing_").call(tracer, args, {})
             if isinstance(made.python_type(), type) and issubclass(made.python_type(), value.cls):
                 return made
             tracer.graph_break("unsupported-call", callable=f"_missing_ of {value.describe()}, with no member to give,")
@@ -333,7 +333,7 @@ def is_value(cls: Any, wanted: object) -> bool:
     return isinstance(wanted, cls) or any(member._value_ == wanted for member in cls.__members__.values())
 
 
-def _named_tuple(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+def _named_tuple(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     new = find_in_class(value.cls, "__new__")
     if new is None or new.holder is not named_tuple_base(value.cls) or not is_of_named_tuple(new.obj):
         tracer.graph_break("unsupported-call", callable=value.describe())
@@ -357,12 +357,12 @@ def is_of_named_tuple(new: object) -> bool:
     return isinstance(made, FunctionType) and str(made.__globals__.get("__name__")).startswith("namedtuple_")
 
 
-def _defaults(tracer: Tracer, cls: type, function: Any) -> Sequence[Value]:
+def _defaults(tracer: Trace, cls: type, function: Any) -> Sequence[Value]:
     """The defaults of the last fields of a named tuple."""
     source = class_source(tracer, cls, "__new__")
     if source is None:
         return tracer.unpack(tracer.as_value(function.__defaults__ or ()))
-    tracer.guard_is(source, function)
+    tracer.guards.same(source, function)
     held = tracer.wrap(function.__defaults__, AttrSource(source, "__defaults__"))
     return () if function.__defaults__ is None else tracer.unpack(held)
 
@@ -372,23 +372,23 @@ def named_tuple_base(cls: type) -> type | None:
     return next((base for base in cls.__mro__ if "_fields" in base.__dict__ and "_make" in base.__dict__), None)
 
 
-def _torch_constant(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+def _torch_constant(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     verdict = tracer.verdict(value.cls)
     if verdict.decision is Decision.IN_GRAPH:
         return tracer.graph_call(value.cls, args, kwargs)
     tracer.graph_break("skipped-function", function=value.describe(), reason=verdict.reason)
 
 
-def _metaclass(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+def _metaclass(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     found = find_in_class(type(value.cls), "__call__")
     if found is not None and isinstance(found.obj, type):  # a class does not bind: that of TypedDict is `dict`
-        return tracer.call(tracer.as_value(found.obj), args, kwargs)
+        return tracer.as_value(found.obj).call(tracer, args, kwargs)
     if found is None or not isinstance(found.obj, FunctionType):
         tracer.graph_break("unsupported-call", callable=value.describe())
-    return tracer.call(bind(tracer, value, type(value.cls), found, "__call__"), args, kwargs)
+    return bind(tracer, value, type(value.cls), found, "__call__").call(tracer, args, kwargs)
 
 
-def instantiate(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+def instantiate(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     """`type.__call__`: `__new__`, then `__init__`."""
     cls = value.cls
     rely_on_class(tracer, cls, "__new__", "__init__")
@@ -405,21 +405,21 @@ def instantiate(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -
         found = find_in_class(cls, "__new__")
         raw = found.obj.__func__ if found is not None and isinstance(found.obj, staticmethod) else None
         if found is not None and type(found.obj) is BuiltinFunctionType:
-            made = tracer.call(tracer.as_value(found.obj), (value, *args), kwargs)
+            made = tracer.as_value(found.obj).call(tracer, (value, *args), kwargs)
         elif found is None or not isinstance(raw, FunctionType):
             tracer.graph_break("unsupported-call", callable=value.describe())
         else:
-            made = tracer.call(held_value(tracer, cls, found, "__new__"), (value, *args), kwargs)
+            made = held_value(tracer, cls, found, "__new__").call(tracer, (value, *args), kwargs)
     if isinstance(made, TensorValue) and overrides_in_python(cls, "__init__"):
-        tracer.call(made.get_attribute(tracer, "__init__"), args, kwargs)
+        made.get_attribute(tracer, "__init__").call(tracer, args, kwargs)
     if isinstance(made, ClassValue) and issubclass(type(made.cls), cls) and overrides_in_python(cls, "__init__"):
-        tracer.call(made.meta(tracer, "__init__") or made, args, kwargs)
+        (made.meta(tracer, "__init__") or made).call(tracer, args, kwargs)
     if isinstance(made, UserObjectValue) and issubclass(made.cls, cls):
         _initialise(tracer, made, args, kwargs)
     return made
 
 
-def _initialise(tracer: Tracer, made: UserObjectValue, args: Args, kwargs: Kwargs) -> None:
+def _initialise(tracer: Trace, made: UserObjectValue, args: Args, kwargs: Kwargs) -> None:
     init = find_in_class(made.cls, "__init__")
     if made.base is not None and (init is None or not isinstance(init.obj, FunctionType)):
         if init is not None and init.holder is not object:  # else it was made whole by `__new__`
@@ -430,19 +430,19 @@ def _initialise(tracer: Tracer, made: UserObjectValue, args: Args, kwargs: Kwarg
         if (args or kwargs) and inherits(made.cls, "__new__", object):
             tracer.raise_error(TypeError, f"{made.cls.__name__}() takes no arguments")
     elif init is not None and (isinstance(init.obj, FunctionType) or builtin_of(init.obj) is not None):
-        _returns_none(tracer, tracer.call(bind(tracer, made, made.cls, init, "__init__"), args, kwargs))
+        _returns_none(tracer, bind(tracer, made, made.cls, init, "__init__").call(tracer, args, kwargs))
     else:
         tracer.graph_break("unsupported-call", callable=f"the constructor of {made.describe()}")
 
 
-def _returns_none(tracer: Tracer, result: Value) -> None:
+def _returns_none(tracer: Trace, result: Value) -> None:
     """What `__init__` gave. TypeError of the program when that is anything."""
     kind = result.python_type()
     if kind is not NoneType:
         tracer.raise_error(TypeError, f"__init__() should return None, not '{type_name(kind)}'")
 
 
-MakeObject = Callable[["Tracer", ClassValue, Args, Kwargs], Value]
+MakeObject = Callable[["Trace", ClassValue, Args, Kwargs], Value]
 # In this order; the last takes everything.
 CLASS_ROWS: tuple[tuple[str, Callable[[type], bool], MakeObject], ...] = (
     ("exception", lambda cls: issubclass(cls, BaseException), _exception),

@@ -17,7 +17,7 @@ from armature.trace.values.base import Value, Write
 from armature.trace.values.function import CellValue
 
 if TYPE_CHECKING:
-    from armature.trace.emit.rebuild import Rebuilder
+    from armature.trace.values.base import Rebuilding
     from armature.trace.values.tensor import TensorValue
 
 
@@ -109,6 +109,21 @@ class Effects:
         """What the frame has stored in a global, None when it has not."""
         return self.globals_.get((id(namespace), name))
 
+    def store_class_attribute(self, cls: type, name: str, value: Value) -> None:
+        """Set an attribute of a class at the end of the frame."""
+        self.count += 1
+        self.class_attributes[(cls, name)] = value
+
+    def class_attribute(self, cls: type, name: str) -> Value | None:
+        """What the frame has stored in an attribute of a class, None where that is hidden or nothing was stored."""
+        if not self.class_attributes:
+            return None
+        for holder in cls.__mro__:
+            stored = self.class_attributes.get((holder, name))
+            if stored is not None or name in holder.__dict__:
+                return stored
+        return None
+
     @property
     def grad_changed(self) -> bool:
         """Whether the frame ends in another grad mode than it began in."""
@@ -120,7 +135,7 @@ class Effects:
         objects = self.changed or self.globals_ or self.class_attributes or self.calls
         return not objects and self.chosen_dtype is None and not self.grad_changed
 
-    def writes(self, out: Rebuilder) -> list[Write]:
+    def writes(self, out: Rebuilding) -> list[Write]:
         """The calls that bring all objects to their last state."""
         found: list[Write] = []
         for changed in list(self.changed):

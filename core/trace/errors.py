@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from armature.breaks.types import BreakEvent
     from armature.frame.guards.kinds import Guard
-    from armature.trace.user_stack import Place
+    from armature.trace.places import Place
     from armature.trace.values.base import Value
 
 
@@ -67,7 +67,3 @@ class UserRaised(Exception):
     def __init__(self, value: Value) -> None:
         super().__init__(value)
         self.value = value
-
-
-class NotConstant(Exception):
-    """A value is not a constant of the traced program."""

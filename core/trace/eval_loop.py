@@ -7,15 +7,15 @@ import functools
 from types import CodeType
 
 from armature.errors import invariant
-from armature.trace.errors import NotConstant, UserRaised
-from armature.trace.frame_state import Frame
+from armature.trace.errors import UserRaised
+from armature.trace.frame_state import Frame, Stopped
 from armature.trace.instructions import STOPITERATION_ERROR, Instruction, decode
 from armature.trace.opcodes import OPCODES
 from armature.trace.opcodes.table import OpcodeFunction
 from armature.trace.opcodes.untraced import reason_for
-from armature.trace.user_stack import Stopped, places_of
-from armature.trace.values.base import LAST_INSTRUCTION
-from armature.trace.values.exception import ExceptionValue
+from armature.trace.places import places_of
+from armature.trace.values.base import LAST_INSTRUCTION, NotConstant
+from armature.trace.values.exception import ExceptionValue, handled_exception
 
 # Instructions whose effect on the stack depends on what is iterated, or that 3.11 counts on the one before (CALL).
 UNCHECKED = frozenset({
@@ -142,7 +142,7 @@ def note_raised(frame: Frame, error: ExceptionValue) -> None:
     if error.raised_at:
         return
     error.raised_at = places_of(tracer.frames)
-    handled = tracer.handled_exception()
+    handled = handled_exception(tracer)
     if handled is not None and handled is not error:
         error.attributes.setdefault("__context__", handled)
 

@@ -16,7 +16,7 @@ from armature.trace.values.base import Value
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
-    from armature.trace.frame_state import Frame
+    from armature.trace.values.base import FrameView
 
 MOST_VALUES = 8
 LONGEST = 160  # characters of a description
@@ -25,7 +25,7 @@ Span = tuple[int, int, int, int]
 """First line, last line, first column and the column after the last, in bytes of UTF-8."""
 
 
-def with_columns(summary: FrameSummary, frame: Frame) -> FrameSummary:
+def with_columns(summary: FrameSummary, frame: FrameView) -> FrameSummary:
     """The summary with the columns of the expression; the summary itself where Python does not know them."""
     span = span_at(frame.code, offset_of(frame))
     if span is None or span[0] != summary.line:
@@ -39,7 +39,7 @@ def with_columns(summary: FrameSummary, frame: Frame) -> FrameSummary:
     )
 
 
-def offset_of(frame: Frame) -> int:
+def offset_of(frame: FrameView) -> int:
     """The byte offset of the instruction that runs, or ran last."""
     return frame.instructions[max(frame.position - 1, 0)].offset
 
@@ -57,7 +57,7 @@ def characters(file: str, line: int, column: int) -> int:
     return len(linecache.getline(file, line).encode()[:column].decode(errors="replace"))
 
 
-def seen_values(frame: Frame) -> tuple[SeenValue, ...]:
+def seen_values(frame: FrameView) -> tuple[SeenValue, ...]:
     """The local variables that the expression names, and what they are there."""
     span = span_at(frame.code, offset_of(frame))
     found: dict[str, str] = {}
@@ -70,7 +70,7 @@ def seen_values(frame: Frame) -> tuple[SeenValue, ...]:
     return tuple(SeenValue(name, text) for name, text in islice(found.items(), MOST_VALUES))
 
 
-def _names_in(frame: Frame, span: Span | None) -> Iterator[str]:
+def _names_in(frame: FrameView, span: Span | None) -> Iterator[str]:
     """Local variables that are read within the span, or on the line where columns are not known."""
     positions = list(frame.code.co_positions())
     for inst in frame.instructions:

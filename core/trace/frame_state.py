@@ -4,18 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import CodeType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
 from armature.trace.instructions import Instruction, decode
-from armature.trace.values.base import Value
+from armature.trace.values.base import Args, Kwargs, Tracing, Value
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import CellValue
 
 if TYPE_CHECKING:
+    from torch import fx
+
+    from armature.context import CompileContext
     from armature.frame.sources import Source
-    from armature.trace.tracer import Tracer
+    from armature.rules.book import Verdict
+    from armature.trace.effects import Effects
+    from armature.trace.errors import GraphBreak
+    from armature.trace.places import Moment, Place
+    from armature.trace.recording.overriding import Overrides
+    from armature.trace.recording.sizes import Sizes
+    from armature.trace.user_stack import Extent, UserStack
+    from armature.trace.values.classes import ClassValue
+    from armature.trace.values.floats import FloatValue
+    from armature.trace.values.mapping import DictValue
+    from armature.trace.values.precomputed import EarlyCalls
+    from armature.trace.values.symbolic import SymbolicValue
+    from armature.trace.values.tensor import TensorValue
 
 
 @attrs.define(eq=False, repr=False)  # holds all there is, each value by many ways
@@ -31,7 +46,7 @@ class Frame:
     handled before, for each exception in `handling`.
     """
 
-    tracer: Tracer
+    tracer: Trace
     code: CodeType
     namespace: dict[str, object]
     variables: dict[str, Value]
@@ -88,3 +103,71 @@ class Frame:
     def line(self) -> int:
         """The line of the instruction that runs, or ran last."""
         return self.instructions[max(self.position - 1, 0)].line
+
+
+class Trace(Tracing, Protocol):
+    """The trace with all its parts, for the modules that make it grow and write its code.
+
+    where: the frames as people read them. inputs: of the graph. frames_cells: free variables of the outermost frame.
+    held_weakly: objects by weak references made; whether one calls back. stop: where to stop tracing. too_deep: where
+    the Python that traces came to its limit. has_handlers: some function that was traced has `try` or `with`. parts: of
+    `regions`, calls whose nodes go in graphs of their own. doubts: where the graph ends if the frame can't run again.
+    buried: tensors made in such a call; where that was. modules: graphs that nodes call.
+    """
+
+    ctx: CompileContext
+    strict: bool
+    effects: Effects
+    frames: list[Frame]
+    where: UserStack
+    by_fake: dict[int, TensorValue]
+    inputs: list[TensorValue | SymbolicValue]
+    frames_cells: dict[str, CellValue]
+    generators: list[Value]
+    held_weakly: dict[Value, bool]
+    stop: Moment | None
+    too_deep: tuple[Place, ...]
+    extent: Extent
+    has_handlers: bool
+    parts: int
+    doubts: list[GraphBreak]
+    buried: dict[TensorValue, tuple[Place, ...]]
+    sizes: Sizes
+    floats: dict[Source, FloatValue]
+    early: EarlyCalls
+    cells: dict[int, CellValue]
+    modules: dict[str, fx.GraphModule]
+    overrides: Overrides
+
+    @property
+    def tables(self) -> Any:
+        """What plugins know."""
+
+    def verdict(self, fn: object) -> Verdict:
+        """What the rules say of a callable."""
+
+    def code_constant(self, obj: object) -> Value:
+        """The value of a constant of a code object: the same object gives the same value."""
+
+    def module_variables(self, namespace: dict[str, object]) -> DictValue:
+        """The variables of a module as a dict, which is not to be changed."""
+
+    def load_global(self, frame: Frame, name: str) -> Value:
+        """A global or builtin of a frame."""
+
+    def instantiate(self, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+        """Make an object of a class by `__new__` and `__init__`."""
+
+    def plan(self, fn: object) -> Any:
+        """What plugins say of a callable; asked once."""
+
+    def operate_in_place(self, name: str, left: Value, right: Value) -> Value:
+        """`left <op>= right`."""
+
+
+class Stopped(BaseException):
+    """Tracing has come to the moment at which it was to stop. Not an Exception: no handler of one may hold it up."""
+
+    def __init__(self, frames: tuple[Frame, ...]) -> None:
+        super().__init__()
+        self.frames = frames

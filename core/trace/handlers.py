@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import attrs
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
-    from armature.trace.values.base import Value
+    from armature.trace.values.base import Tracing, Value
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,7 +28,7 @@ class ValueType:
     """A tracer value class for a type: `build(obj, source, tracer) -> Value`. `match`: an exact type or a predicate."""
 
     match: type | Callable[[object], bool]
-    build: Callable[[object, Any, Tracer], Value]
+    build: Callable[[object, Any, Tracing], Value]
     priority: int = 0
 
 
@@ -71,7 +70,7 @@ class Call:
     fn: Callable[..., object]
     args: tuple[Value, ...]
     kwargs: Mapping[str, Value]
-    tracer: Tracer
+    tracer: Tracing
 
     def constant(self, obj: object) -> Value:
         """A value for a Python constant (int, str, None, dtype, device, torch.Size, tuples of these, ...)."""
@@ -89,7 +88,7 @@ class Call:
 
     def inline(self, fn: Value | Callable[..., object], *args: Value, **kwargs: Value) -> Value:
         """Trace into a Python function."""
-        return self.tracer.call_function(self.tracer.as_value(fn), args, kwargs)
+        return self.tracer.as_value(fn).call(self.tracer, args, kwargs)
 
     def polyfill(self, fn: Callable[..., object], *args: Value, **kwargs: Value) -> Value:
         """Trace `fn`, a Python stand-in, in place of the function called."""
@@ -105,7 +104,7 @@ class Call:
 
     def guard(self, value: Value) -> None:
         """Rely on the value: guard its source so that the same object (constant: an equal one) comes next time."""
-        self.tracer.guard_identity(value)
+        value.rely_on(self.tracer)
 
     def new_value(self, obj: object) -> Value:
         """A value for any Python object without a source (made while tracing): wrapped as the value-type tables say."""

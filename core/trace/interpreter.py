@@ -27,6 +27,7 @@ from armature.trace.emit.rebuild import Rebuilder
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.frame_state import Frame
 from armature.trace.recording import aliasing, graph_calls, wrapper_subclasses
+from armature.trace.recording.sizes import is_registered
 from armature.trace.semantics import inlining, weak_references
 from armature.trace.semantics.new_classes import let_go
 from armature.trace.tracer import Tracer
@@ -34,6 +35,7 @@ from armature.trace.values.base import Value
 from armature.trace.values.context import end_grad
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import CellValue
+from armature.trace.values.iterator import GeneratorValue
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 
@@ -145,6 +147,8 @@ def check_left(tracer: Tracer) -> None:
 def check_generators(tracer: Tracer, frame: Frame) -> None:
     """No generator may stand inside a `try` or `with` when tracing ends. Raises GraphBreak."""
     for generator in tracer.generators:
+        if not isinstance(generator, GeneratorValue):
+            continue
         if generator.has_unfinished_business() and not eval_loop.leaves_quietly(generator.frame):
             tracer.frames += [frame, generator.frame]
             try:
@@ -169,7 +173,7 @@ def root_frame(tracer: Tracer, request: FrameRequest) -> Frame:
         value = CellValue(None, cell, LocalSource(name, cell=True))
         frame.cells[name] = value
         tracer.frames_cells[name] = value
-        tracer.adopt_cell(cell, value)
+        tracer.cells[id(cell)] = value  # known under its variable's name
     return frame
 
 
@@ -252,6 +256,6 @@ def graph_inputs(tracer: Tracer) -> tuple[GraphInput, ...]:
         counts = version_of(value.fake) != version_of(fake)
         if counts or tracer.effects.writes_to(value):
             value.node.meta["counts_writes"] = counts  # not what is written through `x.data`
-        parameter = isinstance(value.real, torch.nn.Parameter) or tracer.is_registered(value.source)
+        parameter = isinstance(value.real, torch.nn.Parameter) or is_registered(value.source)
         found.append(GraphInput(value.node.name, value.source, fake, parameter, weakref.ref(value.real)))
     return tuple(found)

@@ -2,60 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from types import CellType
+from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import attrs
-import torch
 from torch import fx
 
 from armature.breaks.types import BreakEvent, BreakType, FrameSummary
 from armature.errors import UnknownBreakType
 from armature.frame.data import FrameRequest
 from armature.frame.sources import (
-    AttrSource,
-    CellSource,
     DictOfSource,
     GlobalSource,
     ItemSource,
-    LocalSource,
-    MemberSource,
     ObjectSource,
     Source,
-    held_key,
+    object_source,
 )
-from armature.introspection import dict_of, label_of
+from armature.introspection import dict_of
 from armature.torch_abi.fake import FakeWorld
 from armature.trace import calls
 from armature.trace.effects import Effects
-from armature.trace.emit.precalls import EarlyCalls
 from armature.trace.errors import GraphBreak, UserRaised
+from armature.trace.frame_state import Frame, Trace
 from armature.trace.guards import GuardRecorder
+from armature.trace.places import Moment, Place, places_of
 from armature.trace.recording import graph_calls
+from armature.trace.recording.overriding import Overrides
 from armature.trace.recording.sizes import Sizes, new_world
-from armature.trace.recording.torch_function import Overrides, dispatched
+from armature.trace.recording.torch_function import dispatched
 from armature.trace.semantics import inlining, iteration, operators, text
 from armature.trace.trust import trusted_module
-from armature.trace.user_stack import Extent, Moment, Place, UserStack, places_of
-from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
+from armature.trace.user_stack import Extent, UserStack
+from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.classes import ClassValue, class_attribute, overrides
 from armature.trace.values.constant import FALSE, NONE, TRUE, ConstantValue
-from armature.trace.values.exception import ExceptionValue
+from armature.trace.values.exception import ExceptionValue, raising
 from armature.trace.values.floats import FloatValue
-from armature.trace.values.function import CellValue, ClosureValue, MethodValue
-from armature.trace.values.iterator import GeneratorValue
+from armature.trace.values.function import CellValue, ClosureValue
 from armature.trace.values.mapping import DictValue
-from armature.trace.values.sequence import TupleValue
+from armature.trace.values.precomputed import EarlyCalls
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
 from armature.trace.wrap import as_value, wrap
 
 if TYPE_CHECKING:
+    from armature.config import Config
     from armature.context import CompileContext
     from armature.rules.book import Verdict
-    from armature.trace.frame_state import Frame
 
 
 V = TypeVar("V", bound=Value)
@@ -63,7 +58,7 @@ Held = TypeVar("Held")
 
 
 @attrs.define(eq=False, repr=False)  # holds all there is, each value by many ways
-class Tracer:
+class Tracer(Trace):
     """One trace of one frame. Everything that tracing knows and has changed is here, and dies with it.
 
     by_id: values of the program's objects that have an identity, with the objects themselves so that ids stay theirs.
@@ -79,11 +74,13 @@ class Tracer:
     where: UserStack = attrs.field(default=attrs.Factory(lambda self: UserStack(self.frames), takes_self=True))
     by_id: dict[int, tuple[object, Value]] = attrs.field(factory=dict)
     by_fake: dict[int, TensorValue] = attrs.field(factory=dict)
+    cells: dict[int, CellValue] = attrs.field(factory=dict)  # of the program, that are known
+    called: set[int] = attrs.field(factory=set)  # ids of modules that were called
     class_values: dict[Hashable, Value] = attrs.field(factory=dict)
     inputs: list[TensorValue | SymbolicValue] = attrs.field(factory=list)
     on_abort: list[tuple[Callable[[Any], Any], Any]] = attrs.field(factory=list)
     frames_cells: dict[str, CellValue] = attrs.field(factory=dict)  # free variables of the outermost frame
-    generators: list[GeneratorValue] = attrs.field(factory=list)
+    generators: list[Value] = attrs.field(factory=list)
     keys: dict[Value, None] = attrs.field(factory=dict)  # looked up in dicts and sets by their identity
     held_weakly: dict[Value, bool] = attrs.field(factory=dict)  # by weak references made; whether one calls back
     stop: Moment | None = None  # where to stop tracing
@@ -106,8 +103,6 @@ class Tracer:
     _globals: dict[tuple[int, str], Value] = attrs.field(factory=dict)
     _constants: dict[int, tuple[object, Value]] = attrs.field(factory=dict)
     _plans: dict[int, calls.Plan] = attrs.field(factory=dict)
-    _cells: dict[int, CellValue] = attrs.field(factory=dict)
-    _called: set[int] = attrs.field(factory=set)
 
     def end(self) -> None:
         """The trace is over: let go of all that it knows, so that asking it anything is an AttributeError.
@@ -124,6 +119,11 @@ class Tracer:
         if self._guards is None:
             self._guards = GuardRecorder(self.where.line)
         return self._guards
+
+    @property
+    def config(self) -> Config:
+        """The settings of this compilation."""
+        return self.ctx.config
 
     @property
     def tables(self) -> Any:
@@ -167,29 +167,9 @@ class Tracer:
         self.by_id[id(obj)] = (obj, value)
         return obj
 
-    def object_source(self, obj: object, label: str = "") -> Source:
-        """A source for an object that the compiled code keeps alive."""
-        return ObjectSource(obj, label or label_of(obj))
-
-    def attr_source(self, base: Source, name: str) -> Source:
-        """`base.name`."""
-        return AttrSource(base, name)
-
-    def tuple_of(self, items: list[Value]) -> Value:
-        """A tuple."""
-        return TupleValue(items)
-
-    def namespace_of(self, attributes: Mapping[str, Value]) -> Value:
-        """A dict of names to values."""
-        return DictValue({name: (ConstantValue(name), value) for name, value in attributes.items()})
-
     def iterator(self, value: Value) -> Value:
         """`iter(value)`."""
         return iteration.iterator(self, value)
-
-    def backwards(self, value: Value) -> Value:
-        """`reversed(value)`."""
-        return self.call(self.as_value(reversed), (value,), {})
 
     def unpack(self, value: Value) -> list[Value]:
         """All items of an iterable."""
@@ -203,37 +183,7 @@ class Tracer:
         """The items of a list or tuple, or of a list that Python makes of an iterator; `refusal`: of what is none."""
         return iteration.in_sequence(self, value, refusal)
 
-    def cell(self, cell: CellType, source: Source | None) -> CellValue:
-        """The value of a cell of the program."""
-        known = self._cells.get(id(cell))
-        if known is None:
-            inside = None if source is None else CellSource(source)
-            known = CellValue(None, cell, inside, source=source or self.object_source(cell))
-            self._cells[id(cell)] = known
-        elif source is not None and known.source is not None and not isinstance(known.source, LocalSource):
-            self.guards.alias(known.source, source)  # a variable's source leads to what its cell holds
-        return known
-
-    def cells(self) -> Iterable[CellValue]:
-        """The cells of the program that are known."""
-        return self._cells.values()
-
-    def adopt_cell(self, cell: CellType, value: CellValue) -> None:
-        """A cell of the outermost frame, known under its variable's name."""
-        self._cells[id(cell)] = value
-
     # Dicts of the program.
-
-    def wrap_item(self, owner: DictValue, real: Mapping[object, object], key: object) -> Value:
-        """The value of an item of a dict of the program."""
-        source = owner.source if owner.source is not None else self.object_source(real)
-        if owner.owner is None:
-            return wrap(self, real[key], ItemSource(source, held_key(key)))
-        return wrap(self, owner.kind.__getitem__(real, key), MemberSource(source, owner.kind, held_key(key)))
-
-    def wrap_key(self, obj: object) -> Value:
-        """The value of a key of a dict of the program; the dict's guard holds the key."""
-        return as_value(self, obj)
 
     def module_variables(self, namespace: dict[str, object]) -> DictValue:
         """The variables of a module as a dict, which is not to be changed."""
@@ -243,83 +193,7 @@ class Tracer:
         source = ObjectSource(namespace, "globals()")
         return self.remember(namespace, DictValue({}, dict, None, namespace, fixed=True, source=source))
 
-    def new_instance_dict(self, owner: UserObjectValue | ClosureValue) -> DictValue:
-        """`owner.__dict__` as the program has it."""
-        if isinstance(owner, ClosureValue) or owner.obj is None:
-            return DictValue({}, instance=owner)
-        real, source = dict_of(owner.obj), DictOfSource(owner.source or self.object_source(owner.obj))
-        made = DictValue({}, dict, None, real, source=source)
-        return self.wrap(real, source) if id(real) in self.by_id else self.remember(real, made)  # type: ignore[return-value]
-
-    def dict_source(self, source: Source) -> Source:
-        """`source.__dict__`."""
-        return DictOfSource(source)
-
-    def is_registered(self, source: Source) -> bool:
-        """Whether the source is a parameter or buffer of a module."""
-        if not isinstance(source, ItemSource):
-            return False
-        base = source.base
-        return (
-            isinstance(base, ItemSource)
-            and isinstance(base.base, DictOfSource)
-            and base.key in ("_parameters", "_buffers")
-        )
-
     # Guards.
-
-    def guard_keys(self, owner: DictValue, real: Mapping[object, object]) -> None:
-        """Rely on all keys of a dict."""
-        if owner.source is not None:
-            self.guards.keys(owner.source, list(owner.kind.__iter__(real)))
-
-    def guard_absent(self, owner: DictValue, key: object) -> None:
-        """Rely on a key not being in a dict."""
-        if owner.source is not None:
-            self.guards.absent(owner.source, key)
-
-    def guard_length(self, owner: DictValue, length: int) -> None:
-        """Rely on the length of a dict."""
-        if owner.source is not None:
-            self.guards.length(owner.source, length)
-
-    def guard_empty(self, source: Source) -> None:
-        """Rely on a dict being empty."""
-        self.guards.length(source, 0)
-
-    def guard_not_in(self, source: Source, name: str) -> None:
-        """Rely on a name not being in an instance's dict."""
-        self.guards.absent(source, name)
-
-    def guard_is(self, source: Source, obj: object) -> None:
-        """Rely on an object's identity."""
-        self.guards.same(source, obj)
-
-    def guard_identity(self, value: Value) -> None:
-        """Rely on the value: the same object next time, an equal one where it is a constant."""
-        if value.source is None:
-            return
-        if value.is_symbolic:
-            value.as_constant()
-        elif value.is_constant:
-            self.guards.equal(value.source, value.as_constant())
-        else:
-            self.guards.same(value.source, value.as_object())
-
-    def no_global_hooks(self, names: tuple[str, ...]) -> bool:
-        """Whether no hook is registered for all modules; guarded."""
-        namespace = vars(torch.nn.modules.module)
-        if any(namespace[name] for name in names):
-            return False
-        for name in names:
-            self.guards.length(ObjectSource(namespace[name], f"torch.nn.modules.module.{name}"), 0)
-        return True
-
-    def first_call(self, value: Value) -> bool:
-        """Whether this is the first call of the object in this trace."""
-        count = len(self._called)
-        self._called.add(id(value))
-        return len(self._called) > count
 
     # Globals.
 
@@ -354,32 +228,7 @@ class Tracer:
             self.raise_error(NameError, f"name '{name}' is not defined")
         return wrap(self, frame.builtins[name], source)
 
-    def store_global(self, namespace: dict[str, object], name: str, value: Value | None) -> None:
-        """Set a global at the end of the frame; None deletes it."""
-        self.effects.store_global(namespace, name, value)
-
-    def store_class_attribute(self, cls: type, name: str, value: Value) -> None:
-        """Set an attribute of a class at the end of the frame."""
-        self.effects.count += 1
-        self.effects.class_attributes[(cls, name)] = value
-
-    def class_attribute_written(self, cls: type, name: str) -> Value | None:
-        """What the frame has stored in an attribute of a class, None where that is hidden or nothing was stored."""
-        if not self.effects.class_attributes:
-            return None
-        for holder in cls.__mro__:
-            stored = self.effects.class_attributes.get((holder, name))
-            if stored is not None or name in holder.__dict__:
-                return stored
-        return None
-
     # Calls.
-
-    def call(self, function: Value, args: Args, kwargs: Kwargs) -> Value:
-        """`function(*args, **kwargs)`."""
-        return function.call(self, args, kwargs)
-
-    call_function = call
 
     def call_object(self, fn: Callable[..., Any], value: Value, args: Args, kwargs: Kwargs) -> Value:
         """Call a Python function or one written in C, as handlers, polyfills and rules say."""
@@ -403,6 +252,15 @@ class Tracer:
         if known is None:
             known = self._plans[id(fn)] = calls.plan_for(self, fn)
         return known
+
+    def has_handler(self, fn: object) -> bool:
+        """Whether a handler or a polyfill knows a callable."""
+        plan = self.plan(fn)
+        return plan.handler is not None or plan.polyfill is not None
+
+    def goes_first(self, fn: object) -> bool:
+        """Whether a handler, a polyfill, or a rule that goes before these, knows a callable."""
+        return self.plan(fn).speaks
 
     def verdict(self, fn: object) -> Verdict:
         """What the rules say of a callable. That it was asked for is kept: the code is as good as the answer."""
@@ -443,27 +301,12 @@ class Tracer:
         """The graph input of a tensor or int of the program."""
         return graph_calls.lift(self, value)
 
-    def class_attribute(self, owner: Value, cls: type, name: str) -> Value:
-        """An attribute that the classes of an object know."""
-        return class_attribute(self, owner, cls, name)
-
-    def special_method(self, owner: Value, name: str) -> Value:
-        """A special method as `with` looks it up: in the class."""
-        if isinstance(owner, UserObjectValue):
-            method = owner.method(self, name)
-            if method is None:
-                self.raise_error(AttributeError, name)
-            return method
-        if owner.is_constant and hasattr(owner.python_type(), name):  # to be traced, not called: a torch.device
-            return MethodValue(self.as_value(getattr(owner.python_type(), name)), owner)
-        return BoundMethod(owner, name)
-
     def index(self, value: Value) -> Value:
         """`operator.index(value)` of an object that has `__index__`; any other value as it is."""
         if not isinstance(value, UserObjectValue) or issubclass(value.cls, int):
             return value
         method = value.method(self, "__index__")
-        return value if method is None else operators.must_be_int(self, self.call(method, (), {}))
+        return value if method is None else operators.must_be_int(self, method.call(self, (), {}))
 
     def method_or_none(self, owner: Value, name: str) -> Value | None:
         """A special method as the language looks it up, in the class only; None when the class has none."""
@@ -472,6 +315,24 @@ class Tracer:
     def iterates_plainly(self, value: Value) -> bool:
         """Whether the class of an object derives from a builtin type and iterates as that does."""
         return value.base is not None and not overrides(value.python_type(), "__iter__")
+
+    def has_attribute(self, value: Value, name: str) -> bool:
+        """Whether an object has an attribute. Of one of the program's classes it is read, as C code does."""
+        if isinstance(value, UserObjectValue):
+            return self.attribute_or_none(value, name) is not None
+        return hasattr(value.python_type(), name)
+
+    def new_instance_dict(self, owner: UserObjectValue | ClosureValue) -> DictValue:
+        """`owner.__dict__` as the program has it."""
+        if isinstance(owner, ClosureValue) or owner.obj is None:
+            return DictValue({}, instance=owner)
+        real, source = dict_of(owner.obj), DictOfSource(owner.source or object_source(owner.obj))
+        made = DictValue({}, dict, None, real, source=source)
+        return self.wrap(real, source) if id(real) in self.by_id else self.remember(real, made)  # type: ignore[return-value]
+
+    def class_attribute(self, owner: Value, cls: type, name: str) -> Value:
+        """An attribute that the classes of an object know."""
+        return class_attribute(self, owner, cls, name)
 
     def attribute_or_none(self, value: Value, name: str) -> Value | None:
         """An attribute, None where reading it raises AttributeError."""
@@ -482,21 +343,11 @@ class Tracer:
                 return None
             raise
 
-    def has_attribute(self, value: Value, name: str) -> bool:
-        """Whether an object has an attribute. Of one of the program's classes it is read, as C code does."""
-        if isinstance(value, UserObjectValue):
-            return self.attribute_or_none(value, name) is not None
-        return hasattr(value.python_type(), name)
-
     # Operators.
 
     def operate(self, name: str, left: Value, right: Value) -> Value:
         """`left <op> right`."""
         return operators.operate(self, name, left, right)
-
-    def by_methods(self, name: str, reflected: str, left: Value, right: Value) -> Value | None:
-        """A binary operator by the methods of the operands' classes."""
-        return operators.by_methods(self, name, reflected, left, right)
 
     def operate_in_place(self, name: str, left: Value, right: Value) -> Value:
         """`left <op>= right`."""
@@ -522,10 +373,6 @@ class Tracer:
         """`str(value)` and the like."""
         return text.text_of(self, value, convert, spec)
 
-    def formatted(self, value: Value, spec: str) -> Value:
-        """`format(value, spec)`."""
-        return text.formatted(self, value, spec)
-
     def format_method(self, template: str, args: Args, kwargs: Kwargs) -> Value:
         """`template.format(*args, **kwargs)`."""
         return text.format_method(self, template, args, kwargs)
@@ -544,22 +391,15 @@ class Tracer:
 
     def raise_error(self, kind: type[BaseException], message: str) -> NoReturn:
         """The program raises `kind(message)` here."""
-        raise self.raising(ExceptionValue(kind, [ConstantValue(message)]))
+        raise raising(self, ExceptionValue(kind, [ConstantValue(message)]))
 
     def raise_value(self, kind: type[BaseException], args: tuple[Value, ...]) -> NoReturn:
         """The program raises `kind(*args)` here."""
-        raise self.raising(ExceptionValue(kind, list(args)))
+        raise raising(self, ExceptionValue(kind, list(args)))
 
     def raise_real(self, error: Exception) -> NoReturn:
         """The program raises what a function run on constants has raised."""
-        raise self.raising(ExceptionValue(type(error), [self.as_value(arg) for arg in error.args])) from None
-
-    def raising(self, error: ExceptionValue) -> UserRaised:
-        """An exception that the program raises now: the one being handled is its context."""
-        handled = self.handled_exception()
-        if handled is not None and handled is not error:
-            error.attributes["__context__"] = handled
-        return UserRaised(error)
+        raise raising(self, ExceptionValue(type(error), [self.as_value(arg) for arg in error.args])) from None
 
     def as_exception(self, value: Value) -> ExceptionValue:
         """The exception to raise for the operand of `raise`."""
@@ -568,10 +408,6 @@ class Tracer:
         if not isinstance(value, ExceptionValue):
             self.graph_break("unsupported-operation", operation="raise", type=value.describe())
         return value
-
-    def handled_exception(self) -> ExceptionValue | None:
-        """The exception that an `except` or `finally` block is at work on."""
-        return next((frame.handling[-1] for frame in reversed(self.frames) if frame.handling), None)
 
     def graph_break(self, type_id: str, **facts: object) -> NoReturn:
         """Stop: this can't go in one graph."""
@@ -588,7 +424,3 @@ class Tracer:
     def origin(self) -> tuple[FrameSummary, str, str]:
         """The innermost line of the user's code: its summary, its text as in a traceback, and "model.py:41"."""
         return self.where.origin()
-
-    def source_text(self) -> str:
-        """The text of the user's line."""
-        return self.where.origin()[0].text

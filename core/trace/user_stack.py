@@ -1,10 +1,11 @@
-"""Moments of a trace: where each frame stands, and how tracing is stopped there when it is run again."""
+"""The frames being traced as people read them, and how far the trace has gone."""
 
 from __future__ import annotations
 
 import linecache
+from collections.abc import Sequence
 from types import CodeType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -13,13 +14,7 @@ from armature.trace.errors import SkipFrame
 from armature.trace.expressions import seen_values, with_columns
 
 if TYPE_CHECKING:
-    from armature.trace.frame_state import Frame
-    from armature.trace.tracer import Tracer
-    from armature.trace.values.base import Value
-
-Moment: TypeAlias = tuple[int, int, int]
-"""A frame's number in the trace, how often it has jumped back, and the position of the instruction about to run."""
-
+    from armature.trace.values.base import FrameView, Tracing
 
 MOST_IDLE_STEPS = 1_000
 
@@ -38,44 +33,18 @@ class Extent:
         self.frames += 1
         return self.frames - 1
 
-    def step(self, tracer: Tracer) -> None:
+    def step(self, tracer: Tracing) -> None:
         """Count a step. Raises SkipFrame in a long trace in which no tensor was met, nor is any in reach."""
         self.steps += 1
         if self.steps > MOST_IDLE_STEPS and not tracer.by_fake and not tracer.request.promising:
             raise SkipFrame(f"it has met no tensor in {MOST_IDLE_STEPS} calls and rounds of loops", idle=True)
 
 
-@attrs.frozen(eq=False)
-class Place:
-    """The instruction that a frame is at. callee: what that instruction called, when it is a call.
-
-    A value may keep where it was made, so the frame itself, which has the value in a variable, is not part of it.
-    """
-
-    code: CodeType
-    ordinal: int
-    rounds: int
-    position: int
-    callee: Value | None
-
-    @property
-    def moment(self) -> Moment:
-        """What names this moment in another trace of the same frame."""
-        return self.ordinal, self.rounds, self.position
-
-
-def places_of(frames: list[Frame]) -> tuple[Place, ...]:
-    """Where the frames stand, the outermost first."""
-    return tuple(
-        Place(frame.code, frame.ordinal, frame.rounds, max(frame.position - 1, 0), frame.callee) for frame in frames
-    )
-
-
 @attrs.define(eq=False)
 class UserStack:
     """The frames being traced, the outermost first, as people read them."""
 
-    frames: list[Frame]
+    frames: Sequence[FrameView]
     _described: dict[tuple[CodeType, int], tuple[FrameSummary, str, str]] = attrs.field(factory=dict)
 
     def summaries(self) -> tuple[FrameSummary, ...]:
@@ -97,7 +66,7 @@ class UserStack:
         """The user's line that a guard is due to."""
         return self.origin()[2]
 
-    def _summary(self, frame: Frame) -> tuple[FrameSummary, str, str]:
+    def _summary(self, frame: FrameView) -> tuple[FrameSummary, str, str]:
         code, line = frame.code, frame.line
         known = self._described.get((code, line))
         if known is None:
@@ -111,11 +80,3 @@ def described(code: CodeType, line: int) -> tuple[FrameSummary, str, str]:
     trace = f'File "{code.co_filename}", line {line}, in {code.co_name}\n    {content}'
     place = f"{code.co_filename.rpartition('/')[2]}:{line}"
     return FrameSummary(code.co_filename, line, code.co_name, content), trace, place
-
-
-class Stopped(BaseException):
-    """Tracing has come to the moment at which it was to stop. Not an Exception: no handler of one may hold it up."""
-
-    def __init__(self, frames: tuple[Frame, ...]) -> None:
-        super().__init__()
-        self.frames = frames

@@ -26,7 +26,7 @@ import torch
 from torch import nn
 
 from armature.frame.data import resume_point
-from armature.frame.sources import AttrSource, DictOfSource, ItemSource, ObjectSource, Source
+from armature.frame.sources import AttrSource, DictOfSource, ItemSource, ObjectSource, Source, object_source
 from armature.introspection import class_member, unbound
 from armature.torch_abi.fake import PLAIN_TENSORS, is_wrapped
 from armature.torch_abi.jagged import is_jagged
@@ -37,6 +37,7 @@ from armature.trace.emit.live_iterators import PASSED, progress
 from armature.trace.errors import SkipFrame
 from armature.trace.handlers import ValueType
 from armature.trace.recording import wrapper_subclasses
+from armature.trace.recording.sizes import is_registered
 from armature.trace.resume.stack_layout import STACK
 from armature.trace.values.base import BoundMethod, Value
 from armature.trace.values.classes import ClassValue, rely_on_class
@@ -51,6 +52,7 @@ from armature.trace.values.function import (
     FunctionValue,
     MethodValue,
     PartialValue,
+    cell_of,
 )
 from armature.trace.values.mapping import DICT_KINDS, DictValue, shown_by, shows
 from armature.trace.values.module import REGISTRIES, ModuleValue, held_by, is_module
@@ -70,14 +72,14 @@ from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue, has_own_lookup
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
 
-Build = Callable[["Tracer", Any, Source], Value]
+Build = Callable[["Trace", Any, Source], Value]
 ORIGINAL = "__armature_original__"  # where what `armature.compile` returned keeps the function or module it was given
 RULES = "armature.rules.declare"  # whose decorators give an object that stands for the function
 
 
-def wrap(tracer: Tracer, obj: object, source: Source) -> Value:
+def wrap(tracer: Trace, obj: object, source: Source) -> Value:
     """The value of an object of the program found at `source`, guarded."""
     held = tracer.by_id.get(id(obj))
     if held is not None:
@@ -95,7 +97,7 @@ def wrap(tracer: Tracer, obj: object, source: Source) -> Value:
     return next(build for _, matches, build in ROWS if matches(obj))(tracer, obj, source)
 
 
-def _same_object(tracer: Tracer, obj: object, first: Source, second: Source) -> None:
+def _same_object(tracer: Trace, obj: object, first: Source, second: Source) -> None:
     """Guard that two ways lead to one object; one that the compiled code keeps alive is known by its identity."""
     if type(first) is ObjectSource or type(second) is ObjectSource:
         tracer.guards.same(second if type(first) is ObjectSource else first, obj)
@@ -103,7 +105,7 @@ def _same_object(tracer: Tracer, obj: object, first: Source, second: Source) -> 
         tracer.guards.alias(first, second)
 
 
-def as_value(tracer: Tracer, obj: object) -> Value:
+def as_value(tracer: Trace, obj: object) -> Value:
     """The value of an object that tracing itself made or found where nothing needs a guard."""
     kind = type(obj)
     if kind in ATOMS or issubclass(kind, enum.Enum):
@@ -113,7 +115,7 @@ def as_value(tracer: Tracer, obj: object) -> Value:
         return make(tracer, obj)
     if kind in (tuple, torch.Size) or _is_named_tuple(obj):
         return TupleValue([as_value(tracer, item) for item in cast("tuple[object, ...]", obj)], kind)
-    return wrap(tracer, obj, tracer.object_source(obj))
+    return wrap(tracer, obj, object_source(obj))
 
 
 FRESH: dict[type, Callable[[Any, Any], Value]] = {
@@ -127,14 +129,14 @@ FRESH: dict[type, Callable[[Any, Any], Value]] = {
 }
 
 
-def _fresh_dict(tracer: Tracer, obj: dict[object, object]) -> Value:
+def _fresh_dict(tracer: Trace, obj: dict[object, object]) -> Value:
     made = DictValue({})
     for key, value in obj.items():
         made.set_item(tracer, as_value(tracer, key), as_value(tracer, value))
     return made
 
 
-def _fresh_set(tracer: Tracer, obj: set[object]) -> Value:
+def _fresh_set(tracer: Trace, obj: set[object]) -> Value:
     members = [as_value(tracer, item) for item in obj]
     return SetValue({member.key(tracer): member for member in members}, type(obj), obj.copy())
 
@@ -144,29 +146,29 @@ def all_atoms(items: Any) -> bool:
     return all(is_atom(item) or (type(item) in (tuple, torch.Size) and all_atoms(item)) for item in items)
 
 
-def _constant(tracer: Tracer, obj: object, source: Source) -> Value:
+def _constant(tracer: Trace, obj: object, source: Source) -> Value:
     tracer.guards.equal(source, obj)
     return ConstantValue(obj, source=source)
 
 
-def _float(tracer: Tracer, obj: float, source: Source) -> Value:
+def _float(tracer: Trace, obj: float, source: Source) -> Value:
     if not tracer.sizes.float_changes(obj, source):
         return _constant(tracer, obj, source)
     return float_of_program(tracer, obj, source)
 
 
-def _int(tracer: Tracer, obj: int, source: Source) -> Value:
+def _int(tracer: Trace, obj: int, source: Source) -> Value:
     if not tracer.sizes.number_changes(obj, source):
         return _constant(tracer, obj, source)
     tracer.guards.type_is(source, int)
     return tracer.sizes.of_int(obj, source)
 
 
-def _tensor(tracer: Tracer, obj: torch.Tensor, source: Source) -> Value:
+def _tensor(tracer: Trace, obj: torch.Tensor, source: Source) -> Value:
     if is_wrapped(obj):
         raise SkipFrame("it runs inside another tracer or transform of torch")
     if type(obj) not in PLAIN_TENSORS:
-        if without_numbers(type(obj)) and tracer.is_registered(source) and tracer.request.history.may_wait():
+        if without_numbers(type(obj)) and is_registered(source) and tracer.request.history.may_wait():
             raise SkipFrame("it calls a module that waits for its first input to make its parameters", once=True)
         tracer.overrides.accept(tracer, type(obj))
     holds = is_wrapper(type(obj))
@@ -197,7 +199,7 @@ def is_cut_off(tensor: torch.Tensor) -> bool:
     return False
 
 
-def _list(tracer: Tracer, obj: list[object], source: Source) -> Value:
+def _list(tracer: Trace, obj: list[object], source: Source) -> Value:
     tracer.guards.type_is(source, list)
     value = ListValue([], source=source)
     tracer.remember(obj, value)
@@ -210,7 +212,7 @@ def _list(tracer: Tracer, obj: list[object], source: Source) -> Value:
     return value
 
 
-def _tuple(tracer: Tracer, obj: tuple[object, ...], source: Source) -> Value:
+def _tuple(tracer: Trace, obj: tuple[object, ...], source: Source) -> Value:
     if all_atoms(obj) and not (obj and tracer.sizes.items_change(obj, source)):
         tracer.guards.equal(source, obj)
         items = [as_value(tracer, item) for item in obj]
@@ -223,7 +225,7 @@ def _tuple(tracer: Tracer, obj: tuple[object, ...], source: Source) -> Value:
     return tracer.remember(obj, TupleValue(items, type(obj), source=source))
 
 
-def _dict(tracer: Tracer, obj: Any, source: Source) -> Value:
+def _dict(tracer: Trace, obj: Any, source: Source) -> Value:
     owner = tracer.effects.owners.get(id(obj))
     if owner is not None:
         owner.open_dict(tracer)
@@ -241,25 +243,25 @@ def _dict(tracer: Tracer, obj: Any, source: Source) -> Value:
     return value
 
 
-def _set(tracer: Tracer, obj: set[object], source: Source) -> Value:
+def _set(tracer: Trace, obj: set[object], source: Source) -> Value:
     if not all(is_atom(item) for item in obj):
         return _opaque(tracer, obj, source)
     tracer.guards.equal(source, type(obj)(obj))
     return tracer.remember(obj, SetValue({item: as_value(tracer, item) for item in obj}, type(obj), obj, source=source))
 
 
-def _slice(tracer: Tracer, obj: slice, source: Source) -> Value:
+def _slice(tracer: Trace, obj: slice, source: Source) -> Value:
     tracer.guards.type_is(source, slice)
     parts = [wrap(tracer, getattr(obj, name), AttrSource(source, name)) for name in ("start", "stop", "step")]
     return SliceValue((parts[0], parts[1], parts[2]), source=source)
 
 
-def _range(tracer: Tracer, obj: range, source: Source) -> Value:
+def _range(tracer: Trace, obj: range, source: Source) -> Value:
     tracer.guards.equal(source, obj)
     return RangeValue(obj, source=source)
 
 
-def _function(tracer: Tracer, obj: FunctionType, source: Source) -> Value:
+def _function(tracer: Trace, obj: FunctionType, source: Source) -> Value:
     if ORIGINAL in obj.__dict__:
         tracer.guards.type_is(source, FunctionType)
         return wrap(tracer, obj.__dict__[ORIGINAL], ItemSource(DictOfSource(source), ORIGINAL))
@@ -273,12 +275,12 @@ def _function(tracer: Tracer, obj: FunctionType, source: Source) -> Value:
     return FunctionValue(obj, source=source)
 
 
-def _cell(tracer: Tracer, obj: CellType, source: Source) -> Value:
+def _cell(tracer: Trace, obj: CellType, source: Source) -> Value:
     tracer.guards.type_is(source, CellType)
-    return tracer.cell(obj, source)
+    return cell_of(tracer, obj, source)
 
 
-def _method(tracer: Tracer, obj: MethodType, source: Source) -> Value:
+def _method(tracer: Trace, obj: MethodType, source: Source) -> Value:
     tracer.guards.type_is(source, MethodType)
     owner = wrap(tracer, obj.__self__, AttrSource(source, "__self__"))
     if isinstance(owner, ContextValue) and obj.__name__ in ("__enter__", "__exit__"):
@@ -291,7 +293,7 @@ def _method(tracer: Tracer, obj: MethodType, source: Source) -> Value:
 METHOD_OWNERS: frozenset[type] = frozenset({list, dict, set, str, tuple, torch.Tensor, nn.Parameter})
 
 
-def _builtin(tracer: Tracer, obj: Any, source: Source) -> Value:
+def _builtin(tracer: Trace, obj: Any, source: Source) -> Value:
     tracer.guards.same(source, obj)
     owner = getattr(obj, "__self__", None)
     if type(obj) is BuiltinFunctionType and type(owner) in METHOD_OWNERS:
@@ -308,17 +310,17 @@ def _builtin(tracer: Tracer, obj: Any, source: Source) -> Value:
     return BuiltinValue(obj, source=source)
 
 
-def _class(tracer: Tracer, obj: type, source: Source) -> Value:
+def _class(tracer: Trace, obj: type, source: Source) -> Value:
     tracer.guards.same(source, obj)
     return ClassValue(obj, source=source)
 
 
-def _python_module(tracer: Tracer, obj: ModuleType, source: Source) -> Value:
+def _python_module(tracer: Trace, obj: ModuleType, source: Source) -> Value:
     tracer.guards.same(source, obj)
     return tracer.remember(obj, PythonModuleValue(obj, source=source))
 
 
-def _partial(tracer: Tracer, obj: functools.partial[object], source: Source) -> Value:
+def _partial(tracer: Trace, obj: functools.partial[object], source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
     function = wrap(tracer, obj.func, AttrSource(source, "func"))
     args = tracer.unpack(wrap(tracer, obj.args, AttrSource(source, "args")))
@@ -329,7 +331,7 @@ def _partial(tracer: Tracer, obj: functools.partial[object], source: Source) -> 
     return tracer.remember(obj, PartialValue(function, tuple(args), named, type(obj), source=source))
 
 
-def _grad_mode(tracer: Tracer, obj: Any, source: Source) -> Value:
+def _grad_mode(tracer: Trace, obj: Any, source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
     enabled = type(obj) is torch.enable_grad
     if type(obj) is torch.set_grad_enabled:
@@ -337,13 +339,13 @@ def _grad_mode(tracer: Tracer, obj: Any, source: Source) -> Value:
     return GradModeValue(type(obj), enabled, obj=obj, source=source)
 
 
-def _inference_mode(tracer: Tracer, obj: Any, source: Source) -> Value:
+def _inference_mode(tracer: Trace, obj: Any, source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
     enabled = wrap(tracer, obj.mode, AttrSource(source, "mode"))
     return inference_mode_value(bool(enabled.as_constant()), source)
 
 
-def _nn_module(tracer: Tracer, obj: nn.Module, source: Source) -> Value:
+def _nn_module(tracer: Trace, obj: nn.Module, source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
     held = held_by(obj)
     if ORIGINAL in held:
@@ -354,18 +356,18 @@ def _nn_module(tracer: Tracer, obj: nn.Module, source: Source) -> Value:
     return tracer.remember(obj, ModuleValue(type(obj), obj=obj, source=source))
 
 
-def note_lookup(tracer: Tracer, obj: object, source: Source) -> None:
+def note_lookup(tracer: Trace, obj: object, source: Source) -> None:
     """Keep that the class of the object at a source looks up attributes itself: compiled code does not ask it."""
     if has_own_lookup(type(obj)):
         tracer.asking.add(source)
 
 
-def _exception(tracer: Tracer, obj: BaseException, source: Source) -> Value:
+def _exception(tracer: Trace, obj: BaseException, source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
     return tracer.remember(obj, CaughtValue(type(obj), [], obj=obj, source=source))
 
 
-def _opaque(tracer: Tracer, obj: Any, source: Source) -> Value:
+def _opaque(tracer: Trace, obj: Any, source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
     if class_member(type(obj), "__module__") == RULES and ORIGINAL in obj.__dict__:
         return wrap(tracer, obj.__dict__[ORIGINAL], ItemSource(DictOfSource(source), ORIGINAL))
@@ -378,7 +380,7 @@ def _opaque(tracer: Tracer, obj: Any, source: Source) -> Value:
     return value
 
 
-def _moves(tracer: Tracer, obj: Any, source: Source) -> bool:
+def _moves(tracer: Trace, obj: Any, source: Source) -> bool:
     """Whether a resumed frame finds an iterator in other places; a generator that begins there can't be handed on."""
     looping = [id(held) for name, held in tracer.request.locals.items() if name.startswith(STACK)]
     if id(obj) in looping or type(obj) is GeneratorType:
@@ -386,12 +388,12 @@ def _moves(tracer: Tracer, obj: Any, source: Source) -> bool:
     return tracer.request.history.changed_number(f"place_of({source.expr})", progress(obj))
 
 
-def _passed(build: Callable[[Tracer, Any, Source], Value | None]) -> Build:
+def _passed(build: Callable[[Trace, Any, Source], Value | None]) -> Build:
     """Of an iterator that a frame was given. A frame that is resumed asks the iterator of a loop that it is in as it
     is, and one that was in another place when the frame was compiled before: code for one place is of no use at others.
     """
 
-    def value(tracer: Tracer, obj: Any, source: Source) -> Value:
+    def value(tracer: Trace, obj: Any, source: Source) -> Value:
         resumed = resume_point(tracer.request.code) is not None
         found = None if resumed and _moves(tracer, obj, source) else build(tracer, obj, source)
         return _opaque(tracer, obj, source) if found is None else found

@@ -24,8 +24,8 @@ from armature.trace.values.iterator import GeneratorValue, IteratorValue
 from armature.trace.values.sequence import ListValue
 
 if TYPE_CHECKING:
-    from armature.trace.emit.rebuild import Rebuilder
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
+    from armature.trace.values.base import Rebuilding, Tracing
 
 
 CHANGED = "a {} over what the frame has changed"
@@ -65,13 +65,13 @@ class PassedIterator(IteratorValue):
 
     over: Value | None = None
 
-    def advance(self, tracer: Tracer) -> Value:
+    def advance(self, tracer: Tracing) -> Value:
         if self.over in tracer.effects.changed:  # it is asked before that changes, when the frame ends
             tracer.graph_break("unsupported-operation", operation="iteration", type=CHANGED.format(self.kind.__name__))
         tracer.mutate(self)
         return IteratorValue.advance(self, tracer)
 
-    def writes(self, out: Rebuilder) -> list[Write]:
+    def writes(self, out: Rebuilding) -> list[Write]:
         return [Write(advance, (self, out.value(self.asked)))]
 
 
@@ -85,7 +85,7 @@ class InnerIterator(Value):
         return self.kind
 
 
-def over_sequence(tracer: Tracer, obj: Any, source: Source) -> Value:
+def over_sequence(tracer: Trace, obj: Any, source: Source) -> Value:
     """An iterator over a list, tuple, range or text."""
     tracer.guards.type_is(source, type(obj))
     items, position = _parts(tracer, obj, source)
@@ -108,7 +108,7 @@ def held_by(iterator: Any) -> Any:
 skip_code(held_by.__code__, below=True)
 
 
-def over_mapping(tracer: Tracer, obj: Any, source: Source) -> Value | None:
+def over_mapping(tracer: Trace, obj: Any, source: Source) -> Value | None:
     """An iterator over a dict, its values or items, or a set: what is left of it."""
     try:
         parts(obj)
@@ -121,7 +121,7 @@ def over_mapping(tracer: Tracer, obj: Any, source: Source) -> Value | None:
     return tracer.remember(obj, MappingIterator(items.stream(tracer), type(obj), over=over, source=source))
 
 
-def backwards(tracer: Tracer, obj: Any, source: Source) -> Value | None:
+def backwards(tracer: Trace, obj: Any, source: Source) -> Value | None:
     """`reversed(list)`, `reversed(tuple)`."""
     if type(parts(obj)[0]) not in (list, tuple):
         return None
@@ -132,7 +132,7 @@ def backwards(tracer: Tracer, obj: Any, source: Source) -> Value | None:
     return tracer.remember(obj, PassedIterator(values, type(obj), over=items, source=source))
 
 
-def counter(tracer: Tracer, obj: Any, source: Source) -> Value:
+def counter(tracer: Trace, obj: Any, source: Source) -> Value:
     """`itertools.count`."""
     tracer.guards.type_is(source, type(obj))
     found = _parts(tracer, obj, source)
@@ -147,7 +147,7 @@ def counter(tracer: Tracer, obj: Any, source: Source) -> Value:
     return tracer.remember(obj, PassedIterator(numbers(), type(obj), source=source))
 
 
-def over_iterators(tracer: Tracer, obj: Any, source: Source) -> Value:
+def over_iterators(tracer: Trace, obj: Any, source: Source) -> Value:
     """`zip` and `enumerate`: asked for a value, they ask the iterators they hold."""
     tracer.guards.type_is(source, type(obj))
     held = parts(obj)
@@ -162,21 +162,21 @@ def over_iterators(tracer: Tracer, obj: Any, source: Source) -> Value:
             tracer.remember(item, InnerIterator(type(item), source=tracer.by_id[id(item)][1].source))
     quiet = [IteratorValue(value.values, value.kind) for value in inner]
     if type(obj) is enumerate:
-        made = tracer.call(tracer.as_value(enumerate), (*quiet, found[1]), {})
+        made = tracer.as_value(enumerate).call(tracer, (*quiet, found[1]), {})
     else:
-        made = tracer.call(tracer.as_value(zip), quiet, {"strict": tracer.constant(bool(held[-1]))})
+        made = tracer.as_value(zip).call(tracer, quiet, {"strict": tracer.constant(bool(held[-1]))})
         tracer.guards.equal(_part(source, len(found) - 1), held[-1])
     values: Any = made.values  # type: ignore[attr-defined]
     return tracer.remember(obj, PassedIterator(values, type(obj), source=source))
 
 
-def by_function(tracer: Tracer, obj: Any, source: Source) -> Value:
+def by_function(tracer: Trace, obj: Any, source: Source) -> Value:
     """`map` and `filter`: all their state is that of the iterators they hold."""
     tracer.guards.type_is(source, type(obj))
     function, *inner = _parts(tracer, obj, source)[:-1]
     if not all(isinstance(value, (IteratorValue, GeneratorValue)) for value in inner):
         tracer.graph_break("unsupported-operation", operation="iteration", type=f"a {type(obj).__name__}")
-    made = tracer.call(tracer.as_value(type(obj)), (function, *inner), {})
+    made = tracer.as_value(type(obj)).call(tracer, (function, *inner), {})
     values: Any = made.values  # type: ignore[attr-defined]
     return tracer.remember(obj, IteratorValue(values, type(obj), source=source))
 
@@ -185,7 +185,7 @@ def _part(source: Source, position: int) -> Source:
     return ItemSource(CallSource(source, parts, "parts_of"), position)
 
 
-def _parts(tracer: Tracer, obj: Any, source: Source) -> list[Value]:
+def _parts(tracer: Trace, obj: Any, source: Source) -> list[Value]:
     held = parts(obj)
     return [tracer.wrap(item, _part(source, position)) for position, item in enumerate(held)]
 
@@ -197,19 +197,19 @@ def _parts(tracer: Tracer, obj: Any, source: Source) -> list[Value]:
 class PassedGenerator(GeneratorValue):
     """A generator of the program that has not begun: one that comes to its end in the frame is closed then."""
 
-    def _run(self, tracer: Tracer) -> Value:
+    def _run(self, tracer: Tracing) -> Value:
         tracer.mutate(self)
         return GeneratorValue._run(self, tracer)
 
-    def throw(self, tracer: Tracer, error: ExceptionValue) -> Value:
+    def throw(self, tracer: Tracing, error: ExceptionValue) -> Value:
         tracer.mutate(self)
         return GeneratorValue.throw(self, tracer, error)
 
-    def close(self, tracer: Tracer) -> None:
+    def close(self, tracer: Tracing) -> None:
         tracer.mutate(self)
         GeneratorValue.close(self, tracer)
 
-    def writes(self, out: Rebuilder) -> list[Write]:
+    def writes(self, out: Rebuilding) -> list[Write]:
         if not self.finished:
             out.cannot(self)
         return [Write(GeneratorType.close, (self,))]
@@ -229,7 +229,7 @@ skip_code(variables.__code__)
 skip_code(state.__code__, below=True)
 
 
-def generator(tracer: Tracer, obj: GeneratorType[Any, Any, Any], source: Source) -> Value | None:
+def generator(tracer: Trace, obj: GeneratorType[Any, Any, Any], source: Source) -> Value | None:
     """A generator of the program. None: it has begun, or shares variables with other functions."""
     tracer.guards.type_is(source, GeneratorType)
     tracer.guards.equal(CallSource(source, state, "state_of"), state(obj))
@@ -257,7 +257,7 @@ MAPPINGS: Iterable[Any] = (
 )  # fmt: skip
 MAPPING_ITERATORS = frozenset(map(type, MAPPINGS))
 # None: the iterator stays an object of which nothing is known.
-PASSED: dict[type, Callable[[Tracer, Any, Source], Value | None]] = {
+PASSED: dict[type, Callable[[Trace, Any, Source], Value | None]] = {
     **{type(one): over_sequence for one in SEQUENCES},
     **{type(one): over_mapping for one in MAPPINGS},
     type(reversed([])): backwards,

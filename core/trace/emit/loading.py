@@ -30,30 +30,30 @@ from armature.torch_abi import overrides
 from armature.torch_abi.numpy import as_tensor
 
 if TYPE_CHECKING:
-    from armature.trace.emit.rebuild import Rebuilder
+    from armature.trace.values.base import Rebuilding
 
 # Of nn.Module, plain attributes of the instance: reading them as attributes is quicker than through `__dict__`.
 MODULE_DICTS = frozenset({"_modules", "_parameters", "_buffers"})
 
 
-def local(out: Rebuilder, source: LocalSource) -> None:
+def local(out: Rebuilding, source: LocalSource) -> None:
     """A variable of the frame."""
     variable = out.variable(source.name)
     out.emit("LOAD_FAST" if isinstance(variable, str) else "LOAD_DEREF", variable)
 
 
-def named_global(out: Rebuilder, source: GlobalSource | BuiltinSource) -> None:
+def named_global(out: Rebuilding, source: GlobalSource | BuiltinSource) -> None:
     """A global of the frame, or a builtin."""
     out.emit("LOAD_GLOBAL", (False, source.name))
 
 
-def attribute(out: Rebuilder, source: AttrSource) -> None:
+def attribute(out: Rebuilding, source: AttrSource) -> None:
     """An attribute."""
     out.load_source(source.base)
     out.attribute(source.name)
 
 
-def dict_of(out: Rebuilder, source: DictOfSource) -> None:
+def dict_of(out: Rebuilding, source: DictOfSource) -> None:
     """`__dict__`."""
     if source.base in out.tracer.asking:
         result(out, introspection.dict_of, source.base)
@@ -62,12 +62,12 @@ def dict_of(out: Rebuilder, source: DictOfSource) -> None:
     out.attribute("__dict__")
 
 
-def type_of(out: Rebuilder, source: TypeOfSource) -> None:
+def type_of(out: Rebuilding, source: TypeOfSource) -> None:
     """The class of an object."""
     result(out, type, source.base)
 
 
-def item(out: Rebuilder, source: ItemSource) -> None:
+def item(out: Rebuilding, source: ItemSource) -> None:
     """An item."""
     if isinstance(source.base, DictOfSource) and source.key in MODULE_DICTS:
         out.load_source(source.base.base)
@@ -78,7 +78,7 @@ def item(out: Rebuilder, source: ItemSource) -> None:
     out.emit("BINARY_SUBSCR")
 
 
-def member(out: Rebuilder, source: MemberSource) -> None:
+def member(out: Rebuilding, source: MemberSource) -> None:
     """An item, read as the builtin container has it."""
     out.null_function(source.kind.__getitem__)
     out.load_source(source.base)
@@ -86,7 +86,7 @@ def member(out: Rebuilder, source: MemberSource) -> None:
     out.call(2)
 
 
-def key_of(out: Rebuilder, key: object) -> None:
+def key_of(out: Rebuilding, key: object) -> None:
     """A key of a dict."""
     if isinstance(key, WeakKey):
         out.null_function(key)
@@ -95,26 +95,26 @@ def key_of(out: Rebuilder, key: object) -> None:
         out.constant(key)
 
 
-def referent(out: Rebuilder, source: ReferentSource) -> None:
+def referent(out: Rebuilding, source: ReferentSource) -> None:
     """What a weak reference refers to."""
     out.function(lambda: out.load_source(source.base))
     out.call(0)
 
 
-def cell(out: Rebuilder, source: CellSource) -> None:
+def cell(out: Rebuilding, source: CellSource) -> None:
     """What a cell holds."""
     out.load_source(source.base)
     out.attribute("cell_contents")
 
 
-def result(out: Rebuilder, fn: Callable[..., Any], base: Any) -> None:
+def result(out: Rebuilding, fn: Callable[..., Any], base: Any) -> None:
     """What a function gives for the object at a source."""
     out.null_function(fn)
     out.load_source(base)
     out.call(1)
 
 
-def kept(out: Rebuilder, source: KeptSource) -> None:
+def kept(out: Rebuilding, source: KeptSource) -> None:
     """What a function of the program has kept."""
     out.null_function(calling(source))
     for part in (source.base, *source.args):
@@ -122,14 +122,14 @@ def kept(out: Rebuilder, source: KeptSource) -> None:
     out.call(len(source.args) + 1)
 
 
-def mode(out: Rebuilder, source: ModeSource) -> None:
+def mode(out: Rebuilding, source: ModeSource) -> None:
     """A function mode of torch's stack."""
     out.null_function(overrides.mode_at)
     out.constant(source.position)
     out.call(1)
 
 
-LOADERS: Mapping[type, Callable[[Rebuilder, Any], None]] = {
+LOADERS: Mapping[type, Callable[[Rebuilding, Any], None]] = {
     LocalSource: local,
     GlobalSource: named_global,
     BuiltinSource: named_global,

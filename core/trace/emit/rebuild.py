@@ -32,7 +32,7 @@ from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
 
 VERSION = sys.version_info[:2]
 GENERATOR_FLAGS = CompilerFlags.GENERATOR | CompilerFlags.COROUTINE | CompilerFlags.ASYNC_GENERATOR
@@ -42,7 +42,7 @@ GENERATOR_FLAGS = CompilerFlags.GENERATOR | CompilerFlags.COROUTINE | CompilerFl
 class Rebuilder(Emitter):
     """Writes the code that runs instead of the frame's. `main`: instructions after the call of the graph."""
 
-    tracer: Tracer
+    tracer: Trace
     code: CodeType
     main: list[Instr] = attrs.field(factory=list)
     outputs: dict[fx.Node, int] = attrs.field(factory=dict)

@@ -22,7 +22,7 @@ from armature.trace.emit.rollback import Undo
 from armature.trace.recording import graph_calls
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
 
 
 @attrs.define(eq=False)
@@ -71,12 +71,12 @@ skip_code(Again.failed.__code__, below=True)
 skip_code(Again.finished.__code__, below=True)
 
 
-def can_run_again(tracer: Tracer, undo: Undo) -> bool:
+def can_run_again(tracer: Trace, undo: Undo) -> bool:
     """Whether a frame may run again when its graph raises: nothing has happened by then that could be seen."""
     return (undo.kept or not undo.happens) and graph_calls.only_computes(tracer)
 
 
-def run_again(tracer: Tracer, code: CodeType, undo: Undo) -> Again:
+def run_again(tracer: Trace, code: CodeType, undo: Undo) -> Again:
     """What runs a frame again."""
     copy = code.replace()  # with no compiled code of its own
     skip_code(copy)

@@ -27,7 +27,7 @@ from armature.trace.errors import GraphBreak
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
 
 LEAVE = "leave"  # in the meta of a node that enters a context: what leaves it
 MOST_BYTES = 1 << 20  # of memory that is copied before each call
@@ -190,7 +190,7 @@ def _frames(trace: TracebackType | None) -> Iterator[FrameType]:
         trace = trace.tb_next
 
 
-def plan(tracer: Tracer) -> Undo:
+def plan(tracer: Trace) -> Undo:
     """What the graph of a frame has to be undone of."""
     called = [node for node in tracer.graph.nodes if node.op.startswith("call_")]
     changed = [CHANGED_BY[node.target] for node in called if "changes_state" in node.meta and node.target in CHANGED_BY]
@@ -216,7 +216,7 @@ def plan(tracer: Tracer) -> Undo:
     return undo
 
 
-def watch(tracer: Tracer, node: fx.Node) -> None:
+def watch(tracer: Trace, node: fx.Node) -> None:
     """Told of nodes after a change: one that may raise may end the graph, if a tensor with gradients was changed."""
     if tracer.request.fullgraph or not may_raise(node):
         return

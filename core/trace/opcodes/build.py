@@ -9,6 +9,7 @@ from armature.trace.errors import UserRaised
 from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
+from armature.trace.semantics import text
 from armature.trace.semantics.iteration import advance
 from armature.trace.values.base import Value, type_name
 from armature.trace.values.mapping import DictValue, items_of_mapping
@@ -140,7 +141,7 @@ def converted(frame: Frame, value: Value, conversion: int) -> Value:
 
 def formatted(frame: Frame, value: Value, spec: Value | None) -> Value:
     """`format(value, spec)`."""
-    return frame.tracer.formatted(value, "" if spec is None else str(spec.as_constant()))
+    return text.formatted(frame.tracer, value, "" if spec is None else str(spec.as_constant()))
 
 
 @opcode("FORMAT_VALUE")

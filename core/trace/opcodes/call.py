@@ -21,7 +21,7 @@ def call_with(frame: Frame, function: Value, args: list[Value], names: tuple[str
     else:
         kwargs = {}
     frame.callee = function
-    frame.stack.append(frame.tracer.call(function, args, kwargs))
+    frame.stack.append(function.call(frame.tracer, args, kwargs))
 
 
 @opcode("KW_NAMES")
@@ -52,7 +52,7 @@ def call_function_ex(frame: Frame, inst: Instruction) -> None:
         frame.stack.pop()
     kwargs = keywords(frame, named)
     frame.callee = function
-    frame.stack.append(frame.tracer.call(function, args, kwargs))
+    frame.stack.append(function.call(frame.tracer, args, kwargs))
 
 
 def check_stars(frame: Frame, given: Value, named: Value | None) -> None:

@@ -9,7 +9,7 @@ from armature.trace.instructions import Instruction
 from armature.trace.opcodes.names import cell_of
 from armature.trace.opcodes.table import opcode
 from armature.trace.values.base import Value
-from armature.trace.values.mapping import DictValue
+from armature.trace.values.mapping import DictValue, namespace_of
 
 
 @opcode("LOAD_BUILD_CLASS")
@@ -45,7 +45,7 @@ def load_classderef(frame: Frame, inst: Instruction) -> None:
 
 @opcode("LOAD_LOCALS")
 def load_locals(frame: Frame, inst: Instruction) -> None:
-    frame.push(frame.tracer.namespace_of(frame.variables))
+    frame.push(namespace_of(frame.tracer, frame.variables))
 
 
 @opcode("LOAD_FROM_DICT_OR_DEREF")

@@ -11,19 +11,21 @@ from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
 from armature.trace.semantics import exception_groups
-from armature.trace.values.base import Value, type_name
+from armature.trace.values.base import BoundMethod, Tracing, Value, type_name
 from armature.trace.values.classes import ClassValue, overrides, rely_on_class
 from armature.trace.values.context import ContextValue
 from armature.trace.values.derived import native
-from armature.trace.values.exception import CaughtValue, ExceptionValue
+from armature.trace.values.exception import CaughtValue, ExceptionValue, handled_exception, raising
+from armature.trace.values.function import MethodValue
 from armature.trace.values.sequence import ListValue, TupleValue
+from armature.trace.values.user_object import UserObjectValue
 
 
 @opcode("RAISE_VARARGS")
 def raise_varargs(frame: Frame, inst: Instruction) -> None:
     cause = frame.pop() if inst.arg == 2 else None
     if inst.arg == 0:
-        handled = frame.tracer.handled_exception()
+        handled = handled_exception(frame.tracer)
         if handled is None:
             frame.tracer.raise_error(RuntimeError, "No active exception to reraise")
         raise UserRaised(handled)
@@ -34,7 +36,7 @@ def raise_varargs(frame: Frame, inst: Instruction) -> None:
         if not issubclass(cause.python_type(), (BaseException, NoneType)):
             frame.tracer.raise_error(TypeError, "exception causes must derive from BaseException")
         error.attributes["__cause__"] = cause
-    raise frame.tracer.raising(error)
+    raise raising(frame.tracer, error)
 
 
 @opcode("RERAISE")
@@ -130,7 +132,7 @@ def before_with(frame: Frame, inst: Instruction) -> None:
     manager = frame.pop()
     enter = entry(frame, manager, "__enter__", "")
     frame.push(entry(frame, manager, "__exit__", " (missed __exit__ method)"))
-    frame.push(frame.tracer.call(enter, (), {}))
+    frame.push(enter.call(frame.tracer, (), {}))
 
 
 def entry(frame: Frame, manager: Value, name: str, missed: str) -> Value:
@@ -140,7 +142,7 @@ def entry(frame: Frame, manager: Value, name: str, missed: str) -> Value:
         rely_on_class(frame.tracer, kind, name)
         text = f"'{type_name(kind)}' object does not support the context manager protocol{missed}"
         frame.tracer.raise_error(TypeError, text)
-    return frame.tracer.special_method(manager, name)
+    return special_method(frame.tracer, manager, name)
 
 
 @opcode("WITH_EXCEPT_START")
@@ -150,4 +152,16 @@ def with_except_start(frame: Frame, inst: Instruction) -> None:
     if not isinstance(error, ExceptionValue):
         frame.tracer.graph_break("unsupported-operation", operation="with", type=error.describe())
     args = (frame.tracer.as_value(error.kind), error, error.traceback(frame.tracer))
-    frame.push(frame.tracer.call(leave, args, {}))
+    frame.push(leave.call(frame.tracer, args, {}))
+
+
+def special_method(tracer: Tracing, owner: Value, name: str) -> Value:
+    """A special method as `with` looks it up: in the class."""
+    if isinstance(owner, UserObjectValue):
+        method = owner.method(tracer, name)
+        if method is None:
+            tracer.raise_error(AttributeError, name)
+        return method
+    if owner.is_constant and hasattr(owner.python_type(), name):  # to be traced, not called: a torch.device
+        return MethodValue(tracer.as_value(getattr(owner.python_type(), name)), owner)
+    return BoundMethod(owner, name)

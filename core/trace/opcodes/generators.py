@@ -6,8 +6,8 @@ from armature.trace.errors import UserRaised
 from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
+from armature.trace.places import places_of
 from armature.trace.semantics.iteration import advance
-from armature.trace.user_stack import places_of
 from armature.trace.values.base import Value
 from armature.trace.values.classes import find_in_class
 from armature.trace.values.iterator import GeneratorValue

@@ -7,15 +7,15 @@ import sys
 from types import BuiltinFunctionType, ModuleType
 from typing import TYPE_CHECKING
 
-from armature.frame.sources import ItemSource, ObjectSource
+from armature.frame.sources import ItemSource, ObjectSource, object_source
 from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
 from armature.trace.trust import is_trusted
-from armature.trace.values.exception import ExceptionValue
+from armature.trace.values.exception import ExceptionValue, raising
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
     from armature.trace.values.base import Value
 
 LOADED = ObjectSource(sys.modules, "sys.modules")
@@ -36,7 +36,7 @@ def import_name(frame: Frame, inst: Instruction) -> None:
         name = importlib.util.resolve_name("." * int(level) + name, package)  # type: ignore[call-overload]
     if name not in sys.modules and importlib.util.find_spec(top := name.partition(".")[0]) is None:
         tracer.guards.absent(LOADED, top)
-        raise tracer.raising(ExceptionValue(ModuleNotFoundError, [tracer.constant(f"No module named {top!r}")]))
+        raise raising(tracer, ExceptionValue(ModuleNotFoundError, [tracer.constant(f"No module named {top!r}")]))
     value = loaded(tracer, name)
     for one in names if isinstance(names, tuple) else ():
         part_of(tracer, value, name, str(one))
@@ -45,16 +45,16 @@ def import_name(frame: Frame, inst: Instruction) -> None:
     frame.push(value)
 
 
-def loaded(tracer: Tracer, name: str) -> Value:
+def loaded(tracer: Trace, name: str) -> Value:
     """The module that `sys.modules` has by a name. Those of torch and of the standard library stay there."""
     module = sys.modules.get(name)
     if not isinstance(module, ModuleType):
         tracer.graph_break("unsupported-operation", operation="import", type=f"module {name}, not loaded yet")
     fixed = is_trusted(module) and module.__name__ == name
-    return tracer.wrap(module, tracer.object_source(module) if fixed else ItemSource(LOADED, name))
+    return tracer.wrap(module, object_source(module) if fixed else ItemSource(LOADED, name))
 
 
-def part_of(tracer: Tracer, module: Value, name: str, part: str) -> Value:
+def part_of(tracer: Trace, module: Value, name: str, part: str) -> Value:
     """`part` of `from name import part`: an attribute, else a module below it that is loaded."""
     held = module.as_object()
     found = None if part == "*" else tracer.attribute_or_none(module, part)

@@ -15,7 +15,7 @@ from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import TupleValue
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
 
 # Classes whose one positional pattern is the object itself.
 SELF_MATCHED = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
@@ -51,13 +51,13 @@ def match_class(frame: Frame, inst: Instruction) -> None:
     if not isinstance(wanted, ClassValue):
         frame.tracer.graph_break("unsupported-operation", operation="match", type=wanted.describe())
     tracer = frame.tracer
-    if not tracer.call(tracer.as_value(isinstance), (subject, wanted), {}).truth(tracer):
+    if not tracer.as_value(isinstance).call(tracer, (subject, wanted), {}).truth(tracer):
         frame.push(frame.tracer.constant(None))
         return
     frame.push(_attributes(frame, subject, wanted.cls, inst.arg, [str(n) for n in names.as_constant()]))  # type: ignore[attr-defined]
 
 
-def positional_names(tracer: Tracer, cls: type, count: int, keyword: list[str]) -> list[str]:
+def positional_names(tracer: Trace, cls: type, count: int, keyword: list[str]) -> list[str]:
     """The attributes that positional patterns look at. Raises TypeError of the program."""
     known = getattr(cls, "__match_args__", ()) if count else ()
     if not isinstance(known, tuple) or not all(isinstance(name, str) for name in known):

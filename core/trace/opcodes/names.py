@@ -72,13 +72,13 @@ def load_global(frame: Frame, inst: Instruction) -> None:
 
 @opcode("STORE_GLOBAL")
 def store_global(frame: Frame, inst: Instruction) -> None:
-    frame.tracer.store_global(frame.namespace, str(inst.argval), frame.stack.pop())
+    frame.tracer.effects.store_global(frame.namespace, str(inst.argval), frame.stack.pop())
 
 
 @opcode("DELETE_GLOBAL")
 def delete_global(frame: Frame, inst: Instruction) -> None:
     frame.tracer.load_global(frame, str(inst.argval))
-    frame.tracer.store_global(frame.namespace, str(inst.argval), None)
+    frame.tracer.effects.store_global(frame.namespace, str(inst.argval), None)
 
 
 @opcode("MAKE_CELL")

@@ -33,7 +33,7 @@ def load_attr(frame: Frame, inst: Instruction) -> None:
 @opcode("LOAD_SUPER_ATTR")
 def load_super_attr(frame: Frame, inst: Instruction) -> None:
     function, cls, owner = frame.popn(3)
-    made = frame.tracer.call(function, (cls, owner), {})
+    made = function.call(frame.tracer, (cls, owner), {})
     frame.stack.append(made.get_attribute(frame.tracer, str(inst.argval)))
     if inst.arg & 1:
         frame.stack.append(NULL)
@@ -72,7 +72,7 @@ def call_function_ex(frame: Frame, inst: Instruction) -> None:
         args.insert(0, owner)
     kwargs = keywords(frame, named)
     frame.callee = function
-    frame.stack.append(frame.tracer.call(function, args, kwargs))
+    frame.stack.append(function.call(frame.tracer, args, kwargs))
 
 
 @opcode("MAKE_FUNCTION")

@@ -24,15 +24,15 @@ from armature.torch_abi.fake import tensor_of_number, version_of
 from armature.torch_abi.jagged import is_jagged, ragged_name, stands_for_ragged
 from armature.torch_abi.overrides import dispatches
 from armature.torch_abi.wrappers import is_wrapper, parts
-from armature.trace.errors import NotConstant, SkipFrame
-from armature.trace.values.base import Value
+from armature.trace.errors import SkipFrame
+from armature.trace.values.base import NotConstant, Value
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
     from armature.trace.values.tensor import TensorValue
 
 
-def identical(tracer: Tracer, left: Value, right: Value) -> bool:
+def identical(tracer: Trace, left: Value, right: Value) -> bool:
     """`left is right` for objects with an identity; guarded."""
     same = _same_object(left, right)
     if left.source is not None and right.source is not None:
@@ -41,16 +41,6 @@ def identical(tracer: Tracer, left: Value, right: Value) -> bool:
         elif left.python_type() is right.python_type():
             tracer.guards.distinct(left.source, right.source)
     return same
-
-
-def guard_offsets(tracer: Tracer, value: TensorValue) -> None:
-    """Rely on where in its storage a tensor begins: for a view, on where the inputs it may be a view of begin."""
-    storage = value.fake.untyped_storage()._cdata
-    for known in tracer.by_fake.values():
-        if known.source is None or known.real is None:
-            continue
-        if known.fake.untyped_storage()._cdata == storage:
-            tracer.guards.offset(known.source, int(known.real.storage_offset()))
 
 
 def _same_object(left: Value, right: Value) -> bool:
@@ -62,12 +52,12 @@ def _same_object(left: Value, right: Value) -> bool:
         return False
 
 
-def guards(tracer: Tracer) -> list[Guard]:
+def guards(tracer: Trace) -> list[Guard]:
     """Where something is changed, objects and memory must be as distinct next time as they were."""
     return [*_keys(tracer), *_ragged(tracer), *_objects(tracer), *_tensors(tracer)]
 
 
-def _ragged(tracer: Tracer) -> list[Guard]:
+def _ragged(tracer: Trace) -> list[Guard]:
     """Tensors that ragged sizes stand for: these are equal where it is one tensor."""
     if not tracer.fakes.symbols.ragged:
         return []
@@ -88,7 +78,7 @@ def _ragged(tracer: Tracer) -> list[Guard]:
     return [*same, NoAliasGuard(firsts)] if len(firsts) > 1 else same
 
 
-def _keys(tracer: Tracer) -> list[Guard]:
+def _keys(tracer: Trace) -> list[Guard]:
     """Keys of dicts and members of sets that are told apart by their identity."""
     by_type: dict[type, list[Source]] = {}
     for value in tracer.keys:
@@ -97,14 +87,14 @@ def _keys(tracer: Tracer) -> list[Guard]:
     return [NoAliasGuard(tuple(sources)) for sources in by_type.values() if len(sources) > 1]
 
 
-def _objects(tracer: Tracer) -> list[Guard]:
+def _objects(tracer: Trace) -> list[Guard]:
     """What is changed under one name is not what is read under another: they are as many objects as they were."""
     changed = {_owner(value, tracer).python_type() for value in tracer.effects.changed if value.source is not None}
     if not changed:
         return []
     values = [value for _, value in tracer.by_id.values() if not value.is_tensor and _registered_in(value) is None]
     by_type: dict[type, dict[Source, None]] = {kind: {} for kind in changed}
-    for value in itertools.chain(values, tracer.cells()):
+    for value in itertools.chain(values, tracer.cells.values()):
         if value.source is not None and value.python_type() in by_type:
             by_type[value.python_type()][value.source] = None
     groups = [tuple(sources) for sources in by_type.values() if len(sources) > 1]
@@ -119,14 +109,14 @@ def _registered_in(value: Value) -> Source | None:
     return None
 
 
-def _owner(value: Value, tracer: Tracer) -> Value:
+def _owner(value: Value, tracer: Trace) -> Value:
     """The object that is changed when the value is: its module in place of a module's registry."""
     owner = _registered_in(value)
     found = (held for _, held in tracer.by_id.values() if owner is not None and held.source == owner)
     return next(found, value)
 
 
-def _tensors(tracer: Tracer) -> list[Guard]:
+def _tensors(tracer: Trace) -> list[Guard]:
     tensors = cast("list[TensorValue]", [value for value in tracer.inputs if value.is_tensor])
     if tracer.effects.altered:  # what is known of one that is not in the graph would change with it
         tensors += [value for value in tracer.by_fake.values() if value.node is None]
@@ -148,7 +138,7 @@ def _tensors(tracer: Tracer) -> list[Guard]:
     return [*found, StorageGuard(sources, checked, together)]
 
 
-def _families(tracer: Tracer, inputs: list[TensorValue]) -> list[Guard]:
+def _families(tracer: Trace, inputs: list[TensorValue]) -> list[Guard]:
     """What gets a history hands it on to its base and to all views of that, in the graph or not."""
     if not any(value.real is not None and value.fake.requires_grad != value.real.requires_grad for value in inputs):
         return []
@@ -175,7 +165,7 @@ def _memories(source: Source | None, tensor: torch.Tensor | None) -> Iterator[tu
         yield from _memories(AttrSource(source, name), inner)
 
 
-def _has_memory(source: Source, tensor: torch.Tensor, tracer: Tracer) -> bool:
+def _has_memory(source: Source, tensor: torch.Tensor, tracer: Trace) -> bool:
     """Whether the tensor's numbers stand in memory, with an address; or may do so next time."""
     if dispatches(type(tensor)) or tensor.layout is not torch.strided or tensor.device.type == "meta":
         return False

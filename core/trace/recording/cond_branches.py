@@ -16,7 +16,7 @@ from armature.trace.values.tensor import TensorValue
 if TYPE_CHECKING:
     from torch import fx
 
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
 
 
 @attrs.frozen(eq=False)
@@ -31,7 +31,7 @@ class Branch:
         return self.part.module(outside, tuple(value.node for value in self.results), f"{name}_branch")
 
 
-def choose(tracer: Tracer, pred: Value, functions: tuple[Value, Value], operands: Args) -> Value:
+def choose(tracer: Trace, pred: Value, functions: tuple[Value, Value], operands: Args) -> Value:
     """A node that calls one of two functions by the truth of a tensor. Breaks the graph where they can't be graphs."""
     condition = pred.as_argument(tracer)
     taken = [trace_branch(tracer, function, operands) for function in functions]
@@ -55,7 +55,7 @@ def choose(tracer: Tracer, pred: Value, functions: tuple[Value, Value], operands
     return ListValue(items) if isinstance(result, ListValue) else TupleValue(items)
 
 
-def trace_branch(tracer: Tracer, function: Value, operands: Args) -> Branch:
+def trace_branch(tracer: Trace, function: Value, operands: Args) -> Branch:
     """Trace a call, and say which nodes are its own."""
     try:
         with Watch(tracer) as watch:
@@ -73,7 +73,7 @@ def trace_branch(tracer: Tracer, function: Value, operands: Args) -> Branch:
     return Branch(part, tuple(found))
 
 
-def _common(tracer: Tracer, one: TensorValue, other: TensorValue) -> torch.Tensor:
+def _common(tracer: Trace, one: TensorValue, other: TensorValue) -> torch.Tensor:
     """A fake of what either gives."""
     facts = [(value.fake.shape, value.fake.stride(), value.dtype, value.device) for value in (one, other)]
     if facts[0] != facts[1]:
@@ -87,5 +87,5 @@ def _shape(result: Value) -> str:
     return type(result).__name__
 
 
-def _refuse(tracer: Tracer, what: str) -> NoReturn:
+def _refuse(tracer: Trace, what: str) -> NoReturn:
     tracer.graph_break("control-flow-operator", operation=f"torch.cond, of {what},")

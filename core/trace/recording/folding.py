@@ -11,13 +11,13 @@ from armature.rules.book import PROJECT_FIRST, Answer
 from armature.trace.values.base import Args, Kwargs, Value
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
 
 OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator)  # made for fakes
 WHILE_COMPILING = {Answer.TRUE: True, Answer.FALSE: False, Answer.NONE: None}
 
 
-def may_run(tracer: Tracer, fn: object, args: Args, kwargs: Kwargs) -> None:
+def may_run(tracer: Trace, fn: object, args: Args, kwargs: Kwargs) -> None:
     """Break before a call with constants only of which nothing is known: no fake stands between it and the process."""
     if isinstance(fn, OPERATORS) or not all(value.is_constant for value in (*args, *kwargs.values())):
         return
@@ -27,7 +27,7 @@ def may_run(tracer: Tracer, fn: object, args: Args, kwargs: Kwargs) -> None:
         tracer.graph_break("unknown-answer", function=getattr(fn, "__name__", str(fn)))
 
 
-def told(tracer: Tracer, fn: object, args: Args, kwargs: Kwargs) -> Value | None:
+def told(tracer: Trace, fn: object, args: Args, kwargs: Kwargs) -> Value | None:
     """The value that a rule says a call without arguments gives while compiling."""
     if args or kwargs:
         return None
@@ -35,7 +35,7 @@ def told(tracer: Tracer, fn: object, args: Args, kwargs: Kwargs) -> Value | None
     return tracer.constant(WHILE_COMPILING[answer]) if answer in WHILE_COMPILING else None
 
 
-def folded(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, result: object) -> Value:
+def folded(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, result: object) -> Value:
     """The result of a call as a constant. Where it depends on more than the arguments, the compiled code asks again."""
     values = (*args, *kwargs.values())
     if not isinstance(fn, str) and all(value.is_constant for value in values):

@@ -38,7 +38,7 @@ from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
 
 SUBTRACTIONS: frozenset[object] = frozenset({
     operator.sub, operator.isub, torch.sub, torch.subtract, torch.rsub, "sub", "sub_", "subtract", "subtract_",
@@ -63,7 +63,7 @@ MODULE_TABLE = re.compile(r"\.__dict__\['_(modules|parameters|buffers)'\]")
 
 
 def graph_call(
-    tracer: Tracer,
+    tracer: Trace,
     fn: Callable[..., Any] | str,
     args: Args,
     kwargs: Kwargs,
@@ -124,7 +124,7 @@ def graph_call(
     return made
 
 
-def call_script(tracer: Tracer, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
+def call_script(tracer: Trace, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
     """A call of a function in TorchScript."""
     if tracer.overrides.present:  # it asks its arguments itself
         tracer.graph_break("unsupported-call", callable="a function in TorchScript under overrides")
@@ -141,7 +141,7 @@ def scripted(fn: Callable[..., Any]) -> Callable[..., Any]:
     return call_scripted
 
 
-def under_default_dtype(tracer: Tracer, fn: Callable[..., Any] | str, chosen: torch.dtype) -> Callable[..., Any]:
+def under_default_dtype(tracer: Trace, fn: Callable[..., Any] | str, chosen: torch.dtype) -> Callable[..., Any]:
     """A function that is called while the default dtype is the one that the frame has set."""
     if tracer.parts:  # such a graph may run when the default is another one
         tracer.graph_break("unsupported-mutation", operation="a change of the default dtype", type="torch")
@@ -156,7 +156,7 @@ def takes_floats(fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> bo
     return name in KEEPS and any(given) and bool(tensors) and all(dtype.is_floating_point for dtype in tensors)
 
 
-def _keeping_floats(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value:
+def _keeping_floats(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value:
     """The call with numbers that the graph is given; with constants, where its fakes want to know them."""
     tracer.keeps_floats = True
     try:
@@ -170,7 +170,7 @@ def _keeping_floats(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kw
         tracer.keeps_floats = False
 
 
-def run_on_fakes(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Any:
+def run_on_fakes(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Any:
     """The function's result on fakes. A failure is a graph break: in eager mode the program sees torch's own error."""
     fakes = [arg.as_fake(tracer) for arg in args]
     named = {name: value.as_fake(tracer) for name, value in kwargs.items()}
@@ -205,7 +205,7 @@ def is_constant_result(result: object) -> bool:
     return isinstance(result, (tuple, list)) and bool(result) and all(is_constant_result(item) for item in result)
 
 
-def record(tracer: Tracer, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+def record(tracer: Trace, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
     """A node with the user's line."""
     if of_torch(target):
         args = tuple(as_dtype(arg) for arg in args)
@@ -225,7 +225,7 @@ def as_dtype(argument: object) -> object:
 
 
 def state_call(
-    tracer: Tracer, fn: Callable[..., Any], arguments: tuple[Any, ...], leave: Callable[[Any], Any] | None
+    tracer: Trace, fn: Callable[..., Any], arguments: tuple[Any, ...], leave: Callable[[Any], Any] | None
 ) -> fx.Node:
     """A node for a call that only changes torch's state. leave: takes what it gives, and sets the state back."""
     node = record(tracer, "call_function", fn, arguments, {})
@@ -235,12 +235,12 @@ def state_call(
     return node
 
 
-def computes(tracer: Tracer) -> bool:
+def computes(tracer: Trace) -> bool:
     """Whether the graph does more than to change torch's state back and forth."""
     return any(node.op.startswith("call_") and "changes_state" not in node.meta for node in tracer.graph.nodes)
 
 
-def computes_more_than_sizes(tracer: Tracer) -> bool:
+def computes_more_than_sizes(tracer: Trace) -> bool:
     """Whether anything in the graph has another result than a number that a symbol stands for."""
     return any(
         node.op.startswith("call_") and not isinstance(node.meta.get("example_value"), SYMBOLIC)
@@ -249,7 +249,7 @@ def computes_more_than_sizes(tracer: Tracer) -> bool:
     )
 
 
-def only_computes(tracer: Tracer) -> bool:
+def only_computes(tracer: Trace) -> bool:
     """Whether the graph calls nothing but torch, and changes no state of torch but what `undo.py` knows to set back."""
     return all(
         LEAVE in node.meta or is_left(node) if "changes_state" in node.meta else is_torchs(node.target)
@@ -299,7 +299,7 @@ def is_torchs(target: Any) -> bool:
     return target is not torch.autograd.backward and (of_torch(target) or target in PURE)
 
 
-def from_fake(tracer: Tracer, result: Any, node: fx.Node) -> Value:
+def from_fake(tracer: Trace, result: Any, node: fx.Node) -> Value:
     """The value of a node's result."""
     node.meta["example_value"] = result
     tracer.sizes.bind_result(result, node)
@@ -320,7 +320,7 @@ def from_fake(tracer: Tracer, result: Any, node: fx.Node) -> Value:
     tracer.graph_break("unsupported-result", type=f"{type(result).__module__}.{type(result).__qualname__}")
 
 
-def item_of(tracer: Tracer, item: Any, node: fx.Node, position: int) -> Value:
+def item_of(tracer: Trace, item: Any, node: fx.Node, position: int) -> Value:
     """The value of an item of a node's result."""
     if item is None or is_atom(item) or isinstance(item, SYMBOLIC):
         return tracer.as_value(item)
@@ -328,7 +328,7 @@ def item_of(tracer: Tracer, item: Any, node: fx.Node, position: int) -> Value:
     return from_fake(tracer, item, getter)
 
 
-def lift(tracer: Tracer, value: TensorValue | SymbolicValue) -> fx.Node:
+def lift(tracer: Trace, value: TensorValue | SymbolicValue) -> fx.Node:
     """Make a tensor or int of the program an input of the graph, when it is first used."""
     if value.node is None:
         if value.source is None:
@@ -352,7 +352,7 @@ def lift(tracer: Tracer, value: TensorValue | SymbolicValue) -> fx.Node:
     return value.node
 
 
-def _out_of_reach(tracer: Tracer, value: TensorValue | SymbolicValue) -> NoReturn:
+def _out_of_reach(tracer: Trace, value: TensorValue | SymbolicValue) -> NoReturn:
     """A tensor made in a call that went in a graph of its own, and kept by the program in another way than as its
     result: the graph breaks at that call."""
     try:

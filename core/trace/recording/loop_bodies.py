@@ -16,16 +16,16 @@ from torch import fx
 from armature.torch_abi import pytree
 from armature.torch_abi.fake import in_transform
 from armature.trace.errors import UserRaised
+from armature.trace.places import places_of
 from armature.trace.recording import graph_calls
 from armature.trace.recording.subgraphs import NotApart, Part, Watch, add_module, remove, trace_part
-from armature.trace.user_stack import places_of
 from armature.trace.values.base import Args, Value
 from armature.trace.values.sequence import ListValue
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
 
 
 @attrs.frozen
@@ -109,7 +109,7 @@ class Body:
 
 
 def trace_body(
-    tracer: Tracer,
+    tracer: Trace,
     function: Value,
     inputs: Sequence[Like],
     args: Args = (),
@@ -160,7 +160,7 @@ def flat_call(function: Callable[..., Any], *args: Any) -> tuple[list[Any], Any]
     return pytree.tree_flatten(function(*args))
 
 
-def _fresh(tracer: Tracer, like: Like) -> TensorValue | SymbolicValue:
+def _fresh(tracer: Trace, like: Like) -> TensorValue | SymbolicValue:
     """An input at the end of the graph, for as long as a function is traced."""
     node = graph_calls.record(tracer, "placeholder", "given", (), {})
     if like is ANY_INT:
@@ -204,7 +204,7 @@ def together(bodies: Sequence[Body]) -> tuple[list[fx.GraphModule], list[fx.Node
 
 
 def call_bodies(
-    tracer: Tracer,
+    tracer: Trace,
     operator: Callable[..., Any],
     modules: Sequence[fx.GraphModule],
     arguments: Callable[..., tuple[Any, ...]],
@@ -222,14 +222,14 @@ def call_bodies(
     return [_item(tracer, fake, node, position) for position, fake in enumerate(given)]
 
 
-def attach_body(tracer: Tracer, function: Callable[..., None], body: Body, value: TensorValue) -> None:
+def attach_body(tracer: Trace, function: Callable[..., None], body: Body, value: TensorValue) -> None:
     """A node of the graph, for what it does: `function(tensor, module, free)`."""
     getter = graph_calls.record(tracer, "get_attr", add_module(tracer, body.module), (), {})
     node = graph_calls.record(tracer, "call_function", function, (value.as_argument(tracer), getter, body.free), {})
     node.meta["example_value"] = None
 
 
-def _item(tracer: Tracer, fake: Any, node: fx.Node, position: int) -> Value:
+def _item(tracer: Trace, fake: Any, node: fx.Node, position: int) -> Value:
     getter = graph_calls.record(tracer, "call_function", getitem, (node, position), {})
     return graph_calls.from_fake(tracer, fake, getter)
 
@@ -241,6 +241,6 @@ def needs_gradient(values: Sequence[Value], bodies: Sequence[Body]) -> bool:
     return torch.is_grad_enabled() and any(getattr(fake, "requires_grad", False) for fake in fakes)
 
 
-def in_tree(tracer: Tracer, leaves: Sequence[Value], tree: Value) -> Value:
+def in_tree(tracer: Trace, leaves: Sequence[Value], tree: Value) -> Value:
     """Values in a structure."""
     return tracer.inline_python(pytree.tree_unflatten, (ListValue(list(leaves)), tree), {})

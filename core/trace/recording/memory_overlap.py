@@ -15,7 +15,7 @@ from armature.torch_abi.fake import of_transform
 from armature.trace.values.base import Args, Kwargs, Value
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
 
 # They change what a tensor is, not its numbers.
 LAYOUTS = frozenset({
@@ -24,7 +24,7 @@ LAYOUTS = frozenset({
 })  # fmt: skip
 
 
-def check(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, target: Value) -> None:
+def check(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, target: Value) -> None:
     """Break the graph where an operator raises for the memory of an argument that it writes to, and of the others."""
     name = fn if isinstance(fn, str) else getattr(fn, "__name__", "")
     fakes: list[Any] = [value.as_fake(tracer) for value in (*args, *kwargs.values()) if value.is_tensor]
@@ -43,7 +43,7 @@ def check(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwar
         tracer.graph_break("operator-failed", operation=name, message="what it writes to overlaps in memory")
 
 
-def _part(tracer: Tracer, written: torch.Tensor, index: Value) -> torch.Tensor | None:
+def _part(tracer: Trace, written: torch.Tensor, index: Value) -> torch.Tensor | None:
     """The view that an assignment to items writes to."""
     try:
         part = tracer.fakes.getitem(written, index.as_fake(tracer))

@@ -19,7 +19,7 @@ from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.sequence import ListValue, TupleValue
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
 
 IN_PLACE_OPERATORS: frozenset[Any] = frozenset({
     operator.setitem, operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
@@ -79,7 +79,7 @@ def _given(one: WrittenArgument, args: Args, kwargs: Kwargs) -> Value | None:
     return value if value.is_tensor or isinstance(value, (ListValue, TupleValue)) else None
 
 
-def check(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, targets: list[Value]) -> None:
+def check(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, targets: list[Value]) -> None:
     """End the graph where torch would refuse to write: for where memory lies, or to a tensor of inference mode."""
     for target in targets:
         memory_overlap.check(tracer, fn, args, kwargs, target)
@@ -91,12 +91,12 @@ def check(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwar
         tracer.graph_break("operator-failed", operation=name, message=message)
 
 
-def tensors_given(tracer: Tracer, values: Iterable[Value]) -> list[torch.Tensor]:
+def tensors_given(tracer: Trace, values: Iterable[Value]) -> list[torch.Tensor]:
     """The fakes of all tensors among values, in containers too."""
     return [leaf for leaf in tree_leaves([value.as_fake(tracer) for value in values]) if isinstance(leaf, torch.Tensor)]
 
 
-def seen(tracer: Tracer, args: Args, kwargs: Kwargs) -> list[torch.Tensor]:
+def seen(tracer: Trace, args: Args, kwargs: Kwargs) -> list[torch.Tensor]:
     """The fakes among the arguments of the call that was just run on fakes whose memory operators have written to.
     What the frame has changed is noted."""
     found = tracer.fakes.take_written()

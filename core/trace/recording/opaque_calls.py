@@ -23,7 +23,7 @@ from armature.trace.values.sequence import TupleValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
 
 
 def outside(function: Callable[..., None], name: str, writes: frozenset[int]) -> Callable[..., None]:
@@ -47,7 +47,7 @@ def running_graphs(function: Callable[..., Any], graphs: Iterable[fx.GraphModule
 
 
 def call_outside(
-    tracer: Tracer, function: Callable[..., None], name: str, args: Args, read_only: frozenset[int] = frozenset()
+    tracer: Trace, function: Callable[..., None], name: str, args: Args, read_only: frozenset[int] = frozenset()
 ) -> Value:
     """A node that calls `function(*args)` when the graph runs, and gives None. It is given tensors as the program has
     them, and may write to their memory without autograd's knowledge; not to arguments at the positions `read_only`."""
@@ -63,7 +63,7 @@ def call_outside(
     return tracer.constant(None)
 
 
-def _argument(tracer: Tracer, value: Value) -> object:
+def _argument(tracer: Trace, value: Value) -> object:
     if isinstance(value, TupleValue):
         return tuple([_argument(tracer, item) for item in value.items])
     if isinstance(value, FloatValue):

@@ -21,7 +21,7 @@ from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
     from armature.context import CompileContext
-    from armature.trace.tracer import Tracer
+    from armature.trace.values.base import Tracing
 
 DYNAMIC_MARK = "_armature_dynamic_dims"
 STATIC_MARK = "_armature_static_dims"
@@ -36,6 +36,16 @@ def new_world(ctx: CompileContext) -> FakeWorld:
     )
 
 
+def is_registered(source: Source) -> bool:
+    """Whether the source is a parameter or buffer of a module."""
+    if not isinstance(source, ItemSource):
+        return False
+    base = source.base
+    return (
+        isinstance(base, ItemSource) and isinstance(base.base, DictOfSource) and base.key in ("_parameters", "_buffers")
+    )
+
+
 @attrs.define(eq=False)
 class Sizes:
     """What is known of symbols: where the compiled code reads each, and which value of the trace it comes with.
@@ -43,7 +53,7 @@ class Sizes:
     The trace is asked while it goes on; guards are made after it has ended.
     """
 
-    tracer: Tracer
+    tracer: Tracing
     fakes: FakeWorld
     places: dict[Any, Quantity] = attrs.field(factory=dict)
     owners: dict[Any, TensorValue | SymbolicValue] = attrs.field(factory=dict)
@@ -62,7 +72,7 @@ class Sizes:
 
     def axes_of(self, tensor: torch.Tensor, source: Source) -> frozenset[int] | Axes:
         """The axes of a tensor of the program whose sizes are taken as symbols."""
-        registered = self.tracer.is_registered(source)
+        registered = is_registered(source)
         if is_jagged(tensor):  # has no sizes of its own
             return Axes(frozenset(), self._inner_axes(tensor, source, registered))
         own = self._axes(tensor, source, registered)
@@ -208,7 +218,7 @@ class Sizes:
         try:
             return bool(condition)
         except DATA_DEPENDENT:
-            self.tracer.graph_break("data-dependent-branch", test=self.tracer.source_text())
+            self.tracer.graph_break("data-dependent-branch", test=self.tracer.origin()[0].text)
 
     # The graph.
 

@@ -17,13 +17,13 @@ from armature.torch_abi.fake import version_of
 from armature.trace import calls
 from armature.trace.errors import GraphBreak, UserRaised
 from armature.trace.frame_state import Frame
-from armature.trace.user_stack import Place, places_of
+from armature.trace.places import Place, places_of
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.floats import FloatValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
 
 OF_PROGRAM = ("real", "obj", "namespace")  # fields of values that hold the program's own objects
 
@@ -40,7 +40,7 @@ class NotApart(Exception):
 class Watch:
     """A context that notices what calls do beside computing with tensors. Watches may be nested."""
 
-    tracer: Tracer
+    tracer: Trace
     before: object = None
     touched: dict[Value, None] = attrs.field(factory=dict)
     outer: dict[Value, None] | None = None
@@ -85,7 +85,7 @@ class Part:
     operators in place; written: tensors from before the call that were written to.
     """
 
-    tracer: Tracer
+    tracer: Trace
     nodes: tuple[fx.Node, ...]
     result: Value
     outside: tuple[fx.Node, ...]
@@ -130,7 +130,7 @@ class Part:
         return attrs.evolve(self, nodes=nodes, outside=tuple(dict.fromkeys((*self.outside, *used))))
 
 
-def trace_part(tracer: Tracer, function: Value | Callable[..., Any], args: Args, kwargs: Kwargs) -> Part:
+def trace_part(tracer: Trace, function: Value | Callable[..., Any], args: Args, kwargs: Kwargs) -> Part:
     """Trace a call, in the modes that torch is in now. What breaks in it breaks at the call being traced.
 
     Errors: NotApart, and as for any call GraphBreak and UserRaised. There are no new nodes in the graph then.
@@ -163,7 +163,7 @@ def trace_part(tracer: Tracer, function: Value | Callable[..., Any], args: Args,
     return Part(tracer, nodes, result, tuple(dict.fromkeys(used)), writes, written, places_of(tracer.frames))
 
 
-def add_module(tracer: Tracer, module: fx.GraphModule) -> str:
+def add_module(tracer: Trace, module: fx.GraphModule) -> str:
     """The name under which nodes of the graph refer to one within it."""
     name = f"{type(module).__name__}_{len(tracer.modules)}"
     tracer.modules[name] = module
@@ -181,7 +181,7 @@ def _after(graph: fx.Graph, last: fx.Node | None) -> tuple[fx.Node, ...]:
     return tuple(reversed(found))
 
 
-def remove(tracer: Tracer, nodes: tuple[fx.Node, ...], places: tuple[Place, ...]) -> None:
+def remove(tracer: Trace, nodes: tuple[fx.Node, ...], places: tuple[Place, ...]) -> None:
     """Take nodes out of the graph, all that use them included. Where the program uses a tensor that they made, the
     graph breaks at some places."""
     own = set(nodes)

@@ -6,7 +6,6 @@ are the first ones. What overrides a call is traced into like any function of th
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, MethodWrapperType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,106 +13,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 import torch
 
-from armature.frame.sources import ModeSource
 from armature.rules.book import Decision
 from armature.torch_abi import overrides as abi
 from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.torch_abi.overrides import Off
-from armature.torch_abi.wrappers import is_wrapper
-from armature.trace.errors import NotConstant
 from armature.trace.recording import wrapper_subclasses
-from armature.trace.values.base import Args, Kwargs, Value, Write
-from armature.trace.values.classes import ClassValue, find_in_class
+from armature.trace.recording.overriding import overrides
+from armature.trace.values.base import Args, Kwargs, NotConstant, Value
+from armature.trace.values.classes import ClassValue
 from armature.trace.values.context import ContextValue
-from armature.trace.values.mapping import DictValue
-from armature.trace.values.sequence import ListValue, SliceValue, TupleValue, leaves
+from armature.trace.values.mapping import DictValue, namespace_of
+from armature.trace.values.sequence import ListValue, SliceValue, TupleValue
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
-from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
-    from armature.trace.emit.rebuild import Rebuilder
-    from armature.trace.tracer import Tracer
-
-
-@attrs.define(eq=False)
-class Overrides:
-    """Who overrides torch's functions now. present: whether anybody may, so that calls have to be looked at. wrappers:
-    whether tensors were met that hold others, and take over operators."""
-
-    modes: list[Value] = attrs.field(factory=list)
-    first: tuple[Value, ...] = ()  # the modes that were active when the frame began
-    off: Off = Off.NOBODY
-    present: bool = False
-    wrappers: bool = False
-
-    def begin(self, tracer: Tracer) -> None:
-        """The state in which the frame begins."""
-        found = tracer.request.overriding
-        self.off = found.off
-        self.modes = [tracer.wrap(mode, ModeSource(position)) for position, mode in enumerate(found.modes)]
-        self.first = tuple(self.modes)
-        self.present = bool(self.modes) or found.off is not Off.NOBODY
-
-    def accept(self, tracer: Tracer, kind: type) -> None:
-        """Break the graph unless tensors of a class can be traced; those that can have to be looked at from now on."""
-        lookups = ("__getattribute__", "__getattr__", "__setattr__", "__delattr__")
-        holds = is_wrapper(kind)
-        if abi.dispatches(kind) and not holds:
-            wrapper_subclasses.refuse(tracer, kind, "does not say by `__tensor_flatten__` what its tensors are made of")
-        if (
-            abi.without_numbers(kind)
-            or any(added(kind, name) for name in lookups)
-            or not issubclass(kind, torch.Tensor)
-        ):
-            tracer.graph_break("tensor-subclass", type=f"{kind.__module__}.{kind.__qualname__}")
-        self.wrappers |= holds
-        self.present |= not holds or abi.is_overriding(kind)
-
-    def push(self, tracer: Tracer, mode: Value) -> None:
-        """A mode is entered."""
-        self.modes.append(mode)
-        self.present = True
-        tracer.effects.count += 1
-
-    def pop(self, tracer: Tracer) -> Value:
-        """The innermost mode is left."""
-        if not self.modes:
-            tracer.graph_break("unsupported-operation", operation="leaving it", type="a mode that was not entered")
-        tracer.effects.count += 1
-        return self.modes.pop()
-
-    @property
-    def moved(self) -> bool:
-        """Whether the stack of modes is another one than when the frame began."""
-        return tuple(self.modes) != self.first
-
-    def writes(self, out: Rebuilder) -> list[Write]:
-        """The calls that bring torch's stack of modes to where it is."""
-        same = len(list(itertools.takewhile(lambda pair: pair[0] is pair[1], zip(self.first, self.modes))))
-        pops = [Write(abi.pop_mode, ())] * (len(self.first) - same)
-        return [*pops, *(Write(abi.push_mode, (mode,)) for mode in self.modes[same:])]
-
-    @property
-    def asks_modes(self) -> bool:
-        """Whether a mode is asked before each call."""
-        return bool(self.modes) and self.off is not Off.ALL
-
-    def asks(self, value: Value) -> bool:
-        """Whether the class of an object is asked when that is given to torch's functions."""
-        return self.off is Off.NOBODY and overrides(value)
-
-    def may_ask(self, values: list[Value]) -> bool:
-        """Whether anybody is asked when torch is called with these values, or lists of them."""
-        if self.asks_modes:
-            return True
-        return self.off is Off.NOBODY and any(overrides(leaf) for value in values for leaf in leaves(value))
-
-
-def overrides(value: Value) -> bool:
-    """Whether the class of an object has a `__torch_function__` of its own."""
-    return isinstance(value, (TensorValue, UserObjectValue)) and abi.is_overriding(value.python_type())
-
+    from armature.trace.frame_state import Trace
+from armature.trace.values.base import Rebuilding, Tracing
 
 # Asking.
 
@@ -122,7 +38,7 @@ def overrides(value: Value) -> bool:
 class StandIns:
     """Objects in the place of values, and the way back."""
 
-    tracer: Tracer
+    tracer: Trace
     values: dict[int, tuple[object, Value]] = attrs.field(factory=dict)
 
     def of(self, value: Value) -> Any:
@@ -159,11 +75,11 @@ class StandIns:
         if type(obj) is list:
             return ListValue([self.back(item) for item in obj])
         if type(obj) is dict:
-            return self.tracer.namespace_of({name: self.back(item) for name, item in obj.items()})
+            return namespace_of(self.tracer, {name: self.back(item) for name, item in obj.items()})
         return self.tracer.as_value(obj)
 
 
-def dispatched(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
+def dispatched(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
     """What `__torch_function__` of modes or of arguments makes of a call; None: nobody takes it over."""
     state = tracer.overrides
     if not state.may_ask([*args, *kwargs.values()]):
@@ -188,20 +104,20 @@ def dispatched(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs:
     return _ask(tracer, types, asked, name)
 
 
-def _ask(tracer: Tracer, types: tuple[type, ...], given: list[Value], name: str) -> Value:
+def _ask(tracer: Trace, types: tuple[type, ...], given: list[Value], name: str) -> Value:
     """The first answer: of the innermost mode, then of the classes of arguments."""
     state = tracer.overrides
     if state.asks_modes:
         mode = state.modes.pop()  # while it answers, calls go to the modes around it
         try:
-            found = tracer.call(mode.get_attribute(tracer, "__torch_function__"), given, {})
+            found = mode.get_attribute(tracer, "__torch_function__").call(tracer, given, {})
         finally:
             state.modes.append(mode)
         if not _declined(found):
             return found
     if state.off is Off.NOBODY:
         for kind in types:
-            found = tracer.call(tracer.as_value(kind).get_attribute(tracer, "__torch_function__"), given, {})
+            found = tracer.as_value(kind).get_attribute(tracer, "__torch_function__").call(tracer, given, {})
             if not _declined(found):
                 return found
     tracer.graph_break("operator-failed", operation=name, message="no `__torch_function__` takes it")
@@ -211,7 +127,7 @@ def _declined(found: Value) -> bool:
     return found.is_constant and found.as_constant() is NotImplemented
 
 
-def is_asked_for(tracer: Tracer, fn: Any) -> bool:
+def is_asked_for(tracer: Trace, fn: Any) -> bool:
     """Whether the callable is one of torch's that may be overridden, and safe to be called on stand-ins."""
     if isinstance(fn, FunctionType):
         return str(fn.__module__).startswith("torch") and abi.asks(fn)
@@ -228,19 +144,19 @@ def is_asked_for(tracer: Tracer, fn: Any) -> bool:
 SWITCHES = (set_grad_enabled,)  # modes are asked for it too
 
 
-def is_operator(tracer: Tracer, fn: Any) -> bool:
+def is_operator(tracer: Trace, fn: Any) -> bool:
     """Whether a C function is one of torch's that compute, which has no effects on stand-ins."""
     return str(fn.__module__ or "torch").startswith("torch") and tracer.verdict(fn).decision is Decision.IN_GRAPH
 
 
-def called(tracer: Tracer, fn: Any, args: Args, kwargs: Kwargs) -> Value | None:
+def called(tracer: Trace, fn: Any, args: Args, kwargs: Kwargs) -> Value | None:
     """What becomes of a call of a function before plugins and rules are asked; None: they are asked."""
     if is_asked_for(tracer, fn):
         return dispatched(tracer, fn, args, kwargs)
     return None
 
 
-def in_graph(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
+def in_graph(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
     """What becomes of a call that is about to go in the graph; None: it goes there."""
     if not tracer.overrides.may_ask([*args, *kwargs.values()]):
         return None
@@ -260,13 +176,7 @@ def in_graph(tracer: Tracer, fn: Callable[..., Any] | str, args: Args, kwargs: K
 # Tensors.
 
 
-def added(kind: type, name: str) -> bool:
-    """Whether a class of tensors has an attribute that torch's own do not have, or not so."""
-    found = find_in_class(kind, name)
-    return found is not None and found.holder not in abi.OWN_CLASSES
-
-
-def converted(tracer: Tracer, value: Value, kind: type) -> Value:
+def converted(tracer: Trace, value: Value, kind: type) -> Value:
     """What `torch.Tensor.__torch_function__` makes of a result: tensors become those of the subclass."""
     if kind is torch.Tensor:
         return value
@@ -279,7 +189,7 @@ def converted(tracer: Tracer, value: Value, kind: type) -> Value:
     return value
 
 
-def default(tracer: Tracer, cls: ClassValue, func: Value, types: Value, args: Value, kwargs: Value) -> Value:
+def default(tracer: Trace, cls: ClassValue, func: Value, types: Value, args: Value, kwargs: Value) -> Value:
     """`torch.Tensor.__torch_function__`, as subclasses inherit it."""
     for kind in tracer.unpack(types):
         if not issubclass(cls.cls, kind.as_object()):  # type: ignore[arg-type]
@@ -290,7 +200,7 @@ def default(tracer: Tracer, cls: ClassValue, func: Value, types: Value, args: Va
     state = tracer.overrides
     before, state.off = state.off, max(state.off, Off.SUBCLASSES)
     try:
-        found = tracer.call(func, tracer.unpack(args), named)
+        found = func.call(tracer, tracer.unpack(args), named)
     finally:
         state.off = before
     if func.as_object() in torch.overrides.get_default_nowrap_functions():
@@ -306,18 +216,18 @@ class OffValue(ContextValue):
 
     LEVELS: ClassVar[dict[type, Off]] = {abi.QuietSubclasses: Off.SUBCLASSES, abi.Quiet: Off.ALL}
 
-    def enter(self, tracer: Tracer) -> Value:
+    def enter(self, tracer: Tracing) -> Value:
         state = tracer.overrides
         self.before.append(state.off)
         state.off = max(state.off, self.LEVELS[self.kind])
         return tracer.constant(None)
 
-    def leave(self, tracer: Tracer) -> None:
+    def leave(self, tracer: Tracing) -> None:
         tracer.overrides.off = self.before.pop()
 
     def again(self) -> Value:
         return OffValue(self.kind)
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.null_function(self.kind)
         out.call(0)

@@ -25,7 +25,7 @@ from armature.trace.values.sequence import ListValue, SequenceValue, TupleValue
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.values.base import Tracing
 
 CHANGED = "changing a list or dict that it was given"
 
@@ -99,7 +99,7 @@ def flat(through: Through) -> Callable[..., Any]:
     return call
 
 
-def take_apart(tracer: Tracer, value: Value, leaves: list[Value]) -> Branch | None:
+def take_apart(tracer: Tracing, value: Value, leaves: list[Value]) -> Branch | None:
     """The shape of an argument; what it holds is added to the leaves."""
     if isinstance(value, SequenceValue):
         return Branch(value.make, tuple(take_apart(tracer, item, leaves) for item in value.items))
@@ -160,12 +160,12 @@ def tensors(obj: Any) -> Iterator[torch.Tensor]:
 class Results:
     """Makes the value of a result. `made`: of each tensor, container and object in it, with what it is the value of."""
 
-    tracer: Tracer
+    tracer: Tracing
     passed: list[Any]
     made: dict[int, Value] = attrs.field(factory=dict)
 
     @classmethod
-    def of(cls, tracer: Tracer, seen: Seen, found: list[Value]) -> Results:
+    def of(cls, tracer: Tracing, seen: Seen, found: list[Value]) -> Results:
         """With the tensors of the node, which are those of the result in their order."""
         return cls(tracer, seen.passed, {id(t): value for t, value in zip(tensors(seen.result), found, strict=True)})
 

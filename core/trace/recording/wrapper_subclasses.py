@@ -8,36 +8,33 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import fx
 
 from armature.frame.guards.kinds import TensorGuard
+from armature.frame.sources import AttrSource
 from armature.torch_abi import wrappers as abi
 from armature.torch_abi.fake import is_wrapped, version_of
 from armature.torch_abi.jagged import is_jagged
 from armature.torch_abi.overrides import suspended
 from armature.torch_abi.pytree import tree_leaves
 from armature.trace.errors import SkipFrame
+from armature.trace.recording.overriding import refuse
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.sequence import leaves
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
     from armature.frame.sources import Source
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
     from armature.trace.values.classes import ClassValue
 
 Holding = list[tuple[torch.Tensor, tuple[object, ...]]]
 
 
-def refuse(tracer: Tracer, kind: type, reason: str) -> NoReturn:
-    """Break the graph at a tensor of a class."""
-    tracer.graph_break("opaque-subclass", type=f"{kind.__module__}.{kind.__qualname__}", reason=reason)
-
-
-def accept_parts(tracer: Tracer, tensor: torch.Tensor) -> None:
+def accept_parts(tracer: Trace, tensor: torch.Tensor) -> None:
     """Break the graph unless all that a wrapper holds are tensors that may stand in it."""
     kind = type(tensor)
     try:
@@ -56,7 +53,7 @@ def accept_parts(tracer: Tracer, tensor: torch.Tensor) -> None:
             refuse(tracer, kind, f"`{name}`, which it holds, is no plain tensor")
 
 
-def accept_fake(tracer: Tracer, tensor: torch.Tensor, fake: torch.Tensor) -> None:
+def accept_fake(tracer: Trace, tensor: torch.Tensor, fake: torch.Tensor) -> None:
     """The same where the fake of a wrapper, made of the fakes of its parts, is no wrapper like it."""
     if type(fake) is not type(tensor):
         refuse(tracer, type(tensor), "`__tensor_unflatten__` gives a tensor of another class")
@@ -65,14 +62,14 @@ def accept_fake(tracer: Tracer, tensor: torch.Tensor, fake: torch.Tensor) -> Non
             accept_fake(tracer, inner, getattr(fake, name))
 
 
-def accept(tracer: Tracer, tensor: torch.Tensor) -> None:
+def accept(tracer: Trace, tensor: torch.Tensor) -> None:
     """The same for a tensor of the program. Raises SkipFrame where another tracer of torch has it."""
     accept_parts(tracer, tensor)
     if any(map(is_wrapped, abi.innermost(tensor))):
         raise SkipFrame("it runs inside another tracer or transform of torch")
 
 
-def guard(tracer: Tracer, tensor: torch.Tensor, fake: torch.Tensor, source: Source) -> None:
+def guard(tracer: Trace, tensor: torch.Tensor, fake: torch.Tensor, source: Source) -> None:
     """Rely on what a wrapper is made of, as far as its fake shows it."""
     try:
         test = abi.like(tensor)
@@ -83,7 +80,7 @@ def guard(tracer: Tracer, tensor: torch.Tensor, fake: torch.Tensor, source: Sour
         refuse(tracer, type(tensor), "`__tensor_unflatten__` loses some of its metadata")
     tracer.guards.metadata(source, test)
     for name, inner in abi.parts(tensor).tensors.items():
-        place = tracer.attr_source(source, name)
+        place = AttrSource(source, name)
         inner_fake = getattr(fake, name)
         tracer.guards.tensor(place, inner, inner_fake)
         if any(isinstance(size, torch.SymInt) for size in inner_fake.shape):
@@ -92,7 +89,7 @@ def guard(tracer: Tracer, tensor: torch.Tensor, fake: torch.Tensor, source: Sour
             guard(tracer, inner, inner_fake, place)
 
 
-def made(tracer: Tracer, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+def made(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     """A call of such a class: in the graph, whole."""
     tracer.overrides.accept(tracer, value.cls)
     given = [leaf for argument in (*args, *kwargs.values()) for leaf in leaves(argument)]
@@ -132,7 +129,7 @@ def holding(fakes: Iterable[object]) -> Holding:
     return [(tensor, abi.held(tensor)) for tensor in found if abi.is_wrapper(type(tensor))]
 
 
-def check_unchanged(tracer: Tracer, before: Holding) -> None:
+def check_unchanged(tracer: Trace, before: Holding) -> None:
     """Break the graph where an operator has given a wrapper other attributes: a compiled graph would not."""
     for tensor, held in before:
         now = abi.held(tensor)
@@ -140,7 +137,7 @@ def check_unchanged(tracer: Tracer, before: Holding) -> None:
             refuse(tracer, type(tensor), "an operator changes its attributes")
 
 
-def has_to_run_as_it_is(tracer: Tracer, outputs: Iterable[fx.Node]) -> bool:
+def has_to_run_as_it_is(tracer: Trace, outputs: Iterable[fx.Node]) -> bool:
     """Whether a functional graph of plain tensors would not give what the graph gives."""
     values = [value for node in outputs if isinstance(value := node.meta["example_value"], torch.Tensor)]
     made = [value for value in values if abi.is_wrapper(type(value))]
@@ -153,7 +150,7 @@ def has_to_run_as_it_is(tracer: Tracer, outputs: Iterable[fx.Node]) -> bool:
     )
 
 
-def views(tracer: Tracer, values: list[torch.Tensor]) -> list[torch.Tensor]:
+def views(tracer: Trace, values: list[torch.Tensor]) -> list[torch.Tensor]:
     """The wrappers among results that share memory with an input, or with another result."""
     given = {id(value.fake): value.fake for value in tracer.inputs if isinstance(value, TensorValue)}
     results = {id(value): value for value in values if id(value) not in given}
@@ -164,7 +161,7 @@ def views(tracer: Tracer, values: list[torch.Tensor]) -> list[torch.Tensor]:
     return [value for value in wrappers if any(held[_memory(inner)] > 1 for inner in abi.innermost(value))]
 
 
-def is_resized(tracer: Tracer, value: TensorValue) -> bool:
+def is_resized(tracer: Trace, value: TensorValue) -> bool:
     """Whether the graph gives a wrapper of the program other sizes or strides."""
     before = tracer.guards.records.get(("tensor", value.source))
     if not abi.is_wrapper(type(value.fake)) or not isinstance(before, TensorGuard):
@@ -174,7 +171,7 @@ def is_resized(tracer: Tracer, value: TensorValue) -> bool:
     return known != [*before.sizes, *before.strides]
 
 
-def part_is_output(tracer: Tracer, values: Iterable[torch.Tensor]) -> bool:
+def part_is_output(tracer: Trace, values: Iterable[torch.Tensor]) -> bool:
     """Whether a graph that writes to its inputs gives what shares memory with a part of one, though not with all of it:
     functional graphs know memory of whole tensors only."""
     inputs = [cast("Any", value.fake) for value in tracer.inputs if value.is_tensor]

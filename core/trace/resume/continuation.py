@@ -16,14 +16,14 @@ from armature.frame.data import FrameRequest
 from armature.torch_abi.overrides import quietly
 from armature.trace.data import CompiledGraphSlot, TracedFrame
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
-from armature.trace.frame_state import Frame
+from armature.trace.frame_state import Frame, Stopped
 from armature.trace.interpreter import check_generators, root_frame, trace_frame, trace_of, traced_frame, tracing
+from armature.trace.places import Moment, Place
 from armature.trace.recording import graph_calls
 from armature.trace.resume.cut import CutFrame, CutWriter, calls_directly, cut_frame, why_not
 from armature.trace.resume.splice import CannotResume
 from armature.trace.semantics import inlining
 from armature.trace.semantics.new_classes import let_go
-from armature.trace.user_stack import Moment, Place, Stopped
 from armature.trace.values.base import Value
 from armature.trace.values.context import end_grad
 

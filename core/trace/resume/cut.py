@@ -49,8 +49,8 @@ from armature.trace.values.function import CallableValue, CellValue, MethodValue
 
 if TYPE_CHECKING:
     from armature.trace.data import CompiledGraphSlot
-    from armature.trace.tracer import Tracer
-    from armature.trace.user_stack import Place
+    from armature.trace.frame_state import Trace
+    from armature.trace.places import Place
 
 SUSPENDED = 0x20 | 0x80 | 0x100 | 0x200
 C_METHODS = (MethodDescriptorType, WrapperDescriptorType)
@@ -139,7 +139,7 @@ def with_function_of_method(frame: Frame, inst: Instruction) -> list[Value]:
     return stack
 
 
-def parts_of_method(tracer: Tracer, method: Value) -> tuple[object, Value | None]:
+def parts_of_method(tracer: Trace, method: Value) -> tuple[object, Value | None]:
     """The function and the object of a bound method."""
     if isinstance(method, BoundMethod):
         return class_member(method.owner.python_type(), method.name), method.owner
@@ -314,7 +314,7 @@ class CutWriter(Rebuilder):
                 self.emit("DELETE_FAST", name)
 
 
-def calls_directly(tracer: Tracer, place: Place, called: CodeType) -> bool:
+def calls_directly(tracer: Trace, place: Place, called: CodeType) -> bool:
     """Whether a frame of the code `called` is all there is to the call at a place."""
     inst = decode(place.code)[place.position]
     if inst.opname not in CALLS or place.callee is None or called.co_flags & SUSPENDED:

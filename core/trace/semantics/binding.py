@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.function import ClosureValue, FunctionValue
+from armature.trace.values.mapping import namespace_of
 from armature.trace.values.sequence import TupleValue
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
 
 Function = FunctionValue | ClosureValue
 
 
-def bind(tracer: Tracer, code: CodeType, function: Function, args: Args, kwargs: Kwargs) -> dict[str, Value]:
+def bind(tracer: Trace, code: CodeType, function: Function, args: Args, kwargs: Kwargs) -> dict[str, Value]:
     """Parameters to values. Raises TypeError of the program when they do not fit."""
     names = code.co_varnames
     positional = code.co_argcount
@@ -32,12 +33,12 @@ def bind(tracer: Tracer, code: CodeType, function: Function, args: Args, kwargs:
         bound[names[total]] = TupleValue(list(args[positional:]))
         total += 1
     if code.co_flags & inspect.CO_VARKEYWORDS:
-        bound[names[total]] = tracer.namespace_of(extra)
+        bound[names[total]] = namespace_of(tracer, extra)
     return bound
 
 
 def bind_keywords(
-    tracer: Tracer, code: CodeType, function: Function, bound: dict[str, Value], kwargs: Mapping[str, Value]
+    tracer: Trace, code: CodeType, function: Function, bound: dict[str, Value], kwargs: Mapping[str, Value]
 ) -> dict[str, Value]:
     """Bind keyword arguments; returns those that no parameter has the name of, for `**`."""
     extra: dict[str, Value] = {}
@@ -63,7 +64,7 @@ def default_count(function: Function) -> int:
     return len(function.defaults) if isinstance(function, ClosureValue) else len(function.fn.__defaults__ or ())
 
 
-def too_many(tracer: Tracer, code: CodeType, function: Function, given: int, bound: Mapping[str, Value]) -> None:
+def too_many(tracer: Trace, code: CodeType, function: Function, given: int, bound: Mapping[str, Value]) -> None:
     """Raise the error of a call with more positional arguments than parameters."""
     most, defaults = code.co_argcount, default_count(function)
     keywords = code.co_varnames[most : most + code.co_kwonlyargcount]
@@ -77,7 +78,7 @@ def too_many(tracer: Tracer, code: CodeType, function: Function, given: int, bou
     fail(tracer, function, f"takes {takes} positional argument{plural} but {gave}")
 
 
-def fill_defaults(tracer: Tracer, code: CodeType, function: Function, bound: dict[str, Value]) -> None:
+def fill_defaults(tracer: Trace, code: CodeType, function: Function, bound: dict[str, Value]) -> None:
     """Give parameters without an argument their defaults."""
     positional = code.co_varnames[: code.co_argcount]
     first = code.co_argcount - default_count(function)
@@ -95,7 +96,7 @@ def fill_defaults(tracer: Tracer, code: CodeType, function: Function, bound: dic
     missing(tracer, function, "keyword-only", lacking)
 
 
-def missing(tracer: Tracer, function: Function, kind: str, names: Sequence[str]) -> None:
+def missing(tracer: Trace, function: Function, kind: str, names: Sequence[str]) -> None:
     """Raise the error of a call that lacks arguments, if it lacks any."""
     if names:
         quoted = [f"'{name}'" for name in names]
@@ -106,7 +107,7 @@ def missing(tracer: Tracer, function: Function, kind: str, names: Sequence[str])
         fail(tracer, function, f"missing {len(names)} required {kind} argument{plural}: {listed}")
 
 
-def fail(tracer: Tracer, function: Function, text: str) -> None:
+def fail(tracer: Trace, function: Function, text: str) -> None:
     """Raise TypeError of the program with the function's name in front."""
     name = function.get_attribute(tracer, "__qualname__").as_constant()
     tracer.raise_error(TypeError, f"{name}() {text}")

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from armature.introspection import MISSING, class_member
-from armature.trace.errors import NotConstant, UserRaised
+from armature.trace.errors import UserRaised
+from armature.trace.places import places_of
 from armature.trace.semantics.iteration import (
     REVERSED,
     advanced,
@@ -23,9 +24,8 @@ from armature.trace.semantics.iteration import (
     set_state,
     state_of,
 )
-from armature.trace.user_stack import places_of
 from armature.trace.values import computed
-from armature.trace.values.base import Value, is_iterable, type_name
+from armature.trace.values.base import NotConstant, Value, is_iterable, type_name
 from armature.trace.values.classes import ClassValue, SuperValue, rely_on_class
 from armature.trace.values.context import NullContextValue, autocast_value, grad_mode_value, switch_grad
 from armature.trace.values.derived import native
@@ -45,24 +45,24 @@ from armature.trace.values.streams import Steps
 from armature.trace.values.user_object import UserObjectValue, namesake
 
 if TYPE_CHECKING:
-    from armature.trace.emit.rebuild import Rebuilder
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
+    from armature.trace.values.base import Rebuilding
 
 Make = Callable[..., Value]
 
 
-def _type(tracer: Tracer, obj: Value, *rest: Value, **named: Value) -> Value:
+def _type(tracer: Trace, obj: Value, *rest: Value, **named: Value) -> Value:
     if rest or named:
-        return tracer.call(tracer.as_value(type.__new__), (tracer.as_value(type), obj, *rest), named)
+        return tracer.as_value(type.__new__).call(tracer, (tracer.as_value(type), obj, *rest), named)
     return tracer.as_value(obj.python_type())
 
 
-def _bool(tracer: Tracer, obj: Value | None = None) -> Value:
+def _bool(tracer: Trace, obj: Value | None = None) -> Value:
     return tracer.constant(obj is not None and obj.truth(tracer))
 
 
 def _number(kind: type) -> Make:
-    def make(tracer: Tracer, *args: Value, **kwargs: Value) -> Value:
+    def make(tracer: Trace, *args: Value, **kwargs: Value) -> Value:
         if any(arg.is_tensor for arg in args):
             tracer.graph_break("data-dependent-value", operation=f"{kind.__name__}() of a tensor")
         if kind is int and len(args) == 1 and args[0].is_symbolic:
@@ -77,7 +77,7 @@ def _number(kind: type) -> Make:
             for name in CONVERSIONS[kind]:
                 method = args[0].method(tracer, name) if hasattr(args[0].cls, name) else None
                 if method is not None:
-                    made = tracer.call(method, (), {})
+                    made = method.call(tracer, (), {})
                     if kind is not bytes:
                         return converted(tracer, kind, args[0].cls, name, made.as_constant())
                     if not issubclass(made.python_type(), bytes):
@@ -115,7 +115,7 @@ CONVERSIONS: dict[type, tuple[str, ...]] = {
 }
 
 
-def converted(tracer: Tracer, kind: type, cls: type, method: str, given: object) -> Value:
+def converted(tracer: Trace, kind: type, cls: type, method: str, given: object) -> Value:
     """What a number type makes of an object of a class whose method has given this."""
     stand_in = type(cls.__name__, (), {method: lambda _: given})()
     try:
@@ -124,17 +124,17 @@ def converted(tracer: Tracer, kind: type, cls: type, method: str, given: object)
         tracer.raise_real(error)
 
 
-def _list(tracer: Tracer, items: Value | None = None) -> Value:
+def _list(tracer: Trace, items: Value | None = None) -> Value:
     return ListValue([] if items is None else list(tracer.taken(items)))
 
 
-def _tuple(tracer: Tracer, items: Value | None = None) -> Value:
+def _tuple(tracer: Trace, items: Value | None = None) -> Value:
     if isinstance(items, TupleValue) and items.kind is tuple:
         return items
     return TupleValue([] if items is None else list(tracer.taken(items)))
 
 
-def _size(tracer: Tracer, items: Value | None = None) -> Value:
+def _size(tracer: Trace, items: Value | None = None) -> Value:
     sizes = [] if items is None else list(tracer.taken(items))
     if not all(issubclass(size.python_type(), int) for size in sizes):
         tracer.graph_break("unsupported-call", callable="torch.Size() of what are no ints")
@@ -142,14 +142,14 @@ def _size(tracer: Tracer, items: Value | None = None) -> Value:
 
 
 def _set(kind: type) -> Make:
-    def make(tracer: Tracer, items: Value | None = None) -> Value:
+    def make(tracer: Trace, items: Value | None = None) -> Value:
         return SetValue({}, kind) if items is None else made_of(tracer, items, kind)
 
     return make
 
 
 def _dict(kind: type) -> Make:
-    def make(tracer: Tracer, other: Value | None = None, /, **more: Value) -> Value:
+    def make(tracer: Trace, other: Value | None = None, /, **more: Value) -> Value:
         made = DictValue({}, kind)
         update(tracer, made, *(() if other is None else (other,)), **more)
         return made
@@ -157,26 +157,26 @@ def _dict(kind: type) -> Make:
     return make
 
 
-def _defaultdict(tracer: Tracer, factory: Value | None = None, /, *others: Value, **more: Value) -> Value:
+def _defaultdict(tracer: Trace, factory: Value | None = None, /, *others: Value, **more: Value) -> Value:
     made = DictValue({}, collections.defaultdict, factory_of(tracer, factory))
     update(tracer, made, *others, **more)
     return made
 
 
-def _mapping_proxy(tracer: Tracer, mapping: Value) -> Value:
+def _mapping_proxy(tracer: Trace, mapping: Value) -> Value:
     if not isinstance(mapping, DictValue) or mapping.kind not in (dict, collections.OrderedDict):
         tracer.graph_break("unsupported-call", callable="types.MappingProxyType")
     return DictValue(mapping.realise(tracer), MappingProxyType, shown=mapping.kind)
 
 
-def _slice(tracer: Tracer, first: Value, second: Value | None = None, step: Value | None = None, /) -> Value:
+def _slice(tracer: Trace, first: Value, second: Value | None = None, step: Value | None = None, /) -> Value:
     none = tracer.constant(None)
     if second is None:
         return SliceValue((none, first, none))
     return SliceValue((first, second, none if step is None else step))
 
 
-def _range(tracer: Tracer, *bounds: Value) -> Value:
+def _range(tracer: Trace, *bounds: Value) -> Value:
     if any(bound.is_tensor for bound in bounds):
         tracer.graph_break("data-dependent-value", operation="range() of a tensor")
     try:
@@ -186,7 +186,7 @@ def _range(tracer: Tracer, *bounds: Value) -> Value:
         tracer.raise_real(error)
 
 
-def _enumerate(tracer: Tracer, items: Value, start: Value | None = None) -> Value:
+def _enumerate(tracer: Trace, items: Value, start: Value | None = None) -> Value:
     first: Any = 0 if start is None else place_of(tracer, start)
     inner = inner_iterator(tracer, items)
 
@@ -198,7 +198,7 @@ def _enumerate(tracer: Tracer, items: Value, start: Value | None = None) -> Valu
         number += 1
         return TupleValue([tracer.constant(number - 1), item])
 
-    def remake(out: Rebuilder, made: IteratorValue) -> None:
+    def remake(out: Rebuilding, made: IteratorValue) -> None:
         if isinstance(inner, UserObjectValue) or (made.asked and not isinstance(inner, IteratorValue)):
             out.cannot(inner)  # it would start again
         out.null_function(enumerate)
@@ -209,7 +209,7 @@ def _enumerate(tracer: Tracer, items: Value, start: Value | None = None) -> Valu
     return IteratorValue(Steps(step), enumerate, remake, places_of(tracer.frames))
 
 
-def inner_iterator(tracer: Tracer, items: Value) -> Value:
+def inner_iterator(tracer: Trace, items: Value) -> Value:
     """What an iterator over an iterable holds: where it is known how to make it again, an iterator of its own."""
     if not is_iterable(items.python_type()):
         iterate(tracer, items)
@@ -218,17 +218,17 @@ def inner_iterator(tracer: Tracer, items: Value) -> Value:
     return iterate(tracer, items) if items.is_tensor or can_be_remade(items) else items
 
 
-def stream_of(tracer: Tracer, inner: Value) -> Iterator[Value]:
+def stream_of(tracer: Trace, inner: Value) -> Iterator[Value]:
     """What an inner iterator gives. Its `__iter__` was called already."""
     return inner.drain(tracer) if isinstance(inner, UserObjectValue) else inner.stream(tracer)
 
 
 def remake_call(
     function: Callable[..., Any], iterators: list[Value], *first: Value
-) -> Callable[[Rebuilder, IteratorValue], None]:
+) -> Callable[[Rebuilding, IteratorValue], None]:
     """Makes an iterator again by calling what made it on its iterators as they are now."""
 
-    def remake(out: Rebuilder, made: IteratorValue) -> None:
+    def remake(out: Rebuilding, made: IteratorValue) -> None:
         out.null_function(function)
         for value in first:
             out.load(value)
@@ -241,7 +241,7 @@ def remake_call(
     return remake
 
 
-def _zip(tracer: Tracer, *iterables: Value, strict: Value | None = None) -> Value:
+def _zip(tracer: Trace, *iterables: Value, strict: Value | None = None) -> Value:
     must_match = strict is not None and strict.truth(tracer)
     inner, streams = [], []
     for iterable in iterables:
@@ -265,7 +265,7 @@ def _zip(tracer: Tracer, *iterables: Value, strict: Value | None = None) -> Valu
     return IteratorValue(Steps(step), zip, remake, places_of(tracer.frames))
 
 
-def check_all_end(tracer: Tracer, streams: list[Iterator[Value]], ended: int) -> None:
+def check_all_end(tracer: Trace, streams: list[Iterator[Value]], ended: int) -> None:
     """For zip(strict=True), when the stream at a position has ended: all others must end there too."""
     if ended:
         tracer.raise_error(ValueError, f"zip() argument {ended + 1} is shorter than {arguments_up_to(ended)}")
@@ -280,7 +280,7 @@ def arguments_up_to(count: int) -> str:
     return "argument 1" if count == 1 else f"arguments 1-{count}"
 
 
-def _map(tracer: Tracer, function: Value, *iterables: Value) -> Value:
+def _map(tracer: Trace, function: Value, *iterables: Value) -> Value:
     if not iterables:
         tracer.raise_error(TypeError, "map() must have at least two arguments.")
     inner, streams = [], []
@@ -290,12 +290,12 @@ def _map(tracer: Tracer, function: Value, *iterables: Value) -> Value:
 
     def step() -> Value:
         row = [next(stream) for stream in streams]
-        return stop_as_the_end(lambda: tracer.call(function, row, {}))
+        return stop_as_the_end(lambda: function.call(tracer, row, {}))
 
     return IteratorValue(Steps(step), map, remake_call(map, inner, function), places_of(tracer.frames))
 
 
-def _filter(tracer: Tracer, function: Value, items: Value) -> Value:
+def _filter(tracer: Trace, function: Value, items: Value) -> Value:
     plain = function.is_constant and function.as_constant() is None
 
     inner = inner_iterator(tracer, items)
@@ -308,7 +308,7 @@ def _filter(tracer: Tracer, function: Value, items: Value) -> Value:
                 return item
 
     def test(item: Value) -> Value:
-        return item if plain else tracer.call(function, (item,), {})
+        return item if plain else function.call(tracer, (item,), {})
 
     return IteratorValue(Steps(step), filter, remake_call(filter, [inner], function), places_of(tracer.frames))
 
@@ -323,7 +323,7 @@ def stop_as_the_end(call: Callable[[], Value]) -> Value:
         raise
 
 
-def _reversed(tracer: Tracer, items: Value) -> Value:
+def _reversed(tracer: Trace, items: Value) -> Value:
     if items.is_tensor:
         return tracer.graph_call("__reversed__", (items,), {})
     if isinstance(items, RangeValue):
@@ -333,7 +333,7 @@ def _reversed(tracer: Tracer, items: Value) -> Value:
         values = sequence.backwards(tracer)
         last, state = sequence.length(tracer) - 1, state_of(sequence)
 
-        def remake(out: Rebuilder, made: IteratorValue) -> None:
+        def remake(out: Rebuilding, made: IteratorValue) -> None:
             if state_of(sequence) != state:
                 out.cannot(sequence)
             keeps = keeps_position(sequence)
@@ -358,12 +358,12 @@ def _reversed(tracer: Tracer, items: Value) -> Value:
     if isinstance(items, UserObjectValue):
         method = items.method(tracer, "__reversed__")
         if method is not None:
-            return tracer.call(method, (), {})
+            return method.call(tracer, (), {})
         return IteratorValue(items.backwards(tracer), reversed, indexed=items)
     return IteratorValue(reversed(tracer.unpack(items)), kind_of_iterator(REVERSED, kind))
 
 
-def _super(tracer: Tracer, *args: Value) -> Value:
+def _super(tracer: Trace, *args: Value) -> Value:
     if args:
         cls, owner = args
     else:
@@ -387,7 +387,7 @@ def _super(tracer: Tracer, *args: Value) -> Value:
     return SuperValue(cls.cls, owner)
 
 
-def _partial(tracer: Tracer, function: Value, *args: Value, **kwargs: Value) -> Value:
+def _partial(tracer: Trace, function: Value, *args: Value, **kwargs: Value) -> Value:
     if isinstance(function, PartialValue) and function.kind is functools.partial and not function.attributes:
         args, kwargs = (*function.args, *args), {**function.kwargs, **kwargs}
         function = function.function
@@ -396,20 +396,20 @@ def _partial(tracer: Tracer, function: Value, *args: Value, **kwargs: Value) -> 
     return PartialValue(function, args, kwargs, functools.partial)
 
 
-def _object(tracer: Tracer) -> Value:
+def _object(tracer: Trace) -> Value:
     return UserObjectValue(object)
 
 
-def _method(tracer: Tracer, function: Value, owner: Value) -> Value:
+def _method(tracer: Trace, function: Value, owner: Value) -> Value:
     return MethodValue(function, owner, explicit=True)
 
 
-def _cell(tracer: Tracer, *content: Value) -> Value:
+def _cell(tracer: Trace, *content: Value) -> Value:
     return CellValue(content[0] if content else None)
 
 
 def _grad_mode(kind: type, enabled: bool) -> Make:
-    def make(tracer: Tracer, *function: Value) -> Value:
+    def make(tracer: Trace, *function: Value) -> Value:
         if function:  # used as a decorator without parentheses
             tracer.graph_break("unsupported-call", callable=f"torch.{kind.__name__} as a decorator inside a function")
         return grad_mode_value(kind, enabled)
@@ -417,19 +417,19 @@ def _grad_mode(kind: type, enabled: bool) -> Make:
     return make
 
 
-def _set_grad_enabled(tracer: Tracer, mode: Value) -> Value:
+def _set_grad_enabled(tracer: Trace, mode: Value) -> Value:
     enabled = mode.truth(tracer)
     made = grad_mode_value(torch.set_grad_enabled, enabled)
     switch_grad(tracer, enabled)  # in force from the call on, with or without `with`
     return made
 
 
-def _null_context(tracer: Tracer, enter_result: Value | None = None) -> Value:
+def _null_context(tracer: Trace, enter_result: Value | None = None) -> Value:
     return NullContextValue(contextlib.nullcontext, tracer.constant(None) if enter_result is None else enter_result)
 
 
 def _autocast(
-    tracer: Tracer,
+    tracer: Trace,
     device_type: Value,
     dtype: Value | None = None,
     enabled: Value | None = None,

@@ -22,6 +22,7 @@ from armature.trace.semantics.builtin_types import TYPES
 from armature.trace.semantics.class_bodies import DESCRIPTORS, MAKERS, build_class
 from armature.trace.semantics.class_checks import CHECKS
 from armature.trace.semantics.new_classes import ASKS
+from armature.trace.semantics.text import formatted
 from armature.trace.trust import is_trusted
 from armature.trace.values import computed, symbolic
 from armature.trace.values.address import AddressValue
@@ -37,7 +38,7 @@ from armature.trace.values.derived import BASES, FILLED, base_of
 from armature.trace.values.function import ClosureValue, MethodValue
 from armature.trace.values.iterator import GeneratorValue, IteratorValue, advance_or_raise
 from armature.trace.values.keys import is_by_address
-from armature.trace.values.mapping import DictValue
+from armature.trace.values.mapping import DictValue, namespace_of
 from armature.trace.values.module import GETTER, SETTER, ModuleValue
 from armature.trace.values.sequence import ListValue, TupleValue, is_named_tuple, sorted_items
 from armature.trace.values.sets import in_any_order
@@ -51,17 +52,17 @@ from armature.trace.values.user_object import (
 )
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
 
 Builtin = Callable[..., Value]
 
 
-def _callable(tracer: Tracer, obj: Value) -> Value:
+def _callable(tracer: Trace, obj: Value) -> Value:
     rely_on_class(tracer, obj.python_type(), "__call__")
     return tracer.constant(find_in_class(obj.python_type(), "__call__") is not None)
 
 
-def _attribute_name(tracer: Tracer, name: Value) -> str:
+def _attribute_name(tracer: Trace, name: Value) -> str:
     """The name of an attribute. TypeError of the program when it is no string."""
     kind = name.python_type()
     if not issubclass(kind, str):
@@ -69,7 +70,7 @@ def _attribute_name(tracer: Tracer, name: Value) -> str:
     return str(name.as_constant())
 
 
-def _getattr(tracer: Tracer, obj: Value, name: Value, default: Value | None = None, /) -> Value:
+def _getattr(tracer: Trace, obj: Value, name: Value, default: Value | None = None, /) -> Value:
     text = _attribute_name(tracer, name)
     if default is None:
         return obj.get_attribute(tracer, text)
@@ -77,38 +78,38 @@ def _getattr(tracer: Tracer, obj: Value, name: Value, default: Value | None = No
     return default if found is None else found
 
 
-def _hasattr(tracer: Tracer, obj: Value, name: Value) -> Value:
+def _hasattr(tracer: Trace, obj: Value, name: Value) -> Value:
     text = _attribute_name(tracer, name)
     if isinstance(obj, TensorValue) and class_member(torch.Tensor, text) is not MISSING:
         return tracer.constant(True)
     return tracer.constant(tracer.attribute_or_none(obj, text) is not None)
 
 
-def _setattr(tracer: Tracer, obj: Value, name: Value, value: Value) -> Value:
+def _setattr(tracer: Trace, obj: Value, name: Value, value: Value) -> Value:
     obj.set_attribute(tracer, _attribute_name(tracer, name), value)
     return tracer.constant(None)
 
 
-def _delattr(tracer: Tracer, obj: Value, name: Value) -> Value:
+def _delattr(tracer: Trace, obj: Value, name: Value) -> Value:
     obj.delete_attribute(tracer, _attribute_name(tracer, name))
     return tracer.constant(None)
 
 
-def _object_setattr(tracer: Tracer, obj: Value, name: Value, value: Value) -> Value:
+def _object_setattr(tracer: Trace, obj: Value, name: Value, value: Value) -> Value:
     if not isinstance(obj, UserObjectValue):
         tracer.graph_break("unsupported-mutation", operation="object.__setattr__", type=obj.describe())
     obj.store(tracer, _attribute_name(tracer, name), value)
     return tracer.constant(None)
 
 
-def _object_delattr(tracer: Tracer, obj: Value, name: Value) -> Value:
+def _object_delattr(tracer: Trace, obj: Value, name: Value) -> Value:
     if not isinstance(obj, UserObjectValue):
         tracer.graph_break("unsupported-mutation", operation="object.__delattr__", type=obj.describe())
     obj.remove(tracer, _attribute_name(tracer, name))
     return tracer.constant(None)
 
 
-def _object_getattribute(tracer: Tracer, obj: Value, name: Value) -> Value:
+def _object_getattribute(tracer: Trace, obj: Value, name: Value) -> Value:
     text = _attribute_name(tracer, name)
     if not isinstance(obj, UserObjectValue):
         return obj.get_attribute(tracer, text)
@@ -118,7 +119,7 @@ def _object_getattribute(tracer: Tracer, obj: Value, name: Value) -> Value:
     return found
 
 
-def _object_new(tracer: Tracer, cls: Value, *args: Value, **kwargs: Value) -> Value:
+def _object_new(tracer: Trace, cls: Value, *args: Value, **kwargs: Value) -> Value:
     if not isinstance(cls, ClassValue):
         tracer.graph_break("unsupported-call", callable="object.__new__")
     return UserObjectValue(cls.cls)
@@ -127,13 +128,13 @@ def _object_new(tracer: Tracer, cls: Value, *args: Value, **kwargs: Value) -> Va
 def _new(kind: type) -> Builtin:
     """`kind.__new__` of a builtin type."""
 
-    def make(tracer: Tracer, cls: Value, *args: Value, **kwargs: Value) -> Value:
+    def make(tracer: Trace, cls: Value, *args: Value, **kwargs: Value) -> Value:
         if not isinstance(cls, ClassValue) or kind not in cls.cls.__mro__:
             tracer.graph_break("unsupported-call", callable=f"{kind.__name__}.__new__")
         native: Any = base_of(cls.cls) or kind
         if native in FILLED:  # by `__init__`
             args, kwargs = (), {}
-        base = tracer.call(tracer.as_value(native), args, kwargs)
+        base = tracer.as_value(native).call(tracer, args, kwargs)
         if cls.cls is native:
             return base
         if is_named_tuple(cls.cls) and isinstance(base, TupleValue):
@@ -146,14 +147,14 @@ def _new(kind: type) -> Builtin:
     return make
 
 
-def _from_keys(tracer: Tracer, keys: Value, value: Value | None = None) -> Value:
+def _from_keys(tracer: Trace, keys: Value, value: Value | None = None) -> Value:
     made = DictValue({})
     for key in tracer.unpack(keys):
         made.set_item(tracer, key, tracer.constant(None) if value is None else value)
     return made
 
 
-def _type_call(tracer: Tracer, cls: Value, *args: Value, **kwargs: Value) -> Value:
+def _type_call(tracer: Trace, cls: Value, *args: Value, **kwargs: Value) -> Value:
     """`type.__call__`, as a metaclass calls it."""
     if not isinstance(cls, ClassValue):
         tracer.graph_break("unsupported-call", callable="type.__call__")
@@ -162,30 +163,30 @@ def _type_call(tracer: Tracer, cls: Value, *args: Value, **kwargs: Value) -> Val
     return tracer.instantiate(cls, args, kwargs)
 
 
-def _object_init(tracer: Tracer, obj: Value, *args: Value, **kwargs: Value) -> Value:
+def _object_init(tracer: Trace, obj: Value, *args: Value, **kwargs: Value) -> Value:
     return tracer.constant(None)
 
 
-def _module_getattr(tracer: Tracer, module: Value, name: Value) -> Value:
+def _module_getattr(tracer: Trace, module: Value, name: Value) -> Value:
     if not isinstance(module, ModuleValue):  # made in the frame
         return tracer.inline_python(GETTER, (module, name), {})
     return module.fallback(tracer, str(name.as_constant()))
 
 
-def _module_setattr(tracer: Tracer, module: Value, name: Value, value: Value) -> Value:
+def _module_setattr(tracer: Trace, module: Value, name: Value, value: Value) -> Value:
     if not isinstance(module, ModuleValue):
         return tracer.inline_python(SETTER, (module, name, value), {})
     module.assign(tracer, str(name.as_constant()), value)
     return tracer.constant(None)
 
 
-def _len(tracer: Tracer, obj: Value) -> Value:
+def _len(tracer: Trace, obj: Value) -> Value:
     if isinstance(obj, TensorValue) and obj.fake.shape and not tracer.overrides.present:
         return tracer.as_value(obj.fake.shape[0])
     return tracer.constant(obj.length(tracer))
 
 
-def _iter(tracer: Tracer, obj: Value, *sentinel: Value) -> Value:
+def _iter(tracer: Trace, obj: Value, *sentinel: Value) -> Value:
     if not sentinel:
         return tracer.iterator(obj)
     if not _callable(tracer, obj).truth(tracer):
@@ -193,7 +194,7 @@ def _iter(tracer: Tracer, obj: Value, *sentinel: Value) -> Value:
     return iteration.until(tracer, obj, sentinel[0])
 
 
-def _next(tracer: Tracer, iterator: Value, default: Value | None = None, /) -> Value:
+def _next(tracer: Trace, iterator: Value, default: Value | None = None, /) -> Value:
     kind = iterator.python_type()
     if class_member(kind, "__next__") is MISSING:
         rely_on_class(tracer, kind, "__next__")
@@ -210,11 +211,11 @@ def _next(tracer: Tracer, iterator: Value, default: Value | None = None, /) -> V
         raise
 
 
-def _all(tracer: Tracer, items: Value) -> Value:
+def _all(tracer: Trace, items: Value) -> Value:
     return tracer.constant(all(item.truth(tracer) for item in items.stream(tracer)))
 
 
-def _any(tracer: Tracer, items: Value) -> Value:
+def _any(tracer: Trace, items: Value) -> Value:
     return tracer.constant(any(item.truth(tracer) for item in items.stream(tracer)))
 
 
@@ -225,7 +226,7 @@ NOT_SUMMED: dict[type, str] = {
 }
 
 
-def _sum(tracer: Tracer, items: Value, start: Value | None = None) -> Value:
+def _sum(tracer: Trace, items: Value, start: Value | None = None) -> Value:
     total = tracer.constant(0) if start is None else start
     stream = items.stream(tracer)
     refused = next((text for kind, text in NOT_SUMMED.items() if issubclass(total.python_type(), kind)), None)
@@ -245,7 +246,7 @@ def _sum(tracer: Tracer, items: Value, start: Value | None = None) -> Value:
 
 
 def _extreme(name: str, op: str) -> Builtin:
-    def choose(tracer: Tracer, *args: Value, key: Value | None = None, default: Value | None = None) -> Value:
+    def choose(tracer: Trace, *args: Value, key: Value | None = None, default: Value | None = None) -> Value:
         if not args or (len(args) > 1 and default is not None):
             tracer.graph_break("unsupported-call", callable=f"{name}() with these arguments")
         keyed = key is not None and not key.is_constant
@@ -272,9 +273,9 @@ def _extreme(name: str, op: str) -> Builtin:
         if found is not None:
             return found
         best = items[0]
-        held = tracer.call(key, (best,), {}) if keyed and key is not None else best
+        held = key.call(tracer, (best,), {}) if keyed and key is not None else best
         for item in itertools.chain(items[1:], stream):
-            mine = tracer.call(key, (item,), {}) if keyed and key is not None else item
+            mine = key.call(tracer, (item,), {}) if keyed and key is not None else item
             if tracer.compare(op, mine, held).truth(tracer):
                 best, held = item, mine
         return best
@@ -282,20 +283,20 @@ def _extreme(name: str, op: str) -> Builtin:
     return choose
 
 
-def _sorted(tracer: Tracer, items: Value, *, key: Value | None = None, reverse: Value | None = None) -> Value:
+def _sorted(tracer: Trace, items: Value, *, key: Value | None = None, reverse: Value | None = None) -> Value:
     ordered = key is not None or not items.plain_items
     given = list(tracer.taken(items)) if ordered else in_any_order(tracer, items)
     return ListValue(sorted_items(tracer, given, key, reverse))
 
 
-def _round(tracer: Tracer, value: Value, digits: Value | None = None) -> Value:
+def _round(tracer: Trace, value: Value, digits: Value | None = None) -> Value:
     number = value.base is not None and value.base.is_constant and hasattr(value.base.python_type(), "__round__")
     if isinstance(value, UserObjectValue) and (not number or overrides(value.cls, "__round__")):
         return value.special(tracer, "__round__", *(() if digits is None else (digits,)))
     if isinstance(value, TensorValue):
         own = value.own_method(tracer, "__round__")
         if own is not None:
-            return tracer.call(own, () if digits is None else (digits,), {})
+            return own.call(tracer, () if digits is None else (digits,), {})
         if not hasattr(torch.Tensor, "__round__"):
             tracer.raise_error(TypeError, "type Tensor doesn't define __round__ method")
         return tracer.graph_call("round", (value,), {} if digits is None else {"decimals": digits})
@@ -303,10 +304,10 @@ def _round(tracer: Tracer, value: Value, digits: Value | None = None) -> Value:
     return _folded(tracer, round, value.as_constant(), places)
 
 
-def _abs(tracer: Tracer, value: Value) -> Value:
+def _abs(tracer: Trace, value: Value) -> Value:
     if isinstance(value, TensorValue):
         own = value.own_method(tracer, "__abs__")
-        return tracer.graph_call("abs", (value,), {}) if own is None else tracer.call(own, (), {})
+        return tracer.graph_call("abs", (value,), {}) if own is None else own.call(tracer, (), {})
     if isinstance(value, UserObjectValue):
         return value.special(tracer, "__abs__")
     if not value.is_constant and not value.is_symbolic:
@@ -317,12 +318,12 @@ def _abs(tracer: Tracer, value: Value) -> Value:
     return _folded(tracer, abs, value.as_constant()) if found is None else found
 
 
-def _pow(tracer: Tracer, base: Value, exp: Value, mod: Value | None = None) -> Value:
+def _pow(tracer: Trace, base: Value, exp: Value, mod: Value | None = None) -> Value:
     if mod is None or (mod.is_constant and mod.as_constant() is None):
         return tracer.operate("pow", base, exp)
     if isinstance(base, UserObjectValue) and base.base is None:
         method = base.method(tracer, "__pow__")
-        found = None if method is None else tracer.call(method, (exp, mod), {})
+        found = None if method is None else method.call(tracer, (exp, mod), {})
         if found is not None and not says_not_implemented(found):
             return found
         kinds = ", ".join(repr(type_name(side.python_type())) for side in (base, exp, mod))
@@ -330,7 +331,7 @@ def _pow(tracer: Tracer, base: Value, exp: Value, mod: Value | None = None) -> V
     return _folded(tracer, pow, base.as_constant(), exp.as_constant(), mod.as_constant())
 
 
-def _folded(tracer: Tracer, fn: Callable[..., Any], *args: Any) -> Value:
+def _folded(tracer: Trace, fn: Callable[..., Any], *args: Any) -> Value:
     try:
         return tracer.as_value(fn(*args))
     except Exception as error:
@@ -340,7 +341,7 @@ def _folded(tracer: Tracer, fn: Callable[..., Any], *args: Any) -> Value:
 def _fold(fn: Callable[..., Any]) -> Builtin:
     """A pure function of constants."""
 
-    def folded(tracer: Tracer, *args: Value, **kwargs: Value) -> Value:
+    def folded(tracer: Trace, *args: Value, **kwargs: Value) -> Value:
         if any(isinstance(arg, TensorValue) for arg in args):
             tracer.graph_break("data-dependent-value", operation=f"{fn.__name__} of a tensor")
         found = None if kwargs else computed.call(tracer, fn, args)
@@ -352,7 +353,7 @@ def _fold(fn: Callable[..., Any]) -> Builtin:
     return folded
 
 
-def _operator_index(tracer: Tracer, value: Value, /) -> Value:
+def _operator_index(tracer: Trace, value: Value, /) -> Value:
     kind = value.python_type()
     if value.base is not None and not issubclass(kind, int):
         if not overrides(kind, "__index__"):
@@ -363,43 +364,43 @@ def _operator_index(tracer: Tracer, value: Value, /) -> Value:
 
 
 def _text(convert: Callable[[object], str]) -> Builtin:
-    def made(tracer: Tracer, value: Value, /) -> Value:
+    def made(tracer: Trace, value: Value, /) -> Value:
         return tracer.text_of(value, convert)
 
     return made
 
 
-def _str(tracer: Tracer, value: Value | None = None, *decoding: Value) -> Value:
+def _str(tracer: Trace, value: Value | None = None, *decoding: Value) -> Value:
     if decoding and value is not None:
         return _folded(tracer, str, *(part.as_constant() for part in (value, *decoding)))
     return tracer.constant("") if value is None else tracer.text_of(value, str)
 
 
-def _format(tracer: Tracer, value: Value, spec: Value | None = None) -> Value:
+def _format(tracer: Trace, value: Value, spec: Value | None = None) -> Value:
     if spec is not None and not issubclass(spec.python_type(), str):
         given = "None" if spec.python_type() is type(None) else type_name(spec.python_type())
         tracer.raise_error(TypeError, f"format() argument 2 must be str, not {given}")
-    return tracer.formatted(value, "" if spec is None else str(spec.as_constant()))
+    return formatted(tracer, value, "" if spec is None else str(spec.as_constant()))
 
 
-def _id(tracer: Tracer, value: Value) -> Value:
+def _id(tracer: Trace, value: Value) -> Value:
     if value.is_constant:
         tracer.graph_break("unsupported-operation", operation="id()", type=value.describe())
     return AddressValue(value)
 
 
-def _object_eq(tracer: Tracer, left: Value, right: Value) -> Value:
+def _object_eq(tracer: Trace, left: Value, right: Value) -> Value:
     return tracer.constant(True if tracer.identical(left, right) else NotImplemented)
 
 
-def _object_ne(tracer: Tracer, left: Value, right: Value) -> Value:
+def _object_ne(tracer: Trace, left: Value, right: Value) -> Value:
     equal = left.binary(tracer, "__eq__", right)
     if equal is not None:
         return tracer.constant(not equal.truth(tracer))
     return tracer.constant(False if tracer.identical(left, right) else NotImplemented)
 
 
-def _locals(tracer: Tracer) -> Value:
+def _locals(tracer: Trace) -> Value:
     """A dict of the variables of the frame that asks."""
     frame = tracer.frames[-1]
     for name, (obj, source) in list(frame.lazy.items()):
@@ -410,10 +411,10 @@ def _locals(tracer: Tracer) -> Value:
     point = resume_point(frame.code)
     code = (None if point is None else point.origin()) or frame.code  # a resume function has its variables as they come
     order = (*code.co_varnames, *code.co_cellvars, *code.co_freevars)
-    return tracer.namespace_of({name: found[name] for name in dict.fromkeys(order) if name in found})
+    return namespace_of(tracer, {name: found[name] for name in dict.fromkeys(order) if name in found})
 
 
-def _hash(tracer: Tracer, value: Value) -> Value:
+def _hash(tracer: Trace, value: Value) -> Value:
     key = value.key(tracer)
     if not is_by_address(key):
         return tracer.constant(hash(key))
@@ -422,14 +423,14 @@ def _hash(tracer: Tracer, value: Value) -> Value:
     tracer.graph_break("unsupported-operation", operation="hash()", type=value.describe())
 
 
-def _dir(tracer: Tracer, obj: Value) -> Value:
+def _dir(tracer: Trace, obj: Value) -> Value:
     if not isinstance(obj, UserObjectValue) or not inherits(obj.cls, "__dir__", object) or has_own_lookup(obj.cls):
         tracer.graph_break("unsupported-operation", operation="dir()", type=obj.describe())
     own = obj.open_dict(tracer).realise(tracer) if obj.cls.__dictoffset__ else {}
     return tracer.as_value(sorted({*dir(obj.cls), *(str(key.as_constant()) for key, _ in own.values())}))
 
 
-def _vars(tracer: Tracer, obj: Value | None = None) -> Value:
+def _vars(tracer: Trace, obj: Value | None = None) -> Value:
     if obj is None:
         return _locals(tracer)
     found = tracer.attribute_or_none(obj, "__dict__")
@@ -438,7 +439,7 @@ def _vars(tracer: Tracer, obj: Value | None = None) -> Value:
     return found
 
 
-def _globals(tracer: Tracer) -> Value:
+def _globals(tracer: Trace) -> Value:
     """The variables of the module; to be read, as long as the frame has not changed them."""
     namespace = tracer.frames[-1].namespace
     if any(held is namespace for held, _ in tracer.effects.globals_.values()):
@@ -450,7 +451,7 @@ FUNCTION_TYPES = (FunctionType, BuiltinFunctionType, MethodType)
 COPIED = {"assigned": functools.WRAPPER_ASSIGNMENTS, "updated": functools.WRAPPER_UPDATES}
 
 
-def _update_wrapper(tracer: Tracer, wrapper: Value, wrapped: Value, *args: Value, **kwargs: Value) -> Value:
+def _update_wrapper(tracer: Trace, wrapper: Value, wrapped: Value, *args: Value, **kwargs: Value) -> Value:
     """functools.update_wrapper on functions made in the frame, for another function."""
     usual = not args and all(is_tuple_of(value, COPIED[name]) for name, value in kwargs.items())
     kind = wrapped.python_type()
@@ -483,7 +484,7 @@ def is_tuple_of(value: Value, names: tuple[str, ...]) -> bool:
     return all(item.is_constant and item.as_constant() == name for item, name in zip(value.items, names))
 
 
-def _getitem(tracer: Tracer, obj: Value, key: Value) -> Value:
+def _getitem(tracer: Trace, obj: Value, key: Value) -> Value:
     return obj.get_item(tracer, key)
 
 

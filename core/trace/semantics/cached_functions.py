@@ -9,14 +9,13 @@ import torch
 
 from armature.frame.guards.paths import Resolver
 from armature.frame.sources import KeptSource, ObjectSource, Source
-from armature.trace.errors import NotConstant
-from armature.trace.values.base import Value
+from armature.trace.values.base import NotConstant, Value
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
 
 
-def written(tracer: Tracer) -> int:
+def written(tracer: Trace) -> int:
     """How many tensors of the program the graph writes to."""
     if not tracer.effects.memory:
         return 0
@@ -24,7 +23,7 @@ def written(tracer: Tracer) -> int:
     return sum(tracer.effects.writes_to(value) for value in given)
 
 
-def as_begun(tracer: Tracer) -> bool:
+def as_begun(tracer: Trace) -> bool:
     """Whether all that outlives the frame, and torch's modes but the grad mode, are as they were when it began."""
     effects = tracer.effects
     changed = effects.count or tracer.early.calls or tracer.on_abort or written(tracer)
@@ -41,7 +40,7 @@ def place(value: Value) -> Source | None:
 
 
 def kept(
-    tracer: Tracer, function: Source, args: Sequence[Value], kwargs: Mapping[str, Value]
+    tracer: Trace, function: Source, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> tuple[KeptSource, object] | None:
     """What the function gives for the arguments before the frame begins, and where it is found. None where it raises,
     or an argument is made in the frame."""

@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
-from armature.trace.errors import NotConstant
+from armature.trace.places import places_of
 from armature.trace.semantics import inlining
 from armature.trace.trust import is_trusted
-from armature.trace.user_stack import places_of
-from armature.trace.values.base import Kwargs, Value
+from armature.trace.values.base import Kwargs, NotConstant, Value
 from armature.trace.values.classes import ClassValue, SuperValue, find_in_class
 from armature.trace.values.function import CellValue, ClosureValue
-from armature.trace.values.mapping import DictValue
+from armature.trace.values.mapping import DictValue, namespace_of
+from armature.trace.values.sequence import TupleValue
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
-    from armature.trace.emit.rebuild import Rebuilder
-    from armature.trace.tracer import Tracer
-    from armature.trace.user_stack import Place
+    from armature.trace.frame_state import Trace
+    from armature.trace.places import Place
+    from armature.trace.values.base import Rebuilding, Tracing
 
 METACLASSES: frozenset[type] = frozenset({type, abc.ABCMeta, enum.EnumMeta})
 # Methods of a metaclass that making and handling a class for real would run.
@@ -47,14 +47,14 @@ class LocalClassValue(ClassValue):
 
     local: ClassVar[bool] = True
 
-    def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+    def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         check_descriptor(tracer, value)
         held = find_in_class(type(self.cls), name)
         if held is not None and not is_trusted(held.holder):
             tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
         type.__setattr__(self.cls, name, stand_in(tracer, value))
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.cannot(self)
 
 
@@ -62,7 +62,7 @@ class StandIn:
     """Stands in a class for a value of the tracer."""
 
 
-def build_class(tracer: Tracer, body: Value, name: Value, *bases: Value, **keywords: Value) -> Value:
+def build_class(tracer: Trace, body: Value, name: Value, *bases: Value, **keywords: Value) -> Value:
     """`builtins.__build_class__`."""
     metaclass = keywords.pop("metaclass", None)
     classes = tuple(base.cls for base in bases if isinstance(base, ClassValue))
@@ -74,14 +74,14 @@ def build_class(tracer: Tracer, body: Value, name: Value, *bases: Value, **keywo
     if kind in METACLASSES:
         return make_class(tracer, kind, kind, str(name.as_constant()), classes, frame.variables, keywords)
     cell = frame.variables.get("__classcell__")
-    given = (name, tracer.tuple_of(list(bases)), tracer.namespace_of(frame.variables))
-    made = tracer.call(tracer.as_value(kind), given, keywords)
+    given = (name, TupleValue(list(bases)), namespace_of(tracer, frame.variables))
+    made = tracer.as_value(kind).call(tracer, given, keywords)
     if isinstance(cell, CellValue) and cell.content is not made:
         tracer.graph_break("unsupported-call", callable=f"a metaclass that drops the cell of {name.as_constant()}")
     return made
 
 
-def winner(tracer: Tracer, metaclass: Value | None, classes: tuple[type, ...]) -> type:
+def winner(tracer: Trace, metaclass: Value | None, classes: tuple[type, ...]) -> type:
     """The most derived metaclass; where there is none, the first: what makes the class says so."""
     if metaclass is not None and not isinstance(metaclass, ClassValue):
         tracer.graph_break("unsupported-call", callable=f"{metaclass.describe()} as a metaclass")
@@ -115,7 +115,7 @@ class Quiet:
 
 
 def make_class(
-    tracer: Tracer,
+    tracer: Trace,
     maker: Callable[..., Any],
     kind: type,
     name: str,
@@ -151,14 +151,14 @@ def make_class(
     if isinstance(cell, CellValue):
         cell.content = result
     if traced:
-        tracer.call(SuperValue(made, result).get_attribute(tracer, "__init_subclass__"), (), keywords)
+        SuperValue(made, result).get_attribute(tracer, "__init_subclass__").call(tracer, (), keywords)
     return result
 
 
 def type_new(maker: Any) -> Any:
     """`type.__new__`, or that of `ABCMeta`."""
 
-    def make(tracer: Tracer, kind: Value, name: Value, bases: Value, namespace: Value, **keywords: Value) -> Value:
+    def make(tracer: Trace, kind: Value, name: Value, bases: Value, namespace: Value, **keywords: Value) -> Value:
         classes = [base.cls for base in tracer.unpack(bases) if isinstance(base, ClassValue)]
         if not isinstance(kind, ClassValue) or not isinstance(namespace, DictValue) or not can_make(kind.cls):
             tracer.graph_break("unsupported-call", callable=f"{kind.describe()}, to make a class,")
@@ -174,7 +174,7 @@ def type_new(maker: Any) -> Any:
     return make
 
 
-def check_descriptor(tracer: Tracer, value: Value) -> None:
+def check_descriptor(tracer: Tracing, value: Value) -> None:
     """A stand-in is no descriptor, and of the program's objects none may hear of a class that only tracing makes."""
     if not isinstance(value, UserObjectValue):
         return
@@ -183,12 +183,12 @@ def check_descriptor(tracer: Tracer, value: Value) -> None:
         tracer.graph_break("unsupported-operation", operation="making a class with it", type=value.describe())
 
 
-def globals_source(tracer: Tracer, body: ClosureValue) -> Any:
+def globals_source(tracer: Trace, body: ClosureValue) -> Any:
     """Source of the globals that a body reads."""
     return inlining.namespace_source(tracer, body.namespace, body.namespace.get("__name__"))
 
 
-def stand_in(tracer: Tracer, value: Value) -> Any:
+def stand_in(tracer: Tracing, value: Value) -> Any:
     """The object that stands in a class for a value: the very object where there is one."""
     if isinstance(value, ClosureValue):
         return tracer.remember_value(function_like(tracer, value), value)
@@ -207,7 +207,7 @@ def stand_in(tracer: Tracer, value: Value) -> Any:
     return found
 
 
-def function_like(tracer: Tracer, value: ClosureValue) -> FunctionType:
+def function_like(tracer: Tracing, value: ClosureValue) -> FunctionType:
     """A function of the same code and parameters. It is never called."""
     cells = tuple(CellType() for _ in value.code.co_freevars)
     defaults = tuple(stand_in(tracer, default) for default in value.defaults)
@@ -232,7 +232,7 @@ PARTS: dict[type, tuple[str, ...]] = {
 class DescriptorValue(UserObjectValue):
     """A property or its kind that the frame has made: a real one, of stand-ins."""
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.null_function(self.cls)
         for name in PARTS[self.cls]:
             out.load(out.tracer.as_value(getattr(self.obj, name)))
@@ -247,7 +247,7 @@ class DescriptorValue(UserObjectValue):
 def descriptor(kind: Any) -> Any:
     """How `property(...)` and its kind are called on functions that the frame has made."""
 
-    def make(tracer: Tracer, *args: Value, **kwargs: Value) -> Value:
+    def make(tracer: Trace, *args: Value, **kwargs: Value) -> Value:
         plain = [stand_in(tracer, arg) for arg in args]
         try:
             made = kind(*plain, **{name: stand_in(tracer, value) for name, value in kwargs.items()})
@@ -261,7 +261,7 @@ def descriptor(kind: Any) -> Any:
 def property_part(name: str) -> Any:
     """`property.setter` and its kind."""
 
-    def make(tracer: Tracer, owner: Value, function: Value) -> Value:
+    def make(tracer: Trace, owner: Value, function: Value) -> Value:
         made = getattr(owner.as_object(), name)(stand_in(tracer, function))
         return tracer.remember(made, DescriptorValue(property, made))
 

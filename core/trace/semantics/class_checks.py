@@ -11,19 +11,18 @@ import torch
 from torch import nn
 
 from armature.torch_abi.fake import PLAIN_TENSORS
-from armature.trace.errors import NotConstant
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Value
+from armature.trace.values.base import NotConstant, Value
 from armature.trace.values.classes import ClassValue, overrides, rely_on_kind, says_its_class
 from armature.trace.values.derived import native
 from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
 
 
-def _classes(tracer: Tracer, kinds: Value) -> tuple[type, ...]:
+def _classes(tracer: Trace, kinds: Value) -> tuple[type, ...]:
     """The classes in the second argument of isinstance."""
     if isinstance(kinds, ClassValue):
         return (kinds.cls,)
@@ -41,7 +40,7 @@ def _classes(tracer: Tracer, kinds: Value) -> tuple[type, ...]:
     return tuple(cls for item in tracer.unpack(native(kinds)) for cls in _classes(tracer, item))
 
 
-def _isinstance(tracer: Tracer, obj: Value, kinds: Value) -> Value:
+def _isinstance(tracer: Trace, obj: Value, kinds: Value) -> Value:
     wanted = _classes(tracer, kinds)
     asked = _ask_metaclass(tracer, "__instancecheck__", wanted, obj)
     if asked is not None:
@@ -67,7 +66,7 @@ def _isinstance(tracer: Tracer, obj: Value, kinds: Value) -> Value:
         tracer.graph_break("unsupported-call", callable="isinstance() with what is no class")
 
 
-def _says_so(tracer: Tracer, obj: Value, wanted: type) -> bool:
+def _says_so(tracer: Trace, obj: Value, wanted: type) -> bool:
     """Whether an object is of a class, or says so itself: it is asked once for each class that it is not of."""
     if issubclass(obj.python_type(), wanted):
         return True
@@ -75,19 +74,19 @@ def _says_so(tracer: Tracer, obj: Value, wanted: type) -> bool:
     return isinstance(told, ClassValue) and _issubclass(tracer, told, tracer.as_value(wanted)).truth(tracer)
 
 
-def _is_parameter(tracer: Tracer, obj: TensorValue) -> bool:
+def _is_parameter(tracer: Trace, obj: TensorValue) -> bool:
     if obj.real is None or type(obj.real) in PLAIN_TENSORS:
         return issubclass(obj.python_type(), nn.Parameter)
     # One of a subclass is a parameter by a mark.
     return _is_marked(tracer, obj, "_is_param") or issubclass(type(obj.real), nn.Parameter)
 
 
-def _is_marked(tracer: Tracer, obj: TensorValue, name: str) -> bool:
+def _is_marked(tracer: Trace, obj: TensorValue, name: str) -> bool:
     mark = tracer.attribute_or_none(obj, name)
     return mark is not None and bool(mark.as_constant())
 
 
-def _ask_metaclass(tracer: Tracer, name: str, wanted: tuple[type, ...], obj: Value) -> Value | None:
+def _ask_metaclass(tracer: Trace, name: str, wanted: tuple[type, ...], obj: Value) -> Value | None:
     """What metaclasses of the program answer to isinstance and issubclass; None when none of them is asked."""
     if not any(overrides(type(cls), name) and not is_trusted(type(cls)) for cls in wanted):
         return None
@@ -99,19 +98,19 @@ def _ask_metaclass(tracer: Tracer, name: str, wanted: tuple[type, ...], obj: Val
         if method is None:
             found = isinstance(held, cls) if held is not None else issubclass(kind, cls)
         else:
-            found = tracer.call(method, (obj,), {}).truth(tracer)
+            found = method.call(tracer, (obj,), {}).truth(tracer)
         if found:
             return tracer.constant(True)
     return tracer.constant(False)
 
 
-def _type_instancecheck(tracer: Tracer, cls: Value, obj: Value) -> Value:
+def _type_instancecheck(tracer: Trace, cls: Value, obj: Value) -> Value:
     if not isinstance(cls, ClassValue):
         tracer.graph_break("unsupported-call", callable="type.__instancecheck__")
     return tracer.constant(issubclass(obj.python_type(), cls.cls))
 
 
-def _type_subclasscheck(tracer: Tracer, cls: Value, other: Value) -> Value:
+def _type_subclasscheck(tracer: Trace, cls: Value, other: Value) -> Value:
     if not isinstance(cls, ClassValue) or not isinstance(other, ClassValue):
         tracer.graph_break("unsupported-call", callable="type.__subclasscheck__")
     return tracer.constant(cls.cls in other.cls.__mro__)
@@ -130,7 +129,7 @@ def _plain_object(obj: Value) -> Any:
     return obj.obj if isinstance(obj, UserObjectValue) else None
 
 
-def _issubclass(tracer: Tracer, cls: Value, kinds: Value) -> Value:
+def _issubclass(tracer: Trace, cls: Value, kinds: Value) -> Value:
     if not isinstance(cls, ClassValue):
         tracer.raise_error(TypeError, "issubclass() arg 1 must be a class")
     wanted = _classes(tracer, kinds)

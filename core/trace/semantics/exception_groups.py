@@ -7,18 +7,18 @@ from types import FunctionType
 from typing import TYPE_CHECKING
 
 from armature.trace.values.base import Args, Value
-from armature.trace.values.classes import ClassValue, overrides
+from armature.trace.values.classes import ClassValue, class_attribute, overrides
 from armature.trace.values.exception import CaughtValue, ExceptionValue
 from armature.trace.values.sequence import ListValue, TupleValue
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
 
 Test = Callable[[ExceptionValue], bool]
 Parts = tuple[ExceptionValue | None, ExceptionValue | None]
 
 
-def make_group(tracer: Tracer, cls: type[BaseExceptionGroup], args: Args) -> ExceptionValue:
+def make_group(tracer: Trace, cls: type[BaseExceptionGroup], args: Args) -> ExceptionValue:
     """`cls(message, exceptions)`. What Python refuses breaks the graph."""
     found = tracer.unpack(args[1]) if len(args) == 2 and isinstance(args[1], (ListValue, TupleValue)) else []
     members = [item for item in found if isinstance(item, ExceptionValue)]
@@ -35,7 +35,7 @@ def members_of(group: ExceptionValue) -> list[ExceptionValue]:
     return [item for item in group.args[1].items if isinstance(item, ExceptionValue)]  # type: ignore[attr-defined]
 
 
-def split(tracer: Tracer, error: ExceptionValue, test: Test, keep_rest: bool = True) -> Parts:
+def split(tracer: Trace, error: ExceptionValue, test: Test, keep_rest: bool = True) -> Parts:
     """What of an exception, or of the group that it is, passes the test, and what does not."""
     if isinstance(error, CaughtValue):
         tracer.graph_break("unsupported-operation", operation="split", type=error.describe())
@@ -48,14 +48,14 @@ def split(tracer: Tracer, error: ExceptionValue, test: Test, keep_rest: bool = T
     return taken, _derived(tracer, error, [rest for _, rest in parts]) if keep_rest else None
 
 
-def _derived(tracer: Tracer, group: ExceptionValue, kept: list[ExceptionValue | None]) -> ExceptionValue | None:
+def _derived(tracer: Trace, group: ExceptionValue, kept: list[ExceptionValue | None]) -> ExceptionValue | None:
     """A group of some of its exceptions, with its notes and links; None of none."""
     found = [member for member in kept if member is not None]
     if not found:
         return None
     if overrides(group.kind, "derive"):
         given = (ListValue(list(found)),)
-        made = tracer.call(tracer.class_attribute(group, group.kind, "derive"), given, {})
+        made = class_attribute(tracer, group, group.kind, "derive").call(tracer, given, {})
     else:
         made = make_group(tracer, BaseExceptionGroup, (group.args[0], ListValue(list(found))))
     if not isinstance(made, ExceptionValue) or not issubclass(made.kind, BaseExceptionGroup):
@@ -69,7 +69,7 @@ def _derived(tracer: Tracer, group: ExceptionValue, kept: list[ExceptionValue | 
     return made
 
 
-def test_of(tracer: Tracer, condition: Value) -> Test:
+def test_of(tracer: Trace, condition: Value) -> Test:
     """The test that `split` and `subgroup` were given: classes, or a function."""
     given = condition.items if isinstance(condition, TupleValue) else [condition]
     kinds = tuple(item.cls for item in given if isinstance(item, ClassValue) and issubclass(item.cls, BaseException))
@@ -77,20 +77,20 @@ def test_of(tracer: Tracer, condition: Value) -> Test:
         return lambda error: issubclass(error.kind, kinds)
     if condition.python_type() is not FunctionType:
         tracer.graph_break("unsupported-call", callable=f"split with {condition.describe()}")
-    return lambda error: tracer.call(condition, (error,), {}).truth(tracer)
+    return lambda error: condition.call(tracer, (error,), {}).truth(tracer)
 
 
-def _split(tracer: Tracer, group: Value, condition: Value) -> Value:
+def _split(tracer: Trace, group: Value, condition: Value) -> Value:
     parts = split(tracer, tracer.as_exception(group), test_of(tracer, condition))
-    return tracer.tuple_of([tracer.constant(None) if part is None else part for part in parts])
+    return TupleValue([tracer.constant(None) if part is None else part for part in parts])
 
 
-def _subgroup(tracer: Tracer, group: Value, condition: Value) -> Value:
+def _subgroup(tracer: Trace, group: Value, condition: Value) -> Value:
     taken, _ = split(tracer, tracer.as_exception(group), test_of(tracer, condition), keep_rest=False)
     return tracer.constant(None) if taken is None else taken
 
 
-def _derive(tracer: Tracer, group: Value, found: Value) -> Value:
+def _derive(tracer: Trace, group: Value, found: Value) -> Value:
     error = tracer.as_exception(group)
     return make_group(tracer, BaseExceptionGroup, (error.get_attribute(tracer, "message"), found))
 

@@ -10,20 +10,20 @@ from armature.frame.skip import LOOKS_ABOVE, looks_above
 from armature.frame.sources import AttrSource, ObjectSource, Source
 from armature.trace import eval_loop
 from armature.trace.frame_state import Frame
+from armature.trace.places import places_of
 from armature.trace.semantics.binding import bind
 from armature.trace.trust import is_trusted
-from armature.trace.user_stack import places_of
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.function import CellValue, ClosureValue, FunctionValue
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
 
 MAX_DEPTH = 150  # frames; each takes some ten frames of the Python that traces
 COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 
-def inline_function(tracer: Tracer, function: FunctionValue, args: Args, kwargs: Kwargs) -> Value:
+def inline_function(tracer: Trace, function: FunctionValue, args: Args, kwargs: Kwargs) -> Value:
     """Trace a call of a function that exists as a Python object."""
     fn = function.fn
     trusted = is_trusted(fn)
@@ -40,7 +40,7 @@ def inline_function(tracer: Tracer, function: FunctionValue, args: Args, kwargs:
     return run_frame(tracer, frame)
 
 
-def inline_closure(tracer: Tracer, function: ClosureValue, args: Args, kwargs: Kwargs) -> Value:
+def inline_closure(tracer: Trace, function: ClosureValue, args: Args, kwargs: Kwargs) -> Value:
     """Trace a call of a function made in the frame."""
     variables = bind(tracer, function.code, function, args, kwargs)
     module = function.namespace.get("__name__")
@@ -50,7 +50,7 @@ def inline_closure(tracer: Tracer, function: ClosureValue, args: Args, kwargs: K
     return run_frame(tracer, frame)
 
 
-def namespace_source(tracer: Tracer, namespace: dict[str, object], module: object) -> Source | None:
+def namespace_source(tracer: Trace, namespace: dict[str, object], module: object) -> Source | None:
     """Source of a function's globals; None: those of the frame being compiled."""
     if namespace is tracer.request.globals:
         return None
@@ -58,7 +58,7 @@ def namespace_source(tracer: Tracer, namespace: dict[str, object], module: objec
 
 
 def new_frame(
-    tracer: Tracer,
+    tracer: Trace,
     code: CodeType,
     namespace: dict[str, object],
     where: Source | None,
@@ -72,7 +72,7 @@ def new_frame(
     return Frame(tracer, code, namespace, variables, held, tracer.request.builtins, where)
 
 
-def run_frame(tracer: Tracer, frame: Frame) -> Value:
+def run_frame(tracer: Trace, frame: Frame) -> Value:
     """Run a frame from where it stands to its return or next yield; the value is what it returns or yields."""
     if len(tracer.frames) >= MAX_DEPTH:
         tracer.graph_break("unsupported-operation", operation=f"calls nested {MAX_DEPTH} deep", type="the call stack")

@@ -14,7 +14,7 @@ import torch
 from armature.introspection import MISSING, class_member, is_written_in_c
 from armature.torch_abi.eval_frame import skip_code
 from armature.trace.errors import UserRaised
-from armature.trace.user_stack import places_of
+from armature.trace.places import places_of
 from armature.trace.values.base import Value, is_iterable, type_name
 from armature.trace.values.classes import find_in_class, rely_on_class
 from armature.trace.values.constant import NONE
@@ -28,31 +28,31 @@ from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue, says_not_implemented
 
 if TYPE_CHECKING:
-    from armature.trace.emit.rebuild import Rebuilder
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
+    from armature.trace.values.base import Rebuilding
 
 T = TypeVar("T")
 
 
-def iterator(tracer: Tracer, value: Value) -> Value:
+def iterator(tracer: Trace, value: Value) -> Value:
     """`iter(value)`."""
     if isinstance(value, (IteratorValue, GeneratorValue)):
         return value
     if isinstance(value, UserObjectValue):
         method = value.method(tracer, "__iter__")
         if method is not None and method is not NONE:
-            return must_be_iterator(tracer, tracer.call(method, (), {}))
+            return must_be_iterator(tracer, method.call(tracer, (), {}))
     return iterate(tracer, value)
 
 
-def advance(tracer: Tracer, iterator: Value) -> Value:
+def advance(tracer: Trace, iterator: Value) -> Value:
     """The next value of an iterator. Raises StopIteration."""
     if isinstance(iterator, (IteratorValue, GeneratorValue)):
         return iterator.advance(tracer)
     return next(iterator.drain(tracer) if isinstance(iterator, UserObjectValue) else iterator.stream(tracer))
 
 
-def taken(tracer: Tracer, value: Value) -> Iterator[Value]:
+def taken(tracer: Trace, value: Value) -> Iterator[Value]:
     """The items of an iterable, of which Python makes a list or tuple: it asks for the length first, to have room."""
     items = value.stream(tracer)
     if isinstance(value, UserObjectValue):
@@ -65,8 +65,8 @@ def taken(tracer: Tracer, value: Value) -> Iterator[Value]:
     return items
 
 
-def in_sequence(tracer: Tracer, value: Value, refusal: str) -> list[Value]:
-    """See Tracer."""
+def in_sequence(tracer: Trace, value: Value, refusal: str) -> list[Value]:
+    """See Trace."""
     if value.plain_items:
         return tracer.unpack(value)
     try:
@@ -78,7 +78,7 @@ def in_sequence(tracer: Tracer, value: Value, refusal: str) -> list[Value]:
     return list(taken(tracer, made))
 
 
-def ask_length(tracer: Tracer, value: UserObjectValue) -> None:
+def ask_length(tracer: Trace, value: UserObjectValue) -> None:
     """`operator.length_hint(value)`. What it gives makes no difference, unless it raises."""
     rely_on_class(tracer, value.cls, "__len__", "__length_hint__")
     found = find_in_class(value.cls, "__len__")
@@ -86,7 +86,7 @@ def ask_length(tracer: Tracer, value: UserObjectValue) -> None:
     if plain or (found is not None and unless_type_error(lambda: value.length(tracer)) is not None):
         return
     method = value.method(tracer, "__length_hint__")
-    hint = None if method is None else unless_type_error(lambda: tracer.call(method, (), {}))
+    hint = None if method is None else unless_type_error(lambda: method.call(tracer, (), {}))
     if hint is None or says_not_implemented(hint):
         return
     kind = hint.python_type()
@@ -106,7 +106,7 @@ def unless_type_error(ask: Callable[[], T]) -> T | None:
         raise
 
 
-def iterate(tracer: Tracer, value: Value) -> IteratorValue:
+def iterate(tracer: Trace, value: Value) -> IteratorValue:
     """`iter(value)` of what is no iterator itself."""
     kind = value.python_type()
     if not is_iterable(kind):
@@ -128,7 +128,7 @@ def iterate(tracer: Tracer, value: Value) -> IteratorValue:
 CALLABLE_ITERATOR: type = type(iter(int, 1))
 
 
-def until(tracer: Tracer, function: Value, sentinel: Value) -> IteratorValue:
+def until(tracer: Trace, function: Value, sentinel: Value) -> IteratorValue:
     """`iter(function, sentinel)`."""
     over = False
 
@@ -137,7 +137,7 @@ def until(tracer: Tracer, function: Value, sentinel: Value) -> IteratorValue:
         if over:
             raise StopIteration
         try:
-            item = tracer.call(function, (), {})
+            item = function.call(tracer, (), {})
         except UserRaised as raised:
             if not issubclass(raised.value.python_type(), StopIteration):
                 raise
@@ -148,7 +148,7 @@ def until(tracer: Tracer, function: Value, sentinel: Value) -> IteratorValue:
             raise StopIteration
         return item
 
-    def remake(out: Rebuilder, made: IteratorValue) -> None:
+    def remake(out: Rebuilding, made: IteratorValue) -> None:
         if over:
             out.null_function(advanced)  # any that has come to its end
         out.null_function(iter)
@@ -183,7 +183,7 @@ def kind_of_iterator(known: Mapping[type, type], kind: type) -> type:
     return next((known[cls] for cls in kind.__mro__ if cls in known), default)
 
 
-def must_be_iterator(tracer: Tracer, value: Value) -> Value:
+def must_be_iterator(tracer: Trace, value: Value) -> Value:
     """What `__iter__` has given. TypeError of the program where it can't be advanced."""
     kind = value.python_type()
     if class_member(kind, "__next__") is MISSING:
@@ -217,7 +217,7 @@ def keeps_position(value: Value) -> bool:
     return issubclass(value.python_type(), (bytes, list, range, str, tuple))
 
 
-def remake_over(value: Value, state: tuple[int, int], out: Rebuilder, iterator: IteratorValue) -> None:
+def remake_over(value: Value, state: tuple[int, int], out: Rebuilding, iterator: IteratorValue) -> None:
     """Push an iterator over a value that has given as many items. One at its end does not see what is added later."""
     if iterator.ended and iterator.kind is LIST_ITERATOR:
         out.null_function(advanced)
@@ -245,7 +245,7 @@ def remake_over(value: Value, state: tuple[int, int], out: Rebuilder, iterator: 
     out.call(2)
 
 
-def set_state(out: Rebuilder, state: int) -> None:
+def set_state(out: Rebuilding, state: int) -> None:
     """Tell the iterator on the stack how far it is."""
     out.emit("COPY", 1)
     out.attribute("__setstate__")

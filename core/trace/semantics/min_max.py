@@ -14,12 +14,12 @@ from armature.trace.values.constant import ConstantValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
 
 RELATIONS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType({"<": operator.lt, ">": operator.gt})
 
 
-def of_tensors(tracer: Tracer, op: str, items: list[Value], rest: Iterator[Value]) -> Value | None:
+def of_tensors(tracer: Trace, op: str, items: list[Value], rest: Iterator[Value]) -> Value | None:
     """What `min` ("<") or `max` chooses, as a tensor also where it is a number; None: that would be another dtype or
     shape than the program's. For graphs that must be whole: others break, so that the program gets its own object.
 

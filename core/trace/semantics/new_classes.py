@@ -19,7 +19,7 @@ from armature.trace.trust import is_trusted
 from armature.trace.values.classes import ClassValue
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
     from armature.trace.values.base import Value
 
 HEAP_TYPE = 1 << 9  # in `__flags__`: made by `class`, not in C
@@ -27,7 +27,7 @@ SOURCES: tuple[type, ...] = get_args(Source)
 
 
 @contextlib.contextmanager
-def let_go(tracer: Tracer) -> Iterator[None]:
+def let_go(tracer: Trace) -> Iterator[None]:
     """Afterwards no base lists a class that the trace has made, except where a guard reads through it."""
     try:
         yield
@@ -40,12 +40,12 @@ def let_go(tracer: Tracer) -> Iterator[None]:
                     detach(cls)
 
 
-def made_classes(tracer: Tracer) -> list[LocalClassValue]:
+def made_classes(tracer: Trace) -> list[LocalClassValue]:
     """The classes that the trace has made, the oldest first."""
     return [value for _, value in tracer.by_id.values() if isinstance(value, LocalClassValue)]
 
 
-def read_by_guards(tracer: Tracer) -> Iterator[object]:
+def read_by_guards(tracer: Trace) -> Iterator[object]:
     """Objects that the guards of a trace begin at or ask about."""
     for guard in tracer.guards.records.values():
         for field in fields_of(guard):
@@ -112,7 +112,7 @@ def listed(cls: type) -> Listed:
     return Listed(tuple(map(weakref.ref, type.__subclasses__(cls))))
 
 
-def subclasses(tracer: Tracer, cls: Value) -> Value:
+def subclasses(tracer: Trace, cls: Value) -> Value:
     """`type.__subclasses__`, guarded. Where the frame makes such classes, Python is to make them and tell of them."""
     made: LocalClassValue | None = None
     if isinstance(cls, ClassValue):

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, List, NoReturn, TypeVar, Union  # noqa: U
 
 import torch
 
+from armature.frame.sources import object_source
 from armature.introspection import MISSING, class_member
-from armature.trace.errors import NotConstant, UserRaised
+from armature.trace.errors import UserRaised
 from armature.trace.recording import aliasing
 from armature.trace.semantics import text
 from armature.trace.values import computed, derived, symbolic
-from armature.trace.values.base import BoundMethod, Value, raise_unsupported, type_name
+from armature.trace.values.base import BoundMethod, NotConstant, Value, raise_unsupported, type_name
 from armature.trace.values.classes import ClassValue, inherits, overrides, rely_on_class
 from armature.trace.values.constant import SCALARS
 from armature.trace.values.derived import AS_OPERAND, AS_TEXT, ASKED, LOOKUPS, asks_the_program, native, or_itself
@@ -26,7 +27,7 @@ from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.user_object import LACKING, UserObjectValue, namesake
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
 
 FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     name: getattr(operator, name)
@@ -41,7 +42,7 @@ UNARY: dict[str, Callable[[Any], Any]] = {"neg": operator.neg, "pos": operator.p
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
-Ask = Callable[["Tracer", str, str, Value, Value], Value | None]
+Ask = Callable[["Trace", str, str, Value, Value], Value | None]
 COMPARE_METHODS = {op: name for name, op in COMPARING.items()}
 UNIONS = (UnionType, type(Union[int, str]))  # noqa: UP007 - the older spelling has a type of its own
 # What stands for a type with parameters, or for several types.
@@ -56,7 +57,7 @@ SWAPPED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 TOO_LARGE = 1 << 20  # bytes or bits of a folded result that the program itself might never have computed
 
 
-def fold(tracer: Tracer, function: Callable[..., Any], *operands: Any) -> Value:
+def fold(tracer: Trace, function: Callable[..., Any], *operands: Any) -> Value:
     """The constant that a function gives for constants; what it raises, the program raises."""
     try:
         return tracer.as_value(function(*operands))
@@ -67,7 +68,7 @@ def fold(tracer: Tracer, function: Callable[..., Any], *operands: Any) -> Value:
 REPEATED: frozenset[type] = frozenset({list, tuple, torch.Size, str, bytes, bytearray})
 
 
-def operate(tracer: Tracer, name: str, left: Value, right: Value, in_place: bool = False) -> Value:
+def operate(tracer: Trace, name: str, left: Value, right: Value, in_place: bool = False) -> Value:
     """`left <op> right`. in_place: for `left <op>= right`, which says so in its errors."""
     functions = IN_PLACE if in_place else FUNCTIONS
     plain = name.removesuffix("_")
@@ -136,7 +137,7 @@ def _asks(name: str, left: Value, right: Value, in_place: bool) -> bool:
 
 
 def raise_for_classes(
-    tracer: Tracer, raised: UserRaised, function: Callable[..., Any], left: Value, right: Value
+    tracer: Trace, raised: UserRaised, function: Callable[..., Any], left: Value, right: Value
 ) -> NoReturn:
     """What builtin types have raised for objects of derived classes. A TypeError names the classes of the objects."""
     if raised.value.python_type() is TypeError:
@@ -149,7 +150,7 @@ def raise_for_classes(
     raise raised
 
 
-def stand_in(tracer: Tracer, value: Value) -> object:
+def stand_in(tracer: Trace, value: Value) -> object:
     """An object of a class of the same name, with nothing of the program in it."""
     kind = value.python_type()
     if value.base is not None:
@@ -166,14 +167,14 @@ def stand_in(tracer: Tracer, value: Value) -> object:
         tracer.graph_break("unsupported-operation", operation="an operator", type=value.describe())
 
 
-def set_item(tracer: Tracer, container: Value, key: Value, value: Value) -> None:
+def set_item(tracer: Trace, container: Value, key: Value, value: Value) -> None:
     """`container[key] = value`."""
     if lacks(tracer, container, "__setitem__", key):
         fold(tracer, operator.setitem, stand_in(tracer, container), key.as_constant(), None)
     container.set_item(tracer, key, value)
 
 
-def delete_item(tracer: Tracer, container: Value, key: Value) -> None:
+def delete_item(tracer: Trace, container: Value, key: Value) -> None:
     """`del container[key]`."""
     if lacks(tracer, container, "__delitem__", key):
         fold(tracer, operator.delitem, stand_in(tracer, container), key.as_constant())
@@ -183,7 +184,7 @@ def delete_item(tracer: Tracer, container: Value, key: Value) -> None:
 SLOT_MATES = {"__setitem__": "__delitem__", "__delitem__": "__setitem__"}  # one slot of a type in C
 
 
-def lacks(tracer: Tracer, container: Value, name: str, key: Value) -> bool:
+def lacks(tracer: Trace, container: Value, name: str, key: Value) -> bool:
     """Whether the class of a container has no such method. C says so in an error that depends on the key."""
     kind = container.python_type()
     if class_member(kind, name) is not MISSING or class_member(kind, SLOT_MATES[name]) is not MISSING:
@@ -201,7 +202,7 @@ def _is_template(name: str, left: Value) -> bool:
     return name == "mod" and left.is_constant and isinstance(left.as_constant(), str)
 
 
-def _percent(tracer: Tracer, template: Value, tensor: Value) -> Value:
+def _percent(tracer: Trace, template: Value, tensor: Value) -> Value:
     """`template % tensor`: the text of a fake is another one."""
     made = text.percent(tracer, str(template.as_constant()), tensor)
     if made is None:
@@ -209,7 +210,7 @@ def _percent(tracer: Tracer, template: Value, tensor: Value) -> Value:
     return made
 
 
-def _union_of_types(tracer: Tracer, left: Value, right: Value) -> Value | None:
+def _union_of_types(tracer: Trace, left: Value, right: Value) -> Value | None:
     """`int | None` and the like; None: the operands are not types."""
     if not any(_is_type(side) for side in (left, right)):
         return None
@@ -217,7 +218,7 @@ def _union_of_types(tracer: Tracer, left: Value, right: Value) -> Value | None:
         made = operator.or_(left.as_object(), right.as_object())
     except (NotConstant, TypeError):
         return None
-    return tracer.wrap(made, tracer.object_source(made)) if isinstance(made, UNIONS) else None
+    return tracer.wrap(made, object_source(made)) if isinstance(made, UNIONS) else None
 
 
 def _is_type(value: Value) -> bool:
@@ -227,7 +228,7 @@ def _is_type(value: Value) -> bool:
     return issubclass(value.python_type(), ALIASES)
 
 
-def _with_tensor(tracer: Tracer, ask: Ask, name: str, reflected: str, left: Value, right: Value) -> Value | None:
+def _with_tensor(tracer: Trace, ask: Ask, name: str, reflected: str, left: Value, right: Value) -> Value | None:
     """A tensor and an object of the program: torch leaves it to the object, if that knows the operator."""
     if left.is_tensor and right.base is not None and issubclass(right.python_type(), (int, float, complex)):
         return None  # a number to torch
@@ -239,7 +240,7 @@ def _with_tensor(tracer: Tracer, ask: Ask, name: str, reflected: str, left: Valu
     return None
 
 
-def by_methods(tracer: Tracer, name: str, reflected: str, left: Value, right: Value) -> Value | None:
+def by_methods(tracer: Trace, name: str, reflected: str, left: Value, right: Value) -> Value | None:
     """By the method of the left operand, else of the right one. None: neither knows.
 
     A derived class on the right goes first where it reflects in a way of its own; two of one class reflect nothing.
@@ -257,7 +258,7 @@ def by_methods(tracer: Tracer, name: str, reflected: str, left: Value, right: Va
     return _first_known(tracer, order)
 
 
-def by_comparing(tracer: Tracer, name: str, reflected: str, left: Value, right: Value) -> Value | None:
+def by_comparing(tracer: Trace, name: str, reflected: str, left: Value, right: Value) -> Value | None:
     """By the method of the left operand, else of the right one; of a derived class first. None: neither knows."""
     if is_derived(left, right):
         return by_first_method(tracer, name, reflected, left, right)
@@ -274,7 +275,7 @@ def is_derived(left: Value, right: Value) -> bool:
 
 
 def by_first_method(
-    tracer: Tracer, name: str, reflected: str, left: Value, right: Value, right_first: bool = True
+    tracer: Trace, name: str, reflected: str, left: Value, right: Value, right_first: bool = True
 ) -> Value | None:
     """By the method of the class that is asked first, where one derives from a builtin type. None: all are builtin.
 
@@ -293,20 +294,20 @@ def by_first_method(
     return found
 
 
-def has_own(tracer: Tracer, left: Value, right: Value, *names: str) -> bool:
+def has_own(tracer: Trace, left: Value, right: Value, *names: str) -> bool:
     """Whether the class of an operand has one of these methods in Python."""
     for side in (left, right):
         rely_on_class(tracer, side.python_type(), *names)
     return any(overrides(side.python_type(), name) for side in (left, right) for name in names)
 
 
-def unclear(tracer: Tracer, name: str, left: Value, right: Value) -> NoReturn:
+def unclear(tracer: Trace, name: str, left: Value, right: Value) -> NoReturn:
     """Which method does it is for Python to find out."""
     operands = f"{left.describe()} and {right.describe()}"
     tracer.graph_break("unsupported-operation", operation=name, type=operands)
 
 
-def _first_known(tracer: Tracer, order: list[tuple[Value, str, Value]]) -> Value | None:
+def _first_known(tracer: Trace, order: list[tuple[Value, str, Value]]) -> Value | None:
     for owner, method, other in order:
         found = owner.binary(tracer, method, other)
         if found is not None:
@@ -314,14 +315,14 @@ def _first_known(tracer: Tracer, order: list[tuple[Value, str, Value]]) -> Value
     return None
 
 
-def _by_member(tracer: Tracer, ask: Ask, name: str, reflected: str, left: Value, right: Value) -> Value | None:
+def _by_member(tracer: Trace, ask: Ask, name: str, reflected: str, left: Value, right: Value) -> Value | None:
     """By the method that the class of an enum member defines. None: neither has one."""
     if any(issubclass(side.python_type(), enum.Enum) for side in (left, right)):
         return ask(tracer, name, reflected, left, right)
     return None
 
 
-def divide_with_rest(tracer: Tracer, left: Value, right: Value) -> Value:
+def divide_with_rest(tracer: Trace, left: Value, right: Value) -> Value:
     """`divmod(left, right)`."""
     found = by_methods(tracer, "__divmod__", "__rdivmod__", left, right)
     if found is not None:
@@ -332,17 +333,17 @@ def divide_with_rest(tracer: Tracer, left: Value, right: Value) -> Value:
         isinstance(side, UserObjectValue) for side in (left, right)
     ):  # tensors have `//` and `%`, but not this
         tracer.raise_error(TypeError, f"unsupported operand type(s) for divmod(): {names}")
-    return tracer.tuple_of([operate(tracer, "floordiv", left, right), operate(tracer, "mod", left, right)])
+    return TupleValue([operate(tracer, "floordiv", left, right), operate(tracer, "mod", left, right)])
 
 
-def _fold_scalars(tracer: Tracer, name: str, function: Callable[..., Any], left: Any, right: Any) -> Value:
+def _fold_scalars(tracer: Trace, name: str, function: Callable[..., Any], left: Any, right: Any) -> Value:
     huge = name in ("pow", "lshift") and isinstance(left, int) and isinstance(right, int)
     if huge and (right if name == "lshift" else left.bit_length() * abs(right)) > TOO_LARGE:
         tracer.graph_break("unsupported-operation", operation=name, type="integers this large")
     return fold(tracer, function, left, right)
 
 
-def _containers(tracer: Tracer, name: str, left: Value, right: Value) -> Value | None:
+def _containers(tracer: Trace, name: str, left: Value, right: Value) -> Value | None:
     if name == "add" and isinstance(left, ListValue) and isinstance(right, ListValue):
         return ListValue([*left.items, *right.items])
     if name == "add" and isinstance(left, TupleValue) and isinstance(right, TupleValue):
@@ -357,7 +358,7 @@ def _containers(tracer: Tracer, name: str, left: Value, right: Value) -> Value |
     return None
 
 
-def _merged(tracer: Tracer, left: DictValue, right: DictValue) -> Value:
+def _merged(tracer: Trace, left: DictValue, right: DictValue) -> Value:
     """`left | right`: a key that both have is the left one's, and a derived type goes before dict on either side."""
     kinds = [side.dict_kind for side in (left, right)]
     first = kinds[0] is not dict or kinds[1] is dict
@@ -368,7 +369,7 @@ def _merged(tracer: Tracer, left: DictValue, right: DictValue) -> Value:
     return made
 
 
-def repeated(tracer: Tracer, items: list[Value], count: Value) -> list[Value]:
+def repeated(tracer: Trace, items: list[Value], count: Value) -> list[Value]:
     """`items * count`, of a list that the program has room for."""
     try:
         return items * count.as_constant()  # type: ignore[operator]
@@ -380,7 +381,7 @@ def _is_count(value: Value) -> bool:
     return value.is_symbolic or (value.is_constant and isinstance(value.as_constant(), int))
 
 
-def operate_in_place(tracer: Tracer, name: str, left: Value, right: Value) -> Value:
+def operate_in_place(tracer: Trace, name: str, left: Value, right: Value) -> Value:
     """`left <op>= right`: the value to store."""
     if left.is_tensor:
         found = left.binary(tracer, f"__i{name.removesuffix('_')}__", right) if tracer.overrides.present else None
@@ -422,12 +423,12 @@ def operate_in_place(tracer: Tracer, name: str, left: Value, right: Value) -> Va
     return found if found is not None else operate(tracer, name, left, right, in_place=True)
 
 
-def operate_unary(tracer: Tracer, name: str, value: Value) -> Value:
+def operate_unary(tracer: Trace, name: str, value: Value) -> Value:
     """`-value`, `+value` or `~value`."""
     if value.is_tensor:
         method = value.get_attribute(tracer, f"__{name}__") if tracer.overrides.present else None
         if method is not None and not isinstance(method, BoundMethod):
-            return tracer.call(method, (), {})
+            return method.call(tracer, (), {})
         return tracer.graph_call(UNARY[name], (value,), {})
     if isinstance(value, SymbolicValue):
         found = computed.unary(tracer, name, value) or symbolic.negated(tracer, name, value)
@@ -441,13 +442,13 @@ def operate_unary(tracer: Tracer, name: str, value: Value) -> Value:
         if method is None:
             text = LACKING[f"__{name}__"].format(type_name(value.python_type()))
             tracer.raise_error(TypeError, text)
-        return tracer.call(method, (), {})
+        return method.call(tracer, (), {})
     if class_member(value.python_type(), f"__{name}__") is MISSING:
         raise_unsupported(tracer, value, LACKING[f"__{name}__"])
     return value.call_method(tracer, f"__{name}__", (), {})
 
 
-def compare(tracer: Tracer, op: str, left: Value, right: Value) -> Value:
+def compare(tracer: Trace, op: str, left: Value, right: Value) -> Value:
     """`left <op> right` for a comparison."""
     if left.is_constant and right.is_constant:
         found = _by_member(tracer, by_comparing, COMPARE_METHODS[op], COMPARE_METHODS[SWAPPED[op]], left, right)
@@ -486,7 +487,7 @@ def compare(tracer: Tracer, op: str, left: Value, right: Value) -> Value:
     return found if found is not None else _compare_objects(tracer, op, left, right)
 
 
-def _negated_eq(tracer: Tracer, left: Value, right: Value) -> Value | None:
+def _negated_eq(tracer: Trace, left: Value, right: Value) -> Value | None:
     """By `object.__ne__`, which asks `__eq__`, where a class has that."""
     for first, second in ((left, right), (right, left)):
         equal = first.binary(tracer, "__eq__", second) if inherits(first.python_type(), "__ne__", object) else None
@@ -495,7 +496,7 @@ def _negated_eq(tracer: Tracer, left: Value, right: Value) -> Value | None:
     return None
 
 
-def _compare_objects(tracer: Tracer, op: str, left: Value, right: Value) -> Value:
+def _compare_objects(tracer: Trace, op: str, left: Value, right: Value) -> Value:
     """Objects without a method for it: constants by value, others equal only themselves."""
     methods = (COMPARE_METHODS[op], COMPARE_METHODS[SWAPPED[op]], *(("__eq__",) if op == "!=" else ()))
     objects = [side for side in (left, right) if isinstance(side, UserObjectValue)]
@@ -522,7 +523,7 @@ def plain_identity(value: Value) -> bool:
     return inherits(value.python_type(), "__eq__", object)
 
 
-def _compare_sequences(tracer: Tracer, op: str, left: SequenceValue, right: SequenceValue) -> Value:
+def _compare_sequences(tracer: Trace, op: str, left: SequenceValue, right: SequenceValue) -> Value:
     same_family = type(left) is type(right)
     if op in ("==", "!="):
         equal = same_family and len(left.items) == len(right.items)
@@ -537,19 +538,19 @@ def _compare_sequences(tracer: Tracer, op: str, left: SequenceValue, right: Sequ
     return tracer.constant(COMPARISONS[op](len(left.items), len(right.items)))
 
 
-def _equal_dicts(tracer: Tracer, left: DictValue, right: DictValue) -> bool:
+def _equal_dicts(tracer: Trace, left: DictValue, right: DictValue) -> bool:
     mine, theirs = left.realise(tracer), right.realise(tracer)
     if mine.keys() != theirs.keys():
         return False
     return all(same_or_equal(tracer, mine[key][1], theirs[key][1]) for key in mine)
 
 
-def same_or_equal(tracer: Tracer, left: Value, right: Value) -> bool:
+def same_or_equal(tracer: Trace, left: Value, right: Value) -> bool:
     """How containers compare members: identical, or equal."""
     return left is right or compare(tracer, "==", left, right).truth(tracer)
 
 
-def identical(tracer: Tracer, left: Value, right: Value) -> bool:
+def identical(tracer: Trace, left: Value, right: Value) -> bool:
     """`left is right`."""
     if left is right:
         return True
@@ -562,7 +563,7 @@ def identical(tracer: Tracer, left: Value, right: Value) -> bool:
     return aliasing.identical(tracer, left, right)
 
 
-def _identical_constants(tracer: Tracer, left: object, right: object) -> bool:
+def _identical_constants(tracer: Trace, left: object, right: object) -> bool:
     if left is right:
         return True
     if type(left) is type(right) and type(left) in SCALARS and left == right:
@@ -571,7 +572,7 @@ def _identical_constants(tracer: Tracer, left: object, right: object) -> bool:
     return False
 
 
-def _repeated_by_index(tracer: Tracer, left: Value, right: Value) -> Value | None:
+def _repeated_by_index(tracer: Trace, left: Value, right: Value) -> Value | None:
     """A sequence as often as an object says that derives from a builtin type, none that is a number."""
     for items, count in ((left, right), (right, left)):
         derived = count.base is not None and not issubclass(count.python_type(), int)
@@ -580,7 +581,7 @@ def _repeated_by_index(tracer: Tracer, left: Value, right: Value) -> Value | Non
     return None
 
 
-def _repeated(tracer: Tracer, items: Value, count: Value) -> Value | None:
+def _repeated(tracer: Trace, items: Value, count: Value) -> Value | None:
     """A sequence as often as the `__index__` of an object says; None where the first is no sequence."""
     kind = items.python_type()
     if kind not in REPEATED or not isinstance(count, UserObjectValue):
@@ -591,7 +592,7 @@ def _repeated(tracer: Tracer, items: Value, count: Value) -> Value | None:
     return operate(tracer, "mul", items, times)
 
 
-def must_be_int(tracer: Tracer, made: Value) -> Value:
+def must_be_int(tracer: Trace, made: Value) -> Value:
     """What `__index__` has returned. TypeError of the program when that is no int."""
     kind = made.python_type()
     if not issubclass(kind, int):

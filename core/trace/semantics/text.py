@@ -16,11 +16,10 @@ import torch
 
 from armature.introspection import MISSING, class_member
 from armature.torch_abi.fake import version_of
-from armature.trace.errors import NotConstant
+from armature.trace.places import Place, places_of
 from armature.trace.trust import is_trusted
-from armature.trace.user_stack import Place, places_of
-from armature.trace.values.base import Args, Kwargs, Value, type_name
-from armature.trace.values.classes import ClassValue, find_in_class, overrides, rely_on_class
+from armature.trace.values.base import Args, Kwargs, NotConstant, Value, type_name
+from armature.trace.values.classes import ClassValue, class_attribute, find_in_class, overrides, rely_on_class
 from armature.trace.values.constant import ConstantValue, enum_attribute
 from armature.trace.values.derived import native
 from armature.trace.values.exception import ExceptionValue
@@ -32,8 +31,8 @@ from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
-    from armature.trace.emit.rebuild import Rebuilder
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
+    from armature.trace.values.base import Rebuilding, Tracing
 
 
 METHODS: dict[Callable[[object], str], tuple[str, ...]] = {
@@ -69,10 +68,10 @@ class UnknownTextValue(Value):
     def describe(self) -> str:
         return "text that depends on what runs"
 
-    def truth(self, tracer: Tracer) -> bool:
+    def truth(self, tracer: Tracing) -> bool:
         tracer.graph_break("data-dependent-value", operation="the text of a tensor or object")
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         if self.convert is not None and tuple(map(version, self.operands)) != self.versions:
             out.cannot(self)  # the numbers were others then
         if self.convert is not None:
@@ -107,28 +106,28 @@ class NumberTextValue(Value):
         """The text as a constant, its numbers guarded."""
         return ConstantValue(self.as_constant())
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         return self.constant().get_attribute(tracer, name)
 
-    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         return self.constant().call_method(tracer, name, args, kwargs)
 
-    def get_item(self, tracer: Tracer, key: Value) -> Value:
+    def get_item(self, tracer: Tracing, key: Value) -> Value:
         return self.constant().get_item(tracer, key)
 
-    def truth(self, tracer: Tracer) -> bool:
+    def truth(self, tracer: Tracing) -> bool:
         return self.constant().truth(tracer)
 
-    def length(self, tracer: Tracer) -> int:
+    def length(self, tracer: Tracing) -> int:
         return self.constant().length(tracer)
 
-    def stream(self, tracer: Tracer) -> Iterator[Value]:
+    def stream(self, tracer: Tracing) -> Iterator[Value]:
         return self.constant().stream(tracer)
 
-    def contains(self, tracer: Tracer, item: Value) -> bool:
+    def contains(self, tracer: Tracing, item: Value) -> bool:
         return self.constant().contains(tracer, item)
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.null_function("".join)
         for part in self.parts:
             if isinstance(part, str):
@@ -150,7 +149,7 @@ def version(value: Value) -> int:
     )
 
 
-def text_of(tracer: Tracer, value: Value, convert: Callable[..., str], spec: Value | None = None) -> Value:
+def text_of(tracer: Trace, value: Value, convert: Callable[..., str], spec: Value | None = None) -> Value:
     """`str(value)`, `repr(value)`, `ascii(value)` or `format(value, spec)`."""
     if spec is None and isinstance(value, (SymbolicValue, EarlyNumber)):
         return NumberTextValue([(value, convert)])
@@ -178,7 +177,7 @@ def text_of(tracer: Tracer, value: Value, convert: Callable[..., str], spec: Val
     return unknown_text(tracer, value, convert, spec)
 
 
-def unknown_text(tracer: Tracer, value: Value, convert: Callable[..., str], spec: Value | None = None) -> Value:
+def unknown_text(tracer: Trace, value: Value, convert: Callable[..., str], spec: Value | None = None) -> Value:
     """A text that shows what only a run tells."""
     operands = (value,) if spec is None else (value, spec)
     versions = tuple(map(version, operands))
@@ -188,7 +187,7 @@ def unknown_text(tracer: Tracer, value: Value, convert: Callable[..., str], spec
     return made
 
 
-def text_of_container(tracer: Tracer, value: Value) -> Value:
+def text_of_container(tracer: Trace, value: Value) -> Value:
     """The text of a list, tuple or dict, by that of its items."""
     parts: list[Value] = []
     if isinstance(value, DictValue):
@@ -209,7 +208,7 @@ def text_of_container(tracer: Tracer, value: Value) -> Value:
     return join([tracer.constant(opening), *parts[1:], tracer.constant(closing)])
 
 
-def text_of_object(tracer: Tracer, value: UserObjectValue, convert: Callable[[object], str]) -> Value | None:
+def text_of_object(tracer: Trace, value: UserObjectValue, convert: Callable[[object], str]) -> Value | None:
     """By the methods of the object's class, as each falls back on the next; None when it has none in Python."""
     rely_on_class(tracer, value.cls, *METHODS[convert])
     for name in METHODS[convert]:
@@ -217,13 +216,13 @@ def text_of_object(tracer: Tracer, value: UserObjectValue, convert: Callable[[ob
             break  # a string is its own text
         if overrides(value.cls, name):
             args = (tracer.constant(""),) if name == "__format__" else ()
-            made = tracer.call(tracer.class_attribute(value, value.cls, name), args, {})
+            made = class_attribute(tracer, value, value.cls, name).call(tracer, args, {})
             asked = "__str__" if convert in (str, format) and name == "__repr__" else name  # which falls back on it
             return must_be_text(tracer, asked, made)
     return None
 
 
-def text_of_member(tracer: Tracer, value: Value, member: enum.Enum, convert: Callable[[object], str]) -> Value | None:
+def text_of_member(tracer: Trace, value: Value, member: enum.Enum, convert: Callable[[object], str]) -> Value | None:
     """By the methods that the class of an enum member has; None where they are Python's: these show name and value."""
     if is_trusted(type(member)):
         return None
@@ -232,13 +231,13 @@ def text_of_member(tracer: Tracer, value: Value, member: enum.Enum, convert: Cal
         found = find_in_class(type(member), name)
         if found is not None and not is_trusted(found.holder):
             args = (tracer.constant(""),) if name == "__format__" else ()
-            return must_be_text(tracer, name, tracer.call(tracer.class_attribute(value, type(member), name), args, {}))
+            return must_be_text(tracer, name, class_attribute(tracer, value, type(member), name).call(tracer, args, {}))
     for name in ("_name_", "_value_"):
         enum_attribute(tracer, value, member, name)
     return None
 
 
-def must_be_text(tracer: Tracer, name: str, made: Value) -> Value:
+def must_be_text(tracer: Trace, name: str, made: Value) -> Value:
     """What `__str__` or the like has returned. TypeError of the program when that is no string."""
     kind = made.python_type()
     if not issubclass(kind, str):
@@ -263,7 +262,7 @@ def string_parts(field: str) -> tuple[int | str, list[tuple[bool, int | str]]]:
     return int(first) if first.isdigit() else first, rest
 
 
-def format_method(tracer: Tracer, template: str, args: Args, kwargs: Kwargs) -> Value:
+def format_method(tracer: Trace, template: str, args: Args, kwargs: Kwargs) -> Value:
     """`template.format(*args, **kwargs)`, where some argument is no constant."""
     return _fields(tracer, template, Arguments(args, kwargs), 2)
 
@@ -277,7 +276,7 @@ class Arguments:
     taken: int = 0
     numbered: bool = False
 
-    def get(self, tracer: Tracer, first: int | str) -> Value:
+    def get(self, tracer: Tracing, first: int | str) -> Value:
         """The argument for a field; an empty name takes the next one."""
         if first == "":
             first, self.taken = self.taken, self.taken + 1
@@ -289,7 +288,7 @@ class Arguments:
         return self.args[first] if isinstance(first, int) else self.kwargs[first]
 
 
-def _parsed(tracer: Tracer, template: str) -> list[tuple[str, str | None, str | None, str | None]]:
+def _parsed(tracer: Trace, template: str) -> list[tuple[str, str | None, str | None, str | None]]:
     try:
         found = list(string.Formatter().parse(template))
     except ValueError:
@@ -299,7 +298,7 @@ def _parsed(tracer: Tracer, template: str) -> list[tuple[str, str | None, str | 
     return found
 
 
-def _fields(tracer: Tracer, template: str, given: Arguments, depth: int) -> Value:
+def _fields(tracer: Trace, template: str, given: Arguments, depth: int) -> Value:
     if depth == 0:
         tracer.graph_break("unsupported-operation", operation="str.format()", type="a nested format")
     parts: list[Value] = []
@@ -319,7 +318,7 @@ def _fields(tracer: Tracer, template: str, given: Arguments, depth: int) -> Valu
     return join(parts)
 
 
-def known_text(tracer: Tracer, value: Value) -> str:
+def known_text(tracer: Trace, value: Value) -> str:
     """The text of a format, its numbers guarded."""
     try:
         return str(value.as_constant())
@@ -328,10 +327,10 @@ def known_text(tracer: Tracer, value: Value) -> str:
         tracer.graph_break("unsupported-operation", operation="str.format()", type=unknown)
 
 
-def formatted(tracer: Tracer, value: Value, spec: str) -> Value:
+def formatted(tracer: Trace, value: Value, spec: str) -> Value:
     """`format(value, spec)`."""
     if isinstance(value, UserObjectValue) and overrides(value.cls, "__format__"):
-        made = tracer.call(tracer.class_attribute(value, value.cls, "__format__"), (tracer.constant(spec),), {})
+        made = class_attribute(tracer, value, value.cls, "__format__").call(tracer, (tracer.constant(spec),), {})
         return must_be_text(tracer, "__format__", made)
     if spec == "":
         return text_of(tracer, value, format)
@@ -353,7 +352,7 @@ def formatted(tracer: Tracer, value: Value, spec: str) -> Value:
         tracer.raise_real(error)
 
 
-def formatted_tensor(tracer: Tracer, value: TensorValue, spec: str) -> Value:
+def formatted_tensor(tracer: Trace, value: TensorValue, spec: str) -> Value:
     """`format(tensor, spec)`: of the number in it. Raises the error of a form that is of another type."""
     fake, kind = value.fake, value.python_type()
     if fake.dim() or kind is not torch.Tensor:
@@ -371,7 +370,7 @@ def formatted_tensor(tracer: Tracer, value: TensorValue, spec: str) -> Value:
 PERCENT = re.compile(r"%(%|[#0\- +]*[0-9]*(?:\.[0-9]+)?[diouxXeEfFgGcrsa])")
 
 
-def percent(tracer: Tracer, template: str, operand: Value) -> Value | None:
+def percent(tracer: Trace, template: str, operand: Value) -> Value | None:
     """`template % operand`, where the operand holds what is no constant; None when the template is of another form."""
     if operand.python_type() is dict or "%" in PERCENT.sub("", template):
         return None
@@ -405,7 +404,7 @@ def percent(tracer: Tracer, template: str, operand: Value) -> Value | None:
     return join([*parts, tracer.constant(template[end:])])
 
 
-def _is_mapping(tracer: Tracer, operand: Value) -> bool:
+def _is_mapping(tracer: Trace, operand: Value) -> bool:
     """Whether `%` takes it as a mapping, of which nothing need be used."""
     kind = operand.python_type()
     rely_on_class(tracer, kind, "__getitem__")
@@ -415,7 +414,7 @@ def _is_mapping(tracer: Tracer, operand: Value) -> bool:
     return not issubclass(kind, (tuple, str))
 
 
-def inserted(tracer: Tracer, form: str, constant: object) -> Value:
+def inserted(tracer: Trace, form: str, constant: object) -> Value:
     """`form % constant`."""
     try:
         return ConstantValue(form % constant)

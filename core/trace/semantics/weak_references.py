@@ -25,7 +25,7 @@ from armature.trace.values.sets import SetValue
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
 
 # Of each kind of value, what its object holds.
 HOLDS: Mapping[type, Callable[[Any], object]] = {
@@ -44,38 +44,38 @@ HOLDS: Mapping[type, Callable[[Any], object]] = {
 }
 
 
-def rely_on_life(tracer: Tracer, referent: Value) -> None:
+def rely_on_life(tracer: Trace, referent: Value) -> None:
     """A weak reference is asked for an object. Raises SkipFrame, or GraphBreak, where that may have gone."""
     if not is_held(tracer, referent, tracer.frames) and (referent.source is None or may_have_gone(tracer)):
         leave_to_python(tracer, "it asks a weak reference for an object that may have gone by now")
 
 
-def leave_to_python(tracer: Tracer, why: str) -> NoReturn:
+def leave_to_python(tracer: Trace, why: str) -> NoReturn:
     """The frame runs eagerly. Where it must be one graph, that is an error."""
     if tracer.request.fullgraph:
         tracer.graph_break("unsupported-operation", operation=why, type="a weak reference")
     raise SkipFrame(why, frees=True)
 
 
-def refer(tracer: Tracer, referent: Value, told: bool) -> None:
+def refer(tracer: Trace, referent: Value, told: bool) -> None:
     """A weak reference is made. told: something is called when the object goes."""
     tracer.held_weakly[referent] = tracer.held_weakly.get(referent, False) or (told and referent.source is None)
 
 
-def check_ends(tracer: Tracer, frame: Frame, result: Value) -> None:
+def check_ends(tracer: Trace, frame: Frame, result: Value) -> None:
     """At the end of the frame: nobody is told of the end of an object before. Raises SkipFrame or GraphBreak."""
     told = [value for value, is_told in tracer.held_weakly.items() if is_told]
     if any(not is_held(tracer, value, [frame], result) for value in told):
         leave_to_python(tracer, "it is told of the end of an object that it has made")
 
 
-def check_break(tracer: Tracer) -> None:
+def check_break(tracer: Trace) -> None:
     """At a break: the code before it holds what the frame holds there. Raises SkipFrame."""
     if any(tracer.held_weakly.values()) and not tracer.request.fullgraph:
         raise SkipFrame("it asks to be told of the end of an object that it has made", frees=True)
 
 
-def is_held(tracer: Tracer, value: Value, frames: Sequence[Frame], *more: Value) -> bool:
+def is_held(tracer: Trace, value: Value, frames: Sequence[Frame], *more: Value) -> bool:
     """Whether a variable of some frames leads to the object, or something that outlives them and that they changed."""
     effects = tracer.effects
     roots: list[object] = [[*more, *effects.changed], [held for _, held in effects.globals_.values()]]
@@ -103,7 +103,7 @@ def held_by(roots: list[object]) -> Iterator[Value]:
             roots += held
 
 
-def may_have_gone(tracer: Tracer) -> bool:
+def may_have_gone(tracer: Trace) -> bool:
     """Whether the frame has dropped an object of the program, which may have been the last to hold another."""
     effects = tracer.effects
     if effects.class_attributes or effects.altered or effects.calls:

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from armature.trace.errors import NotConstant
-from armature.trace.values.base import Value
+from armature.trace.values.base import NotConstant, Value
 from armature.trace.values.keys import Address, Identity
 
 if TYPE_CHECKING:
-    from armature.trace.emit.rebuild import Rebuilder
-    from armature.trace.tracer import Tracer
+    from armature.trace.values.base import Rebuilding, Tracing
 
 
 @attrs.define(eq=False)
@@ -30,26 +28,26 @@ class AddressValue(Value):
     def describe(self) -> str:
         return f"the address of {self.of.describe()}"
 
-    def key(self, tracer: Tracer) -> Hashable:
+    def key(self, tracer: Tracing) -> Hashable:
         try:
             held = None if self.of.mutable else self.of.as_object()
         except NotConstant:
             held = None
         if held is not None:  # a function or class, of which there may be several values
-            tracer.guard_identity(self.of)
+            self.of.rely_on(tracer)
             return Address(id(held))
         tracer.keys[self.of] = None
         return Address(Identity(self.of))
 
-    def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
+    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         if name in ("__eq__", "__ne__") and isinstance(other, AddressValue):
             return tracer.constant(tracer.identical(self.of, other.of) == (name == "__eq__"))
         tracer.graph_break("unsupported-operation", operation=name, type=self.describe())
 
-    def truth(self, tracer: Tracer) -> bool:
+    def truth(self, tracer: Tracing) -> bool:
         return True
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.null_function(id)
         out.load(self.of)
         out.call(1)

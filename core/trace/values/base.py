@@ -11,22 +11,32 @@ from types import (
     MethodWrapperType,
     WrapperDescriptorType,
 )
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeAlias, TypeVar
 
 import attrs
 
 from armature.introspection import MISSING, class_member
-from armature.trace.errors import NotConstant
+from armature.trace import parts
 from armature.trace.semantics.keywords import takes
-from armature.trace.values.keys import is_nan
 
 if TYPE_CHECKING:
+    from torch import fx
+
+    from armature.breaks.types import FrameSummary
+    from armature.config import Config
+    from armature.frame.data import FrameRequest
     from armature.frame.sources import Source
-    from armature.trace.emit.rebuild import Rebuilder
-    from armature.trace.tracer import Tracer
+    from armature.torch_abi.fake import FakeWorld
+    from armature.trace.guards import GuardRecorder
 
 Args = Sequence["Value"]
 Kwargs = Mapping[str, "Value"]
+V = TypeVar("V", bound="Value")
+Held = TypeVar("Held")
+
+
+class NotConstant(Exception):
+    """A value is not a constant of the traced program."""
 
 
 @attrs.define(eq=False)
@@ -63,14 +73,14 @@ class Value:
         """The Python object, where tracing knows it whole (also lists and slices of constants). Raises NotConstant."""
         raise NotConstant(self)
 
-    def as_argument(self, tracer: Tracer) -> object:
+    def as_argument(self, tracer: Tracing) -> object:
         """What stands for it among the arguments of an FX node: a node, a constant, or a nest of these."""
         try:
             return self.as_constant()
         except NotConstant:
             tracer.graph_break("unsupported-argument", type=self.describe())
 
-    def as_fake(self, tracer: Tracer) -> object:
+    def as_fake(self, tracer: Tracing) -> object:
         """What stands for it when a graph call is run on fake tensors."""
         return self.as_argument(tracer)
 
@@ -82,7 +92,7 @@ class Value:
         """The Python object, for a look-up in a dict of the program by its identity or value. Raises NotConstant."""
         return self.as_object()
 
-    def key(self, tracer: Tracer) -> Hashable:
+    def key(self, tracer: Tracing) -> Hashable:
         """What stands for it as the key of a dict or member of a set: equal keys are equal objects."""
         try:
             constant = self.as_constant()
@@ -93,25 +103,36 @@ class Value:
             tracer.graph_break("unsupported-key", type=self.describe())
         return constant
 
+    def rely_on(self, tracer: Tracing) -> None:
+        """Guard that the same object comes next time, an equal one where it is a constant."""
+        if self.source is None:
+            return
+        if self.is_symbolic:
+            self.as_constant()
+        elif self.is_constant:
+            tracer.guards.equal(self.source, self.as_constant())
+        else:
+            tracer.guards.same(self.source, self.as_object())
+
     # Attributes, items, calls.
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         """`obj.name`."""
         tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
 
-    def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+    def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         """`obj.name = value`."""
         tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
 
-    def delete_attribute(self, tracer: Tracer, name: str) -> None:
+    def delete_attribute(self, tracer: Tracing, name: str) -> None:
         """`del obj.name`."""
         tracer.graph_break("unsupported-mutation", operation=f"deleting attribute {name}", type=self.describe())
 
-    def open_dict(self, tracer: Tracer) -> Value:
+    def open_dict(self, tracer: Tracing) -> Value:
         """The `__dict__`, in which all attributes are looked up from then on."""
         tracer.graph_break("unsupported-attribute", name="__dict__", type=self.describe())
 
-    def shares_dict(self, tracer: Tracer, held: dict[str, object]) -> bool:
+    def shares_dict(self, tracer: Tracing, held: dict[str, object]) -> bool:
         """Whether the frame has the dict of the object by another way too: then attributes are looked up in its value.
 
         Where it only comes later, wrapping it sees to that.
@@ -122,49 +143,49 @@ class Value:
         self.open_dict(tracer)
         return True
 
-    def get_item(self, tracer: Tracer, key: Value) -> Value:
+    def get_item(self, tracer: Tracing, key: Value) -> Value:
         """`obj[key]`."""
         return self.call_method(tracer, "__getitem__", (key,), {})
 
-    def set_item(self, tracer: Tracer, key: Value, value: Value) -> None:
+    def set_item(self, tracer: Tracing, key: Value, value: Value) -> None:
         """`obj[key] = value`."""
         self.call_method(tracer, "__setitem__", (key, value), {})
 
-    def delete_item(self, tracer: Tracer, key: Value) -> None:
+    def delete_item(self, tracer: Tracing, key: Value) -> None:
         """`del obj[key]`."""
         self.call_method(tracer, "__delitem__", (key,), {})
 
-    def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         """`obj(*args, **kwargs)`."""
         tracer.graph_break("unsupported-call", callable=self.describe())
 
-    def direct_code(self, tracer: Tracer) -> CodeType | None:
+    def direct_code(self, tracer: Tracing) -> CodeType | None:
         """The code of which a frame is all there is to a call of it, None when there is none or more than that."""
         return None
 
-    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         """`obj.name(*args, **kwargs)`."""
         tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
 
-    def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
+    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         """`obj <op> other` by the method of this name ("__add__", "__radd__", "__lt__"); None: NotImplemented."""
         return None
 
     # Protocols.
 
-    def truth(self, tracer: Tracer) -> bool:
+    def truth(self, tracer: Tracing) -> bool:
         """`bool(obj)`."""
         return True
 
-    def length(self, tracer: Tracer) -> int:
+    def length(self, tracer: Tracing) -> int:
         """`len(obj)`."""
         tracer.graph_break("unsupported-operation", operation="len()", type=self.describe())
 
-    def stream(self, tracer: Tracer) -> Iterator[Value]:
+    def stream(self, tracer: Tracing) -> Iterator[Value]:
         """The values that iterating gives, one by one; what the program changes meanwhile is seen."""
         tracer.graph_break("unsupported-operation", operation="iteration", type=self.describe())
 
-    def contains(self, tracer: Tracer, item: Value) -> bool:
+    def contains(self, tracer: Tracing, item: Value) -> bool:
         """`item in obj`."""
         if class_member(self.python_type(), "__contains__") is MISSING and not is_iterable(self.python_type()):
             raise_unsupported(tracer, self, "argument of type '{0}' is not iterable")
@@ -172,13 +193,203 @@ class Value:
 
     # The end of the frame.
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         """Emit bytecode that pushes the object. Called only for values without a source."""
         out.cannot(self)
 
-    def writes(self, out: Rebuilder) -> list[Write]:
+    def writes(self, out: Rebuilding) -> list[Write]:
         """The calls that bring an object of the program, which the frame has changed, to its last state."""
         out.cannot(self)
+
+
+class Tracing(Protocol):
+    """The trace as values, handlers and value types see it: verbs, and the parts that know what was traced.
+
+    A verb that stands for something the program does may raise `UserRaised` (the program raises) and `GraphBreak`.
+
+    guards: what the compiled code relies on. effects: what the frame has changed. frames: those being traced, the
+    outermost first. graph: the FX graph as far as it has grown. fakes: makes fake tensors. request: the frame to
+    compile. config: the settings. overrides: who overrides torch's functions. sizes: symbolic numbers. early: calls
+    before the graph. by_id: values of objects that have an identity, with the objects. by_fake: tensors by the ids of
+    their fakes. keys: looked up in dicts and sets by their identity. class_values: of attributes of classes.
+    on_abort: functions and arguments that take back what tracing has done to torch's state, if it ends here. regions:
+    how many calls are being traced that go in the graph whole or not at all. mutates: whether an operator in place is
+    in the graph. cells: of functions of the program, by id. called: ids of modules that were called before.
+    keeps_floats: whether arguments that are floats of the program stay nodes.
+    """
+
+    effects: Changes
+    frames: Sequence[FrameView]
+    graph: fx.Graph
+    fakes: FakeWorld
+    request: FrameRequest
+    overrides: OverridingNow
+    sizes: parts.SymbolicSizes
+    early: CallsBefore
+    by_id: dict[int, tuple[object, Value]]
+    by_fake: dict[int, Any]
+    floats: dict[Source, Any]
+    asking: set[Source]
+    keys: dict[Value, None]
+    class_values: dict[Hashable, Value]
+    cells: dict[int, Any]
+    called: set[int]
+    on_abort: list[tuple[Callable[[Any], Any], Any]]
+    regions: int
+    mutates: bool
+    keeps_floats: bool
+
+    @property
+    def guards(self) -> GuardRecorder:
+        """What the compiled code relies on."""
+
+    @property
+    def config(self) -> Config:
+        """The settings of this compilation."""
+
+    # Making values.
+
+    def wrap(self, obj: object, source: Source) -> Value:
+        """The value of an object of the program found at `source`, with the guards that it needs."""
+
+    def as_value(self, obj: object) -> Value:
+        """The value of an object made or found by tracing itself; a Value stays as it is."""
+
+    def constant(self, obj: object) -> Value:
+        """The value of a constant: an int, str, None, dtype, device, torch.Size, tuples of these, ..."""
+
+    def remember(self, obj: object, value: V) -> V:
+        """Keep the value of an object that has an identity; wrapping the object gives this value from then on."""
+
+    def remember_value(self, obj: Held, value: Value) -> Held:
+        """Keep the value that an object stands for."""
+
+    # What the program does.
+
+    def inline_python(self, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
+        """Trace into a Python function that stands in for another."""
+
+    def call_whole(self, fn: Value | Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
+        """Trace into a function; what breaks in it breaks at the call of it."""
+
+    def call_object(self, fn: Callable[..., Any], value: Value, args: Args, kwargs: Kwargs) -> Value:
+        """Call a Python function or one written in C, as handlers, polyfills and rules say. value: the function's."""
+
+    def handled(self, fn: object, args: Args, kwargs: Kwargs) -> Value | None:
+        """What a handler or polyfill of `fn` gives, None when there is none or it declines."""
+
+    def unpack(self, value: Value) -> list[Value]:
+        """All items of an iterable."""
+
+    def mutate(self, value: Value) -> None:
+        """The object of the value is about to change: to be told before each change."""
+
+    # The graph.
+
+    def graph_call(
+        self, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, fake: Callable[..., Any] | None = None
+    ) -> Value:
+        """Put a call in the graph; its result is known from a run of it, or of `fake`, on fake tensors."""
+
+    def state_call(self, fn: Callable[..., Any], arguments: tuple[Any, ...], leave: Any = None) -> fx.Node:
+        """Put a call that changes torch's state in the graph; arguments are constants, nodes. leave: takes it back."""
+
+    # Errors.
+
+    def raise_error(self, kind: type[BaseException], message: str) -> NoReturn:
+        """The program raises `kind(message)` here."""
+
+    def raise_value(self, kind: type[BaseException], args: tuple[Value, ...]) -> NoReturn:
+        """The program raises `kind(*args)` here."""
+
+    def raise_real(self, error: Exception) -> NoReturn:
+        """The program raises what a function run on constants has raised."""
+
+    def graph_break(self, type_id: str, **facts: object) -> NoReturn:
+        """Stop: this can't go in one graph. The break type of the catalogue, and the facts its explanation names."""
+
+    # Verbs of values.
+
+    def iterator(self, value: Value) -> Value:
+        """`iter(value)`."""
+
+    def taken(self, value: Value) -> Iterator[Value]:
+        """The items of an iterable, of which Python makes a list or tuple."""
+
+    def in_sequence(self, value: Value, refusal: str) -> list[Value]:
+        """The items of a list or tuple, or of a list that Python makes of an iterator; `refusal`: of what is none."""
+
+    def index(self, value: Value) -> Value:
+        """`operator.index(value)` of an object that has `__index__`; any other value as it is."""
+
+    def operate(self, name: str, left: Value, right: Value) -> Value:
+        """`left <op> right`."""
+
+    def operate_unary(self, name: str, value: Value) -> Value:
+        """`-value` and the like."""
+
+    def compare(self, op: str, left: Value, right: Value) -> Value:
+        """A comparison."""
+
+    def same_or_equal(self, left: Value, right: Value) -> bool:
+        """How containers compare members."""
+
+    def identical(self, left: Value, right: Value) -> bool:
+        """`left is right`."""
+
+    def text_of(self, value: Value, convert: Callable[..., str], spec: Value | None = None) -> Value:
+        """`str(value)` and the like."""
+
+    def format_method(self, template: str, args: Args, kwargs: Kwargs) -> Value:
+        """`template.format(*args, **kwargs)`."""
+
+    def join_text(self, parts: list[Value]) -> Value:
+        """The parts of an f-string in one."""
+
+    def has_attribute(self, value: Value, name: str) -> bool:
+        """Whether an object has an attribute. Of one of the program's classes it is read, as C code does."""
+
+    def method_or_none(self, owner: Value, name: str) -> Value | None:
+        """A special method as the language looks it up, in the class only; None when the class has none."""
+
+    def iterates_plainly(self, value: Value) -> bool:
+        """Whether the class of an object derives from a builtin type and iterates as that does."""
+
+    def new_instance_dict(self, owner: Any) -> Any:
+        """`owner.__dict__` as the program has it."""
+
+    def class_attribute(self, owner: Value, cls: type, name: str) -> Value:
+        """An attribute that the classes of an object know."""
+
+    def attribute_or_none(self, value: Value, name: str) -> Value | None:
+        """An attribute, None where reading it raises AttributeError."""
+
+    def inline_closure(self, function: Any, args: Args, kwargs: Kwargs) -> Value:
+        """Call a function made in the frame."""
+
+    def resume(self, frame: Any) -> Value:
+        """Run a suspended frame to its next value."""
+
+    def call_class(self, value: Any, args: Args, kwargs: Kwargs) -> Value:
+        """Call a class."""
+
+    def dispatched(self, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
+        """What `__torch_function__` of modes or of arguments makes of a call; None: nobody takes it over."""
+
+    def lift(self, value: Any) -> fx.Node:
+        """The graph input of a tensor or int of the program."""
+
+    def has_handler(self, fn: object) -> bool:
+        """Whether a handler or a polyfill knows a callable."""
+
+    def goes_first(self, fn: object) -> bool:
+        """Whether a handler, a polyfill, or a rule that goes before these, knows a callable."""
+
+    def as_exception(self, value: Value) -> Any:
+        """The exception to raise for the operand of `raise`."""
+
+    def origin(self) -> tuple[FrameSummary, str, str]:
+        """The innermost line of the user's code: its summary, its text as in a traceback, and "model.py:41"."""
 
 
 @attrs.frozen(eq=False)
@@ -189,11 +400,25 @@ class Write:
     operands: tuple[Value, ...]
 
 
+FrameView: TypeAlias = "parts.FrameView[Value]"
+Changes: TypeAlias = "parts.Changes[Value, Write]"
+OverridingNow: TypeAlias = "parts.OverridingNow[Value, Write, Tracing]"
+CallsBefore: TypeAlias = "parts.CallsBefore[Value]"
+Rebuilding: TypeAlias = "parts.Rebuilding[Value, Write, Tracing]"
+
+
 IMMUTABLE = 1 << 8  # in the flags of a class: written in C, so its errors give its module as well
 METHOD_TYPES: dict[type, type] = {WrapperDescriptorType: MethodWrapperType, FunctionType: MethodType}
 
 
-def raise_unsupported(tracer: Tracer, value: Value, text: str) -> NoReturn:
+def is_nan(constant: object) -> bool:
+    """Whether it is found by what object it is, and there is a new one each time that it is computed."""
+    if isinstance(constant, (tuple, frozenset)):
+        return any(map(is_nan, constant))
+    return isinstance(constant, (float, complex)) and constant != constant
+
+
+def raise_unsupported(tracer: Tracing, value: Value, text: str) -> NoReturn:
     """The TypeError of the program for an operation that the class of an object does not have."""
     tracer.raise_error(TypeError, text.format(type_name(value.python_type())))
 
@@ -210,12 +435,12 @@ def type_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}" if qualified else kind.__name__
 
 
-def raise_missing(tracer: Tracer, kind: type, name: str) -> NoReturn:
+def raise_missing(tracer: Tracing, kind: type, name: str) -> NoReturn:
     """The AttributeError of the program for an attribute that its object has not."""
     tracer.raise_error(AttributeError, f"'{type_name(kind)}' object has no attribute '{name}'")
 
 
-def attribute_of_builtin(tracer: Tracer, value: Value, name: str) -> Value:
+def attribute_of_builtin(tracer: Tracing, value: Value, name: str) -> Value:
     """`value.name`, of an object without attributes of its own whose class is written in C."""
     kind = value.python_type()
     if name == "__class__":
@@ -243,19 +468,19 @@ class BoundMethod(Value):
     def describe(self) -> str:
         return f"method {self.name} of {self.owner.describe()}"
 
-    def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         if not takes(class_member(self.owner.python_type(), self.name), 1 + len(args), kwargs):
             tracer.graph_break("unsupported-call", callable=f"{self.describe()} with these arguments")
         return self.owner.call_method(tracer, self.name, args, kwargs)
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name == "__self__":
             return self.owner
         if name == "__name__":
             return tracer.constant(self.name)
         return super().get_attribute(tracer, name)
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.load(self.owner)
         out.attribute(self.name)
 

@@ -17,16 +17,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
-from armature.frame.sources import AttrSource, DictOfSource, ItemSource
-from armature.trace.errors import NotConstant
+from armature.frame.sources import AttrSource, DictOfSource, ItemSource, object_source
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, Kwargs, Value, raise_missing
+from armature.trace.values.base import Args, Kwargs, NotConstant, Value, raise_missing
 from armature.trace.values.function import BUILTIN_TYPES, BuiltinValue, MethodValue
 
 if TYPE_CHECKING:
     from armature.frame.sources import Source
-    from armature.trace.emit.rebuild import Rebuilder
-    from armature.trace.tracer import Tracer
+    from armature.trace.values.base import Rebuilding, Tracing
 
 
 @attrs.frozen(eq=False)
@@ -46,7 +44,7 @@ def find_in_class(cls: type, name: str, after: type | None = None) -> Found | No
     return None
 
 
-def rely_on_class(tracer: Tracer, cls: type, *names: str, after: type | None = None) -> None:
+def rely_on_class(tracer: Tracing, cls: type, *names: str, after: type | None = None) -> None:
     """Rely on where each name is found in a class, or on its not being found: on no class that is asked before having
     it. `after`: those behind that class only."""
     known = (id(cls), names, id(after))
@@ -65,13 +63,13 @@ def rely_on_class(tracer: Tracer, cls: type, *names: str, after: type | None = N
             tracer.guards.lacks(base)
 
 
-def is_made(tracer: Tracer, cls: type) -> bool:
+def is_made(tracer: Tracing, cls: type) -> bool:
     """Whether the frame made the class: only the trace knows it, and nobody else can change it."""
     held = tracer.by_id.get(id(cls))
     return held is not None and isinstance(held[1], ClassValue) and held[1].local
 
 
-def rely_on_kind(tracer: Tracer, kind: type, wanted: Any, held: object = None) -> None:
+def rely_on_kind(tracer: Tracing, kind: type, wanted: Any, held: object = None) -> None:
     """Rely on whether a class counts as derived from another; `held`: the object asked about, if that is known."""
     if (is_trusted(kind) and is_trusted(wanted)) or not isinstance(wanted, type):
         return
@@ -122,7 +120,7 @@ def is_data_descriptor(obj: object) -> bool:
     return hasattr(type(obj), "__set__") or hasattr(type(obj), "__delete__")
 
 
-def class_source(tracer: Tracer, cls: type, name: str) -> Source | None:
+def class_source(tracer: Tracing, cls: type, name: str) -> Source | None:
     """Source of an attribute of a class, None where classes are trusted not to change."""
     if is_trusted(cls):
         return None
@@ -132,11 +130,11 @@ def class_source(tracer: Tracer, cls: type, name: str) -> Source | None:
         return None if found is None or is_made(tracer, found.holder) else class_source(tracer, found.holder, name)
     if found is not None and meta is not None and is_data_descriptor(meta.obj):  # `cls.name` is the metaclass's
         rely_on_class(tracer, cls, name)
-        return ItemSource(DictOfSource(tracer.object_source(found.holder)), name)
-    return AttrSource(tracer.object_source(cls), name)
+        return ItemSource(DictOfSource(object_source(found.holder)), name)
+    return AttrSource(object_source(cls), name)
 
 
-def held_value(tracer: Tracer, cls: type, found: Found, name: str) -> Value:
+def held_value(tracer: Tracing, cls: type, found: Found, name: str) -> Value:
     """The value of a plain function or object found in a class, guarded to be the same next time."""
     key = (found.holder, cls, name)
     known = tracer.class_values.get(key)
@@ -145,7 +143,7 @@ def held_value(tracer: Tracer, cls: type, found: Found, name: str) -> Value:
     obj: Any = found.obj
     if is_descriptor(obj) and not is_trusted(found.holder):  # getattr would call its `__get__`
         rely_on_class(tracer, cls, name)
-        holder = tracer.object_source(found.holder)
+        holder = object_source(found.holder)
         value = tracer.wrap(obj, ItemSource(DictOfSource(holder), name))
         tracer.class_values[key] = value
         return value
@@ -156,12 +154,12 @@ def held_value(tracer: Tracer, cls: type, found: Found, name: str) -> Value:
     source = class_source(tracer, cls if not is_trusted(found.holder) else found.holder, name)
     if source is not None and isinstance(found.obj, classmethod):
         source = AttrSource(source, "__func__")
-    value = tracer.wrap(obj, source if source is not None else tracer.object_source(obj, f"{cls.__name__}.{name}"))
+    value = tracer.wrap(obj, source if source is not None else object_source(obj, f"{cls.__name__}.{name}"))
     tracer.class_values[key] = value
     return value
 
 
-def bind(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
+def bind(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
     """`owner.name` where the class holds the attribute `found`, as its `__get__` would give it."""
     obj = found.obj
     kind = type(obj)
@@ -182,53 +180,53 @@ def bind(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Va
         return held_value(tracer, cls, found, name)
     if isinstance(getter.obj, FunctionType):
         descriptor, method = held_value(tracer, cls, found, name), held_value(tracer, kind, getter, "__get__")
-        return tracer.call(method, (descriptor, owner, tracer.as_value(owner.python_type())), {})
+        return method.call(tracer, (descriptor, owner, tracer.as_value(owner.python_type())), {})
     if getter.holder is property:
         return _bind_property(tracer, owner, cls, found, name)
     tracer.graph_break("unsupported-attribute", name=name, type=owner.describe())
 
 
-def _bind_property(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
+def _bind_property(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
     getter: Callable[..., object] | None = found.obj.fget  # type: ignore[attr-defined]
     if getter is None:
         tracer.raise_error(AttributeError, f"property '{name}' of '{cls.__name__}' object has no getter")
     source = class_source(tracer, cls, name)
     if source is not None:
-        tracer.guard_is(source, found.obj)
-    return tracer.call(tracer.as_value(getter), (owner,), {})
+        tracer.guards.same(source, found.obj)
+    return tracer.as_value(getter).call(tracer, (owner,), {})
 
 
-def _bind_cached_property(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
+def _bind_cached_property(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
     getter: Any = found.obj
     source = class_source(tracer, cls, name)
     if source is not None:
-        tracer.guard_is(source, getter)
-        tracer.guard_is(AttrSource(tracer.object_source(getter), "func"), getter.func)
-    value = tracer.call(tracer.as_value(getter.func), (owner,), {})
+        tracer.guards.same(source, getter)
+        tracer.guards.same(AttrSource(object_source(getter), "func"), getter.func)
+    value = tracer.as_value(getter.func).call(tracer, (owner,), {})
     owner.set_attribute(tracer, name, value)
     return value
 
 
-def _bind_class_method(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
+def _bind_class_method(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
     return MethodValue(held_value(tracer, cls, found, name), tracer.as_value(owner.python_type()))
 
 
-def _bind_class_method_in_c(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
+def _bind_class_method_in_c(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
     kind = tracer.as_value(owner.python_type())
     if not isinstance(kind, ClassValue):
         tracer.graph_break("unsupported-attribute", name=name, type=owner.describe())
     return class_method_in_c(tracer, found.obj, kind)
 
 
-def _bind_static_method(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
+def _bind_static_method(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
     return held_value(tracer, cls, found, name)
 
 
-def _bind_field(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
+def _bind_field(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
     """A field of a named tuple, of a class with attributes besides."""
     source = class_source(tracer, cls, name)
     if source is not None:
-        tracer.guard_is(source, found.obj)
+        tracer.guards.same(source, found.obj)
     items = owner if owner.base is None else owner.base  # whatever `__getitem__` the class has
     return items.get_item(tracer, tracer.constant(field_position(found.obj)))
 
@@ -239,17 +237,17 @@ def field_position(getter: Any) -> int:
     return position
 
 
-def _bind_cached_method(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
+def _bind_cached_method(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
     return MethodValue(held_value(tracer, cls, found, name), owner)
 
 
-def _bind_slot(tracer: Tracer, owner: Value, cls: type, found: Found, name: str) -> Value:
+def _bind_slot(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
     tracer.graph_break("unsupported-attribute", name=name, type=owner.describe())
 
 
 TUPLE_GETTER: type = type(collections.namedtuple("_Fields", "field").__dict__["field"])
 LRU_CACHE: type = type(functools.lru_cache(len))
-Binder = Callable[["Tracer", Value, type, Found, str], Value]
+Binder = Callable[["Tracing", Value, type, Found, str], Value]
 BINDERS: dict[type, Binder] = {
     property: _bind_property,
     functools.cached_property: _bind_cached_property,
@@ -269,9 +267,9 @@ def binds(value: Value) -> bool:
     return any(find_in_class(kind, name) is not None for name in ("__get__", "__set__", "__delete__"))
 
 
-def class_attribute(tracer: Tracer, owner: Value, cls: type, name: str, after: type | None = None) -> Value:
+def class_attribute(tracer: Tracing, owner: Value, cls: type, name: str, after: type | None = None) -> Value:
     """`owner.name` as far as the classes of `owner` know it. Raises AttributeError of the program."""
-    written = tracer.class_attribute_written(cls, name)
+    written = tracer.effects.class_attribute(cls, name)
     if written is not None and after is None:
         return written
     found = find_in_class(cls, name, after)
@@ -283,16 +281,16 @@ def class_attribute(tracer: Tracer, owner: Value, cls: type, name: str, after: t
     return bind(tracer, owner, cls, found, name)
 
 
-def got_by_class(tracer: Tracer, holder: type, found: Found, name: str, owner: Value) -> Value:
+def got_by_class(tracer: Tracing, holder: type, found: Found, name: str, owner: Value) -> Value:
     """What a descriptor of the program's gives for `owner.name`, where the owner is a class."""
     getter = find_in_class(type(found.obj), "__get__")
     args = (held_value(tracer, holder, found, name), tracer.constant(None), owner)
-    return tracer.call(tracer.as_value(getter.obj if getter is not None else None), args, {})
+    return tracer.as_value(getter.obj if getter is not None else None).call(tracer, args, {})
 
 
-def class_method_in_c(tracer: Tracer, descriptor: Any, owner: ClassValue) -> Value:
+def class_method_in_c(tracer: Tracing, descriptor: Any, owner: ClassValue) -> Value:
     """A class method written in C, of a class."""
-    if tracer.plan(descriptor).speaks:
+    if tracer.goes_first(descriptor):
         return MethodValue(BuiltinValue(descriptor), owner)
     return BuiltinValue(descriptor.__get__(None, owner.cls))
 
@@ -314,18 +312,18 @@ class ClassValue(Value):
     def as_object(self) -> object:
         return self.cls
 
-    def as_argument(self, tracer: Tracer) -> object:
+    def as_argument(self, tracer: Tracing) -> object:
         return self.cls
 
-    def key(self, tracer: Tracer) -> Hashable:
+    def key(self, tracer: Tracing) -> Hashable:
         return self.cls
 
-    def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         return tracer.call_class(self, args, kwargs)
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in ("__name__", "__qualname__", "__module__", "__doc__") and not is_trusted(self.cls):
-            return tracer.wrap(getattr(self.cls, name), AttrSource(tracer.object_source(self.cls), name))
+            return tracer.wrap(getattr(self.cls, name), AttrSource(object_source(self.cls), name))
         if name in ("__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__", "__base__"):
             rely_on_class(tracer, self.cls)
             return tracer.as_value(getattr(self.cls, name))
@@ -333,7 +331,7 @@ class ClassValue(Value):
             return tracer.as_value(type(self.cls))
         if name == "__dict__":
             return tracer.as_value(self.cls.__dict__)
-        written = tracer.class_attribute_written(self.cls, name)
+        written = tracer.effects.class_attribute(self.cls, name)
         if written is not None:
             return written
         found = find_in_class(self.cls, name)
@@ -353,18 +351,18 @@ class ClassValue(Value):
             tracer.raise_error(AttributeError, name)
         fallback = self.meta(tracer, "__getattr__")
         if fallback is not None:
-            return tracer.call(fallback, (tracer.constant(name),), {})
+            return fallback.call(tracer, (tracer.constant(name),), {})
         tracer.raise_error(AttributeError, f"type object '{self.cls.__name__}' has no attribute '{name}'")
 
-    def _held(self, tracer: Tracer, name: str) -> Value:
+    def _held(self, tracer: Tracing, name: str) -> Value:
         """What a descriptor of the library gives for the class."""
         try:
             held = getattr(self.cls, name)
         except AttributeError as error:
             tracer.raise_real(error)
-        return tracer.wrap(held, tracer.object_source(held))
+        return tracer.wrap(held, object_source(held))
 
-    def _own(self, tracer: Tracer, found: Found, name: str) -> Value:
+    def _own(self, tracer: Tracing, found: Found, name: str) -> Value:
         kind = type(found.obj)
         if isinstance(found.obj, enum.Enum):
             return tracer.constant(found.obj)
@@ -381,7 +379,7 @@ class ClassValue(Value):
             return BuiltinValue(bound)
         return held_value(tracer, self.cls, found, name)
 
-    def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+    def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         setter = find_in_class(type(self.cls), "__setattr__")
         held, meta = find_in_class(self.cls, name), find_in_class(type(self.cls), name)
         plain = setter is not None and setter.holder is type
@@ -389,11 +387,11 @@ class ClassValue(Value):
         if not plain or is_trusted(self.cls) or name.startswith("__") or described:
             tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
         if not isinstance(self.cls.__dict__.get(name), (FunctionType, classmethod, staticmethod)):
-            tracer.store_class_attribute(self.cls, name, value)
+            tracer.effects.store_class_attribute(self.cls, name, value)
             return
         tracer.graph_break("unsupported-mutation", operation=f"replacing method {name}", type=self.describe())
 
-    def meta(self, tracer: Tracer, name: str) -> Value | None:
+    def meta(self, tracer: Tracing, name: str) -> Value | None:
         """A special method that the metaclass defines in Python, bound to the class."""
         rely_on_class(tracer, type(self.cls), name)
         if not overrides(type(self.cls), name):
@@ -401,29 +399,29 @@ class ClassValue(Value):
         found = find_in_class(type(self.cls), name)
         return None if found is None else bind(tracer, self, type(self.cls), found, name)
 
-    def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
+    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         method = self.meta(tracer, name)
         if method is None:
             return None
-        result = tracer.call(method, (other,), {})
+        result = method.call(tracer, (other,), {})
         return None if result.is_constant and result.as_constant() is NotImplemented else result
 
-    def truth(self, tracer: Tracer) -> bool:
+    def truth(self, tracer: Tracing) -> bool:
         if issubclass(self.cls, enum.Enum):
             return True
         method = self.meta(tracer, "__bool__")
         if method is None:
             return self.meta(tracer, "__len__") is None or bool(self.length(tracer))
-        made = tracer.call(method, (), {})
+        made = method.call(tracer, (), {})
         if made.python_type() is not bool:
             text = f"__bool__ should return bool, returned {made.python_type().__name__}"
             tracer.raise_error(TypeError, text)
         return made.truth(tracer)
 
-    def contains(self, tracer: Tracer, item: Value) -> bool:
+    def contains(self, tracer: Tracing, item: Value) -> bool:
         method = None if issubclass(self.cls, enum.Enum) else self.meta(tracer, "__contains__")
         if method is not None:
-            return tracer.call(method, (item,), {}).truth(tracer)
+            return method.call(tracer, (item,), {}).truth(tracer)
         if issubclass(self.cls, enum.Enum) and item.is_constant:
             try:
                 return item.as_constant() in self.cls  # type: ignore[operator]
@@ -433,24 +431,24 @@ class ClassValue(Value):
             tracer.graph_break("unsupported-operation", operation="`in` an enum", type=item.describe())
         return super().contains(tracer, item)
 
-    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
-        return tracer.call(self.get_attribute(tracer, name), args, kwargs)
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
+        return self.get_attribute(tracer, name).call(tracer, args, kwargs)
 
-    def stream(self, tracer: Tracer) -> Any:
+    def stream(self, tracer: Tracing) -> Any:
         if issubclass(self.cls, enum.Enum):
             enum_table(tracer, self.cls, "_member_names_")
             return iter([tracer.constant(member) for member in self.cls])
         method = self.meta(tracer, "__iter__")
-        return super().stream(tracer) if method is None else tracer.call(method, (), {}).stream(tracer)
+        return super().stream(tracer) if method is None else method.call(tracer, (), {}).stream(tracer)
 
-    def length(self, tracer: Tracer) -> int:
+    def length(self, tracer: Tracing) -> int:
         if issubclass(self.cls, enum.Enum):
             enum_table(tracer, self.cls, "_member_names_")
             return len(self.cls)
         method = self.meta(tracer, "__len__")
-        return super().length(tracer) if method is None else int(tracer.call(method, (), {}).as_constant())  # type: ignore[call-overload]
+        return super().length(tracer) if method is None else int(method.call(tracer, (), {}).as_constant())  # type: ignore[call-overload]
 
-    def get_item(self, tracer: Tracer, key: Value) -> Value:
+    def get_item(self, tracer: Tracing, key: Value) -> Value:
         if issubclass(self.cls, enum.Enum):
             rely_on_member(tracer, self.cls, "_member_map_", key)
             try:
@@ -459,25 +457,25 @@ class ClassValue(Value):
                 tracer.raise_real(error)
         method = self.meta(tracer, "__getitem__")
         if method is not None:
-            return tracer.call(method, (key,), {})
+            return method.call(tracer, (key,), {})
         try:
             generic = self.cls[as_type(tracer, key)]  # type: ignore[index]
         except (NotConstant, TypeError):
             tracer.graph_break("unsupported-operation", operation="subscript", type=self.describe())
-        return tracer.wrap(generic, tracer.object_source(generic))
+        return tracer.wrap(generic, object_source(generic))
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.constant(self.cls)
 
 
-def enum_table(tracer: Tracer, cls: type[enum.Enum], name: str) -> Value | None:
+def enum_table(tracer: Tracing, cls: type[enum.Enum], name: str) -> Value | None:
     """A table of the members of an enum, to which a program may add some. None: the enum is not the program's."""
     if is_trusted(cls):
         return None
-    return tracer.wrap(getattr(cls, name), AttrSource(tracer.object_source(cls), name))
+    return tracer.wrap(getattr(cls, name), AttrSource(object_source(cls), name))
 
 
-def rely_on_member(tracer: Tracer, cls: type[enum.Enum], table: str, key: Value) -> None:
+def rely_on_member(tracer: Tracing, cls: type[enum.Enum], table: str, key: Value) -> None:
     """Rely on which member stands under a key, or on there being none."""
     held = enum_table(tracer, cls, table)
     wanted = key.as_constant()
@@ -489,7 +487,7 @@ def rely_on_member(tracer: Tracer, cls: type[enum.Enum], table: str, key: Value)
         held.find(tracer, key)  # type: ignore[attr-defined]
 
 
-def as_type(tracer: Tracer, key: Value) -> Any:
+def as_type(tracer: Tracing, key: Value) -> Any:
     """The class, or tuple of classes, in the brackets of a generic. Raises NotConstant."""
     if key.python_type() is tuple:
         return tuple(as_type(tracer, item) for item in tracer.unpack(key))
@@ -515,7 +513,7 @@ class SuperValue(Value):
     def python_type(self) -> type:
         return super
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if isinstance(self.owner, ClassValue) and issubclass(self.owner.cls, self.cls):
             found = find_in_class(self.owner.cls, name, self.cls)
             rely_on_class(tracer, self.owner.cls, name, after=self.cls)
@@ -538,8 +536,8 @@ class SuperValue(Value):
             tracer.raise_error(AttributeError, f"'super' object has no attribute '{name}'")
         return bind(tracer, self.owner, found.holder, found, name)
 
-    def get_item(self, tracer: Tracer, key: Value) -> Value:
+    def get_item(self, tracer: Tracing, key: Value) -> Value:
         tracer.raise_error(TypeError, "'super' object is not subscriptable")
 
-    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
-        return tracer.call(self.get_attribute(tracer, name), args, kwargs)
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
+        return self.get_attribute(tracer, name).call(tracer, args, kwargs)

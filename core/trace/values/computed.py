@@ -20,10 +20,11 @@ from armature.trace.values.base import Args, Value
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.floats import FloatValue
 from armature.trace.values.precomputed import EarlyNumber, compute
+from armature.trace.values.sequence import TupleValue
 from armature.trace.values.symbolic import SymbolicValue
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.values.base import Tracing
 
 
 def real_power(base: float, exponent: float) -> float:
@@ -67,17 +68,17 @@ def is_number(value: Value) -> bool:
     return _kind(value) is not None
 
 
-def _taken(tracer: Tracer, value: Value) -> Value:
+def _taken(tracer: Tracing, value: Value) -> Value:
     return value.taken(tracer) if isinstance(value, FloatValue) else value
 
 
-def _float(tracer: Tracer, function: Callable[..., Any], operands: Args) -> Value:
+def _float(tracer: Tracing, function: Callable[..., Any], operands: Args) -> Value:
     """The float that a function of numbers gives when the graph runs."""
     given = [_taken(tracer, value) for value in operands]
     return tracer.graph_call(function, given, {}, lambda *fakes: tracer.fakes.symbols.unknown_float())
 
 
-def operate(tracer: Tracer, name: str, left: Value, right: Value) -> Value | None:
+def operate(tracer: Tracing, name: str, left: Value, right: Value) -> Value | None:
     """`left <op> right`, if it is a float and only a run will tell one of them; None: it is something else."""
     operands = (left, right)
     kinds = [_kind(value) for value in operands]
@@ -86,17 +87,17 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value) -> Value | Non
     return _float(tracer, ARITHMETIC[name], operands) if any(is_taken(value) for value in operands) else None
 
 
-def unary(tracer: Tracer, name: str, value: Value) -> Value | None:
+def unary(tracer: Tracing, name: str, value: Value) -> Value | None:
     """`-value` or `+value`; None: it is no such float."""
     return _float(tracer, UNARY[name], (value,)) if name in UNARY and is_computed(value) else None
 
 
-def absolute(tracer: Tracer, value: Value) -> Value | None:
+def absolute(tracer: Tracing, value: Value) -> Value | None:
     """`abs(value)`; None: it is no such float."""
     return _float(tracer, abs, (value,)) if is_computed(value) else None
 
 
-def extreme(tracer: Tracer, op: str, items: list[Value]) -> Value | None:
+def extreme(tracer: Tracing, op: str, items: list[Value]) -> Value | None:
     """The smallest ("<") or largest of floats; None: there are others, or all are known."""
     if not any(is_computed(item) for item in items) or any(_kind(item) is not float for item in items):
         return None
@@ -106,7 +107,7 @@ def extreme(tracer: Tracer, op: str, items: list[Value]) -> Value | None:
     return found
 
 
-def total(tracer: Tracer, numbers: list[Value]) -> Value:
+def total(tracer: Tracing, numbers: list[Value]) -> Value:
     """`sum(numbers[1:], numbers[0])`."""
     if sys.version_info < (3, 12) or float not in map(_kind, numbers):
         return functools.reduce(functools.partial(tracer.operate, "add"), numbers)
@@ -115,7 +116,7 @@ def total(tracer: Tracer, numbers: list[Value]) -> Value:
         return ConstantValue(sum_of(*(number.as_constant() for number in numbers)))
     found = None if any(map(is_taken, numbers)) else compute(tracer, sum_of, tuple(numbers))
     if found is None:
-        terms = tracer.tuple_of([_taken(tracer, number) for number in numbers[1:]])
+        terms = TupleValue([_taken(tracer, number) for number in numbers[1:]])
         found = _float(tracer, sum, (terms, numbers[0]))
     return found
 
@@ -125,7 +126,7 @@ def sum_of(first: Any, *others: Any) -> Any:
     return sum(others, first)
 
 
-def call(tracer: Tracer, function: Callable[..., Any], operands: Args) -> Value | None:
+def call(tracer: Tracing, function: Callable[..., Any], operands: Args) -> Value | None:
     """What `float` or a function of `math` gives for a number that only a run will tell; None: it is another function,
     or another argument."""
     if len(operands) != 1 or not is_taken(operands[0]) or _kind(operands[0]) is None:

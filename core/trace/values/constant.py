@@ -17,16 +17,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 import torch
 
+from armature.frame.sources import AttrSource, object_source
 from armature.introspection import class_member
 from armature.torch_abi import numpy
-from armature.trace.errors import NotConstant
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
-from armature.trace.values.classes import find_in_class, rely_on_class
+from armature.trace.values.base import Args, BoundMethod, Kwargs, NotConstant, Value
+from armature.trace.values.classes import class_attribute, find_in_class, rely_on_class
 
 if TYPE_CHECKING:
-    from armature.trace.emit.rebuild import Rebuilder
-    from armature.trace.tracer import Tracer
+    from armature.trace.values.base import Rebuilding, Tracing
 
 
 class Written(complex):
@@ -67,14 +66,14 @@ class ConstantValue(Value):
     def as_constant(self) -> object:
         return self.value
 
-    def as_argument(self, tracer: Tracer) -> object:
+    def as_argument(self, tracer: Tracing) -> object:
         if type(self.value) in numpy.SCALARS:  # to torch, a number of Python, unless it takes it for a float
             if type(self.value) in numpy.TAKEN_FOR_FLOATS:
                 tracer.graph_break("unsupported-argument", type=f"a number of numpy, {type(self.value).__name__}")
             return self.value.item()  # type: ignore[attr-defined]
         return Written(self.value) if type(self.value) is complex else self.value
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if isinstance(self.value, enum.Enum):
             return enum_attribute(tracer, self, self.value, name)
         try:
@@ -85,13 +84,13 @@ class ConstantValue(Value):
             return BoundMethod(self, name)
         return tracer.as_value(found)
 
-    def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         held: Any = self.value
         if self._has(tracer, "__call__", lambda: held()) and isinstance(held, enum.Enum):
             return self._special(tracer, "__call__", *args, **kwargs)
         return super().call(tracer, args, kwargs)
 
-    def _has(self, tracer: Tracer, name: str, operation: Callable[[], object]) -> bool:
+    def _has(self, tracer: Tracing, name: str, operation: Callable[[], object]) -> bool:
         """Whether the class has the method; where it has not, the error of the operation is raised."""
         if find_in_class(type(self.value), name) is not None:
             return True
@@ -106,11 +105,11 @@ class ConstantValue(Value):
         found = find_in_class(type(self.value), name)
         return found is not None and is_trusted(found.holder)
 
-    def _special(self, tracer: Tracer, name: str, *args: Value, **kwargs: Value) -> Value:
+    def _special(self, tracer: Tracing, name: str, *args: Value, **kwargs: Value) -> Value:
         """Call a method that the class of an enum member has, by tracing."""
-        return tracer.call(tracer.class_attribute(self, type(self.value), name), args, kwargs)
+        return class_attribute(tracer, self, type(self.value), name).call(tracer, args, kwargs)
 
-    def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
+    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         if not isinstance(self.value, enum.Enum) or is_trusted(type(self.value)):
             return None
         rely_on_class(tracer, type(self.value), name)
@@ -122,18 +121,18 @@ class ConstantValue(Value):
         result = self._special(tracer, name, other)
         return None if result.is_constant and result.as_constant() is NotImplemented else result
 
-    def get_item(self, tracer: Tracer, key: Value) -> Value:
+    def get_item(self, tracer: Tracing, key: Value) -> Value:
         held: Any = self.value
         self._has(tracer, "__getitem__", lambda: held[0])
         return super().get_item(tracer, tracer.index(key))
 
-    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "join" and isinstance(self.value, str) and len(args) == 1:
             if not hasattr(args[0].python_type(), "__iter__") and not hasattr(args[0].python_type(), "__getitem__"):
                 tracer.raise_error(TypeError, "can only join an iterable")
             args = (tracer.as_value([item.as_constant() for item in constants(tracer, args[0])]),)
         if name == "translate" and isinstance(self.value, str) and len(args) == 1 and args[0].python_type() is dict:
-            args = (tracer.call(tracer.as_value(dict), args, {}),)  # a copy, of which each item is known
+            args = (tracer.as_value(dict).call(tracer, args, {}),)  # a copy, of which each item is known
         if name == "format" and isinstance(self.value, str) and not all_plain((*args, *kwargs.values())):
             return tracer.format_method(self.value, args, kwargs)
         try:
@@ -153,10 +152,10 @@ class ConstantValue(Value):
             tracer.graph_break("unsupported-call", callable=f"{type(self.value).__name__}.{name}")
         return tracer.as_value(made)
 
-    def truth(self, tracer: Tracer) -> bool:
+    def truth(self, tracer: Tracing) -> bool:
         return bool(self.value)
 
-    def length(self, tracer: Tracer) -> int:
+    def length(self, tracer: Tracing) -> int:
         if isinstance(self.value, (str, bytes)):
             return len(self.value)
         held: Any = self.value
@@ -165,7 +164,7 @@ class ConstantValue(Value):
         found = len(held) if self._is_of_enum("__len__") else self._special(tracer, "__len__").as_constant()
         return found if type(found) is int and found >= 0 else super().length(tracer)
 
-    def stream(self, tracer: Tracer) -> Iterator[Value]:
+    def stream(self, tracer: Tracing) -> Iterator[Value]:
         if isinstance(self.value, (str, bytes)):
             return (ConstantValue(item) for item in self.value)
         held: Any = self.value
@@ -175,7 +174,7 @@ class ConstantValue(Value):
             return (tracer.as_value(item) for item in held)
         return self._special(tracer, "__iter__").stream(tracer)
 
-    def contains(self, tracer: Tracer, item: Value) -> bool:
+    def contains(self, tracer: Tracing, item: Value) -> bool:
         if isinstance(self.value, (str, bytes, enum.Flag)):
             try:
                 return item.as_constant() in self.value  # type: ignore[operator]
@@ -187,7 +186,7 @@ class ConstantValue(Value):
             return self._special(tracer, "__contains__", item).truth(tracer)
         return super().contains(tracer, item)
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.constant(self.value)
 
 
@@ -196,7 +195,7 @@ def all_plain(values: Iterable[Value]) -> bool:
     return all(value.is_constant for value in values)
 
 
-def constants(tracer: Tracer, iterable: Value) -> list[Value]:
+def constants(tracer: Tracing, iterable: Value) -> list[Value]:
     """The items of an iterable, all of which must be constants."""
     items = tracer.in_sequence(iterable, "can only join an iterable")
     for item in items:
@@ -209,7 +208,7 @@ def constants(tracer: Tracer, iterable: Value) -> list[Value]:
 KEPT_BY_MEMBERS = {"name": "_name_", "_name_": "_name_", "value": "_value_", "_value_": "_value_"}
 
 
-def enum_attribute(tracer: Tracer, member: Value, value: enum.Enum, name: str) -> Value:
+def enum_attribute(tracer: Tracing, member: Value, value: enum.Enum, name: str) -> Value:
     """An attribute of an enum member: name and value directly, methods and properties of the class by tracing."""
     found = find_in_class(type(value), name)
     kept = KEPT_BY_MEMBERS.get(name)
@@ -217,12 +216,12 @@ def enum_attribute(tracer: Tracer, member: Value, value: enum.Enum, name: str) -
         if is_trusted(type(value)):
             return tracer.as_value(getattr(value, kept))
         rely_on_class(tracer, type(value), name)
-        return tracer.wrap(getattr(value, kept), tracer.attr_source(tracer.object_source(value), kept))
+        return tracer.wrap(getattr(value, kept), AttrSource(object_source(value), kept))
     if found is not None and isinstance(found.obj, (GetSetDescriptorType, MemberDescriptorType)):
         return tracer.as_value(getattr(value, name))
     if name in value.__dict__ and (found is None or not hasattr(type(found.obj), "__set__")):
-        return tracer.wrap(value.__dict__[name], tracer.attr_source(tracer.object_source(value), name))
-    return tracer.class_attribute(member, type(value), name)
+        return tracer.wrap(value.__dict__[name], AttrSource(object_source(value), name))
+    return class_attribute(tracer, member, type(value), name)
 
 
 NONE = ConstantValue(None)

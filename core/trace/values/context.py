@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 import torch
 
+from armature.frame.sources import AttrSource
 from armature.torch_abi.grad_modes import (
     enter_autocast,
     enter_inference,
@@ -18,14 +19,13 @@ from armature.torch_abi.grad_modes import (
     exit_inference,
     set_grad_enabled,
 )
-from armature.trace.user_stack import Place, places_of
+from armature.trace.places import Place, places_of
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
 from armature.trace.values.constant import ConstantValue
 
 if TYPE_CHECKING:
     from armature.frame.sources import Source
-    from armature.trace.emit.rebuild import Rebuilder
-    from armature.trace.tracer import Tracer
+    from armature.trace.values.base import Rebuilding, Tracing
 
 
 @attrs.define(eq=False)
@@ -41,11 +41,11 @@ class ContextValue(Value):
     def python_type(self) -> type:
         return self.kind
 
-    def enter(self, tracer: Tracer) -> Value:
+    def enter(self, tracer: Tracing) -> Value:
         """`__enter__`: the value that `as` binds."""
         raise NotImplementedError(type(self).__name__)
 
-    def leave(self, tracer: Tracer) -> None:
+    def leave(self, tracer: Tracing) -> None:
         """`__exit__`; exceptions pass."""
         raise NotImplementedError(type(self).__name__)
 
@@ -53,18 +53,18 @@ class ContextValue(Value):
         """A fresh context manager like this one."""
         raise NotImplementedError(type(self).__name__)
 
-    def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         """As a decorator of a function."""
         if len(args) != 1 or kwargs or not issubclass(args[0].python_type(), (FunctionType, MethodType)):
             return super().call(tracer, args, kwargs)
         return tracer.inline_python(decorated, (self, args[0]), {})
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in ("__enter__", "__exit__", "clone", "_recreate_cm"):  # the last: as a decorator
             return BoundMethod(self, name)
         return super().get_attribute(tracer, name)
 
-    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "__enter__":
             self.inside += 1
             return self.enter(tracer)
@@ -94,16 +94,16 @@ class NullContextValue(ContextValue):
 
     result: Value | None = None
 
-    def enter(self, tracer: Tracer) -> Value:
+    def enter(self, tracer: Tracing) -> Value:
         return self if self.result is None else self.result
 
-    def leave(self, tracer: Tracer) -> None:
+    def leave(self, tracer: Tracing) -> None:
         return None
 
     def again(self) -> Value:
         return NullContextValue(self.kind, self.result)
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.null_function(contextlib.nullcontext)
         out.load(out.none if self.result is None else self.result)
         out.call(1)
@@ -121,25 +121,25 @@ class GradModeValue(ContextValue):
     prev: bool | None = None
     obj: Any = None
 
-    def enter(self, tracer: Tracer) -> Value:
+    def enter(self, tracer: Tracing) -> Value:
         if self.kind is not torch.set_grad_enabled:  # that one is in force since it was made
             self.prev = torch.is_grad_enabled()
             tracer.effects.record(self)
         switch_grad(tracer, self.enabled)
         return tracer.constant(None)
 
-    def leave(self, tracer: Tracer) -> None:
+    def leave(self, tracer: Tracing) -> None:
         before = self._before(tracer)
         if before is None:
             tracer.graph_break("unsupported-call", callable=f"__exit__ of {self.describe()} that was not entered")
         switch_grad(tracer, before)
 
-    def _before(self, tracer: Tracer) -> bool | None:
+    def _before(self, tracer: Tracing) -> bool | None:
         if self.prev is None and self.source is not None and hasattr(self.obj, "prev"):
-            self.prev = bool(tracer.wrap(self.obj.prev, tracer.attr_source(self.source, "prev")).as_constant())
+            self.prev = bool(tracer.wrap(self.obj.prev, AttrSource(self.source, "prev")).as_constant())
         return self.prev
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name == "mode" and self.kind is torch.set_grad_enabled:
             return tracer.constant(self.enabled)
         if name == "prev" and self._before(tracer) is not None:
@@ -149,7 +149,7 @@ class GradModeValue(ContextValue):
     def again(self) -> Value:
         return grad_mode_value(self.kind, self.enabled)
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         if self.kind is not torch.set_grad_enabled:
             out.null_function(self.kind)
             out.call(0)
@@ -161,7 +161,7 @@ class GradModeValue(ContextValue):
         if self.prev is not None:
             out.store_attribute("prev", ConstantValue(self.prev))
 
-    def writes(self, out: Rebuilder) -> list[Write]:
+    def writes(self, out: Rebuilding) -> list[Write]:
         return [Write(setattr, (self, out.value("prev"), out.value(self.prev)))]
 
 
@@ -171,22 +171,22 @@ def grad_mode_value(kind: type, enabled: bool) -> GradModeValue:
     return GradModeValue(kind, enabled, now.get(kind))
 
 
-def switch_grad(tracer: Tracer, enabled: bool) -> None:
+def switch_grad(tracer: Tracing, enabled: bool) -> None:
     """Set the grad mode now and in the graph."""
     if tracer.overrides.asks_modes:
-        tracer.call(tracer.as_value(set_grad_enabled), (tracer.constant(enabled),), {})
+        tracer.as_value(set_grad_enabled).call(tracer, (tracer.constant(enabled),), {})
     else:
         put_grad(tracer, enabled)
 
 
-def put_grad(tracer: Tracer, enabled: bool) -> None:
+def put_grad(tracer: Tracing, enabled: bool) -> None:
     """The same, which no function mode is told of."""
     if torch.is_grad_enabled() != enabled:
         tracer.state_call(set_grad_enabled, (enabled,))
         set_grad_enabled(enabled)
 
 
-def end_grad(tracer: Tracer) -> None:
+def end_grad(tracer: Tracing) -> None:
     """End the graph in the grad mode in which it began. The one of now is set by the code after it."""
     now = torch.is_grad_enabled()
     put_grad(tracer, tracer.effects.grad)
@@ -204,7 +204,7 @@ class PairedContextValue(ContextValue):
     open: list[tuple[Any, Any]] = attrs.field(factory=list)
     made_at: tuple[Place, ...] = ()  # where it was entered last: a graph may have to end there
 
-    def enter(self, tracer: Tracer) -> Value:
+    def enter(self, tracer: Tracing) -> Value:
         try:
             real = self.enter_by(*self.arguments)
         except (TypeError, ValueError, RuntimeError) as error:  # torch refuses the arguments
@@ -216,7 +216,7 @@ class PairedContextValue(ContextValue):
         tracer.effects.entered[self] = None
         return self
 
-    def leave(self, tracer: Tracer) -> None:
+    def leave(self, tracer: Tracing) -> None:
         if not self.open:  # entered before the frame began
             tracer.graph_break("unsupported-call", callable=f"__exit__ of {self.describe()} that was not entered")
         node, real = self.open.pop()
@@ -229,7 +229,7 @@ class PairedContextValue(ContextValue):
     def again(self) -> Value:
         return PairedContextValue(self.kind, self.enter_by, self.arguments, self.leave_by, self.made_by)
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         if self.made_by is None:
             out.cannot(self)
         out.null_function(self.made_by)
@@ -242,12 +242,12 @@ class PairedContextValue(ContextValue):
 class InferenceModeValue(PairedContextValue):
     """torch.inference_mode(mode)."""
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name == "mode":
             return tracer.constant(self.arguments[0])
         return super().get_attribute(tracer, name)
 
-    def enter(self, tracer: Tracer) -> Value:
+    def enter(self, tracer: Tracing) -> Value:
         super().enter(tracer)
         return tracer.constant(None)
 

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from armature.frame.guards.values import same_members
-from armature.frame.sources import MemberSource, Source
+from armature.frame.sources import AttrSource, MemberSource, Source
 from armature.introspection import is_written_in_c
-from armature.trace.errors import NotConstant
-from armature.trace.values.base import Args, Kwargs, Value, Write
+from armature.trace.values.base import Args, Kwargs, NotConstant, Value, Write
 from armature.trace.values.classes import overrides
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.mapping import DictValue
@@ -19,8 +18,7 @@ from armature.trace.values.sequence import ListValue, TupleValue
 from armature.trace.values.sets import SetValue
 
 if TYPE_CHECKING:
-    from armature.trace.emit.rebuild import Rebuilder
-    from armature.trace.tracer import Tracer
+    from armature.trace.values.base import Rebuilding, Tracing
     from armature.trace.values.user_object import UserObjectValue
 
 # The more derived first.
@@ -66,18 +64,18 @@ def asks_the_program(value: Value, *names: str) -> bool:
     return value.base is not None and any(overrides(cls, name) for name in names or ASKED)
 
 
-def base_value(tracer: Tracer, obj: Any, kind: type, source: Source, owner: UserObjectValue) -> Value:
+def base_value(tracer: Tracing, obj: Any, kind: type, source: Source, owner: UserObjectValue) -> Value:
     """What an object of the program is as one of its builtin type; guarded."""
     if kind in DICTS:
         made = DictValue({}, kind, None, obj, source=source)
         made.owner = owner
         if kind is collections.defaultdict:
-            made.factory = tracer.wrap(obj.default_factory, tracer.attr_source(source, "default_factory"))
+            made.factory = tracer.wrap(obj.default_factory, AttrSource(source, "default_factory"))
         return made
     return READERS[kind](tracer, obj, kind, source)
 
 
-def _items(tracer: Tracer, obj: Any, kind: Any, source: Source) -> list[Value]:
+def _items(tracer: Tracing, obj: Any, kind: Any, source: Source) -> list[Value]:
     if overrides(type(obj), "__len__"):
         tracer.graph_break("unsupported-operation", operation="reading it as a sequence", type=type(obj).__qualname__)
     length = kind.__len__(obj)
@@ -85,15 +83,15 @@ def _items(tracer: Tracer, obj: Any, kind: Any, source: Source) -> list[Value]:
     return [tracer.wrap(kind.__getitem__(obj, i), MemberSource(source, kind, i)) for i in range(length)]
 
 
-def _list(tracer: Tracer, obj: Any, kind: Any, source: Source) -> Value:
+def _list(tracer: Tracing, obj: Any, kind: Any, source: Source) -> Value:
     return ListValue(_items(tracer, obj, kind, source), source=source)
 
 
-def _tuple(tracer: Tracer, obj: Any, kind: Any, source: Source) -> Value:
+def _tuple(tracer: Tracing, obj: Any, kind: Any, source: Source) -> Value:
     return TupleValue(_items(tracer, obj, kind, source), source=source)
 
 
-def _set(tracer: Tracer, obj: Any, kind: Any, source: Source) -> Value:
+def _set(tracer: Tracing, obj: Any, kind: Any, source: Source) -> Value:
     members = frozenset(obj)  # a copy: no member is asked for its hash
     tracer.guards.metadata(source, functools.partial(same_members, members))
     values = map(tracer.as_value, members)
@@ -104,7 +102,7 @@ def _set(tracer: Tracer, obj: Any, kind: Any, source: Source) -> Value:
     return SetValue(entries, kind, None, source=source)
 
 
-def _scalar(tracer: Tracer, obj: Any, kind: Any, source: Source) -> Value:
+def _scalar(tracer: Tracing, obj: Any, kind: Any, source: Source) -> Value:
     if overrides(type(obj), "__eq__"):
         tracer.graph_break("unsupported-operation", operation="comparing", type=type(obj).__qualname__)
     tracer.guards.equal(source, obj)
@@ -141,7 +139,7 @@ class _Bytes(bytes):
 ALIKE: dict[type, type] = {str: _Text, bytes: _Bytes}
 
 
-def or_itself(tracer: Tracer, owner: Value, name: str, args: Args, kwargs: Kwargs, result: Value) -> Value:
+def or_itself(tracer: Tracing, owner: Value, name: str, args: Args, kwargs: Kwargs, result: Value) -> Value:
     """The result of a method of a builtin type for an object of a derived class. A text that has nothing to change is
     given back itself, alone or in a tuple: `STR("ab").partition(":")[0]`."""
     base = owner.base
@@ -162,7 +160,7 @@ def or_itself(tracer: Tracer, owner: Value, name: str, args: Args, kwargs: Kwarg
     return owner if made is alike else result
 
 
-def make(out: Rebuilder, cls: type, kind: Any, base: Value) -> None:
+def make(out: Rebuilding, cls: type, kind: Any, base: Value) -> None:
     """Push a new object of a class that derives from a builtin type; one that can change is empty."""
     out.null_function(kind.__new__)
     out.load(out.tracer.as_value(cls))
@@ -173,7 +171,7 @@ def make(out: Rebuilder, cls: type, kind: Any, base: Value) -> None:
         out.call(2)
 
 
-def fill(out: Rebuilder, owner: Value, base: Value) -> list[Write]:
+def fill(out: Rebuilding, owner: Value, base: Value) -> list[Write]:
     """What puts the contents into a new object, by the methods of its builtin type."""
     if isinstance(base, DictValue):
         kind: Any = base.kind

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from armature.trace.errors import NotConstant
-from armature.trace.user_stack import places_of
-from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, type_name
-from armature.trace.values.classes import overrides
+from armature.frame.sources import AttrSource
+from armature.trace.errors import UserRaised
+from armature.trace.places import places_of
+from armature.trace.values.base import Args, BoundMethod, Kwargs, NotConstant, Value, type_name
+from armature.trace.values.classes import class_attribute, overrides
+from armature.trace.values.sequence import TupleValue
 
 if TYPE_CHECKING:
-    from armature.trace.emit.rebuild import Rebuilder
-    from armature.trace.tracer import Tracer
-    from armature.trace.user_stack import Place
+    from armature.trace.places import Place
+    from armature.trace.values.base import Rebuilding, Tracing
 
 
 METHODS = frozenset({"with_traceback", "__str__", "__repr__", "add_note", "__init__"})
@@ -47,15 +48,15 @@ class ExceptionValue(Value):
         except NotConstant:
             return "..."
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in self.attributes:
             return self.attributes[name]
         if name == "args":
-            return tracer.tuple_of(list(self.args))
+            return TupleValue(list(self.args))
         if name == "value" and issubclass(self.kind, StopIteration):
             return self.args[0] if self.args else tracer.constant(None)
         if issubclass(self.kind, BaseExceptionGroup) and name in ("message", "exceptions"):
-            return self.args[0] if name == "message" else tracer.tuple_of(tracer.unpack(self.args[1]))
+            return self.args[0] if name == "message" else TupleValue(tracer.unpack(self.args[1]))
         if name in ("__cause__", "__context__"):
             return tracer.constant(None)
         if name == "__suppress_context__":
@@ -66,9 +67,9 @@ class ExceptionValue(Value):
             return self.traceback(tracer)
         if name in METHODS and not overrides(self.kind, name):
             return BoundMethod(self, name)
-        return tracer.class_attribute(self, self.kind, name)
+        return class_attribute(tracer, self, self.kind, name)
 
-    def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+    def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         if name == "args":
             self.args = tracer.unpack(value)
         elif name == "__traceback__" and not overrides(self.kind, name):
@@ -76,7 +77,7 @@ class ExceptionValue(Value):
         else:
             self.attributes[name] = value
 
-    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "__init__":
             self.args = list(args)
             return tracer.constant(None)
@@ -92,10 +93,10 @@ class ExceptionValue(Value):
             return self._text(tracer, repr if name == "__repr__" else str)
         return super().call_method(tracer, name, args, kwargs)
 
-    def _text(self, tracer: Tracer, convert: Callable[[object], str]) -> Value:
+    def _text(self, tracer: Tracing, convert: Callable[[object], str]) -> Value:
         name = "__repr__" if convert is repr else "__str__"
         if overrides(self.kind, name):
-            return tracer.call(tracer.class_attribute(self, self.kind, name), (), {})
+            return class_attribute(tracer, self, self.kind, name).call(tracer, (), {})
         if issubclass(self.kind, (OSError, UnicodeError, SyntaxError, BaseExceptionGroup)):
             tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
         if convert is repr:
@@ -106,21 +107,21 @@ class ExceptionValue(Value):
             return tracer.text_of(self.args[0], str)
         if not self.args:
             return tracer.constant("")
-        return tracer.text_of(self.args[0] if len(self.args) == 1 else tracer.tuple_of(self.args), repr)
+        return tracer.text_of(self.args[0] if len(self.args) == 1 else TupleValue(self.args), repr)
 
-    def traceback(self, tracer: Tracer) -> Value:
+    def traceback(self, tracer: Tracing) -> Value:
         """`__traceback__`, and the third part of `sys.exc_info()` while it is handled."""
         if self.known_traceback is None:
             has_one = self.raised_at or isinstance(self, CaughtValue)
             self.known_traceback = TracebackValue(places_of(tracer.frames)) if has_one else tracer.constant(None)
         return self.known_traceback
 
-    def _set_traceback(self, tracer: Tracer, value: Value) -> None:
+    def _set_traceback(self, tracer: Tracing, value: Value) -> None:
         if value.python_type() not in (TracebackType, type(None)):
             tracer.raise_error(TypeError, "__traceback__ must be a traceback or None")
         self.known_traceback = value
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         if self.attributes or self.raised_at or isinstance(self.known_traceback, TracebackValue):
             out.cannot(self)
         out.function(lambda: out.load(out.tracer.as_value(self.kind)))
@@ -139,23 +140,23 @@ class CaughtValue(ExceptionValue):
     def describe(self) -> str:
         return f"the exception {self.kind.__name__}"
 
-    def _read_args(self, tracer: Tracer) -> None:
+    def _read_args(self, tracer: Tracing) -> None:
         if not self.read and self.source is not None:
-            self.args = tracer.unpack(tracer.wrap(self.obj.args, tracer.attr_source(self.source, "args")))
+            self.args = tracer.unpack(tracer.wrap(self.obj.args, AttrSource(self.source, "args")))
         self.read = True
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in ("__traceback__", "with_traceback", "add_note"):
             tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
         if self.source is not None and (name in LINKS or name in vars(self.obj)):
-            return tracer.wrap(getattr(self.obj, name), tracer.attr_source(self.source, name))
+            return tracer.wrap(getattr(self.obj, name), AttrSource(self.source, name))
         self._read_args(tracer)
         return super().get_attribute(tracer, name)
 
-    def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+    def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
 
-    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name in CHANGING:
             tracer.graph_break("unsupported-mutation", operation=f"{name}()", type=self.describe())
         self._read_args(tracer)
@@ -179,3 +180,16 @@ class TracebackValue(Value):
 
 CHANGING = ("__init__", "__setstate__", "add_note", "with_traceback")  # methods of an exception
 LINKS = frozenset({"__cause__", "__context__", "__suppress_context__"})
+
+
+def handled_exception(tracer: Tracing) -> ExceptionValue | None:
+    """The exception that an `except` or `finally` block is at work on."""
+    return next((frame.handling[-1] for frame in reversed(tracer.frames) if frame.handling), None)
+
+
+def raising(tracer: Tracing, error: ExceptionValue) -> UserRaised:
+    """An exception that the program raises now: the one being handled is its context."""
+    handled = handled_exception(tracer)
+    if handled is not None and handled is not error:
+        error.attributes["__context__"] = handled
+    return UserRaised(error)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import attrs
 
@@ -19,8 +19,7 @@ from armature.trace.values.constant import ConstantValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
-    from armature.trace.emit.rebuild import Rebuilder
-    from armature.trace.tracer import Tracer
+    from armature.trace.values.base import Rebuilding, Tracing
 
 ARITHMETIC: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
     f"__{prefix}{name}__": (getattr(operator, name), bool(prefix))
@@ -41,7 +40,7 @@ class FloatValue(Value):
     tensor: TensorValue
     number: float
     leaves: tuple[tuple[Source, float], ...]
-    tracer: Tracer
+    tracer: Tracing
     item: Any = None  # the node that gives it as a number
 
     is_symbolic: ClassVar[bool] = True
@@ -54,32 +53,32 @@ class FloatValue(Value):
             self.tracer.guards.equal(source, number)
         return self.number
 
-    def as_argument(self, tracer: Tracer) -> object:
+    def as_argument(self, tracer: Tracing) -> object:
         return self.taken(tracer).as_argument(tracer) if tracer.keeps_floats else self.as_constant()
 
-    def as_fake(self, tracer: Tracer) -> object:
+    def as_fake(self, tracer: Tracing) -> object:
         return self.taken(tracer).as_fake(tracer) if tracer.keeps_floats else self.as_constant()
 
-    def taken(self, tracer: Tracer) -> Value:
+    def taken(self, tracer: Tracing) -> Value:
         """The number itself, as the graph takes it."""
         if self.item is None:
             with tracer.fakes.symbols.taking_numbers():
                 self.item = tracer.graph_call("item", (self.tensor,), {})
         return self.item  # type: ignore[no-any-return]
 
-    def truth(self, tracer: Tracer) -> bool:
+    def truth(self, tracer: Tracing) -> bool:
         return bool(self.as_constant())
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         return ConstantValue(self.as_constant()).get_attribute(tracer, name)
 
-    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         found = self._computed(tracer, operator.neg, (self,)) if name == "__neg__" and not args else None
         if found is not None:
             return found
         return ConstantValue(self.as_constant()).call_method(tracer, name, args, kwargs)
 
-    def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
+    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         known = isinstance(other, ConstantValue) and type(other.value) in (int, float)
         if name not in ARITHMETIC or not (known or isinstance(other, FloatValue)):
             return None
@@ -88,7 +87,7 @@ class FloatValue(Value):
             return None
         return self._computed(tracer, function, (other, self) if swapped else (self, other))
 
-    def _computed(self, tracer: Tracer, function: Callable[..., Any], operands: tuple[Value, ...]) -> Value | None:
+    def _computed(self, tracer: Tracing, function: Callable[..., Any], operands: tuple[Value, ...]) -> Value | None:
         if tracer.overrides.asks_modes:
             return None  # modes see what the program computes with tensors, and nothing else
         floats = [value for value in operands if isinstance(value, FloatValue)]
@@ -103,17 +102,18 @@ class FloatValue(Value):
         leaves = dict(leaf for value in floats for leaf in value.leaves)
         return FloatValue(made, number, tuple(leaves.items()), tracer)  # type: ignore[arg-type]
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.load(self.tensor)
         out.method("item")
         out.call(0)
 
 
-def float_of_program(tracer: Tracer, number: float, source: Source) -> Value:
+def float_of_program(tracer: Tracing, number: float, source: Source) -> Value:
     """The value of a float of the program."""
     tracer.guards.type_is(source, float)
     known = tracer.floats.get(source)
     if known is None:
-        given = tracer.wrap(tensor_of_number(number), CallSource(source, tensor_of_number, "as_tensor"))
-        known = tracer.floats[source] = FloatValue(given, number, ((source, number),), tracer, source=source)  # type: ignore[arg-type]
+        where = CallSource(source, tensor_of_number, "as_tensor")
+        given = cast("TensorValue", tracer.wrap(tensor_of_number(number), where))
+        known = tracer.floats[source] = FloatValue(given, number, ((source, number),), tracer, source=source)
     return known

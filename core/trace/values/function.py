@@ -19,18 +19,35 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 import torch
 
-from armature.frame.sources import AttrSource, CellSource, DictOfSource, ItemSource, ObjectSource
+from armature.frame.sources import (
+    AttrSource,
+    CellSource,
+    DictOfSource,
+    ItemSource,
+    LocalSource,
+    ObjectSource,
+    object_source,
+)
 from armature.introspection import MISSING, class_member
 from armature.torch_abi.eval_frame import skip_code
-from armature.trace.errors import NotConstant
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write, attribute_of_builtin, raise_missing
+from armature.trace.values.base import (
+    Args,
+    BoundMethod,
+    Kwargs,
+    NotConstant,
+    Value,
+    Write,
+    attribute_of_builtin,
+    raise_missing,
+)
 from armature.trace.values.keys import Identity
+from armature.trace.values.mapping import namespace_of
+from armature.trace.values.sequence import TupleValue
 
 if TYPE_CHECKING:
     from armature.frame.sources import Source
-    from armature.trace.emit.rebuild import Rebuilder
-    from armature.trace.tracer import Tracer
+    from armature.trace.values.base import Rebuilding, Tracing
     from armature.trace.values.mapping import DictValue
 
 # Of a function, not in its `__dict__`.
@@ -54,14 +71,14 @@ class CellValue(Value):
     def python_type(self) -> type:
         return CellType
 
-    def get(self, tracer: Tracer, name: str) -> Value:
+    def get(self, tracer: Tracing, name: str) -> Value:
         """The contents."""
         if self.content is None and self.real is not None and not self.changed:
             try:
                 obj = self.real.cell_contents
             except ValueError:
                 tracer.graph_break("unsupported-operation", operation="reading an empty cell", type=f"variable {name}")
-            source = self.content_source or tracer.object_source(obj)
+            source = self.content_source or object_source(obj)
             self.content = tracer.wrap(obj, source)
         if self.content is None:
             owner = tracer.frames[-1].code if tracer.frames else None
@@ -77,13 +94,13 @@ class CellValue(Value):
         """Whether it is known to hold nothing."""
         return self.content is None and (self.real is None or self.changed)
 
-    def set(self, tracer: Tracer, value: Value | None) -> None:
+    def set(self, tracer: Tracing, value: Value | None) -> None:
         """Change the contents; None empties the cell."""
         self.content = value
         self.changed = True
         tracer.mutate(self)
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.null_function(CellType)
         if self.content is None:
             out.call(0)
@@ -91,7 +108,7 @@ class CellValue(Value):
         out.load(self.content)
         out.call(1)
 
-    def writes(self, out: Rebuilder) -> list[Write]:
+    def writes(self, out: Rebuilding) -> list[Write]:
         if self.content is None:
             return [Write(EMPTY_CELL, (self,))]
         return [Write(WRITE_CELL, (self, self.content))]
@@ -116,18 +133,18 @@ class CallableValue(Value):
     def as_object(self) -> object:
         return self.fn
 
-    def as_argument(self, tracer: Tracer) -> object:
+    def as_argument(self, tracer: Tracing) -> object:
         tracer.graph_break("unsupported-argument", type=self.describe())
 
-    def key(self, tracer: Tracer) -> Hashable:
+    def key(self, tracer: Tracing) -> Hashable:
         if self.source is not None:
             tracer.guards.same(self.source, self.fn)
         return self.fn
 
-    def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         return tracer.call_object(self.fn, self, args, kwargs)
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.constant(self.fn)
 
 
@@ -135,7 +152,7 @@ class CallableValue(Value):
 class BuiltinValue(CallableValue):
     """A function or method written in C, or another callable that tables speak of."""
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in ("__name__", "__qualname__", "__module__", "__doc__", "__self__", "__objclass__"):
             try:
                 return tracer.as_value(getattr(self.fn, name))
@@ -145,7 +162,7 @@ class BuiltinValue(CallableValue):
             return self
         overload: Any = getattr(self.fn, name, None) if type(self.fn) is PACKET else None
         if isinstance(overload, torch._ops.OpOverload):
-            return tracer.wrap(overload, tracer.object_source(overload))
+            return tracer.wrap(overload, object_source(overload))
         return super().get_attribute(tracer, name)
 
 
@@ -156,7 +173,7 @@ class FunctionValue(CallableValue):
     fn: Any  # FunctionType
     cells: tuple[CellValue, ...] | None = None
 
-    def default(self, tracer: Tracer, position: int) -> Value:
+    def default(self, tracer: Tracing, position: int) -> Value:
         """The value of the default at a position of `__defaults__`."""
         obj = self.fn.__defaults__[position]
         if self.source is not None and not self.is_fixed:
@@ -164,14 +181,14 @@ class FunctionValue(CallableValue):
             tracer.guards.length(AttrSource(self.source, "__defaults__"), len(self.fn.__defaults__))
         return self._held(tracer, obj, "__defaults__", position)
 
-    def keyword_default(self, tracer: Tracer, name: str) -> Value | None:
+    def keyword_default(self, tracer: Tracing, name: str) -> Value | None:
         """The value of the default of a keyword-only parameter, None when it has none."""
         held = self.fn.__kwdefaults__
         if held is None or name not in held:
             return None
         return self._held(tracer, held[name], "__kwdefaults__", name)
 
-    def _held(self, tracer: Tracer, obj: object, attribute: str, key: object) -> Value:
+    def _held(self, tracer: Tracing, obj: object, attribute: str, key: object) -> Value:
         if self.source is None or self.is_fixed:
             return tracer.as_value(obj)
         return tracer.wrap(obj, ItemSource(AttrSource(self.source, attribute), key))
@@ -182,23 +199,23 @@ class FunctionValue(CallableValue):
         made = "<locals>" in self.fn.__qualname__ and not isinstance(self.source, ObjectSource)
         return is_trusted(self.fn) and not made
 
-    def direct_code(self, tracer: Tracer) -> CodeType | None:
-        plan = tracer.plan(self.fn)
-        return self.fn.__code__ if plan.handler is None and plan.polyfill is None else None
+    def direct_code(self, tracer: Tracing) -> CodeType | None:
+        return None if tracer.has_handler(self.fn) else self.fn.__code__
 
-    def closure(self, tracer: Tracer) -> tuple[CellValue, ...]:
+    def closure(self, tracer: Tracing) -> tuple[CellValue, ...]:
         """The cells of the free variables."""
         if self.cells is None:
-            base = self.source if self.source is not None else tracer.object_source(self.fn)
+            base = self.source if self.source is not None else object_source(self.fn)
             held = AttrSource(base, "__closure__")
             real = self.fn.__closure__ or ()
             fixed = self.is_fixed
             self.cells = tuple(
-                tracer.cell(cell, None if fixed else ItemSource(held, position)) for position, cell in enumerate(real)
+                cell_of(tracer, cell, None if fixed else ItemSource(held, position))
+                for position, cell in enumerate(real)
             )
         return self.cells
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name == "__class__":
             return tracer.as_value(FunctionType)
         if name in ("__name__", "__qualname__", "__module__", "__doc__", "__code__"):
@@ -207,19 +224,19 @@ class FunctionValue(CallableValue):
             return tracer.as_value(getattr(self.fn, name))
         self.shares_dict(tracer, self.fn.__dict__)
         if name in self.fn.__dict__:
-            return tracer.wrap(self.fn.__dict__[name], AttrSource(self.source or tracer.object_source(self.fn), name))
+            return tracer.wrap(self.fn.__dict__[name], AttrSource(self.source or object_source(self.fn), name))
         if name in ("__call__", "__get__"):
             return self if name == "__call__" else BoundMethod(self, name)
         if name in ("__defaults__", "__kwdefaults__", "__annotations__", "__type_params__"):
             held = getattr(self.fn, name)
-            return tracer.wrap(held, AttrSource(self.source or tracer.object_source(self.fn), name))
+            return tracer.wrap(held, AttrSource(self.source or object_source(self.fn), name))
         if not hasattr(self.fn, name):
             if not is_trusted(self.fn):
-                tracer.guard_not_in(DictOfSource(self.source or tracer.object_source(self.fn)), name)
+                tracer.guards.absent(DictOfSource(self.source or object_source(self.fn)), name)
             tracer.raise_error(AttributeError, f"'function' object has no attribute '{name}'")
         return super().get_attribute(tracer, name)
 
-    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         return bound_function(self, args) if name == "__get__" else super().call_method(tracer, name, args, kwargs)
 
 
@@ -255,20 +272,20 @@ class ClosureValue(Value):
     def describe(self) -> str:
         return f"function {self.code.co_qualname}"
 
-    def key(self, tracer: Tracer) -> Hashable:
+    def key(self, tracer: Tracing) -> Hashable:
         return Identity(self)
 
-    def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         return tracer.inline_closure(self, args, kwargs)
 
-    def direct_code(self, tracer: Tracer) -> CodeType | None:
+    def direct_code(self, tracer: Tracing) -> CodeType | None:
         return self.code
 
-    def default(self, tracer: Tracer, position: int) -> Value:
+    def default(self, tracer: Tracing, position: int) -> Value:
         """The default at a position."""
         return self.defaults[position]
 
-    def keyword_default(self, tracer: Tracer, name: str) -> Value | None:
+    def keyword_default(self, tracer: Tracing, name: str) -> Value | None:
         """The default of a keyword-only parameter."""
         if self.keyword_dict is not None and not self.keyword_dict.is_constant:
             if not self.keyword_dict.contains(tracer, tracer.constant(name)):
@@ -276,7 +293,7 @@ class ClosureValue(Value):
             return self.keyword_dict.get_item(tracer, tracer.constant(name))
         return self.keyword_defaults.get(name)
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         own = self.own_attribute(tracer, name)
         if own is not None:
             return own
@@ -294,11 +311,11 @@ class ClosureValue(Value):
         if name == "__dict__":
             return self._dict(tracer)
         if name == "__defaults__":
-            return tracer.tuple_of(list(self.defaults)) if self.defaults else tracer.constant(None)
+            return TupleValue(list(self.defaults)) if self.defaults else tracer.constant(None)
         if name == "__kwdefaults__":
             if self.keyword_dict is None:
                 given = self.keyword_defaults
-                self.keyword_dict = tracer.namespace_of(given) if given else tracer.constant(None)
+                self.keyword_dict = namespace_of(tracer, given) if given else tracer.constant(None)
             return self.keyword_dict
         if name == "__class__":
             return tracer.as_value(FunctionType)
@@ -310,7 +327,7 @@ class ClosureValue(Value):
             tracer.raise_error(AttributeError, f"'function' object has no attribute '{name}'")
         return super().get_attribute(tracer, name)
 
-    def own_attribute(self, tracer: Tracer, name: str) -> Value | None:
+    def own_attribute(self, tracer: Tracing, name: str) -> Value | None:
         """An attribute that was set, None where it was not."""
         if self.instance_dict is None or name in OWN_NAMES:
             return self.attributes.get(name)
@@ -321,23 +338,23 @@ class ClosureValue(Value):
         held = {} if self.instance_dict is None else self.instance_dict.entries
         return [*(name for name in self.attributes if name not in OWN_NAMES), *(str(name) for name in held)]
 
-    def _dict(self, tracer: Tracer) -> DictValue:
+    def _dict(self, tracer: Tracing) -> DictValue:
         if self.instance_dict is None:
-            made = self.instance_dict = tracer.new_instance_dict(self)
+            made = self.instance_dict = DictValue({}, instance=self)
             for name in self.own_names():
                 made.set_item(tracer, tracer.constant(name), self.attributes.pop(name))
         return self.instance_dict
 
-    def annotated(self, tracer: Tracer) -> Value:
+    def annotated(self, tracer: Tracing) -> Value:
         """`__annotations__`, made of what the instruction was given: a dict, or names and values in turn."""
         given = self.annotations
         if given is not None and given.python_type() is tuple:
             items = tracer.unpack(given)
-            given = tracer.namespace_of({str(k.as_constant()): v for k, v in zip(items[::2], items[1::2])})
-        self.annotations = tracer.namespace_of({}) if given is None else given
+            given = namespace_of(tracer, {str(k.as_constant()): v for k, v in zip(items[::2], items[1::2])})
+        self.annotations = namespace_of(tracer, {}) if given is None else given
         return self.annotations
 
-    def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+    def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         if name in ("__code__", "__defaults__", "__kwdefaults__", "__dict__"):
             tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
         if self.instance_dict is None or name in OWN_NAMES:
@@ -345,16 +362,16 @@ class ClosureValue(Value):
         else:
             self.instance_dict.set_item(tracer, tracer.constant(name), value)
 
-    def delete_attribute(self, tracer: Tracer, name: str) -> None:
+    def delete_attribute(self, tracer: Tracing, name: str) -> None:
         if self.instance_dict is not None and self.own_attribute(tracer, name) is not None and name not in OWN_NAMES:
             self.instance_dict.delete_item(tracer, tracer.constant(name))
         elif self.attributes.pop(name, None) is None:
             tracer.raise_error(AttributeError, f"'function' object has no attribute '{name}'")
 
-    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         return bound_function(self, args) if name == "__get__" else super().call_method(tracer, name, args, kwargs)
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.null_function(FunctionType)
         out.constant(self.code)
         out.namespace(self.namespace)
@@ -375,7 +392,7 @@ class ClosureValue(Value):
         for name, value in (*self.attributes.items(), *self._late(out)):
             out.store_attribute(name, value)
 
-    def _late(self, out: Rebuilder) -> list[tuple[str, Value]]:
+    def _late(self, out: Rebuilding) -> list[tuple[str, Value]]:
         found: list[tuple[str, Value]] = []
         if self.instance_dict is not None:
             for key, value in self.instance_dict.entries.values():
@@ -405,22 +422,22 @@ class MethodValue(Value):
     def describe(self) -> str:
         return f"method {self.function.describe()}"
 
-    def key(self, tracer: Tracer) -> Hashable:
+    def key(self, tracer: Tracing) -> Hashable:
         return (self.function.key(tracer), self.owner.key(tracer))
 
-    def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         return self.function.call(tracer, (self.owner, *args), kwargs)
 
-    def direct_code(self, tracer: Tracer) -> CodeType | None:
+    def direct_code(self, tracer: Tracing) -> CodeType | None:
         return self.function.direct_code(tracer)
 
-    def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
+    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         if name not in ("__eq__", "__ne__") or not isinstance(other, MethodValue):
             return None
         same = tracer.identical(self.owner, other.owner) and tracer.identical(self.function, other.function)
         return tracer.constant(same == (name == "__eq__"))
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name == "__self__":
             return self.owner
         kind = self.python_type()
@@ -434,7 +451,7 @@ class MethodValue(Value):
             return super().get_attribute(tracer, name)
         return self.function.get_attribute(tracer, name)
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.null_function(MethodType if self.python_type() is MethodType else bound_in_c)
         out.load(self.function)
         out.load(self.owner)
@@ -456,26 +473,26 @@ class PartialValue(Value):
     def python_type(self) -> type:
         return self.kind
 
-    def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        return tracer.call(self.function, (*self.args, *args), {**self.kwargs, **kwargs})
+    def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
+        return self.function.call(tracer, (*self.args, *args), {**self.kwargs, **kwargs})
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name == "func":
             return self.function
         if name == "args":
-            return tracer.tuple_of(list(self.args))
+            return TupleValue(list(self.args))
         if name == "keywords":
-            return tracer.namespace_of(self.kwargs)
+            return namespace_of(tracer, self.kwargs)
         if name in self.attributes:
             return self.attributes[name]
         return attribute_of_builtin(tracer, self, name)
 
-    def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+    def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         if self.source is not None or hasattr(self.kind, name):
             super().set_attribute(tracer, name, value)
         self.attributes[name] = value
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.spread(self.kind, (self.function, *self.args), self.kwargs)
         for name, value in self.attributes.items():
             out.store_attribute(name, value)
@@ -515,3 +532,14 @@ BUILTIN_TYPES: tuple[type, ...] = (
     BuiltinFunctionType, type(list.append), type(int.__add__), type((1).__add__), type(int.__dict__["real"]),
     type(dict.__dict__["fromkeys"]), type(FunctionType.__dict__["__globals__"]),
 )  # fmt: skip
+
+
+def cell_of(tracer: Tracing, cell: CellType, source: Source | None) -> CellValue:
+    """The value of a cell of the program."""
+    known: CellValue | None = tracer.cells.get(id(cell))
+    if known is None:
+        inside = None if source is None else CellSource(source)
+        known = tracer.cells[id(cell)] = CellValue(None, cell, inside, source=source or object_source(cell))
+    elif source is not None and known.source is not None and not isinstance(known.source, LocalSource):
+        tracer.guards.alias(known.source, source)  # a variable's source leads to what its cell holds
+    return known

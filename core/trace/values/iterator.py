@@ -19,10 +19,9 @@ from armature.trace.values.sequence import TupleValue
 from armature.trace.values.streams import Steps
 
 if TYPE_CHECKING:
-    from armature.trace.emit.rebuild import Rebuilder
     from armature.trace.frame_state import Frame
-    from armature.trace.tracer import Tracer
-    from armature.trace.user_stack import Place
+    from armature.trace.places import Place
+    from armature.trace.values.base import Rebuilding, Tracing
 
 
 LIST_ITERATOR: type = type(iter([]))
@@ -39,7 +38,7 @@ class IteratorValue(Value):
 
     values: Iterator[Value]
     kind: type = LIST_ITERATOR
-    remake: Callable[[Rebuilder, IteratorValue], None] | None = None
+    remake: Callable[[Rebuilding, IteratorValue], None] | None = None
     made_at: tuple[Place, ...] = ()
     asked: int = 0
     taken: int = 0
@@ -51,7 +50,7 @@ class IteratorValue(Value):
     def python_type(self) -> type:
         return self.kind
 
-    def advance(self, tracer: Tracer) -> Value:
+    def advance(self, tracer: Tracing) -> Value:
         """The next value. Raises StopIteration of the tracer itself, not of the program."""
         self.asked += 1
         try:
@@ -62,20 +61,20 @@ class IteratorValue(Value):
         self.taken += 1
         return value
 
-    def stream(self, tracer: Tracer) -> Iterator[Value]:
+    def stream(self, tracer: Tracing) -> Iterator[Value]:
         return Steps(lambda: self.advance(tracer))
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         if self.remake is None:
             out.cannot(self)
         self.remake(out, self)
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in ("__next__", "__iter__"):
             return BoundMethod(self, name)
         return super().get_attribute(tracer, name)
 
-    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "__iter__":
             return self
         if name == "__next__":
@@ -118,11 +117,11 @@ class GeneratorValue(Value):
     def describe(self) -> str:
         return f"generator {self.frame.code.co_qualname}"
 
-    def advance(self, tracer: Tracer) -> Value:
+    def advance(self, tracer: Tracing) -> Value:
         """The next value. Raises StopIteration, whose value is what the generator returned."""
         return self.send(tracer, tracer.constant(None))
 
-    def send(self, tracer: Tracer, value: Value) -> Value:
+    def send(self, tracer: Tracing, value: Value) -> Value:
         """Resume with a value. Raises StopIteration at the end."""
         if self.finished:
             raise StopIteration(tracer.constant(None))
@@ -133,7 +132,7 @@ class GeneratorValue(Value):
         self.frame.push(value)  # also at the start, where the frame drops it
         return self._run(tracer)
 
-    def throw(self, tracer: Tracer, error: ExceptionValue) -> Value:
+    def throw(self, tracer: Tracing, error: ExceptionValue) -> Value:
         """Raise an exception where the generator stands. Returns what it yields next."""
         if self.running:
             tracer.raise_error(ValueError, "generator already executing")
@@ -159,7 +158,7 @@ class GeneratorValue(Value):
         before = self.frame.instructions[max(self.frame.position - 2, 0)]
         return self.frame.stack[-1] if before.opname == "SEND" else None
 
-    def _after_delegate(self, tracer: Tracer, end: StopIteration) -> Value:
+    def _after_delegate(self, tracer: Tracing, end: StopIteration) -> Value:
         """Go on after a `yield from` that has ended with a value."""
         value = end.value if end.value is not None else tracer.constant(None)
         end_of_loop = self.frame.instructions[self.frame.position - 2].target
@@ -170,7 +169,7 @@ class GeneratorValue(Value):
         self.frame.position = end_of_loop
         return self._run(tracer)
 
-    def close(self, tracer: Tracer) -> None:
+    def close(self, tracer: Tracing) -> None:
         """End the generator as `close()` does."""
         if self.finished or not self.started:
             self.finished = True
@@ -186,7 +185,7 @@ class GeneratorValue(Value):
             tracer.raise_error(RuntimeError, "generator ignored GeneratorExit")
         self.finished = True
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         """One that has not begun is made by calling its function again."""
         if self.started or self.finished:
             out.cannot(self)
@@ -222,7 +221,7 @@ class GeneratorValue(Value):
         invariant(value is not None, "a generator that has not begun has its arguments", name=name)
         return value  # type: ignore[return-value]
 
-    def _function(self, out: Rebuilder) -> None:
+    def _function(self, out: Rebuilding) -> None:
         code, frame = self.frame.code, self.frame
         out.null_function(FunctionType)
         out.constant(code)
@@ -245,7 +244,7 @@ class GeneratorValue(Value):
         # From 3.12 on all of a generator is protected, by code that turns StopIteration into RuntimeError.
         return protection is not None and self.frame.instructions[protection.target].opname != "CALL_INTRINSIC_1"
 
-    def _run(self, tracer: Tracer) -> Value:
+    def _run(self, tracer: Tracing) -> Value:
         self.started = self.running = True
         try:
             result = tracer.resume(self.frame)
@@ -264,7 +263,7 @@ class GeneratorValue(Value):
             raise StopIteration(result)
         return result
 
-    def stream(self, tracer: Tracer) -> Iterator[Value]:
+    def stream(self, tracer: Tracing) -> Iterator[Value]:
         while True:
             try:
                 value = self.advance(tracer)
@@ -272,12 +271,12 @@ class GeneratorValue(Value):
                 return
             yield value
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in ("__next__", "__iter__") or (name in ("send", "throw", "close") and self.original is None):
             return BoundMethod(self, name)
         return super().get_attribute(tracer, name)
 
-    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "__iter__":
             return self
         if name == "close":
@@ -293,8 +292,8 @@ class GeneratorValue(Value):
                 if len(args) > 1 and isinstance(args[1], ExceptionValue):
                     error = args[1]
                 elif len(args) > 1:
-                    error = tracer.call(
-                        error, tracer.unpack(args[1]) if args[1].python_type() is tuple else (args[1],), {}
+                    error = error.call(
+                        tracer, tracer.unpack(args[1]) if args[1].python_type() is tuple else (args[1],), {}
                     )
                 return self.throw(tracer, tracer.as_exception(error))
             except StopIteration as end:
@@ -309,7 +308,7 @@ def ended_by(end: StopIteration) -> ExceptionValue:
     return ExceptionValue(StopIteration, [] if empty else [value])
 
 
-def advance_or_raise(tracer: Tracer, iterator: IteratorValue | GeneratorValue) -> Value:
+def advance_or_raise(tracer: Tracing, iterator: IteratorValue | GeneratorValue) -> Value:
     """The next value; at the end StopIteration of the program."""
     try:
         return iterator.advance(tracer)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
-    from armature.trace.values.base import Value
+    from armature.trace.values.base import Tracing, Value
 
 
 @attrs.frozen(eq=False)
@@ -35,7 +34,7 @@ class TracedKey:
 
     value: Value
     hashed: int
-    tracer: Tracer
+    tracer: Tracing
     answers: list[tuple[TracedKey, bool]] = attrs.field(factory=list, init=False)
 
     def __eq__(self, other: object) -> bool:
@@ -80,7 +79,7 @@ def is_new(key: Hashable) -> bool:
     return isinstance(key.key if isinstance(key, Referring) else key, Identity)
 
 
-def looked_up(tracer: Tracer, key: Hashable, among: Iterable[Hashable]) -> None:
+def looked_up(tracer: Tracing, key: Hashable, among: Iterable[Hashable]) -> None:
     """Break where an address is looked for among numbers, or the other way round: a number may be the address."""
     for holds, wanted in ((_has_address, _has_number), (_has_number, _has_address)):
         if holds(key) and any(map(wanted, among)):
@@ -98,13 +97,6 @@ def _has_address(key: Hashable) -> bool:
     if isinstance(key, (tuple, frozenset)):
         return any(map(_has_address, key))
     return isinstance(key, Address)
-
-
-def is_nan(constant: object) -> bool:
-    """Whether it is found by what object it is, and there is a new one each time that it is computed."""
-    if isinstance(constant, (tuple, frozenset)):
-        return any(map(is_nan, constant))
-    return isinstance(constant, (float, complex)) and constant != constant
 
 
 def is_by_address(key: Hashable) -> bool:

@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
-from armature.trace.errors import NotConstant, UserRaised
-from armature.trace.values.base import Args, Kwargs, Value, Write, attribute_of_builtin, is_iterable, type_name
+from armature.frame.sources import ItemSource, MemberSource, held_key, object_source
+from armature.trace.errors import UserRaised
+from armature.trace.values.base import (
+    Args,
+    Kwargs,
+    NotConstant,
+    Value,
+    Write,
+    attribute_of_builtin,
+    is_iterable,
+    type_name,
+)
 from armature.trace.values.keys import is_new, looked_up
 from armature.trace.values.methods import invoke
 from armature.trace.values.sequence import TupleValue, comparison
@@ -19,8 +29,7 @@ from armature.trace.values.sets import COMPARISONS, SET_METHODS, SetLike, SetVal
 from armature.trace.values.streams import Steps, Walk
 
 if TYPE_CHECKING:
-    from armature.trace.emit.rebuild import Rebuilder
-    from armature.trace.tracer import Tracer
+    from armature.trace.values.base import Rebuilding, Tracing
 
 DICT_KINDS: tuple[type, ...] = (dict, collections.OrderedDict, collections.defaultdict, MappingProxyType)
 VIEW_TYPES: Mapping[str, type] = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}
@@ -57,20 +66,21 @@ class DictValue(Value):
         kind: type = self.kind
         return kind
 
-    def realise(self, tracer: Tracer) -> dict[Hashable, tuple[Value, Value]]:
+    def realise(self, tracer: Tracing) -> dict[Hashable, tuple[Value, Value]]:
         """All entries, in order; guards the keys."""
         if self.pending is not None:
             real, read, self.pending = self.pending, self.entries, None
-            tracer.guard_keys(self, real)
+            if self.source is not None:
+                tracer.guards.keys(self.source, list(self.kind.__iter__(real)))
             self.entries = {}
             for obj in list(self.kind.__iter__(real)):
-                key = tracer.wrap_key(obj)
+                key = tracer.as_value(obj)
                 hashed = key.key(tracer)
-                held = read[hashed][1] if hashed in read else tracer.wrap_item(self, real, obj)
+                held = read[hashed][1] if hashed in read else wrap_item(tracer, self, real, obj)
                 self.entries[hashed] = (key, held)  # it may have been read under an equal key
         return self.entries
 
-    def find(self, tracer: Tracer, key: Value) -> Value | None:
+    def find(self, tracer: Tracing, key: Value) -> Value | None:
         """The value under a key, None when there is none."""
         hashed = key.key(tracer)
         entry = self.entries.get(hashed)
@@ -90,13 +100,14 @@ class DictValue(Value):
                 looked_up(tracer, hashed, self.entries)
             return None if entry is None else entry[1]
         if not key.is_constant and key.source is not None:
-            tracer.guard_is(key.source, obj)
+            tracer.guards.same(key.source, obj)
         elif key.is_tensor:
             return None
         if not self.kind.__contains__(self.pending, obj):
-            tracer.guard_absent(self, obj)
+            if self.source is not None:
+                tracer.guards.absent(self.source, obj)
             return None
-        value = tracer.wrap_item(self, self.pending, obj)
+        value = wrap_item(tracer, self, self.pending, obj)
         self.entries[hashed] = (key, value)
         return value
 
@@ -105,34 +116,35 @@ class DictValue(Value):
             return super().as_constant()
         return {key.as_constant(): value.as_constant() for key, value in self.entries.values()}
 
-    def as_argument(self, tracer: Tracer) -> object:
+    def as_argument(self, tracer: Tracing) -> object:
         return {key.as_constant(): value.as_argument(tracer) for key, value in self.realise(tracer).values()}
 
-    def as_fake(self, tracer: Tracer) -> object:
+    def as_fake(self, tracer: Tracing) -> object:
         return {key.as_constant(): value.as_fake(tracer) for key, value in self.realise(tracer).values()}
 
-    def key(self, tracer: Tracer) -> Hashable:
+    def key(self, tracer: Tracing) -> Hashable:
         tracer.raise_error(TypeError, f"unhashable type: '{self.kind.__name__}'")
 
-    def truth(self, tracer: Tracer) -> bool:
+    def truth(self, tracer: Tracing) -> bool:
         return bool(self.length(tracer))
 
-    def length(self, tracer: Tracer) -> int:
+    def length(self, tracer: Tracing) -> int:
         if self.pending is None:
             return len(self.entries)
         length: int = self.kind.__len__(self.pending)
-        tracer.guard_length(self, length)
+        if self.source is not None:
+            tracer.guards.length(self.source, length)
         return length
 
-    def stream(self, tracer: Tracer) -> Iterator[Value]:
+    def stream(self, tracer: Tracing) -> Iterator[Value]:
         return self.entry_stream(tracer, lambda entry: entry[0])
 
-    def backwards(self, tracer: Tracer) -> Iterator[Value]:
+    def backwards(self, tracer: Tracing) -> Iterator[Value]:
         """The values that iterating backwards gives."""
         return self.entry_stream(tracer, lambda entry: entry[0], backwards=True)
 
     def entry_stream(
-        self, tracer: Tracer, of: Callable[[tuple[Value, Value]], Value], *, backwards: bool = False
+        self, tracer: Tracing, of: Callable[[tuple[Value, Value]], Value], *, backwards: bool = False
     ) -> Iterator[Value]:
         """What `of` makes of each entry, as it is when it is come to."""
         keys = list(self.realise(tracer))
@@ -143,23 +155,23 @@ class DictValue(Value):
         walk = Walk(tracer, self, keys, text, self.reshaped, plain)
         return Steps(lambda: of(self.entries[next(walk)]))
 
-    def contains(self, tracer: Tracer, item: Value) -> bool:
+    def contains(self, tracer: Tracing, item: Value) -> bool:
         return self.find(tracer, item) is not None
 
-    def get_item(self, tracer: Tracer, key: Value) -> Value:
+    def get_item(self, tracer: Tracing, key: Value) -> Value:
         found = self.find(tracer, key)
         if found is not None:
             return found
         if self.factory is not None and not self.factory.is_constant:
-            made = tracer.call(self.factory, (), {})
+            made = self.factory.call(tracer, (), {})
             self.set_item(tracer, key, made)
             return made
         missing = None if self.owner is None else tracer.method_or_none(self.owner, "__missing__")
         if missing is not None:
-            return tracer.call(missing, (key,), {})
+            return missing.call(tracer, (key,), {})
         tracer.raise_value(KeyError, (key,))
 
-    def set_item(self, tracer: Tracer, key: Value, value: Value) -> None:
+    def set_item(self, tracer: Tracing, key: Value, value: Value) -> None:
         hashed = key.key(tracer)
         entries = self._change(tracer)
         held = entries.get(hashed)
@@ -168,21 +180,21 @@ class DictValue(Value):
         self.reshaped += held is None
         entries[hashed] = (key if held is None else held[0], value)
 
-    def delete_item(self, tracer: Tracer, key: Value) -> None:
+    def delete_item(self, tracer: Tracing, key: Value) -> None:
         entries, hashed = self._change(tracer), key.key(tracer)
         if entries.pop(hashed, None) is None:
             looked_up(tracer, hashed, entries)
             tracer.raise_value(KeyError, (key,))
         self.reshaped += 1
 
-    def _change(self, tracer: Tracer) -> dict[Hashable, tuple[Value, Value]]:
+    def _change(self, tracer: Tracing) -> dict[Hashable, tuple[Value, Value]]:
         if self.kind is MappingProxyType:
             tracer.raise_error(TypeError, "'mappingproxy' object does not support item assignment")
         entries = self.realise(tracer)
         tracer.mutate(self)
         return entries
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name == "default_factory" and issubclass(self.kind, collections.defaultdict):
             return self.factory or tracer.constant(None)
         if name in self.attributes:
@@ -191,12 +203,12 @@ class DictValue(Value):
             tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
         return attribute_of_builtin(tracer, self, name)
 
-    def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+    def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         if self.kind is not collections.OrderedDict or self.source is not None or hasattr(self.kind, name):
             super().set_attribute(tracer, name, value)
         self.attributes[name] = value
 
-    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         method = DICT_METHODS.get(name)
         own = self.kind is not MappingProxyType or (name != "__ior__" and name in vars(MappingProxyType))
         if method is None or not own:
@@ -204,7 +216,7 @@ class DictValue(Value):
         result = invoke(tracer, method, name, (self,), args, kwargs)
         return tracer.constant(None) if result is None else result
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         if self.instance is not None:
             out.load(self.instance)
             out.attribute("__dict__")
@@ -227,7 +239,7 @@ class DictValue(Value):
         for name, value in self.attributes.items():
             out.store_attribute(name, value)
 
-    def writes(self, out: Rebuilder) -> list[Write]:
+    def writes(self, out: Rebuilding) -> list[Write]:
         kind: Any = self.kind
         if kind is MappingProxyType:
             out.cannot(self)
@@ -251,20 +263,20 @@ class DictViewValue(SetLike):
     def python_type(self) -> type:
         return VIEW_TYPES[self.which]
 
-    def length(self, tracer: Tracer) -> int:
+    def length(self, tracer: Tracing) -> int:
         return self.owner.length(tracer)
 
-    def truth(self, tracer: Tracer) -> bool:
+    def truth(self, tracer: Tracing) -> bool:
         return bool(self.owner.length(tracer))
 
-    def stream(self, tracer: Tracer) -> Iterator[Value]:
+    def stream(self, tracer: Tracing) -> Iterator[Value]:
         return self.owner.entry_stream(tracer, PARTS[self.which])
 
-    def backwards(self, tracer: Tracer) -> Iterator[Value]:
+    def backwards(self, tracer: Tracing) -> Iterator[Value]:
         """The values that iterating backwards gives."""
         return self.owner.entry_stream(tracer, PARTS[self.which], backwards=True)
 
-    def contains(self, tracer: Tracer, item: Value) -> bool:
+    def contains(self, tracer: Tracing, item: Value) -> bool:
         if self.which == "keys":
             return self.owner.contains(tracer, item)
         if self.which == "items" and isinstance(item, TupleValue) and len(item.items) == 2:
@@ -272,16 +284,16 @@ class DictViewValue(SetLike):
             return found is not None and tracer.same_or_equal(found, item.items[1])
         return super().contains(tracer, item)
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         return attribute_of_builtin(tracer, self, name)
 
-    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         method = VIEW_METHODS.get(name)
         if method is None or not hasattr(self.python_type(), name):
             return super().call_method(tracer, name, args, kwargs)
         return invoke(tracer, method, name, (self,), args, kwargs) or tracer.constant(None)
 
-    def as_set(self, tracer: Tracer) -> Value:
+    def as_set(self, tracer: Tracing) -> Value:
         if self.which == "values":
             return self
         entries = {item.key(tracer): item for item in self.stream(tracer)}
@@ -290,7 +302,7 @@ class DictViewValue(SetLike):
         known = self.which == "items" or self.owner.kind is not MappingProxyType
         return SetValue(entries, set, set(dict.fromkeys(entries) if of_dict else list(entries)) if known else None)
 
-    def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
+    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         if self.which == "values":
             return None
         if name in COMPARISONS:
@@ -302,13 +314,13 @@ class DictViewValue(SetLike):
         method = VIEW_OPERATORS.get(f"__{name[3:]}" if swapped else name)
         return None if method is None else method(tracer, left, right)
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.load(self.owner)
         out.method(self.which)
         out.call(0)
 
 
-def intersection(tracer: Tracer, view: DictViewValue, other: Value) -> SetValue:
+def intersection(tracer: Tracing, view: DictViewValue, other: Value) -> SetValue:
     """`view & other`, in CPython's order: it walks the smaller of two views, or a view no larger than a set."""
     if isinstance(other, DictViewValue):
         swaps = other.length(tracer) > view.length(tracer)
@@ -325,10 +337,10 @@ def intersection(tracer: Tracer, view: DictViewValue, other: Value) -> SetValue:
     return SetValue(entries, set, table)
 
 
-def _by_method(name: str) -> Callable[[Tracer, Value, Value], Value]:
+def _by_method(name: str) -> Callable[[Tracing, Value, Value], Value]:
     """An operator with a view on one side: the set of what is on the left, changed by a method."""
 
-    def run(tracer: Tracer, left: Value, right: Value) -> Value:
+    def run(tracer: Tracing, left: Value, right: Value) -> Value:
         both_items = all(isinstance(side, DictViewValue) and side.which == "items" for side in (left, right))
         if both_items and name == "symmetric_difference_update":
             return _other_items(tracer, left, right)
@@ -340,7 +352,7 @@ def _by_method(name: str) -> Callable[[Tracer, Value, Value], Value]:
     return run
 
 
-def _other_items(tracer: Tracer, left: Value, right: Value) -> Value:
+def _other_items(tracer: Tracing, left: Value, right: Value) -> Value:
     """`left ^ right` of two views of items: those of the right side come first."""
     new = [item for item in tracer.unpack(right) if not left.contains(tracer, item)]
     left_over = [item for item in tracer.unpack(left) if not right.contains(tracer, item)]
@@ -349,7 +361,7 @@ def _other_items(tracer: Tracer, left: Value, right: Value) -> Value:
     return result
 
 
-VIEW_OPERATORS: dict[str, Callable[[Tracer, Value, Value], Value]] = {
+VIEW_OPERATORS: dict[str, Callable[[Tracing, Value, Value], Value]] = {
     "__or__": _by_method("update"),
     "__sub__": _by_method("difference_update"),
     "__xor__": _by_method("symmetric_difference_update"),
@@ -368,12 +380,12 @@ VIEW_METHODS: dict[str, Callable[..., Value]] = {
 }
 
 
-def _get(tracer: Tracer, self: DictValue, key: Value, default: Value | None = None) -> Value | None:
+def _get(tracer: Tracing, self: DictValue, key: Value, default: Value | None = None) -> Value | None:
     found = self.find(tracer, key)
     return default if found is None else found
 
 
-def _pop(tracer: Tracer, self: DictValue, key: Value, default: Value | None = None) -> Value:
+def _pop(tracer: Tracing, self: DictValue, key: Value, default: Value | None = None) -> Value:
     try:
         found = self.find(tracer, key)
     except UserRaised:  # CPython asks no key for its hash where there is nothing
@@ -388,7 +400,7 @@ def _pop(tracer: Tracer, self: DictValue, key: Value, default: Value | None = No
     return default
 
 
-def _popitem(tracer: Tracer, self: DictValue, last: Value | None = None) -> Value:
+def _popitem(tracer: Tracing, self: DictValue, last: Value | None = None) -> Value:
     if last is not None and self.kind is not collections.OrderedDict:
         tracer.raise_error(TypeError, "dict.popitem() takes no arguments (1 given)")
     entries = self._change(tracer)
@@ -399,7 +411,7 @@ def _popitem(tracer: Tracer, self: DictValue, last: Value | None = None) -> Valu
     return TupleValue(list(entries.pop(hashed)))
 
 
-def _setdefault(tracer: Tracer, self: DictValue, key: Value, default: Value | None = None) -> Value:
+def _setdefault(tracer: Tracing, self: DictValue, key: Value, default: Value | None = None) -> Value:
     found = self.find(tracer, key)
     if found is None:
         found = tracer.constant(None) if default is None else default
@@ -407,7 +419,7 @@ def _setdefault(tracer: Tracer, self: DictValue, key: Value, default: Value | No
     return found
 
 
-def update(tracer: Tracer, self: DictValue, /, *others: Value, **more: Value) -> None:
+def update(tracer: Tracing, self: DictValue, /, *others: Value, **more: Value) -> None:
     """`self.update(other, **more)`."""
     for other in others:
         for key, value in pairs(tracer, other):
@@ -416,7 +428,7 @@ def update(tracer: Tracer, self: DictValue, /, *others: Value, **more: Value) ->
         self.set_item(tracer, tracer.constant(name), value)
 
 
-def pairs(tracer: Tracer, other: Value) -> Iterator[tuple[Value, Value]]:
+def pairs(tracer: Tracing, other: Value) -> Iterator[tuple[Value, Value]]:
     """The keys and values of a mapping, or of an iterable of pairs, as they come."""
     if tracer.has_attribute(other, "keys"):
         yield from items_of_mapping(tracer, other)
@@ -432,7 +444,7 @@ def pairs(tracer: Tracer, other: Value) -> Iterator[tuple[Value, Value]]:
             yield parts[0], parts[1]
 
 
-def items_of_mapping(tracer: Tracer, other: Value) -> Iterator[tuple[Value, Value]]:
+def items_of_mapping(tracer: Tracing, other: Value) -> Iterator[tuple[Value, Value]]:
     """The keys and values of a mapping. AttributeError of the program where it has no `keys`."""
     if isinstance(other.base, DictValue) and tracer.iterates_plainly(other):
         other = other.base
@@ -445,17 +457,17 @@ def items_of_mapping(tracer: Tracer, other: Value) -> Iterator[tuple[Value, Valu
         yield key, other.get_item(tracer, key)
 
 
-def _clear(tracer: Tracer, self: DictValue) -> None:
+def _clear(tracer: Tracing, self: DictValue) -> None:
     entries = self._change(tracer)
     self.reshaped += bool(entries)
     entries.clear()
 
 
-def _copy(tracer: Tracer, self: DictValue) -> Value:
+def _copy(tracer: Tracing, self: DictValue) -> Value:
     return DictValue(dict(self.realise(tracer)), self.dict_kind, self.factory)
 
 
-def _move_to_end(tracer: Tracer, self: DictValue, key: Value, last: Value | None = None) -> None:
+def _move_to_end(tracer: Tracing, self: DictValue, key: Value, last: Value | None = None) -> None:
     entries = self._change(tracer)
     hashed = key.key(tracer)
     if hashed not in entries:
@@ -468,7 +480,7 @@ def _move_to_end(tracer: Tracer, self: DictValue, key: Value, last: Value | None
         self.entries = {hashed: entry, **entries}
 
 
-def _init(tracer: Tracer, self: DictValue, *others: Value, **more: Value) -> None:
+def _init(tracer: Tracing, self: DictValue, *others: Value, **more: Value) -> None:
     if self.kind is collections.defaultdict:
         if self.source is not None or self.pending is not None:
             tracer.graph_break("unsupported-mutation", operation="__init__", type=self.describe())
@@ -476,7 +488,7 @@ def _init(tracer: Tracer, self: DictValue, *others: Value, **more: Value) -> Non
     update(tracer, self, *others, **more)
 
 
-def factory_of(tracer: Tracer, factory: Value | None = None) -> Value:
+def factory_of(tracer: Tracing, factory: Value | None = None) -> Value:
     """What a defaultdict makes missing values with. TypeError of the program where it can't be called."""
     given = None if factory is None else factory.python_type()
     if given not in (None, type(None)) and not issubclass(given, Callable):  # type: ignore[arg-type]
@@ -484,7 +496,7 @@ def factory_of(tracer: Tracer, factory: Value | None = None) -> Value:
     return tracer.constant(None) if factory is None else factory
 
 
-def _update_in_place(tracer: Tracer, self: DictValue, other: Value) -> Value:
+def _update_in_place(tracer: Tracing, self: DictValue, other: Value) -> Value:
     update(tracer, self, other)
     return self
 
@@ -499,7 +511,7 @@ def shows(kind: type, proxy: object) -> bool:
     return shown_by(proxy) is kind
 
 
-def _or(tracer: Tracer, self: DictValue, other: Value) -> Value:
+def _or(tracer: Tracing, self: DictValue, other: Value) -> Value:
     united = other.base if other.base is not None else other
     if self.kind is not MappingProxyType and not issubclass(united.python_type(), dict):
         return tracer.constant(NotImplemented)
@@ -529,5 +541,18 @@ DICT_METHODS: dict[str, Callable[..., Value | None]] = {
     "__or__": _or,
     "__ior__": _update_in_place,
     "__init__": _init,
-    "__reversed__": lambda tracer, self: tracer.backwards(self),
+    "__reversed__": lambda tracer, self: tracer.as_value(reversed).call(tracer, (self,), {}),
 }
+
+
+def namespace_of(tracer: Tracing, attributes: Mapping[str, Value]) -> DictValue:
+    """A dict of names to values."""
+    return DictValue({name: (tracer.constant(name), value) for name, value in attributes.items()})
+
+
+def wrap_item(tracer: Tracing, owner: DictValue, real: Mapping[object, object], key: object) -> Value:
+    """The value of an item of a dict of the program."""
+    source = owner.source if owner.source is not None else object_source(real)
+    if owner.owner is None:
+        return tracer.wrap(real[key], ItemSource(source, held_key(key)))
+    return tracer.wrap(owner.kind.__getitem__(real, key), MemberSource(source, owner.kind, held_key(key)))

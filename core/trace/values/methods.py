@@ -10,16 +10,16 @@ from armature.trace.semantics.keywords import refuses
 from armature.trace.values.base import Args, Kwargs, Value
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.values.base import Tracing
 
 
-def check_call(tracer: Tracer, fn: Callable[..., Any], positional: int, kwargs: Kwargs, name: str) -> None:
+def check_call(tracer: Tracing, fn: Callable[..., Any], positional: int, kwargs: Kwargs, name: str) -> None:
     """Break the graph where a function in C refuses so many arguments, or these keywords: Python knows what to say."""
     if refuses(fn, positional, kwargs):
         tracer.graph_break("unsupported-call", callable=f"{name} with these {'keywords' if kwargs else 'arguments'}")
 
 
-def invoke(tracer: Tracer, fn: Callable[..., Any], name: str, owner: Args, args: Args, kwargs: Kwargs) -> Value | None:
+def invoke(tracer: Tracing, fn: Callable[..., Any], name: str, owner: Args, args: Args, kwargs: Kwargs) -> Value | None:
     """`fn(tracer, *owner, *args, **kwargs)`; arguments that do not fit break the graph: Python knows what to say."""
     try:
         found: Value | None = fn(tracer, *owner, *args, **kwargs)

@@ -10,7 +10,7 @@ import attrs
 import torch
 from torch import nn
 
-from armature.frame.sources import DictOfSource, ItemSource, Source
+from armature.frame.sources import DictOfSource, ItemSource, ObjectSource, Source, object_source
 from armature.trace.errors import UserRaised
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import Args, Kwargs, Value, raise_missing
@@ -19,7 +19,7 @@ from armature.trace.values.mapping import DictValue
 from armature.trace.values.user_object import UserObjectValue, has_own_lookup
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.values.base import Tracing
 
 REGISTRIES = ("_parameters", "_buffers", "_modules")
 HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
@@ -45,7 +45,7 @@ class ModuleValue(UserObjectValue):
     obj: Any = None
     registries: dict[str, DictValue] = attrs.field(factory=dict)
 
-    def registry(self, tracer: Tracer, name: str) -> DictValue:
+    def registry(self, tracer: Tracing, name: str) -> DictValue:
         """The value of `module._parameters`, `module._buffers` or `module._modules`."""
         known = self.registries.get(name)
         if known is None and self.obj is None:
@@ -59,13 +59,13 @@ class ModuleValue(UserObjectValue):
             self.registries[name] = known
         return known
 
-    def where(self, tracer: Tracer) -> ModuleValue:
+    def where(self, tracer: Tracing) -> ModuleValue:
         """Itself, with a source."""
         if self.source is None:
-            self.source = tracer.object_source(self.obj)
+            self.source = object_source(self.obj)
         return self
 
-    def registered(self, tracer: Tracer, name: str) -> Value | None:
+    def registered(self, tracer: Tracing, name: str) -> Value | None:
         """The parameter, buffer or submodule of that name, None when there is none."""
         for registry in REGISTRIES:
             known = self.registries.get(registry) if self.obj is not None else self.registry(tracer, registry)
@@ -76,7 +76,7 @@ class ModuleValue(UserObjectValue):
                 return self.registry(tracer, registry).find(tracer, tracer.constant(name))
         return None
 
-    def own_attribute(self, tracer: Tracer, name: str) -> Value | None:
+    def own_attribute(self, tracer: Tracing, name: str) -> Value | None:
         if self.obj is not None and name in REGISTRIES and name in held_by(self.obj) and name not in self.written:
             return self.registry(tracer, name)
         return super().own_attribute(tracer, name)
@@ -87,13 +87,13 @@ class ModuleValue(UserObjectValue):
         # What registers a parameter or submodule first makes sure that no attribute has its name.
         return is_trusted(self.cls) or find_in_class(self.cls, name) is None or super().is_stable(name)
 
-    def missing(self, tracer: Tracer, name: str, raised: UserRaised | None = None) -> Value:
+    def missing(self, tracer: Tracing, name: str, raised: UserRaised | None = None) -> Value:
         if not inherits(self.cls, "__getattr__", nn.Module):
             return super().missing(tracer, name, raised)
         rely_on_class(tracer, self.cls, name, "__getattr__")
         return self.fallback(tracer, name)
 
-    def fallback(self, tracer: Tracer, name: str) -> Value:
+    def fallback(self, tracer: Tracing, name: str) -> Value:
         """`nn.Module.__getattr__`."""
         if has_own_lookup(self.cls):  # it is asked for each table
             return tracer.inline_python(GETTER, (self, tracer.constant(name)), {})
@@ -102,18 +102,18 @@ class ModuleValue(UserObjectValue):
             for registry in REGISTRIES:
                 self.registry(tracer, registry).find(tracer, tracer.constant(name))
             if self.obj is not None and name not in self.written and name not in held_by(self.obj):
-                tracer.guard_not_in(DictOfSource(self.where(tracer).source), name)  # type: ignore[arg-type]
+                tracer.guards.absent(DictOfSource(self.where(tracer).source), name)  # type: ignore[arg-type]
             raise_missing(tracer, self.cls, name)
         return found
 
-    def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+    def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         rely_on_class(tracer, self.cls, "__setattr__")
         if not inherits(self.cls, "__setattr__", nn.Module):
             super().set_attribute(tracer, name, value)
             return
         self.assign(tracer, name, value)
 
-    def assign(self, tracer: Tracer, name: str, value: Value) -> None:
+    def assign(self, tracer: Tracing, name: str, value: Value) -> None:
         """`nn.Module.__setattr__`."""
         if has_own_lookup(self.cls):
             tracer.inline_python(SETTER, (self, tracer.constant(name), value), {})
@@ -136,7 +136,7 @@ class ModuleValue(UserObjectValue):
             return
         tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
 
-    def store(self, tracer: Tracer, name: str, value: Value) -> None:
+    def store(self, tracer: Tracing, name: str, value: Value) -> None:
         if self.obj is None or name not in REGISTRIES:
             super().store(tracer, name, value)
             return
@@ -145,7 +145,7 @@ class ModuleValue(UserObjectValue):
         super().store(tracer, name, value)
         self.registries[name] = value
 
-    def _keeps_marked(self, tracer: Tracer, name: str, value: Value) -> bool:
+    def _keeps_marked(self, tracer: Tracing, name: str, value: Value) -> bool:
         """Register a tensor that is marked as a buffer. Whether it is one."""
         mark = tracer.attribute_or_none(value, "_is_buffer")
         if mark is None or not mark.as_constant():
@@ -156,22 +156,22 @@ class ModuleValue(UserObjectValue):
         if not inherits(self.cls, "register_buffer", nn.Module) or (held is not None and known is None):
             tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
         given = (tracer.constant(name), value, value.get_attribute(tracer, "persistent"))
-        tracer.call(self.get_attribute(tracer, "register_buffer"), given, {})
+        self.get_attribute(tracer, "register_buffer").call(tracer, given, {})
         return True
 
-    def _replace(self, tracer: Tracer, name: str, value: Value) -> bool:
+    def _replace(self, tracer: Tracing, name: str, value: Value) -> bool:
         """Put a parameter or None in the place of a parameter. Whether there is one, which nobody watches."""
         if not issubclass(value.python_type(), (nn.Parameter, NoneType)) or name in held_by(self.obj):
             return False
         known = {table: self.registry(tracer, table).find(tracer, tracer.constant(name)) for table in REGISTRIES}
         if known["_parameters"] is None or known["_buffers"] is not None or known["_modules"] is not None:
             return False
-        if not tracer.no_global_hooks(PARAMETER_HOOKS):
+        if not no_global_hooks(tracer, PARAMETER_HOOKS):
             return False
         self.registry(tracer, "_parameters").set_item(tracer, tracer.constant(name), value)
         return True
 
-    def _adopt(self, tracer: Tracer, name: str, value: Value) -> bool:
+    def _adopt(self, tracer: Tracing, name: str, value: Value) -> bool:
         """Put a module among the submodules, or None in the place of one. Whether nothing else has the name, or
         watches."""
         emptied = issubclass(value.python_type(), NoneType)
@@ -182,21 +182,23 @@ class ModuleValue(UserObjectValue):
         others = ("_parameters", "_buffers")
         if any(self.registry(tracer, table).find(tracer, tracer.constant(name)) is not None for table in others):
             return False
-        if name in held_by(self.obj).get("_non_persistent_buffers_set", ()) or not tracer.no_global_hooks(MODULE_HOOKS):
+        if name in held_by(self.obj).get("_non_persistent_buffers_set", ()) or not no_global_hooks(
+            tracer, MODULE_HOOKS
+        ):
             return False
         if not emptied:
             self._uncover(tracer, name)
         self.registry(tracer, "_modules").set_item(tracer, tracer.constant(name), value)
         return True
 
-    def _uncover(self, tracer: Tracer, name: str) -> None:
+    def _uncover(self, tracer: Tracing, name: str) -> None:
         """Delete the attribute of that name, which would hide a submodule."""
         if self.attributes.get(name) is not None or self.own_attribute(tracer, name) is not None:
             super().remove(tracer, name)
         elif name not in held_by(self.obj):
-            tracer.guard_not_in(DictOfSource(self.where(tracer).source), name)  # type: ignore[arg-type]
+            tracer.guards.absent(DictOfSource(self.where(tracer).source), name)  # type: ignore[arg-type]
 
-    def _register(self, tracer: Tracer, name: str, value: Value) -> bool:
+    def _register(self, tracer: Tracing, name: str, value: Value) -> bool:
         """For a module made in the frame: keep a parameter or submodule where it belongs. Whether it is one."""
         kinds = {"_parameters": nn.Parameter, "_modules": nn.Module}
         kind = value.python_type()
@@ -218,43 +220,44 @@ class ModuleValue(UserObjectValue):
         self.registry(tracer, wanted).set_item(tracer, tracer.constant(name), value)
         return True
 
-    def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         rely_on_class(tracer, self.cls, "forward", *CALL_METHODS)
         if not calls_plainly(self.cls) or not self._has_no_hooks(tracer):
             return super().call(tracer, args, kwargs)
         forward = self.get_attribute(tracer, "forward")
-        return tracer.call(forward, args, kwargs)
+        return forward.call(tracer, args, kwargs)
 
-    def direct_code(self, tracer: Tracer) -> CodeType | None:
+    def direct_code(self, tracer: Tracing) -> CodeType | None:
         found = find_in_class(self.cls, "forward")
         plain = calls_plainly(self.cls) and found is not None and isinstance(found.obj, FunctionType)
         return tracer.as_value(found.obj).direct_code(tracer) if plain and found is not None else None
 
-    def _has_no_hooks(self, tracer: Tracer) -> bool:
+    def _has_no_hooks(self, tracer: Tracing) -> bool:
         if self.obj is None:
             tables = [self.attributes.get(name) for name in HOOKS]
             plain = all(isinstance(table, DictValue) and not table.entries for table in tables)
-            return plain and "_compiled_call_impl" not in self.attributes and tracer.no_global_hooks(GLOBAL_HOOKS)
+            return plain and "_compiled_call_impl" not in self.attributes and no_global_hooks(tracer, GLOBAL_HOOKS)
         held = held_by(self.obj)
         if any(held.get(name) for name in HOOKS) or self.written.keys() & {*HOOKS, "_compiled_call_impl"}:
             return False
-        if held.get("_compiled_call_impl") is not None or not tracer.no_global_hooks(GLOBAL_HOOKS):
+        if held.get("_compiled_call_impl") is not None or not no_global_hooks(tracer, GLOBAL_HOOKS):
             return False
         where = DictOfSource(self.where(tracer).source)  # type: ignore[arg-type]
-        if tracer.first_call(self):
+        if id(self) not in tracer.called:
+            tracer.called.add(id(self))
             for name in HOOKS:
-                tracer.guard_empty(ItemSource(where, name))
-            tracer.guard_not_in(where, "_compiled_call_impl")
+                tracer.guards.length(ItemSource(where, name), 0)
+            tracer.guards.absent(where, "_compiled_call_impl")
         return True
 
-    def get_item(self, tracer: Tracer, key: Value) -> Value:
+    def get_item(self, tracer: Tracing, key: Value) -> Value:
         plain = CONTAINERS.get(self.cls)
         position = key.as_constant() if plain is not None and key.is_constant else None
         if isinstance(position, int):
             return self._by_position(tracer, position)
         return super().get_item(tracer, key)
 
-    def _by_position(self, tracer: Tracer, position: int) -> Value:
+    def _by_position(self, tracer: Tracing, position: int) -> Value:
         modules = self.registry(tracer, "_modules").realise(tracer)
         if not -len(modules) <= position < len(modules):
             tracer.raise_error(IndexError, f"index {position} is out of range")
@@ -263,12 +266,12 @@ class ModuleValue(UserObjectValue):
             return self.registry(tracer, "_modules").get_item(tracer, name)
         return list(modules.values())[position][1]
 
-    def stream(self, tracer: Tracer) -> Iterator[Value]:
+    def stream(self, tracer: Tracing) -> Iterator[Value]:
         if self.cls in CONTAINERS:
             return iter([value for _, value in self.registry(tracer, "_modules").realise(tracer).values()])
         return super().stream(tracer)
 
-    def length(self, tracer: Tracer) -> int:
+    def length(self, tracer: Tracing) -> int:
         if self.cls in CONTAINERS:
             return len(self.registry(tracer, "_modules").realise(tracer))
         return super().length(tracer)
@@ -279,7 +282,7 @@ def held_by(module: nn.Module) -> dict[str, Any]:
     return cast("dict[str, Any]", object.__getattribute__(module, "__dict__"))
 
 
-def registry_dict(tracer: Tracer, real: dict[str, object], source: Source) -> DictValue:
+def registry_dict(tracer: Tracing, real: dict[str, object], source: Source) -> DictValue:
     """`_parameters`, `_buffers` or `_modules` of a module: always dicts, by what nn.Module does."""
     held = tracer.by_id.get(id(real))
     if held is not None and isinstance(held[1], DictValue):
@@ -295,3 +298,13 @@ CONTAINERS: dict[type, str] = {nn.ModuleList: BY_NAME, nn.Sequential: BY_PLACE}
 def is_module(obj: object) -> bool:
     """Whether the object is an nn.Module that is not compiled by TorchScript."""
     return issubclass(type(obj), nn.Module) and not issubclass(type(obj), torch.jit.ScriptModule)
+
+
+def no_global_hooks(tracer: Tracing, names: tuple[str, ...]) -> bool:
+    """Whether no hook is registered for all modules; guarded."""
+    namespace = vars(nn.modules.module)
+    if any(namespace[name] for name in names):
+        return False
+    for name in names:
+        tracer.guards.length(ObjectSource(namespace[name], f"torch.nn.modules.module.{name}"), 0)
+    return True

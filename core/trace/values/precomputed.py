@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 import torch
 
-from armature.frame.sources import CallSource, ItemSource, Source
+from armature.frame.sources import CallSource, EarlySource, ItemSource, Source
 from armature.torch_abi.fake import tensor_of_number
 from armature.torch_abi.symbols import hint, is_unbacked
-from armature.trace.errors import NotConstant
-from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
+from armature.trace.values.base import Args, BoundMethod, Kwargs, NotConstant, Value
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.floats import FloatValue
 from armature.trace.values.sequence import ListValue
@@ -25,7 +24,7 @@ from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.values.base import Tracing
 
 NUMBERS = (int, float, bool)
 BITS = 62  # of an int in a tensor
@@ -42,6 +41,32 @@ BINARY = {**ARITHMETIC, **COMPARISONS}
 UNARY: dict[str, Callable[[Any], Any]] = {
     "__neg__": operator.neg, "__pos__": operator.pos, "__abs__": operator.abs, "__int__": int, "__float__": float,
 }  # fmt: skip
+
+
+@attrs.frozen(eq=False)
+class EarlyCall:
+    """`function(*operands)`; the operands can be loaded before the graph is called."""
+
+    function: Callable[..., Any]
+    operands: tuple[Value, ...]
+
+
+@attrs.define(eq=False)
+class EarlyCalls:
+    """The calls of one trace.
+
+    changed: the objects that they change, each with functions that read its state and set it. taken: a number is taken
+    out of a tensor again in the graph.
+    """
+
+    calls: list[EarlyCall] = attrs.field(factory=list)
+    changed: dict[Value, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = attrs.field(factory=dict)
+    taken: bool = False
+
+    def add(self, function: Callable[..., Any], operands: tuple[Value, ...]) -> EarlySource:
+        """One more call; where to find what it gives."""
+        self.calls.append(EarlyCall(function, operands))
+        return EarlySource(len(self.calls) - 1)
 
 
 @attrs.define(eq=False)
@@ -61,7 +86,7 @@ class EarlyNumber(Value):
     """An int, float or truth value. number: what it was while tracing; only its type is relied on."""
 
     number: Any
-    tracer: Tracer
+    tracer: Tracing
     tensor: TensorValue | None = None
     item: Any = None  # the node that gives it as a number
 
@@ -87,15 +112,15 @@ class EarlyNumber(Value):
             self.tracer.by_fake[id(self.tensor.fake)] = self.tensor
         return self.tensor
 
-    def as_argument(self, tracer: Tracer) -> object:
+    def as_argument(self, tracer: Tracing) -> object:
         return self._item(tracer).as_argument(tracer)
 
-    def as_fake(self, tracer: Tracer) -> object:
+    def as_fake(self, tracer: Tracing) -> object:
         return self._item(tracer).as_fake(tracer)
 
-    def _item(self, tracer: Tracer) -> Value:
+    def _item(self, tracer: Tracing) -> Value:
         """The number as one of the graph, which then is not compiled further: where that was asked for."""
-        if type(self.number) is bool or not (tracer.request.fullgraph or tracer.ctx.config.capture_scalar_outputs):
+        if type(self.number) is bool or not (tracer.request.fullgraph or tracer.config.capture_scalar_outputs):
             tracer.graph_break("unsupported-argument", type=self.describe())
         if self.item is None:
             tracer.early.taken = True
@@ -103,15 +128,15 @@ class EarlyNumber(Value):
                 self.item = tracer.graph_call("item", (self.as_tensor(),), {})
         return self.item  # type: ignore[no-any-return]
 
-    def truth(self, tracer: Tracer) -> bool:
-        tracer.graph_break("data-dependent-branch", test=tracer.source_text())
+    def truth(self, tracer: Tracing) -> bool:
+        tracer.graph_break("data-dependent-branch", test=tracer.origin()[0].text)
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in UNARY or name in BINARY:
             return BoundMethod(self, name)
         raise NotConstant(self)
 
-    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if kwargs:
             raise NotConstant(self)
         if name in UNARY and not args:
@@ -122,7 +147,7 @@ class EarlyNumber(Value):
             raise NotConstant(self)
         return found
 
-    def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
+    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         if name not in BINARY:
             return None
         function, swapped = BINARY[name]
@@ -138,7 +163,7 @@ SAME_WITH_TENSORS = {
 FLOATS = (torch.float32, torch.float64)
 
 
-def as_tensors(tracer: Tracer, fn: Callable[..., Any] | str, args: Args) -> tuple[Value, ...] | None:
+def as_tensors(tracer: Tracing, fn: Callable[..., Any] | str, args: Args) -> tuple[Value, ...] | None:
     """The arguments of a call with tensors for a number that changes, which kernels can be made for; None: it is no
     such call, or the result might be another one."""
     name = fn if isinstance(fn, str) else str(getattr(fn, "__name__", ""))
@@ -178,7 +203,7 @@ def now(value: Value) -> Any:
     return value.number if isinstance(value, (EarlyNumber, FloatValue)) else value.as_constant()
 
 
-def compute(tracer: Tracer, function: Callable[..., Any], operands: Args) -> Value | None:
+def compute(tracer: Tracing, function: Callable[..., Any], operands: Args) -> Value | None:
     """What a function of numbers gives, computed before the graph; the types of the operands tell that of the result.
     None: that can't be."""
     if not all(before_the_graph(value) for value in operands):
@@ -190,12 +215,12 @@ def compute(tracer: Tracer, function: Callable[..., Any], operands: Args) -> Val
     return call_early(tracer, function, operands, example)
 
 
-def call_early(tracer: Tracer, function: Callable[..., Any], operands: Args, example: object) -> Value:
+def call_early(tracer: Tracing, function: Callable[..., Any], operands: Args, example: object) -> Value:
     """The value of a call made before the graph, which gave `example` this time."""
     return of_example(tracer, example, tracer.early.add(function, tuple(operands)))
 
 
-def of_example(tracer: Tracer, example: object, source: Source) -> Value:
+def of_example(tracer: Tracing, example: object, source: Source) -> Value:
     """The value of what a call gives."""
     if type(example) in NUMBERS:
         return EarlyNumber(example, tracer, source=source)

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from armature.frame.sources import AttrSource, DictOfSource, TypeOfSource
+from armature.frame.sources import AttrSource, DictOfSource, TypeOfSource, object_source
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import Value
 from armature.trace.values.classes import find_in_class, is_data_descriptor, rely_on_class
 
 if TYPE_CHECKING:
     from armature.frame.sources import Source
-    from armature.trace.emit.rebuild import Rebuilder
-    from armature.trace.tracer import Tracer
+    from armature.trace.values.base import Rebuilding, Tracing
 
 CHANGING = frozenset({"sys", "time"})  # of the library, modules whose names a program may give other objects
 SETTINGS = (bool, int, float, str, type(None))
@@ -40,10 +39,10 @@ class PythonModuleValue(Value):
     def as_object(self) -> object:
         return self.module
 
-    def key(self, tracer: Tracer) -> Hashable:
+    def key(self, tracer: Tracing) -> Hashable:
         return self.module
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         known = self.read.get(name)
         if known is not None:
             return known
@@ -62,19 +61,19 @@ class PythonModuleValue(Value):
             tracer.raise_error(AttributeError, missing)
         source: Source
         if trusted and self.module.__name__ in CHANGING and not callable(obj):
-            source = AttrSource(tracer.object_source(self.module), name)
+            source = AttrSource(object_source(self.module), name)
         elif trusted or self.source is None:
-            source = tracer.object_source(obj, f"{self.module.__name__}.{name}")
+            source = object_source(obj, f"{self.module.__name__}.{name}")
         else:
             source = AttrSource(self.source, name)
         self.read[name] = value = tracer.wrap(obj, source)
         return value
 
-    def _rely_on_lookup(self, tracer: Tracer, name: str) -> None:
+    def _rely_on_lookup(self, tracer: Tracing, name: str) -> None:
         """Rely on the name being looked up in the module's dict first: a program may give a module another class."""
         kind = type(self.module)
         if self.source is not None:
-            tracer.guard_is(TypeOfSource(self.source), kind)
+            tracer.guards.same(TypeOfSource(self.source), kind)
         if kind is ModuleType:
             return
         rely_on_class(tracer, kind, name, "__getattribute__")
@@ -83,7 +82,7 @@ class PythonModuleValue(Value):
         if own or (found is not None and found.holder is not object and is_data_descriptor(found.obj)):
             tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
 
-    def _missing(self, tracer: Tracer, name: str, trusted: bool) -> None:
+    def _missing(self, tracer: Tracing, name: str, trusted: bool) -> None:
         """Break the graph where the module or its class may have an answer; else rely on their having none."""
         if trusted:
             return
@@ -94,13 +93,13 @@ class PythonModuleValue(Value):
         rely_on_class(tracer, kind, *asked)
         if self.source is not None:
             for unset in asked:
-                tracer.guard_not_in(DictOfSource(self.source), unset)
+                tracer.guards.absent(DictOfSource(self.source), unset)
 
-    def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+    def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         if type(self.module) is not ModuleType or is_trusted(self.module):
             tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
-        tracer.store_global(self.module.__dict__, name, value)
+        tracer.effects.store_global(self.module.__dict__, name, value)
         self.read[name] = value
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.constant(self.module)

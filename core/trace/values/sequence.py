@@ -12,14 +12,11 @@ import attrs
 import torch
 
 from armature.introspection import class_member
-from armature.trace.errors import NotConstant
-from armature.trace.values.base import Args, Kwargs, Value, Write, attribute_of_builtin, type_name
-from armature.trace.values.keys import is_nan
+from armature.trace.values.base import Args, Kwargs, NotConstant, Value, Write, attribute_of_builtin, is_nan, type_name
 from armature.trace.values.methods import invoke
 
 if TYPE_CHECKING:
-    from armature.trace.emit.rebuild import Rebuilder
-    from armature.trace.tracer import Tracer
+    from armature.trace.values.base import Rebuilding, Tracing
 
 
 @attrs.define(eq=False)
@@ -35,10 +32,10 @@ class SequenceValue(Value):
     def as_constant(self) -> object:
         return self.make([item.as_constant() for item in self.items])
 
-    def as_argument(self, tracer: Tracer) -> object:
+    def as_argument(self, tracer: Tracing) -> object:
         return self.make([item.as_argument(tracer) for item in self.items])
 
-    def as_fake(self, tracer: Tracer) -> object:
+    def as_fake(self, tracer: Tracing) -> object:
         return self.make([item.as_fake(tracer) for item in self.items])
 
     def make(self, items: list[Any]) -> object:
@@ -49,26 +46,26 @@ class SequenceValue(Value):
         """A value for the plain sequence (list or tuple) of these items."""
         raise NotImplementedError(type(self).__name__)
 
-    def truth(self, tracer: Tracer) -> bool:
+    def truth(self, tracer: Tracing) -> bool:
         return bool(self.items)
 
-    def length(self, tracer: Tracer) -> int:
+    def length(self, tracer: Tracing) -> int:
         return len(self.items)
 
-    def stream(self, tracer: Tracer) -> Iterator[Value]:
+    def stream(self, tracer: Tracing) -> Iterator[Value]:
         position = 0
         while position < len(self.items):  # not a `for`: the program may change the list meanwhile
             yield self.items[position]
             position += 1
 
-    def backwards(self, tracer: Tracer) -> Iterator[Value]:
+    def backwards(self, tracer: Tracing) -> Iterator[Value]:
         """The values that iterating backwards gives."""
         position = len(self.items) - 1
         while 0 <= position < len(self.items):
             yield self.items[position]
             position -= 1
 
-    def get_item(self, tracer: Tracer, key: Value) -> Value:
+    def get_item(self, tracer: Tracing, key: Value) -> Value:
         index: int | slice = index_of(tracer, key, tuple if isinstance(self, TupleValue) else list)
         if isinstance(index, slice):
             try:
@@ -83,16 +80,16 @@ class SequenceValue(Value):
                 tracer.raise_real(error)
             tracer.raise_error(IndexError, f"{kind} index out of range")
 
-    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         method = SHARED_METHODS.get(name)
         if method is None:
             return super().call_method(tracer, name, args, kwargs)
         return invoke(tracer, method, name, (self,), args, kwargs) or tracer.constant(None)
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         return attribute_of_builtin(tracer, self, name)
 
-    def raise_lacking(self, tracer: Tracer, item: Value) -> NoReturn:
+    def raise_lacking(self, tracer: Tracing, item: Value) -> NoReturn:
         """The ValueError of the program for an item that a list or deque has not."""
         ending = tracer.constant(f" is not in {self.python_type().__name__}")
         tracer.raise_value(ValueError, (tracer.join_text([tracer.text_of(item, repr), ending]),))
@@ -111,10 +108,10 @@ class ListValue(SequenceValue):
     def like(self, items: list[Value]) -> Value:
         return ListValue(items)
 
-    def key(self, tracer: Tracer) -> Hashable:
+    def key(self, tracer: Tracing) -> Hashable:
         tracer.raise_error(TypeError, "unhashable type: 'list'")
 
-    def set_item(self, tracer: Tracer, key: Value, value: Value) -> None:
+    def set_item(self, tracer: Tracing, key: Value, value: Value) -> None:
         index = index_of(tracer, key)
         kind = value.python_type()
         if isinstance(index, slice) and not (hasattr(kind, "__iter__") or hasattr(kind, "__getitem__")):
@@ -133,7 +130,7 @@ class ListValue(SequenceValue):
         except (IndexError, ValueError) as error:
             tracer.raise_real(error)
 
-    def delete_item(self, tracer: Tracer, key: Value) -> None:
+    def delete_item(self, tracer: Tracing, key: Value) -> None:
         index = index_of(tracer, key)
         tracer.mutate(self)
         try:
@@ -141,19 +138,19 @@ class ListValue(SequenceValue):
         except (IndexError, ValueError) as error:
             tracer.raise_real(error)
 
-    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         method = LIST_METHODS.get(name)
         if method is None:
             return super().call_method(tracer, name, args, kwargs)
         result = invoke(tracer, method, name, (self,), args, kwargs)
         return tracer.constant(None) if result is None else result
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         for item in self.items:
             out.load(item)
         out.build("BUILD_LIST", len(self.items))
 
-    def writes(self, out: Rebuilder) -> list[Write]:
+    def writes(self, out: Rebuilding) -> list[Write]:
         return [Write(list.__setitem__, (self, out.value(slice(None)), ListValue(list(self.items))))]
 
 
@@ -176,7 +173,7 @@ class TupleValue(SequenceValue):
     def like(self, items: list[Value]) -> Value:
         return TupleValue(items, torch.Size if self.kind is torch.Size else tuple)
 
-    def key(self, tracer: Tracer) -> Hashable:
+    def key(self, tracer: Tracing) -> Hashable:
         try:
             constant = super().as_constant()
             hash(constant)
@@ -186,7 +183,7 @@ class TupleValue(SequenceValue):
             tracer.graph_break("unsupported-key", type=self.describe())
         return constant
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         fields = field_names(self.kind) if is_structseq(self.kind) else ()
         if name in fields:
             return self.items[fields.index(name)]
@@ -196,7 +193,7 @@ class TupleValue(SequenceValue):
             return super().get_attribute(tracer, name)
         return tracer.class_attribute(self, self.kind, name)
 
-    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "numel" and self.kind is torch.Size:
             total: Value = tracer.constant(1)
             try:
@@ -207,10 +204,10 @@ class TupleValue(SequenceValue):
                 total = tracer.operate("mul", total, item)
             return total
         if name not in SHARED_METHODS:
-            return tracer.call(tracer.class_attribute(self, self.kind, name), args, kwargs)
+            return tracer.class_attribute(self, self.kind, name).call(tracer, args, kwargs)
         return super().call_method(tracer, name, args, kwargs)
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         by_class = self.kind is torch.Size or is_structseq(self.kind)
         if by_class:
             out.null_function(self.kind)
@@ -236,18 +233,18 @@ class SliceValue(Value):
     def as_constant(self) -> object:
         return slice(*(part.as_constant() for part in self.parts))
 
-    def as_argument(self, tracer: Tracer) -> object:
+    def as_argument(self, tracer: Tracing) -> object:
         return slice(*(part.as_argument(tracer) for part in self.parts))
 
-    def as_fake(self, tracer: Tracer) -> object:
+    def as_fake(self, tracer: Tracing) -> object:
         return slice(*(part.as_fake(tracer) for part in self.parts))
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in ("start", "stop", "step"):
             return self.parts[("start", "stop", "step").index(name)]
         return attribute_of_builtin(tracer, self, name)
 
-    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "indices":
             try:
                 given: list[Any] = [arg.as_constant() for arg in args]
@@ -256,7 +253,7 @@ class SliceValue(Value):
                 tracer.raise_real(error)
         return super().call_method(tracer, name, args, kwargs)
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         for part in self.parts:
             out.load(part)
         out.build("BUILD_SLICE", 3)
@@ -276,33 +273,33 @@ class RangeValue(Value):
     def as_constant(self) -> object:
         return self.value
 
-    def truth(self, tracer: Tracer) -> bool:
+    def truth(self, tracer: Tracing) -> bool:
         return bool(self.value)
 
-    def length(self, tracer: Tracer) -> int:
+    def length(self, tracer: Tracing) -> int:
         try:
             return len(self.value)
         except OverflowError as error:
             tracer.raise_real(error)
 
-    def stream(self, tracer: Tracer) -> Iterator[Value]:
+    def stream(self, tracer: Tracing) -> Iterator[Value]:
         return map(tracer.constant, self.value)
 
-    def contains(self, tracer: Tracer, item: Value) -> bool:
+    def contains(self, tracer: Tracing, item: Value) -> bool:
         return item.as_constant() in self.value
 
-    def get_item(self, tracer: Tracer, key: Value) -> Value:
+    def get_item(self, tracer: Tracing, key: Value) -> Value:
         try:
             return tracer.as_value(self.value[index_of(tracer, key, range)])
         except IndexError as error:
             tracer.raise_real(error)
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in ("start", "stop", "step"):
             return tracer.as_value(getattr(self.value, name))
         return attribute_of_builtin(tracer, self, name)
 
-    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name in ("index", "count", "__len__", "__contains__"):
             try:
                 return tracer.as_value(getattr(self.value, name)(*(arg.as_constant() for arg in args)))
@@ -314,7 +311,7 @@ class RangeValue(Value):
             return self.get_item(tracer, args[0])
         return super().call_method(tracer, name, args, kwargs)
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.null_function(range)
         for bound in (self.value.start, self.value.stop, self.value.step):
             out.constant(bound)
@@ -349,7 +346,7 @@ def field_names(kind: type) -> tuple[str, ...]:
     return tuple(getattr(kind, "_fields", ()))
 
 
-def index_of(tracer: Tracer, key: Value, kind: type = list) -> Any:
+def index_of(tracer: Tracing, key: Value, kind: type = list) -> Any:
     """The int or slice that a subscript stands for. `kind`: the class of what is subscribed, for the error."""
     try:
         index = tracer.index(key).as_constant()
@@ -366,7 +363,7 @@ def index_of(tracer: Tracer, key: Value, kind: type = list) -> Any:
     )
 
 
-def place_of(tracer: Tracer, position: Value) -> Any:
+def place_of(tracer: Tracing, position: Value) -> Any:
     """The int that an argument stands for. TypeError of the program for what is none."""
     if not hasattr(position.python_type(), "__index__"):
         kind = type_name(position.python_type())
@@ -374,7 +371,7 @@ def place_of(tracer: Tracer, position: Value) -> Any:
     return index_of(tracer, position)
 
 
-def _position(tracer: Tracer, self: SequenceValue, item: Value, *bounds: Value) -> Value:
+def _position(tracer: Tracing, self: SequenceValue, item: Value, *bounds: Value) -> Value:
     first, last, *_ = (*(place_of(tracer, bound) for bound in bounds), None, None)
     start, stop, _ = slice(first or 0, last).indices(len(self.items))
     for position in range(start, stop):
@@ -385,14 +382,14 @@ def _position(tracer: Tracer, self: SequenceValue, item: Value, *bounds: Value) 
     self.raise_lacking(tracer, item)
 
 
-def _count(tracer: Tracer, self: SequenceValue, item: Value) -> Value:
+def _count(tracer: Tracing, self: SequenceValue, item: Value) -> Value:
     return tracer.constant(sum(tracer.same_or_equal(other, item) for other in self.items))
 
 
 def comparison(op: str, *kinds: type) -> Callable[..., Value]:
     """The method of a comparison, for objects of builtin classes that compare with their own kind only."""
 
-    def method(tracer: Tracer, self: Value, other: Value) -> Value:
+    def method(tracer: Tracing, self: Value, other: Value) -> Value:
         kind = next((kind for kind in kinds if issubclass(self.python_type(), kind)), None)
         if kind is not None and not issubclass(other.python_type(), kind):
             return tracer.constant(NotImplemented)
@@ -401,7 +398,7 @@ def comparison(op: str, *kinds: type) -> Callable[..., Value]:
     return method
 
 
-def _add(tracer: Tracer, self: SequenceValue, other: Value) -> Value:
+def _add(tracer: Tracing, self: SequenceValue, other: Value) -> Value:
     more = other.base if other.base is not None else other
     kind = self.python_type()
     alike = kind in (torch.Size, collections.deque) or more.python_type() is torch.Size
@@ -411,7 +408,7 @@ def _add(tracer: Tracer, self: SequenceValue, other: Value) -> Value:
     return tracer.operate("add", self, more)
 
 
-def _times(tracer: Tracer, self: SequenceValue, count: Value) -> Value:
+def _times(tracer: Tracing, self: SequenceValue, count: Value) -> Value:
     times = tracer.index(count)
     if not issubclass(times.python_type(), int):
         tracer.graph_break(
@@ -429,7 +426,7 @@ SHARED_METHODS: dict[str, Callable[..., Value]] = {
     "__getitem__": lambda tracer, self, key: self.get_item(tracer, key),
     "__contains__": lambda tracer, self, item: tracer.constant(self.contains(tracer, item)),
     "__hash__": lambda tracer, self: tracer.constant(hash(self.key(tracer))),
-    "__reversed__": lambda tracer, self: tracer.backwards(self),
+    "__reversed__": lambda tracer, self: tracer.as_value(reversed).call(tracer, (self,), {}),
     **{name: comparison(op, list, tuple, collections.deque) for name, op in COMPARING.items()},
     "__add__": _add,
     "__rmul__": _times,
@@ -437,12 +434,12 @@ SHARED_METHODS: dict[str, Callable[..., Value]] = {
 }
 
 
-def _append(tracer: Tracer, self: ListValue, item: Value) -> None:
+def _append(tracer: Tracing, self: ListValue, item: Value) -> None:
     tracer.mutate(self)
     self.items.append(item)
 
 
-def _extend(tracer: Tracer, self: ListValue, more: Value) -> None:
+def _extend(tracer: Tracing, self: ListValue, more: Value) -> None:
     if more.plain_items:
         added = list(tracer.taken(more))
         tracer.mutate(self)
@@ -452,13 +449,13 @@ def _extend(tracer: Tracer, self: ListValue, more: Value) -> None:
         _append(tracer, self, item)
 
 
-def _insert(tracer: Tracer, self: ListValue, position: Value, item: Value) -> None:
+def _insert(tracer: Tracing, self: ListValue, position: Value, item: Value) -> None:
     at = place_of(tracer, position)
     tracer.mutate(self)
     self.items.insert(at, item)
 
 
-def _pop(tracer: Tracer, self: ListValue, position: Value | None = None) -> Value:
+def _pop(tracer: Tracing, self: ListValue, position: Value | None = None) -> Value:
     at = -1 if position is None else place_of(tracer, position)
     tracer.mutate(self)
     try:
@@ -467,7 +464,7 @@ def _pop(tracer: Tracer, self: ListValue, position: Value | None = None) -> Valu
         tracer.raise_real(error)
 
 
-def _remove(tracer: Tracer, self: ListValue, item: Value) -> None:
+def _remove(tracer: Tracing, self: ListValue, item: Value) -> None:
     for position, other in enumerate(self.items):
         if tracer.same_or_equal(other, item):
             tracer.mutate(self)
@@ -476,17 +473,17 @@ def _remove(tracer: Tracer, self: ListValue, item: Value) -> None:
     tracer.raise_error(ValueError, "list.remove(x): x not in list")
 
 
-def _clear(tracer: Tracer, self: ListValue) -> None:
+def _clear(tracer: Tracing, self: ListValue) -> None:
     tracer.mutate(self)
     self.items.clear()
 
 
-def _reverse(tracer: Tracer, self: ListValue) -> None:
+def _reverse(tracer: Tracing, self: ListValue) -> None:
     tracer.mutate(self)
     self.items.reverse()
 
 
-def _sort(tracer: Tracer, self: ListValue, *, key: Value | None = None, reverse: Value | None = None) -> None:
+def _sort(tracer: Tracing, self: ListValue, *, key: Value | None = None, reverse: Value | None = None) -> None:
     """The list is empty while keys and items are asked, and refuses what they put in it."""
     tracer.mutate(self)
     ordered = held = list(self.items)
@@ -505,7 +502,7 @@ class TracedOrder:
     """A key to sort by whose `<` is traced."""
 
     value: Value
-    tracer: Tracer
+    tracer: Tracing
 
     def __lt__(self, other: TracedOrder) -> bool:
         kind = self.value.python_type()
@@ -517,10 +514,10 @@ class TracedOrder:
         return self.tracer.compare("<", self.value, other.value).truth(self.tracer)
 
 
-def sorted_items(tracer: Tracer, items: list[Value], key: Value | None, reverse: Value | None) -> list[Value]:
+def sorted_items(tracer: Tracing, items: list[Value], key: Value | None, reverse: Value | None) -> list[Value]:
     """The items in the order of their keys."""
     plain = key is None or (key.is_constant and key.as_constant() is None)
-    by = items if plain else [tracer.call(key, (item,), {}) for item in items]  # type: ignore[arg-type]
+    by = items if key is None or plain else [key.call(tracer, (item,), {}) for item in items]
     try:
         keys: list[Any] = [value.as_constant() for value in by]
     except NotConstant:
@@ -535,12 +532,12 @@ def sorted_items(tracer: Tracer, items: list[Value], key: Value | None, reverse:
     return [items[position] for position in order]
 
 
-def _iadd(tracer: Tracer, self: ListValue, more: Value) -> Value:
+def _iadd(tracer: Tracing, self: ListValue, more: Value) -> Value:
     _extend(tracer, self, more)
     return self
 
 
-def _init(tracer: Tracer, self: ListValue, *items: Value) -> None:
+def _init(tracer: Tracing, self: ListValue, *items: Value) -> None:
     _clear(tracer, self)
     for more in items:
         _extend(tracer, self, more)

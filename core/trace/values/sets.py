@@ -20,8 +20,7 @@ from armature.trace.values.streams import Steps, Walk
 
 if TYPE_CHECKING:
     from armature.frame.sources import Source
-    from armature.trace.emit.rebuild import Rebuilder
-    from armature.trace.tracer import Tracer
+    from armature.trace.values.base import Rebuilding, Tracing
 
 
 Make = Callable[[Sequence[Hashable]], Any]  # of items, a set
@@ -84,7 +83,7 @@ class SetValue(Value):
     def as_constant(self) -> object:
         return self.kind(value.as_constant() for value in self.entries.values())
 
-    def key(self, tracer: Tracer) -> Hashable:
+    def key(self, tracer: Tracing) -> Hashable:
         if self.kind is set:
             tracer.raise_error(TypeError, "unhashable type: 'set'")
         return frozenset(self.entries)
@@ -100,7 +99,7 @@ class SetValue(Value):
             return self.follows
         return {self.source: ([self.entries[key].as_constant() for key in self.table], layout(self.table))}
 
-    def guard_order(self, tracer: Tracer) -> None:
+    def guard_order(self, tracer: Tracing) -> None:
         """The order is relied on."""
         if len(self.entries) > 1:
             for source, (keys, places) in self.basis().items():
@@ -108,7 +107,7 @@ class SetValue(Value):
                 if places and source is not self.source:
                     tracer.guards.metadata(source, functools.partial(lies_alike, places))
 
-    def ordered(self, tracer: Tracer) -> list[Hashable]:
+    def ordered(self, tracer: Tracing) -> list[Hashable]:
         """The keys in CPython's order, which depends on the set's history and on hashes."""
         if len(self.entries) < 2:
             return list(self.entries)
@@ -117,11 +116,11 @@ class SetValue(Value):
         self.guard_order(tracer)
         return list(self.table)
 
-    def stream(self, tracer: Tracer) -> Iterator[Value]:
+    def stream(self, tracer: Tracing) -> Iterator[Value]:
         walk = Walk(tracer, self, self.ordered(tracer), "Set changed size during iteration", self.reshaped)
         return Steps(lambda: self.entries[next(walk)])
 
-    def change(self, tracer: Tracer, function: Callable[..., object], *operands: Value) -> set[Hashable]:
+    def change(self, tracer: Tracing, function: Callable[..., object], *operands: Value) -> set[Hashable]:
         """The table, about to be changed by a method; what is done to a table of unknown order does not matter."""
         tracer.mutate(self)
         if self.source is not None:
@@ -129,21 +128,21 @@ class SetValue(Value):
             self.changes.append(Write(function, (self, *operands)))
         return set(self.entries) if not isinstance(self.table, set) else self.table
 
-    def truth(self, tracer: Tracer) -> bool:
+    def truth(self, tracer: Tracing) -> bool:
         return bool(self.entries)
 
-    def length(self, tracer: Tracer) -> int:
+    def length(self, tracer: Tracing) -> int:
         return len(self.entries)
 
-    def contains(self, tracer: Tracer, item: Value) -> bool:
+    def contains(self, tracer: Tracing, item: Value) -> bool:
         key = sought(tracer, item)
         looked_up(tracer, key, self.entries)
         return key in self.entries
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         return attribute_of_builtin(tracer, self, name)
 
-    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         method = SET_METHODS.get(name)
         if name == "__init__" and self.kind is frozenset:  # the one of `object`
             return tracer.constant(None)
@@ -152,7 +151,7 @@ class SetValue(Value):
         result = invoke(tracer, method, name, (self,), args, kwargs)
         return tracer.constant(None) if result is None else result
 
-    def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
+    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         if isinstance(other, SetLike) and name not in COMPARISONS:  # sets leave it to the view, also `set |= view`
             return None if name.startswith("__i") else other.binary(tracer, f"__r{name[2:]}", self)
         method = OPERATORS.get(name)
@@ -161,7 +160,7 @@ class SetValue(Value):
             return None
         return method(tracer, self, other)
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         self.guard_order(out.tracer)
         way = self.way_to_make()
         if way is None:
@@ -175,7 +174,7 @@ class SetValue(Value):
         if make is not set:
             out.call(1)
 
-    def filling(self, out: Rebuilder) -> Value:
+    def filling(self, out: Rebuilding) -> Value:
         """What an empty set of a derived class is filled with to have the order of the table."""
         way = self.way_to_make()
         if way is None:
@@ -206,7 +205,7 @@ class SetValue(Value):
         orders = itertools.permutations(known) if len(known) <= FEW else ()
         return next(((self.kind, list(order)) for order in orders if list(self.kind(order)) == known), None)
 
-    def writes(self, out: Rebuilder) -> list[Write]:
+    def writes(self, out: Rebuilding) -> list[Write]:
         return [attrs.evolve(change, operands=tuple(map(as_it_is, change.operands))) for change in self.changes]
 
 
@@ -216,7 +215,7 @@ def as_it_is(operand: Value) -> Value:
     return operand if origin is None or origin.source is None or origin.changes else origin
 
 
-def as_set(tracer: Tracer, value: Value) -> Value:
+def as_set(tracer: Tracing, value: Value) -> Value:
     """A view of keys or items as a set; anything else as it is."""
     return value.as_set(tracer) if isinstance(value, SetLike) else value
 
@@ -224,7 +223,7 @@ def as_set(tracer: Tracer, value: Value) -> Value:
 class SetLike(Value):
     """What takes part in set operators without being a set."""
 
-    def as_set(self, tracer: Tracer) -> Value:
+    def as_set(self, tracer: Tracing) -> Value:
         """The set of its members; itself where they are no set."""
         raise NotImplementedError(type(self).__name__)
 
@@ -242,7 +241,7 @@ class Members:
     follows: Mapping[Source, Order] = {}
 
 
-def members(tracer: Tracer, iterable: Value, enough: Enough | None = None) -> Members:
+def members(tracer: Tracing, iterable: Value, enough: Enough | None = None) -> Members:
     """The members of any iterable, taken until there are `enough`."""
     iterable = native_set(iterable)
     if isinstance(iterable, SetValue):
@@ -271,12 +270,12 @@ def is_whole(iterable: Value) -> bool:
     return isinstance(iterable, SetValue) or iterable.python_type() is dict
 
 
-def one_by_one(tracer: Tracer, iterable: Value) -> Iterable[Value]:
+def one_by_one(tracer: Tracing, iterable: Value) -> Iterable[Value]:
     """The items of an iterable, each when it is asked for if they are not at hand."""
     return tracer.unpack(iterable) if iterable.plain_items else iterable.stream(tracer)
 
 
-def made_of(tracer: Tracer, iterable: Value, kind: type) -> SetValue:
+def made_of(tracer: Tracing, iterable: Value, kind: type) -> SetValue:
     """`kind(iterable)`."""
     if kind is frozenset and isinstance(iterable, SetValue) and iterable.kind is frozenset:
         return iterable
@@ -285,14 +284,14 @@ def made_of(tracer: Tracer, iterable: Value, kind: type) -> SetValue:
     return SetValue(dict(given.entries), kind, kind(given.operand) if known else None, dict(given.follows))
 
 
-def in_any_order(tracer: Tracer, iterable: Value) -> list[Value]:
+def in_any_order(tracer: Tracing, iterable: Value) -> list[Value]:
     """The items of an iterable for what comes out the same in any order; each set of numbers or of strings will do."""
     if isinstance(iterable, SetValue) and {type(key) for key in iterable.entries} in ({int}, {str}):
         return list(iterable.entries.values())
     return tracer.unpack(iterable)
 
 
-def _add(tracer: Tracer, self: SetValue, item: Value) -> None:
+def _add(tracer: Tracing, self: SetValue, item: Value) -> None:
     key = item.key(tracer)
     looked_up(tracer, key, self.entries)
     self.change(tracer, set.add, item).add(key)
@@ -301,7 +300,7 @@ def _add(tracer: Tracer, self: SetValue, item: Value) -> None:
     settle(key)
 
 
-def sought(tracer: Tracer, item: Value) -> Hashable:
+def sought(tracer: Tracing, item: Value) -> Hashable:
     """The key under which a set looks for an item: for a set, which has none, the one of a frozenset."""
     try:
         return item.key(tracer)
@@ -312,7 +311,7 @@ def sought(tracer: Tracer, item: Value) -> Hashable:
         return frozenset(held.entries)
 
 
-def _discard(tracer: Tracer, self: SetValue, item: Value) -> None:
+def _discard(tracer: Tracing, self: SetValue, item: Value) -> None:
     key = sought(tracer, item)
     looked_up(tracer, key, self.entries)
     self.change(tracer, set.discard, item).discard(key)
@@ -320,13 +319,13 @@ def _discard(tracer: Tracer, self: SetValue, item: Value) -> None:
     self.entries.pop(key, None)
 
 
-def _remove(tracer: Tracer, self: SetValue, item: Value) -> None:
+def _remove(tracer: Tracing, self: SetValue, item: Value) -> None:
     if not self.contains(tracer, item):
         tracer.raise_value(KeyError, (item,))
     _discard(tracer, self, item)
 
 
-def _pop(tracer: Tracer, self: SetValue) -> Value:
+def _pop(tracer: Tracing, self: SetValue) -> Value:
     if not self.entries:
         tracer.raise_error(KeyError, "pop from an empty set")
     if self.source is not None and len(self.entries) > 1:  # it goes on where the pop before it ended
@@ -336,19 +335,19 @@ def _pop(tracer: Tracer, self: SetValue) -> Value:
     return self.entries.pop(self.change(tracer, set.pop).pop())
 
 
-def _clear(tracer: Tracer, self: SetValue) -> None:
+def _clear(tracer: Tracing, self: SetValue) -> None:
     self.change(tracer, set.clear).clear()
     self.reshaped += bool(self.entries)
     self.entries.clear()
 
 
-def _init(tracer: Tracer, self: SetValue, *items: Value) -> None:
+def _init(tracer: Tracing, self: SetValue, *items: Value) -> None:
     if self.entries:
         _clear(tracer, self)
     update(tracer, self, *items)
 
 
-def update(tracer: Tracer, self: SetValue, *others: Value) -> None:
+def update(tracer: Tracing, self: SetValue, *others: Value) -> None:
     """`self.update(*others)`."""
     for other in map(native_set, others):
         if not is_whole(other):
@@ -385,26 +384,26 @@ def all_of(self: SetValue) -> Enough:
     return lambda _, found: bool(self.entries) and self.entries.keys() <= found.keys()
 
 
-def _intersection(tracer: Tracer, self: SetValue, *others: Value) -> Value:
+def _intersection(tracer: Tracing, self: SetValue, *others: Value) -> Value:
     for other in others:  # each may be asked less by what the ones before it leave
         self = combined(self, [members(tracer, other, all_of(self))], "intersection")
     return self if others else combined(self, [], "intersection")
 
 
 def _operation(name: str) -> Callable[..., Value]:
-    def run(tracer: Tracer, self: SetValue, *others: Value) -> Value:
+    def run(tracer: Tracing, self: SetValue, *others: Value) -> Value:
         return combined(self, [members(tracer, other) for other in others], name)
 
     return run
 
 
-def _take_out(tracer: Tracer, self: SetValue, others: Sequence[Value]) -> None:
+def _take_out(tracer: Tracing, self: SetValue, others: Sequence[Value]) -> None:
     for item in itertools.chain.from_iterable(one_by_one(tracer, other) for other in others):
         _discard(tracer, self, item)
 
 
 def _in_place(name: str) -> Callable[..., Value | None]:
-    def run(tracer: Tracer, self: SetValue, *others: Value) -> None:
+    def run(tracer: Tracing, self: SetValue, *others: Value) -> None:
         others = tuple(map(native_set, others))
         taken_out = name == "difference_update"
         if taken_out and not all(other.plain_items for other in others):
@@ -430,7 +429,7 @@ def _in_place(name: str) -> Callable[..., Value | None]:
 def _operator(name: str) -> Callable[..., Value | None]:
     """`self <op>= other`, for a frozenset the plain operator."""
 
-    def run(tracer: Tracer, self: SetValue, other: Value) -> Value | None:
+    def run(tracer: Tracing, self: SetValue, other: Value) -> Value | None:
         if self.kind is frozenset:
             return None
         SET_METHODS[name](tracer, self, other)
@@ -439,16 +438,16 @@ def _operator(name: str) -> Callable[..., Value | None]:
     return run
 
 
-def _is_subset(tracer: Tracer, self: SetValue, other: Value) -> bool:
+def _is_subset(tracer: Tracing, self: SetValue, other: Value) -> bool:
     enough = all_of(self) if sys.version_info >= (3, 12) else None
     return self.entries.keys() <= members(tracer, other, enough).entries.keys()
 
 
-def _is_superset(tracer: Tracer, self: SetValue, other: Value) -> bool:
+def _is_superset(tracer: Tracing, self: SetValue, other: Value) -> bool:
     return self.entries.keys() >= members(tracer, other, lambda key, _: key not in self.entries).entries.keys()
 
 
-def _is_disjoint(tracer: Tracer, self: SetValue, other: Value) -> bool:
+def _is_disjoint(tracer: Tracing, self: SetValue, other: Value) -> bool:
     if isinstance(other, SetValue):
         return self.entries.keys().isdisjoint(other.entries)
     return not any(item.key(tracer) in self.entries for item in one_by_one(tracer, other))

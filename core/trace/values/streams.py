@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import attrs
 
 if TYPE_CHECKING:
-    from armature.trace.tracer import Tracer
+    from armature.trace.values.base import Tracing
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class Steps(Generic[T]):
 class Walk:
     """Over the keys of a dict or set, `owner`, which may change meanwhile: CPython notices a change of its size."""
 
-    tracer: Tracer
+    tracer: Tracing
     owner: Any
     keys: list[Hashable]
     text: str  # of the error

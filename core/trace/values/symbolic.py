@@ -12,16 +12,14 @@ import torch
 
 from armature.torch_abi.fake import DATA_DEPENDENT
 from armature.torch_abi.symbols import SYMBOLIC, expression, is_unbacked, plain
-from armature.trace.errors import NotConstant
 from armature.trace.semantics.keywords import takes
-from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
+from armature.trace.values.base import Args, BoundMethod, Kwargs, NotConstant, Value
 from armature.trace.values.constant import ConstantValue
 
 if TYPE_CHECKING:
     from torch import fx
 
-    from armature.trace.emit.rebuild import Rebuilder
-    from armature.trace.tracer import Tracer
+    from armature.trace.values.base import Rebuilding, Tracing
 
 TYPES: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
@@ -51,43 +49,43 @@ class SymbolicValue(Value):
         except DATA_DEPENDENT:
             raise NotConstant(self) from None
 
-    def as_argument(self, tracer: Tracer) -> object:
+    def as_argument(self, tracer: Tracing) -> object:
         return tracer.sizes.argument(self.fake)
 
-    def as_fake(self, tracer: Tracer) -> object:
+    def as_fake(self, tracer: Tracing) -> object:
         return plain(self.fake)
 
-    def truth(self, tracer: Tracer) -> bool:
+    def truth(self, tracer: Tracing) -> bool:
         try:
             return bool(self.fake)
         except DATA_DEPENDENT:
-            tracer.graph_break("data-dependent-branch", test=tracer.source_text())
+            tracer.graph_break("data-dependent-branch", test=tracer.origin()[0].text)
 
     def constant(self) -> Value:
         """The number as a constant, guarded. Raises NotConstant when only a run will tell it."""
         return ConstantValue(self.as_constant())
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in ("real", "numerator") and isinstance(self.fake, torch.SymInt):
             return self
         if name in NUMBER_METHODS:
             return BoundMethod(self, name)
         return self.constant().get_attribute(tracer, name)
 
-    def get_item(self, tracer: Tracer, key: Value) -> Value:
+    def get_item(self, tracer: Tracing, key: Value) -> Value:
         return self.constant().get_item(tracer, key)
 
-    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         method = NUMBER_METHODS.get(name)
         if method is not None and not kwargs and takes(method, 2 + len(args)):
             return method(tracer, self, *args)
         return self.constant().call_method(tracer, name, args, kwargs)
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.symbolic(self)
 
 
-def symbolic(tracer: Tracer, number: Any) -> Value:
+def symbolic(tracer: Tracing, number: Any) -> Value:
     """The value of one of torch's symbolic numbers: a constant where it is known. A float is taken as one."""
     known = plain(number)
     if isinstance(known, torch.SymFloat) and not is_unbacked(known):
@@ -113,7 +111,7 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def operate(tracer: Tracer, name: str, left: Value, right: Value) -> Value | None:
+def operate(tracer: Tracing, name: str, left: Value, right: Value) -> Value | None:
     """`left <op> right` for ints one of which is symbolic; None: take them as constants, or it is no arithmetic."""
     fn = ARITHMETIC.get(name)
     if name == "pow" and isinstance(right, ConstantValue) and type(right.value) is int and 0 < right.value < 9:
@@ -129,7 +127,7 @@ def operate(tracer: Tracer, name: str, left: Value, right: Value) -> Value | Non
 EQUALITY: tuple[Callable[[Any, Any], Any], ...] = (operator.eq, operator.ne)
 
 
-def compare(tracer: Tracer, relation: Callable[[Any, Any], Any], left: Value, right: Value) -> Value | None:
+def compare(tracer: Tracing, relation: Callable[[Any, Any], Any], left: Value, right: Value) -> Value | None:
     """A comparison of numbers one of which is symbolic; None where one is no number."""
     a, b = number_of(left, unknown=True), number_of(right, unknown=True)
     if a is None or b is None:
@@ -147,14 +145,14 @@ def compare(tracer: Tracer, relation: Callable[[Any, Any], Any], left: Value, ri
     return symbolic(tracer, relation(a, b))
 
 
-def negated(tracer: Tracer, name: str, value: SymbolicValue) -> Value | None:
+def negated(tracer: Tracing, name: str, value: SymbolicValue) -> Value | None:
     """`-value`, `+value`, `~value` of a symbolic int; None: take it as a constant."""
     if type(value.fake) is not torch.SymInt:
         return None
     return symbolic(tracer, {"neg": -value.fake, "pos": value.fake, "invert": -1 - value.fake}[name])
 
 
-def extreme(tracer: Tracer, op: str, items: list[Value]) -> Value | None:
+def extreme(tracer: Tracing, op: str, items: list[Value]) -> Value | None:
     """The smallest ("<") or largest of ints some of which are symbolic; None: choose by comparing."""
     if not any(isinstance(item, SymbolicValue) for item in items):
         return None
@@ -170,19 +168,19 @@ def extreme(tracer: Tracer, op: str, items: list[Value]) -> Value | None:
     return symbolic(tracer, found)
 
 
-def absolute(tracer: Tracer, value: Value) -> Value | None:
+def absolute(tracer: Tracing, value: Value) -> Value | None:
     """`abs(value)` of a symbolic int; None for anything else."""
     if not isinstance(value, SymbolicValue) or type(value.fake) is not torch.SymInt:
         return None
     return value if tracer.sizes.decide(value.fake >= 0) else symbolic(tracer, -value.fake)
 
 
-def _itself(tracer: Tracer, value: SymbolicValue) -> Value:
+def _itself(tracer: Tracing, value: SymbolicValue) -> Value:
     return value if type(value.fake) is torch.SymInt else value.constant()
 
 
 def _arithmetic(name: str, swapped: bool = False) -> Callable[..., Value]:
-    def method(tracer: Tracer, value: SymbolicValue, other: Value) -> Value:
+    def method(tracer: Tracing, value: SymbolicValue, other: Value) -> Value:
         if other.python_type() not in (int, bool):
             return value.constant().call_method(tracer, f"__{'r' if swapped else ''}{name}__", (other,), {})
         return tracer.operate(name, other, value) if swapped else tracer.operate(name, value, other)

@@ -11,22 +11,22 @@ import attrs
 import torch
 from torch import nn
 
+from armature.frame.sources import AttrSource, DictOfSource
 from armature.introspection import MISSING, class_member
 from armature.torch_abi.altering import is_parameter
 from armature.torch_abi.fake import alias, of_transform, version_of
 from armature.torch_abi.overrides import OWN_CLASSES, as_subclass
 from armature.torch_abi.wrappers import is_wrapper
-from armature.trace.recording import aliasing, tensor_state
+from armature.trace.recording import tensor_state
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write, raise_missing
-from armature.trace.values.classes import ClassValue, find_in_class, is_data_descriptor
+from armature.trace.values.classes import ClassValue, class_attribute, find_in_class, is_data_descriptor
 from armature.trace.values.keys import Identity
 from armature.trace.values.sequence import ListValue
 
 if TYPE_CHECKING:
     from torch import fx
 
-    from armature.trace.emit.rebuild import Rebuilder
-    from armature.trace.tracer import Tracer
+    from armature.trace.values.base import Rebuilding, Tracing
 
 # Attributes that the fake tensor answers; none depends on the numbers.
 STATIC_ATTRIBUTES = frozenset({
@@ -119,33 +119,33 @@ class TensorValue(Value):
     def describe(self) -> str:
         return f"a tensor of shape {tuple(self.fake.shape)}"
 
-    def as_argument(self, tracer: Tracer) -> object:
+    def as_argument(self, tracer: Tracing) -> object:
         return self.node if self.node is not None else tracer.lift(self)
 
-    def as_fake(self, tracer: Tracer) -> object:
+    def as_fake(self, tracer: Tracing) -> object:
         return self.fake
 
     def as_key(self) -> object:
         return self.fake if self.real is None else self.real  # one made in the frame is in no dict of the program
 
-    def key(self, tracer: Tracer) -> Hashable:
+    def key(self, tracer: Tracing) -> Hashable:
         if self.own_method(tracer, "__hash__") is not None or self.own_method(tracer, "__eq__") is not None:
             tracer.graph_break("unsupported-key", type=self.describe())
         tracer.keys[self] = None
         return Identity(self)
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if self._is_looked_at(tracer):
             found = self._overridden(tracer, name)
             if found is not None:
                 return found
         return self.torch_attribute(tracer, name)
 
-    def _is_looked_at(self, tracer: Tracer) -> bool:
+    def _is_looked_at(self, tracer: Tracing) -> bool:
         """Whether the class may say more of the tensor than torch does."""
         return tracer.overrides.present or is_wrapper(type(self.fake))
 
-    def _overridden(self, tracer: Tracer, name: str) -> Value | None:
+    def _overridden(self, tracer: Tracing, name: str) -> Value | None:
         """What the class of a subclass holds, or what a `__torch_function__` gives; None: what torch itself has."""
         kind = self.python_type()
         found = find_in_class(kind, name)
@@ -153,15 +153,15 @@ class TensorValue(Value):
             return None
         ours = found.holder not in OWN_CLASSES
         if ours and is_data_descriptor(found.obj):
-            return tracer.class_attribute(self, kind, name)
+            return class_attribute(tracer, self, kind, name)
         held = self.written.get(name) or self._own_attribute(tracer, name)
         if held is not None or ours:
-            return held or tracer.class_attribute(self, kind, name)
+            return held or class_attribute(tracer, self, kind, name)
         if isinstance(found.obj, (GetSetDescriptorType, property)):
             return tracer.dispatched(getattr, (self, tracer.constant(name)), {})
         return None
 
-    def torch_attribute(self, tracer: Tracer, name: str) -> Value:
+    def torch_attribute(self, tracer: Tracing, name: str) -> Value:
         """An attribute that is not overridden."""
         if name in self.written:
             return self.written[name]
@@ -195,25 +195,25 @@ class TensorValue(Value):
             return BoundMethod(self, name)
         if held is MISSING:
             if self.real is not None and self.source is not None:
-                tracer.guard_not_in(tracer.dict_source(self.source), name)
+                tracer.guards.absent(DictOfSource(self.source), name)
             raise_missing(tracer, self.python_type(), name)
         tracer.graph_break("unsupported-attribute", name=name, type="a tensor")
 
-    def _own_attribute(self, tracer: Tracer, name: str) -> Value | None:
+    def _own_attribute(self, tracer: Tracing, name: str) -> Value | None:
         """What the program itself has put on the tensor object."""
         if self.real is None or self.source is None:
             return None
         self.shares_dict(tracer, self.real.__dict__)
         if name not in self.real.__dict__:
             return None
-        return tracer.wrap(self.real.__dict__[name], tracer.attr_source(self.source, name))
+        return tracer.wrap(self.real.__dict__[name], AttrSource(self.source, name))
 
-    def guard_autograd(self, tracer: Tracer) -> None:
+    def guard_autograd(self, tracer: Tracing) -> None:
         """Rely on how an input stands in autograd's graph; one without gradients is a leaf in any case."""
         if self.real is not None and self.source is not None and self.real.requires_grad:
             tracer.guards.autograd(self.source, self.real.is_leaf, self.real.retains_grad)
 
-    def _autograd_attribute(self, tracer: Tracer, name: str) -> Value:
+    def _autograd_attribute(self, tracer: Tracing, name: str) -> Value:
         if tracer.overrides.present:
             pass  # guards and the compiled code would ask who overrides it
         elif name == "grad_fn":
@@ -221,23 +221,23 @@ class TensorValue(Value):
                 return tracer.constant(None)
         elif self.real is not None and self.source is not None and self.real.is_leaf:
             self.guard_autograd(tracer)
-            return tracer.wrap(self.real.grad, tracer.attr_source(self.source, "grad"))
+            return tracer.wrap(self.real.grad, AttrSource(self.source, "grad"))
         elif self.real is None and (self.fake.is_leaf or not self.fake.requires_grad):
             return tracer.constant(None)
         tracer.graph_break("unsupported-attribute", name=name, type="a tensor")
 
-    def _writes_counted(self, tracer: Tracer) -> Value:
+    def _writes_counted(self, tracer: Tracing) -> Value:
         """`_version`: of a tensor of the program before anything is written to, and of one alone in its memory."""
         plain = self.kind is None and not is_wrapper(type(self.fake)) and not of_transform(self.fake)
         inside = tracer.overrides.present or tracer.overrides.wrappers or tracer.regions
         if plain and not inside and not self.fake.is_inference():
             if self.real is not None and self.source is not None and not tracer.mutates:
-                return tracer.wrap(self.real._version, tracer.attr_source(self.source, "_version"))
+                return tracer.wrap(self.real._version, AttrSource(self.source, "_version"))
             if self.real is None and self._is_alone(tracer):
                 return tracer.constant(version_of(self.fake))
         tracer.graph_break("unsupported-attribute", name="_version", type="a tensor")
 
-    def _is_alone(self, tracer: Tracer) -> bool:
+    def _is_alone(self, tracer: Tracing) -> bool:
         """Whether no other tensor that is known shares its memory; with some, by `x.data` or numpy, it counts alone."""
         own = self.fake.untyped_storage()._cdata
         known = [
@@ -245,7 +245,7 @@ class TensorValue(Value):
         ]
         return not any(fake.untyped_storage()._cdata == own for fake in known)
 
-    def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+    def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         if name == "requires_grad" and value.is_constant and value.as_constant() is self.fake.requires_grad:
             return
         if tensor_state.set_attribute(tracer, self, name, value):
@@ -260,7 +260,7 @@ class TensorValue(Value):
         self.written[name] = value
         tracer.mutate(self)
 
-    def _takes_gradient(self, tracer: Tracer, value: Value) -> bool:
+    def _takes_gradient(self, tracer: Tracing, value: Value) -> bool:
         """Whether `.grad` may be set to the value."""
         if not self.fake.is_leaf:
             return False
@@ -270,13 +270,13 @@ class TensorValue(Value):
             return same and value is not self
         return value.is_constant and value.as_constant() is None
 
-    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         own = self.own_method(tracer, name)
         if own is not None:
-            return tracer.call(own, args, kwargs)
+            return own.call(tracer, args, kwargs)
         return self.torch_method(tracer, name, args, kwargs)
 
-    def own_method(self, tracer: Tracer, name: str) -> Value | None:
+    def own_method(self, tracer: Tracing, name: str) -> Value | None:
         """A method that the class of a subclass adds to torch's."""
         if not self._is_looked_at(tracer):
             return None
@@ -284,14 +284,14 @@ class TensorValue(Value):
         found = find_in_class(kind, name)
         if found is None or found.holder in OWN_CLASSES:
             return None
-        return tracer.class_attribute(self, kind, name)
+        return class_attribute(tracer, self, kind, name)
 
-    def torch_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def torch_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         """`torch.Tensor.name(obj, *args, **kwargs)`."""
         method: Callable[..., object] | None = getattr(torch.Tensor, name, None)
         if method is None:
             own = self.get_attribute(tracer, name)
-            return tracer.call(own, args, kwargs)
+            return own.call(tracer, args, kwargs)
         if tracer.overrides.present:
             found = tracer.dispatched(method, (self, *args), kwargs)
             if found is not None:
@@ -304,7 +304,7 @@ class TensorValue(Value):
         if name == "type" and not args and not kwargs and self.device.type in TYPE_PREFIXES:
             text = torch.empty(0, dtype=self.dtype, device="meta").type().rpartition(".")[2]
             return tracer.constant(TYPE_PREFIXES[self.device.type] + text)
-        if name in ("item", "tolist") and tracer.ctx.config.capture_scalar_outputs:
+        if name in ("item", "tolist") and tracer.config.capture_scalar_outputs:
             return self._item(tracer) if name == "item" else self._list(tracer)
         if name in VALUE_METHODS or (name == "type" and not args):
             tracer.graph_break("data-dependent-value", operation=f"Tensor.{name}")
@@ -317,17 +317,17 @@ class TensorValue(Value):
             tracer.graph_break("unsupported-tensor-method", method=name)
         return self._in_graph(tracer, name, args, kwargs)
 
-    def _item(self, tracer: Tracer) -> Value:
+    def _item(self, tracer: Tracing) -> Value:
         """`.item()`: a number that the graph computes."""
         return tracer.graph_call("item", (self,), {})
 
-    def _list(self, tracer: Tracer) -> Value:
+    def _list(self, tracer: Tracing) -> Value:
         """`.tolist()`, each number computed in the graph."""
         if not self.fake.shape:
             return self._item(tracer)
         return ListValue([row._list(tracer) for row in self.stream(tracer) if isinstance(row, TensorValue)])
 
-    def _in_graph(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def _in_graph(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "__getitem__":
             return tracer.graph_call(operator.getitem, (self, args[0]), {})
         if name == "__setitem__":
@@ -337,9 +337,9 @@ class TensorValue(Value):
             return tracer.iterator(self)
         return tracer.graph_call(name, (self, *args), kwargs)
 
-    def _static(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+    def _static(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "storage_offset":
-            aliasing.guard_offsets(tracer, self)
+            guard_offsets(tracer, self)
         plain = [arg.as_constant() for arg in args]
         named = {key: arg.as_constant() for key, arg in kwargs.items()}
         if name == "stride" and not self._stride_is_known(tracer, [*plain, *named.values()]):
@@ -349,7 +349,7 @@ class TensorValue(Value):
         except (IndexError, TypeError, ValueError) as error:
             tracer.raise_real(error)
 
-    def _stride_is_known(self, tracer: Tracer, asked: list[object]) -> bool:
+    def _stride_is_known(self, tracer: Tracing, asked: list[object]) -> bool:
         """Whether the fake tells the strides: along dimensions of size 1, operators on fakes choose others than those
         with numbers do. `asked`: the dimension, if it is one."""
         shape = self.fake.shape
@@ -360,7 +360,7 @@ class TensorValue(Value):
         inputs = [value for value in tracer.by_fake.values() if value.real is not None]
         return any(value.fake.untyped_storage()._cdata == memory for value in inputs)
 
-    def as_kind(self, tracer: Tracer, kind: type) -> Value:
+    def as_kind(self, tracer: Tracing, kind: type) -> Value:
         """`obj.as_subclass(kind)`: another object, which stands for the same numbers."""
         if is_wrapper(kind) or is_wrapper(type(self.fake)):
             tracer.graph_break("unsupported-tensor-method", method="as_subclass")
@@ -374,45 +374,45 @@ class TensorValue(Value):
         tracer.by_fake[id(fake)] = made
         return made
 
-    def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
+    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         method = self.own_method(tracer, name)
         if method is None:
             return None
-        result = tracer.call(method, (other,), {})
+        result = method.call(tracer, (other,), {})
         return None if result.is_constant and result.as_constant() is NotImplemented else result
 
-    def get_item(self, tracer: Tracer, key: Value) -> Value:
+    def get_item(self, tracer: Tracing, key: Value) -> Value:
         method = self.own_method(tracer, "__getitem__")
         if method is not None:
-            return tracer.call(method, (key,), {})
+            return method.call(tracer, (key,), {})
         found = None if tracer.overrides.present else tracer.handled(torch.Tensor.__getitem__, (self, key), {})
         return tracer.graph_call(operator.getitem, (self, key), {}) if found is None else found
 
-    def set_item(self, tracer: Tracer, key: Value, value: Value) -> None:
+    def set_item(self, tracer: Tracing, key: Value, value: Value) -> None:
         method = self.own_method(tracer, "__setitem__")
         if method is not None:
-            tracer.call(method, (key, value), {})
+            method.call(tracer, (key, value), {})
         elif tracer.overrides.present or tracer.handled(torch.Tensor.__setitem__, (self, key, value), {}) is None:
             tracer.graph_call(operator.setitem, (self, key, value), {})
 
-    def truth(self, tracer: Tracer) -> bool:
-        tracer.graph_break("data-dependent-branch", test=tracer.source_text())
+    def truth(self, tracer: Tracing) -> bool:
+        tracer.graph_break("data-dependent-branch", test=tracer.origin()[0].text)
 
-    def length(self, tracer: Tracer) -> int:
+    def length(self, tracer: Tracing) -> int:
         if self._is_looked_at(tracer):
             found = self.own_method(tracer, "__len__")
-            given = tracer.dispatched(len, (self,), {}) if found is None else tracer.call(found, (), {})
+            given = tracer.dispatched(len, (self,), {}) if found is None else found.call(tracer, (), {})
             if given is not None:
                 return int(given.as_constant())  # type: ignore[call-overload, no-any-return]
         if not self.fake.shape:
             tracer.raise_error(TypeError, "len() of a 0-d tensor")
         return int(self.fake.shape[0])
 
-    def stream(self, tracer: Tracer) -> Iterator[Value]:
+    def stream(self, tracer: Tracing) -> Iterator[Value]:
         if self._is_looked_at(tracer):
             found = self.own_method(tracer, "__iter__")
             if found is not None:
-                return tracer.call(found, (), {}).stream(tracer)
+                return found.call(tracer, (), {}).stream(tracer)
             if tracer.overrides.may_ask([self]):
                 return tracer.inline_python(torch.Tensor.__iter__, (self,), {}).stream(tracer)
         if not self.fake.shape:
@@ -420,10 +420,10 @@ class TensorValue(Value):
         rows = tracer.graph_call("unbind", (self, tracer.constant(0)), {})
         return rows.stream(tracer)
 
-    def contains(self, tracer: Tracer, item: Value) -> bool:
+    def contains(self, tracer: Tracing, item: Value) -> bool:
         tracer.graph_break("data-dependent-value", operation="Tensor.__contains__")
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         if self.kind is not None:
             out.must_last(self.kind)
             out.null_function(as_subclass)
@@ -436,5 +436,15 @@ class TensorValue(Value):
         for name, value in self.written.items():
             out.set_attribute(self, name, value)
 
-    def writes(self, out: Rebuilder) -> list[Write]:
+    def writes(self, out: Rebuilding) -> list[Write]:
         return [Write(setattr, (self, out.value(name), held)) for name, held in self.written.items()]
+
+
+def guard_offsets(tracer: Tracing, value: TensorValue) -> None:
+    """Rely on where in its storage a tensor begins: for a view, on where the inputs it may be a view of begin."""
+    storage = value.fake.untyped_storage()._cdata
+    for known in tracer.by_fake.values():
+        if known.source is None or known.real is None:
+            continue
+        if known.fake.untyped_storage()._cdata == storage:
+            tracer.guards.offset(known.source, int(known.real.storage_offset()))

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import attrs
 
-from armature.frame.sources import AttrSource, DictOfSource, ItemSource
+from armature.frame.sources import AttrSource, DictOfSource, ItemSource, object_source
 from armature.introspection import dict_of, is_written_in_c
-from armature.trace.errors import NotConstant, SkipFrame, UserRaised
+from armature.trace.errors import SkipFrame, UserRaised
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, Kwargs, Value, Write, raise_missing, type_name
+from armature.trace.values.base import Args, Kwargs, NotConstant, Value, Write, raise_missing, type_name
 from armature.trace.values.classes import (
     Found,
     bind,
@@ -35,8 +35,7 @@ from armature.trace.values.mapping import DictValue
 from armature.trace.values.streams import Steps
 
 if TYPE_CHECKING:
-    from armature.trace.emit.rebuild import Rebuilder
-    from armature.trace.tracer import Tracer
+    from armature.trace.values.base import Rebuilding, Tracing
 
 
 def read_unset_slot(cls: type, name: str) -> NoReturn:
@@ -84,13 +83,13 @@ class UserObjectValue(Value):
             return super().as_constant()
         return self.base.as_constant()
 
-    def as_argument(self, tracer: Tracer) -> object:
+    def as_argument(self, tracer: Tracing) -> object:
         return super().as_argument(tracer) if self.base is None else self._plain(tracer, self.base).as_argument(tracer)
 
-    def as_fake(self, tracer: Tracer) -> object:
+    def as_fake(self, tracer: Tracing) -> object:
         return super().as_fake(tracer) if self.base is None else self._plain(tracer, self.base).as_fake(tracer)
 
-    def _plain(self, tracer: Tracer, base: Value) -> Value:
+    def _plain(self, tracer: Tracing, base: Value) -> Value:
         """What it is as an object of its builtin type. A break where C code may ask a method of the program."""
         rely_on_class(tracer, self.cls, *ASKED, *LOOKUPS)
         if asks_the_program(self) or any(overrides(self.cls, name) for name in LOOKUPS):
@@ -102,7 +101,7 @@ class UserObjectValue(Value):
             raise NotConstant(self)
         return self.obj
 
-    def key(self, tracer: Tracer) -> Hashable:
+    def key(self, tracer: Tracing) -> Hashable:
         rely_on_class(tracer, self.cls, "__hash__", "__eq__")
         if inherits(self.cls, "__hash__", object) and inherits(self.cls, "__eq__", object):
             tracer.keys[self] = None
@@ -115,14 +114,14 @@ class UserObjectValue(Value):
         method = self.method(tracer, "__hash__")
         if method is None:
             tracer.raise_error(TypeError, f"unhashable type: '{self.cls.__name__}'")
-        hashed = tracer.call(method, (), {})
+        hashed = method.call(tracer, (), {})
         if not issubclass(hashed.python_type(), int):
             tracer.raise_error(TypeError, "__hash__ method should return an integer")
         return TracedKey(self, hash(hashed.as_constant()), tracer)
 
     # Attributes.
 
-    def get_attribute(self, tracer: Tracer, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         known = self.attributes.get(name)
         if known is not None and not has_own_lookup(self.cls):
             return known
@@ -132,25 +131,25 @@ class UserObjectValue(Value):
         found = self.found(tracer, name)
         return self.missing(tracer, name) if found is None else found
 
-    def _looked_up(self, tracer: Tracer, name: str) -> Value:
+    def _looked_up(self, tracer: Tracing, name: str) -> Value:
         """By the `__getattribute__` of the class."""
         lookup = find_in_class(self.cls, "__getattribute__")
         if lookup is None or not isinstance(lookup.obj, FunctionType):
             tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
         try:
             bound = bind(tracer, self, self.cls, lookup, "__getattribute__")
-            return tracer.call(bound, (tracer.constant(name),), {})
+            return bound.call(tracer, (tracer.constant(name),), {})
         except UserRaised as raised:
             if not issubclass(raised.value.python_type(), AttributeError):
                 raise
             return self.missing(tracer, name, raised)
 
-    def found(self, tracer: Tracer, name: str) -> Value | None:
+    def found(self, tracer: Tracing, name: str) -> Value | None:
         """`object.__getattribute__(obj, name)`; None where it raises AttributeError."""
         known = self.attributes.get(name)
         if known is not None:
             return known
-        written = tracer.class_attribute_written(self.cls, name)
+        written = tracer.effects.class_attribute(self.cls, name)
         if written is not None:
             own = self.own_attribute(tracer, name)
             return written if own is None else own
@@ -163,15 +162,15 @@ class UserObjectValue(Value):
             return own
         return None if found is None else bind(tracer, self, self.cls, found, name)
 
-    def _rely_on_covering(self, tracer: Tracer, found: Found | None, name: str) -> None:
+    def _rely_on_covering(self, tracer: Tracing, found: Found | None, name: str) -> None:
         """Rely on what stands in the instance's dict going before what its class has."""
         rely_on_class(tracer, self.cls, name)
         if found is not None and not is_trusted(found.holder):
-            held = ItemSource(DictOfSource(tracer.object_source(found.holder)), name)
+            held = ItemSource(DictOfSource(object_source(found.holder)), name)
             tracer.guards.type_is(held, type(found.obj))
             rely_on_class(tracer, type(found.obj), "__set__", "__delete__")
 
-    def _described(self, tracer: Tracer, found: Found, name: str) -> Value:
+    def _described(self, tracer: Tracing, found: Found, name: str) -> Value:
         if name == "__class__" and in_c(found.obj):  # a proxy has properties of these names
             return tracer.as_value(self.cls)
         if name == "__dict__" and in_c(found.obj):
@@ -194,7 +193,7 @@ class UserObjectValue(Value):
         self.attributes[name] = value = tracer.wrap(held, AttrSource(source, name))
         return value
 
-    def own_attribute(self, tracer: Tracer, name: str) -> Value | None:
+    def own_attribute(self, tracer: Tracing, name: str) -> Value | None:
         """What stands in the instance's dict, None when nothing does."""
         if self.instance_dict is not None:
             return self.instance_dict.find(tracer, tracer.constant(name))
@@ -208,7 +207,7 @@ class UserObjectValue(Value):
             return self.own_attribute(tracer, name)
         if name not in held:
             if not self.is_stable(name):
-                tracer.guard_not_in(DictOfSource(self.source), name)
+                tracer.guards.absent(DictOfSource(self.source), name)
             return None
         self.attributes[name] = value = tracer.wrap(held[name], ItemSource(DictOfSource(self.source), name))
         return value
@@ -217,39 +216,39 @@ class UserObjectValue(Value):
         """Whether an instance is trusted not to get an attribute that hides the one of its class."""
         return name.startswith("__") and name.endswith("__")
 
-    def missing(self, tracer: Tracer, name: str, raised: UserRaised | None = None) -> Value:
+    def missing(self, tracer: Tracing, name: str, raised: UserRaised | None = None) -> Value:
         """`__getattr__` of the class, or AttributeError (`raised`, when it was raised already)."""
         rely_on_class(tracer, self.cls, name, "__getattr__")
         fallback = find_in_class(self.cls, "__getattr__")
         if fallback is not None and isinstance(fallback.obj, FunctionType):
-            return tracer.call(bind(tracer, self, self.cls, fallback, "__getattr__"), (tracer.constant(name),), {})
+            return bind(tracer, self, self.cls, fallback, "__getattr__").call(tracer, (tracer.constant(name),), {})
         if raised is not None:
             raise raised
         raise_missing(tracer, self.cls, name)
 
-    def set_attribute(self, tracer: Tracer, name: str, value: Value) -> None:
+    def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         setter = find_in_class(self.cls, "__setattr__")
         if setter is not None and isinstance(setter.obj, FunctionType):
-            tracer.call(bind(tracer, self, self.cls, setter, "__setattr__"), (tracer.constant(name), value), {})
+            bind(tracer, self, self.cls, setter, "__setattr__").call(tracer, (tracer.constant(name), value), {})
             return
         self._is_kept_plainly(tracer, setter, name)
         self.store(tracer, name, value)
 
-    def delete_attribute(self, tracer: Tracer, name: str) -> None:
+    def delete_attribute(self, tracer: Tracing, name: str) -> None:
         deleter = find_in_class(self.cls, "__delattr__")
         if deleter is not None and isinstance(deleter.obj, FunctionType):
-            tracer.call(bind(tracer, self, self.cls, deleter, "__delattr__"), (tracer.constant(name),), {})
+            bind(tracer, self, self.cls, deleter, "__delattr__").call(tracer, (tracer.constant(name),), {})
             return
         self._is_kept_plainly(tracer, deleter, name)
         self.remove(tracer, name)
 
-    def _is_kept_plainly(self, tracer: Tracer, changer: Found | None, name: str) -> None:
+    def _is_kept_plainly(self, tracer: Tracing, changer: Found | None, name: str) -> None:
         """Break the graph where a type written in C keeps attributes in a way of its own, as `threading.local` does."""
         if changer is not None and changer.holder not in PLAIN_CHANGE:
             operation = f"changing attribute {name}"
             tracer.graph_break("unsupported-mutation", operation=operation, type=self.describe())
 
-    def remove(self, tracer: Tracer, name: str) -> None:
+    def remove(self, tracer: Tracing, name: str) -> None:
         """`object.__delattr__(obj, name)`."""
         found = find_in_class(self.cls, name)
         rely_on_class(tracer, self.cls, name, "__delattr__")
@@ -257,7 +256,7 @@ class UserObjectValue(Value):
             self._rely_on_descriptor(tracer, found, name)
             if found.obj.fdel is None:
                 tracer.raise_error(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no deleter")
-            tracer.call(tracer.as_value(found.obj.fdel), (self,), {})
+            tracer.as_value(found.obj.fdel).call(tracer, (self,), {})
             return
         if found is not None and self._descriptor(tracer, found, name, "__delete__"):
             return
@@ -268,19 +267,19 @@ class UserObjectValue(Value):
             tracer.raise_error(AttributeError, text)
         self._write(tracer, name, None)
         if not slot and self.obj is not None and self.source is not None and name not in dict_of(self.obj):
-            tracer.guard_not_in(DictOfSource(self.source), name)
+            tracer.guards.absent(DictOfSource(self.source), name)
             self.written.pop(name, None)
 
     def _of_base(self, descriptor: Any) -> bool:
         """Whether an attribute is one of the builtin type that the class derives from."""
         return self.base is not None and issubclass(self.base.python_type(), descriptor.__objclass__)
 
-    def _rely_on_descriptor(self, tracer: Tracer, found: Found, name: str) -> None:
+    def _rely_on_descriptor(self, tracer: Tracing, found: Found, name: str) -> None:
         source = class_source(tracer, self.cls, name)
         if source is not None:
-            tracer.guard_is(source, found.obj)
+            tracer.guards.same(source, found.obj)
 
-    def _descriptor(self, tracer: Tracer, found: Found, name: str, method: str, *args: Value) -> bool:
+    def _descriptor(self, tracer: Tracing, found: Found, name: str, method: str, *args: Value) -> bool:
         """Call `__set__` or `__delete__` of a descriptor of the program's; False where it is none."""
         if not is_data_descriptor(found.obj) or (in_c(found.obj) and not self._of_base(found.obj)):
             return False
@@ -289,10 +288,10 @@ class UserObjectValue(Value):
             operation = f"setting attribute {name}"
             tracer.graph_break("unsupported-mutation", operation=operation, type=self.describe())
         descriptor = held_value(tracer, self.cls, found, name)
-        tracer.call(held_value(tracer, type(found.obj), changer, method), (descriptor, self, *args), {})
+        held_value(tracer, type(found.obj), changer, method).call(tracer, (descriptor, self, *args), {})
         return True
 
-    def store(self, tracer: Tracer, name: str, value: Value) -> None:
+    def store(self, tracer: Tracing, name: str, value: Value) -> None:
         """`object.__setattr__(obj, name, value)`."""
         found = find_in_class(self.cls, name)
         rely_on_class(tracer, self.cls, name, "__setattr__")
@@ -300,7 +299,7 @@ class UserObjectValue(Value):
             self._rely_on_descriptor(tracer, found, name)
             if found.obj.fset is None:
                 tracer.raise_error(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no setter")
-            tracer.call(tracer.as_value(found.obj.fset), (self, value), {})
+            tracer.as_value(found.obj.fset).call(tracer, (self, value), {})
             return
         if found is not None and self._descriptor(tracer, found, name, "__set__", value):
             return
@@ -317,7 +316,7 @@ class UserObjectValue(Value):
                 tracer.raise_real(error)
         self._write(tracer, name, value)
 
-    def _write(self, tracer: Tracer, name: str, value: Value | None) -> None:
+    def _write(self, tracer: Tracing, name: str, value: Value | None) -> None:
         if self.instance_dict is None and self.obj is not None and not self.is_slot(name):
             with contextlib.suppress(AttributeError):  # all it has are slots
                 self.shares_dict(tracer, dict_of(self.obj))
@@ -341,7 +340,7 @@ class UserObjectValue(Value):
         found = find_in_class(self.cls, name)
         return found is not None and isinstance(found.obj, MemberDescriptorType)
 
-    def open_dict(self, tracer: Tracer) -> DictValue:
+    def open_dict(self, tracer: Tracing) -> DictValue:
         """`obj.__dict__`."""
         if self.instance_dict is None:
             moved = [name for name in self.attributes if not self.is_slot(name)]
@@ -362,7 +361,7 @@ class UserObjectValue(Value):
 
     # Calls and protocols.
 
-    def method(self, tracer: Tracer, name: str) -> Value | None:
+    def method(self, tracer: Tracing, name: str) -> Value | None:
         """A special method, looked up in the class only, bound; None when the class has none."""
         found = find_in_class(self.cls, name)
         if found is None or found.obj is None:
@@ -375,36 +374,36 @@ class UserObjectValue(Value):
         found = find_in_class(self.cls, name)
         return found is not None and found.obj is None
 
-    def call(self, tracer: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         known = tracer.handled(self.obj, args, kwargs) if self.obj is not None else None
         if known is not None:
             return known
         method = self.method(tracer, "__call__")
         if method is None:
             tracer.raise_error(TypeError, f"'{self.cls.__name__}' object is not callable")
-        return tracer.call(method, args, kwargs)
+        return method.call(tracer, args, kwargs)
 
-    def call_method(self, tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
-        return tracer.call(self.get_attribute(tracer, name), args, kwargs)
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
+        return self.get_attribute(tracer, name).call(tracer, args, kwargs)
 
-    def get_item(self, tracer: Tracer, key: Value) -> Value:
+    def get_item(self, tracer: Tracing, key: Value) -> Value:
         return self.special(tracer, "__getitem__", key)
 
-    def set_item(self, tracer: Tracer, key: Value, value: Value) -> None:
+    def set_item(self, tracer: Tracing, key: Value, value: Value) -> None:
         self._has_either(tracer, "__setitem__", "__delitem__")
         self.special(tracer, "__setitem__", key, value)
 
-    def delete_item(self, tracer: Tracer, key: Value) -> None:
+    def delete_item(self, tracer: Tracing, key: Value) -> None:
         self._has_either(tracer, "__delitem__", "__setitem__")
         self.special(tracer, "__delitem__", key)
 
-    def _has_either(self, tracer: Tracer, wanted: str, other: str) -> None:
+    def _has_either(self, tracer: Tracing, wanted: str, other: str) -> None:
         """AttributeError of the program where the class has only the other of two methods that share a slot in C."""
         if find_in_class(self.cls, wanted) is None and find_in_class(self.cls, other) is not None:
             rely_on_class(tracer, self.cls, wanted)
             tracer.raise_error(AttributeError, wanted)
 
-    def special(self, tracer: Tracer, name: str, *args: Value) -> Value:
+    def special(self, tracer: Tracing, name: str, *args: Value) -> Value:
         """The result of a special method, looked up in the class only. TypeError of the program when it has none."""
         method = self.method(tracer, name)
         if method is None:
@@ -412,9 +411,9 @@ class UserObjectValue(Value):
                 tracer.raise_error(TypeError, "'NoneType' object is not callable")
             text = LACKING.get(name, f"'{{0}}' object does not support {name}")
             tracer.raise_error(TypeError, text.format(type_name(self.cls)))
-        return tracer.call(method, args, {})
+        return method.call(tracer, args, {})
 
-    def binary(self, tracer: Tracer, name: str, other: Value) -> Value | None:
+    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         found = find_in_class(self.cls, name)
         if found is None or not isinstance(found.obj, FunctionType):
             rely_on_class(tracer, self.cls, name)
@@ -424,16 +423,16 @@ class UserObjectValue(Value):
             if name in ("__eq__", "__ne__") or self.base is not None:
                 return None
             return self._foreign(tracer, name) if found is not None and found.holder is not object else None
-        result = tracer.call(bind(tracer, self, self.cls, found, name), (other,), {})
+        result = bind(tracer, self, self.cls, found, name).call(tracer, (other,), {})
         return None if says_not_implemented(result) else result
 
-    def _foreign(self, tracer: Tracer, name: str) -> Value | None:
+    def _foreign(self, tracer: Tracing, name: str) -> Value | None:
         tracer.graph_break("unsupported-operation", operation=name, type=self.describe())
 
-    def truth(self, tracer: Tracer) -> bool:
+    def truth(self, tracer: Tracing) -> bool:
         method = self.method(tracer, "__bool__")
         if method is not None:
-            found = tracer.call(method, (), {})
+            found = method.call(tracer, (), {})
             kind = found.python_type()
             if kind is not bool and not found.is_tensor:
                 tracer.raise_error(TypeError, f"__bool__ should return bool, returned {kind.__name__}")
@@ -443,7 +442,7 @@ class UserObjectValue(Value):
         lacks = self.method(tracer, "__len__") is None and not self.refuses("__len__")
         return lacks or bool(self.length(tracer))
 
-    def length(self, tracer: Tracer) -> int:
+    def length(self, tracer: Tracing) -> int:
         length = tracer.index(self.special(tracer, "__len__"))
         if not issubclass(length.python_type(), int):
             text = f"'{length.python_type().__name__}' object cannot be interpreted as an integer"
@@ -455,7 +454,7 @@ class UserObjectValue(Value):
             tracer.raise_error(OverflowError, "cannot fit 'int' into an index-sized integer")
         return found
 
-    def stream(self, tracer: Tracer) -> Iterator[Value]:
+    def stream(self, tracer: Tracing) -> Iterator[Value]:
         if self.method(tracer, "__iter__") is None:
             if self.method(tracer, "__getitem__") is None or self.refuses("__iter__"):
                 tracer.raise_error(TypeError, f"'{self.cls.__name__}' object is not iterable")
@@ -465,7 +464,7 @@ class UserObjectValue(Value):
             return iterator.drain(tracer)
         return iterator.stream(tracer)
 
-    def drain(self, tracer: Tracer) -> Iterator[Value]:
+    def drain(self, tracer: Tracing) -> Iterator[Value]:
         """The values of an object that is an iterator itself."""
 
         def step() -> Value:
@@ -478,7 +477,7 @@ class UserObjectValue(Value):
 
         return Steps(step)
 
-    def _by_index(self, tracer: Tracer) -> Iterator[Value]:
+    def _by_index(self, tracer: Tracing) -> Iterator[Value]:
         position = 0
         while True:
             try:
@@ -490,7 +489,7 @@ class UserObjectValue(Value):
             yield value
             position += 1
 
-    def backwards(self, tracer: Tracer) -> Iterator[Value]:
+    def backwards(self, tracer: Tracing) -> Iterator[Value]:
         """What `reversed` gives by `__len__` and `__getitem__`. The length is asked now."""
         positions = iter(range(self.length(tracer) - 1, -1, -1))
 
@@ -508,7 +507,7 @@ class UserObjectValue(Value):
 
         return Steps(step)
 
-    def contains(self, tracer: Tracer, item: Value) -> bool:
+    def contains(self, tracer: Tracing, item: Value) -> bool:
         if self.method(tracer, "__contains__") is not None:
             return self.special(tracer, "__contains__", item).truth(tracer)
         if self.refuses("__contains__"):
@@ -523,7 +522,7 @@ class UserObjectValue(Value):
         steps = iterator.drain(tracer) if isinstance(iterator, UserObjectValue) else iterator.stream(tracer)
         return any(tracer.same_or_equal(found, item) for found in steps)
 
-    def rebuild(self, out: Rebuilder) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         kind: Any = base_of(self.cls)
         if kind is None:
             out.null_function(allocator(self.cls))
@@ -544,7 +543,7 @@ class UserObjectValue(Value):
             for key, value in self.instance_dict.entries.values():
                 out.set_attribute(self, str(key.as_constant()), value)
 
-    def writes(self, out: Rebuilder) -> list[Write]:
+    def writes(self, out: Rebuilding) -> list[Write]:
         found = []
         for name, anew in self.written.items():
             held = self.attributes[name]

@@ -9,7 +9,7 @@ import attrs
 import tinyframe
 import torch
 
-from armature.plugin_api import Value, ValueType
+from armature.plugin_api import AttrSource, Value, ValueType
 
 
 @attrs.define(eq=False)
@@ -64,7 +64,7 @@ def from_columns(columns: dict[str, torch.Tensor]) -> tinyframe.Frame:
 
 def build(obj: Any, source: Any, tracer: Any) -> Value:
     """The value of a frame: its columns are reached through the slot that holds them."""
-    return FrameValue(tracer.wrap(obj._columns, tracer.attr_source(source, "_columns")), source=source)
+    return FrameValue(tracer.wrap(obj._columns, AttrSource(source, "_columns")), source=source)
 
 
 VALUE_TYPES = [ValueType(tinyframe.Frame, build)]

@@ -46,7 +46,7 @@ class CachedFunctionValue(Value):
         return self.obj
 
     def key(self, tracer: Any) -> Hashable:
-        tracer.guard_identity(self)
+        self.rely_on(tracer)
         return self.obj  # type: ignore[no-any-return]
 
     def get_attribute(self, tracer: Any, name: str) -> Value:
@@ -77,7 +77,7 @@ class CachedFunctionValue(Value):
         before, random = (tracer.effects.count, written(tracer), len(tracer.early.calls)), tracer.fakes.mode.random
         tracer.fakes.mode.random = False
         try:
-            made: Value = tracer.call(self.inner, args, kwargs)
+            made: Value = self.inner.call(tracer, args, kwargs)
         except GraphBreak as stop:  # what follows it would run, and not be kept
             stop.places = places_of(tracer.frames)
             raise
@@ -132,5 +132,5 @@ def named(args: Any, kwargs: Any) -> list[tuple[Any, Value]]:
 
 def of_program(obj: Any, source: Any, tracer: Any) -> Value:
     """A cached function of the program."""
-    inner: Value = tracer.wrap(obj.__wrapped__, tracer.attr_source(source, "__wrapped__"))
+    inner: Value = tracer.wrap(obj.__wrapped__, AttrSource(source, "__wrapped__"))
     return CachedFunctionValue(obj, inner, source=source)

@@ -35,7 +35,7 @@ class GetterValue(Value):
     def call(self, tracer: Any, args: Any, kwargs: Any) -> Value:
         if len(args) != 1 or kwargs:
             tracer.raise_real(refusal(self.kind("name"), len(args), kwargs))
-        return tracer.call(self.function, args, {})  # type: ignore[no-any-return]
+        return self.function.call(tracer, args, {})  # type: ignore[no-any-return]
 
     def call_method(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value:
         return (

@@ -24,8 +24,10 @@ from armature.plugin_api import (
     NotConstant,
     ObjectValue,
     TracedTensor,
+    TupleValue,
     Value,
     existing,
+    handled_exception,
     handles,
 )
 from armature_builtin_rules.polyfills.copy import has_no_attributes, is_copied_by_cloning, memory_of, not_copied
@@ -199,20 +201,20 @@ def class_decorator(call: Call, cls: Value, **options: Value) -> Value | None:
 
 
 @handles(sys.exc_info)
-def handled_exception(call: Call) -> Value:
+def exc_info(call: Call) -> Value:
     """The exception being handled; what is in its traceback is not known while tracing."""
-    error = call.tracer.handled_exception()
+    error = handled_exception(call.tracer)
     none = call.constant(None)
     if error is None:
         callers_handle_none(call)
-        return call.tracer.tuple_of([none, none, none])
-    return call.tracer.tuple_of([call.new_value(error.kind), error, error.traceback(call.tracer)])
+        return TupleValue([none, none, none])
+    return TupleValue([call.new_value(error.kind), error, error.traceback(call.tracer)])
 
 
 @handles(sys.exception)
 def handled_value(call: Call) -> Value:
     """The exception being handled, or None."""
-    error = call.tracer.handled_exception()
+    error = handled_exception(call.tracer)
     if error is None:
         callers_handle_none(call)
     return error or call.constant(None)

@@ -32,6 +32,7 @@ from armature.plugin_api import (
     Write,
     before_the_graph,
     call_early,
+    change_early,
     compute_early,
     handles,
     number_now,
@@ -124,7 +125,7 @@ class RandomValue(Value):
         """The example, for a call that is made early."""
         if self.example is None:
             self.example = made_in(self.real.getstate())  # type: ignore[union-attr]
-        tracer.early.changes(tracer, self, state_of, random.Random.setstate)
+        change_early(tracer, self, state_of, random.Random.setstate)
         return self.example
 
     def pin(self, tracer: Any, name: str) -> None:

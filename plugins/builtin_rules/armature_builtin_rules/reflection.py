@@ -9,7 +9,17 @@ import logging
 from types import FunctionType, MethodType
 from typing import Any
 
-from armature.plugin_api import AttrSource, Call, ClosureValue, ItemSource, NotConstant, Value, handles
+from armature.plugin_api import (
+    AttrSource,
+    Call,
+    ClosureValue,
+    DictOfSource,
+    ItemSource,
+    NotConstant,
+    Value,
+    handles,
+    object_source,
+)
 
 LEVELS = {
     logging.Logger.debug: logging.DEBUG,
@@ -46,7 +56,7 @@ def rely_on_parameters(tracer: Any, real: FunctionType, source: Any) -> None:
         for key, item in items:
             tracer.guards.same(ItemSource(where, key), item)
     for name in SAYS_OTHERWISE:
-        tracer.guard_not_in(tracer.dict_source(source), name)
+        tracer.guards.absent(DictOfSource(source), name)
 
 
 @handles(inspect.getfullargspec)
@@ -71,7 +81,7 @@ def signature(call: Call, fn: Value, **options: Value) -> Value | None:
     if not isinstance(real, FunctionType) or not SAYS_OTHERWISE.isdisjoint(real.__dict__):
         return None
     call.guard(function)  # type: ignore[arg-type]
-    rely_on_parameters(call.tracer, real, function.source or call.tracer.object_source(real))  # type: ignore[union-attr]
+    rely_on_parameters(call.tracer, real, function.source or object_source(real))  # type: ignore[union-attr]
     return call.new_value(call.fn(MethodType(real, call) if bound else real))
 
 
@@ -118,7 +128,7 @@ def get_logger(call: Call, name: Value) -> Value | None:
     plain = held.loggerClass is None and logging.getLoggerClass() is logging.Logger
     if type(held) is not logging.Manager or not (plain or isinstance(held.loggerDict.get(text), logging.Logger)):
         return None
-    loggers = AttrSource(AttrSource(tracer.object_source(logging.Logger), "manager"), "loggerDict")
+    loggers = AttrSource(AttrSource(object_source(logging.Logger), "manager"), "loggerDict")
     return tracer.wrap(logging.getLogger(text), ItemSource(loggers, text))
 
 
@@ -134,7 +144,7 @@ def is_enabled(tracer: Any, real: logging.Logger, source: Any, level: Any) -> bo
         if owner.level:
             break
         source, owner = AttrSource(source, "parent"), owner.parent
-        tracer.guard_is(source, owner)
+        tracer.guards.same(source, owner)
     return real.isEnabledFor(level)
 
 

@@ -254,7 +254,7 @@ def escape(call: Call, pattern: Value) -> Value | None:
 def pattern_of_program(obj: Any, source: Any, tracer: Any) -> Value:
     """A pattern of the program."""
     if type(source) is not ObjectSource:
-        tracer.guard_is(source, obj)
+        tracer.guards.same(source, obj)
     return PatternValue(obj, source=source)
 
 

@@ -64,7 +64,7 @@ class WeakReferenceValue(Value):
         except NotConstant:
             return Referring(self.referent.key(tracer))
         if self.source is None:  # the frame has made it: of another object next time, if nothing speaks against it
-            tracer.guard_identity(self.referent)
+            self.referent.rely_on(tracer)
         return held  # type: ignore[no-any-return]
 
     def get_attribute(self, tracer: Any, name: str) -> Value:

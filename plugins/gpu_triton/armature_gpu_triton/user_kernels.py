@@ -202,7 +202,7 @@ def launch(tracer: Any, value: KernelValue, args: Sequence[Value], kwargs: Mappi
     grid, warmup = named.pop("grid", None), named.pop("warmup", None)
     if grid is None or warmup is None or not warmup.is_constant or warmup.as_constant() is not False:
         refuse(tracer, kernel.name, "it is compiled, and not run, or has no grid")
-    tracer.guard_identity(value)
+    value.rely_on(tracer)
     grids = grids_of(tracer, value, kernel, grid, args, named)
     given: list[Value] = []
     held: dict[int, object] = {}
@@ -244,7 +244,7 @@ def constant_object(tracer: Any, kernel: Kernel, value: Value) -> object:
     changed = isinstance(value, ObjectValue) and (value.written or value.instance_dict is not None)
     try:
         if not changed and (value.is_constant or value.source is not None) and not value.is_tensor:
-            tracer.guard_identity(value)
+            value.rely_on(tracer)
             return value.as_object()
     except NotConstant:
         pass

@@ -16,8 +16,8 @@ from armature.context import CompileContext
 from armature.lower.data import Buffer, BufferKind, Load, Node, Op, Store
 from armature.lower.index import Var, contiguous_strides
 from armature.pipeline import session
-from armature.plugins import manager
 from armature.plugin_api import DeviceBackend, hookimpl
+from armature.plugins import manager
 from armature.schedule.data import Batch, Kernel, KernelPlan, Launch, Pass
 from armature.testing.differential import difference
 from armature_gpu_triton import launch, toolchain

@@ -197,7 +197,7 @@ class ArrayValue(Value):
     def truth(self, tracer: Any) -> bool:
         if self.numbers is not None:
             return bool(self._answer(tracer, "__bool__", ()).as_constant())
-        tracer.graph_break("data-dependent-branch", test=tracer.source_text())
+        tracer.graph_break("data-dependent-branch", test=tracer.origin()[0].text)
 
     def length(self, tracer: Any) -> int:
         if not np.ndim(self.shadow):

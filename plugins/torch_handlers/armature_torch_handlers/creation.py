@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from armature.plugin_api import Call, TracedTensor, Value, existing, handles
+from armature.plugin_api import Call, TracedTensor, TupleValue, Value, existing, handles
 from armature_torch_handlers.arrays import scalar_of, tensor_of
 from armature_torch_handlers.lists import of_tensors
 
@@ -35,7 +35,7 @@ def copy(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
     made = call.graph_call("to", result, **options) if options else result
     if wanted is None:
         return made
-    return call.tracer.call(made.get_attribute(call.tracer, "requires_grad_"), (wanted,), {})
+    return made.get_attribute(call.tracer, "requires_grad_").call(call.tracer, (wanted,), {})
 
 
 @handles(torch.nn.Parameter)
@@ -102,7 +102,7 @@ def new(call: Call, self: Value, *args: Value, device: Value | None = None) -> V
         return call.graph_call("new_empty", self, args[0], **on)
     if all(arg.python_type() is int for arg in args):
         sizes = args or (call.constant(0),)
-        return call.graph_call("new_empty", self, call.tracer.tuple_of(list(sizes)), **on)
+        return call.graph_call("new_empty", self, TupleValue(list(sizes)), **on)
     call.graph_break("unsupported-tensor-method", method="new")
 
 
@@ -111,6 +111,6 @@ def shape_as_tensor(call: Call, self: Value) -> Value | None:
     """The sizes, whose number alone a tensor without numbers can't hold."""
     if not isinstance(self, TracedTensor):
         return None
-    sizes = call.tracer.call(call.tracer.as_value(list), (self.get_attribute(call.tracer, "shape"),), {})
+    sizes = call.tracer.as_value(list).call(call.tracer, (self.get_attribute(call.tracer, "shape"),), {})
     options = {"dtype": call.constant(torch.int64), "device": call.constant(torch.device("cpu"))}
-    return call.tracer.call(call.tracer.as_value(torch.tensor), (sizes,), options)
+    return call.tracer.as_value(torch.tensor).call(call.tracer, (sizes,), options)

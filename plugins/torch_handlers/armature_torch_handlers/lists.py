@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from armature.plugin_api import Call, TracedTensor, Value
+from armature.plugin_api import Call, TracedTensor, TupleValue, Value
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 REALS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -68,7 +68,7 @@ def stacked(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
         else call.tracer.graph_call(torch.tensor, (item,), {"device": device, "dtype": taken})
         for item in items
     ]
-    whole = call.graph_call(torch.stack, call.tracer.tuple_of(parts))
+    whole = call.graph_call(torch.stack, TupleValue(parts))
     return call.graph_call("to", call.graph_call("reshape", whole, call.constant(sizes)), **to)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-from armature.plugin_api import Call, TracedTensor, Value, handles
+from armature.plugin_api import Call, TracedTensor, TupleValue, Value, handles
 
 
 @handles(functional.dropout)
@@ -52,7 +52,7 @@ def native_dropout(call: Call, input: Value, p: Value, train: Value) -> Value | 
         mask = call.graph_call("bernoulli_", empty, call.constant(1.0 - chance))
         kept = call.graph_call("mul", input, mask)
         results = [call.graph_call("mul", kept, call.constant(1.0 - chance)), mask]
-    return call.tracer.tuple_of(results)
+    return TupleValue(results)
 
 
 @handles(torch.bernoulli, torch.Tensor.bernoulli)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from armature.plugin_api import Call, Value, ValueType, autocast_value, existing, handles
+from armature.plugin_api import AttrSource, Call, Value, ValueType, autocast_value, existing, handles
 
 OF_DEVICE = existing("torch.cpu.amp.autocast_mode.autocast", "torch.cuda.amp.autocast_mode.autocast")
 FIELDS = ("device", "fast_dtype", "_enabled", "_cache_enabled")
@@ -50,7 +50,7 @@ def of(real: Any) -> Value:
 def held(obj: Any, source: Any, tracer: Any) -> Value:
     """The value of an autocast object that the program made before: what it is set to is guarded."""
     for name in FIELDS:
-        tracer.wrap(getattr(obj, name), tracer.attr_source(source, name))
+        tracer.wrap(getattr(obj, name), AttrSource(source, name))
     made = of(obj)
     made.source = source
     return made

@@ -5,7 +5,17 @@ from __future__ import annotations
 import torch
 from torch.utils._device import DeviceContext
 
-from armature.plugin_api import Call, OverridesOff, Polyfill, TracedTensor, Value, as_overridden, existing, handles
+from armature.plugin_api import (
+    Call,
+    OverridesOff,
+    Polyfill,
+    TracedTensor,
+    TupleValue,
+    Value,
+    as_overridden,
+    existing,
+    handles,
+)
 
 
 @handles(*existing("torch._C._push_on_torch_function_stack"))
@@ -81,7 +91,7 @@ def inherited(
 ) -> Value | None:
     """What a subclass that says nothing else makes of a call: its own kind of tensor."""
     nothing = call.constant(None)
-    return as_overridden(call.tracer, cls, func, types, args or call.tracer.tuple_of([]), kwargs or nothing)
+    return as_overridden(call.tracer, cls, func, types, args or TupleValue([]), kwargs or nothing)
 
 
 @handles(*existing("torch._C._disabled_torch_function_impl"))
@@ -90,7 +100,7 @@ def not_asked(
 ) -> Value | None:
     """What classes that take over operators inherit: the call as it is, with subclasses not asked."""
     tracer = call.tracer
-    none = tracer.tuple_of([])
+    none = TupleValue([])
     return as_overridden(tracer, tracer.as_value(torch.Tensor), func, none, args or none, kwargs or call.constant(None))
 
 

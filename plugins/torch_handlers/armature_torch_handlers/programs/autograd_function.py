@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from armature.plugin_api import (
+    AttrSource,
     Call,
     GraphBreak,
     ListValue,
@@ -19,6 +20,7 @@ from armature.plugin_api import (
     TupleValue,
     Value,
     handles,
+    object_source,
     switch_grad,
 )
 from armature_torch_handlers.programs.function_context import Context
@@ -121,8 +123,8 @@ def bound(call: Call, function: Any, args: tuple[Value, ...], kwargs: Any) -> tu
     given.apply_defaults()
     if given.kwargs:
         refuse(call, function, "it has parameters that are keywords only")
-    defaults = tracer.attr_source(tracer.object_source(forward), "__defaults__")
-    tracer.guard_is(defaults, forward.__defaults__)
+    defaults = AttrSource(object_source(forward), "__defaults__")
+    tracer.guards.same(defaults, forward.__defaults__)
     return tuple(tracer.as_value(item) for item in given.args)
 
 

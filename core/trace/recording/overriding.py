@@ -1,0 +1,112 @@
+"""Who overrides torch's functions at a point of the trace: modes that are entered, and classes of tensors."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, NoReturn
+
+import attrs
+import torch
+
+from armature.frame.sources import ModeSource
+from armature.torch_abi import overrides as abi
+from armature.torch_abi.overrides import Off
+from armature.torch_abi.wrappers import is_wrapper
+from armature.trace.values.base import Value, Write
+from armature.trace.values.classes import find_in_class
+from armature.trace.values.sequence import leaves
+from armature.trace.values.tensor import TensorValue
+from armature.trace.values.user_object import UserObjectValue
+
+if TYPE_CHECKING:
+    from armature.trace.values.base import Rebuilding, Tracing
+
+
+@attrs.define(eq=False)
+class Overrides:
+    """Who overrides torch's functions now. present: whether anybody may, so that calls have to be looked at. wrappers:
+    whether tensors were met that hold others, and take over operators."""
+
+    modes: list[Value] = attrs.field(factory=list)
+    first: tuple[Value, ...] = ()  # the modes that were active when the frame began
+    off: Off = Off.NOBODY
+    present: bool = False
+    wrappers: bool = False
+
+    def begin(self, tracer: Tracing) -> None:
+        """The state in which the frame begins."""
+        found = tracer.request.overriding
+        self.off = found.off
+        self.modes = [tracer.wrap(mode, ModeSource(position)) for position, mode in enumerate(found.modes)]
+        self.first = tuple(self.modes)
+        self.present = bool(self.modes) or found.off is not Off.NOBODY
+
+    def accept(self, tracer: Tracing, kind: type) -> None:
+        """Break the graph unless tensors of a class can be traced; those that can have to be looked at from now on."""
+        lookups = ("__getattribute__", "__getattr__", "__setattr__", "__delattr__")
+        holds = is_wrapper(kind)
+        if abi.dispatches(kind) and not holds:
+            refuse(tracer, kind, "does not say by `__tensor_flatten__` what its tensors are made of")
+        if (
+            abi.without_numbers(kind)
+            or any(added(kind, name) for name in lookups)
+            or not issubclass(kind, torch.Tensor)
+        ):
+            tracer.graph_break("tensor-subclass", type=f"{kind.__module__}.{kind.__qualname__}")
+        self.wrappers |= holds
+        self.present |= not holds or abi.is_overriding(kind)
+
+    def push(self, tracer: Tracing, mode: Value) -> None:
+        """A mode is entered."""
+        self.modes.append(mode)
+        self.present = True
+        tracer.effects.count += 1
+
+    def pop(self, tracer: Tracing) -> Value:
+        """The innermost mode is left."""
+        if not self.modes:
+            tracer.graph_break("unsupported-operation", operation="leaving it", type="a mode that was not entered")
+        tracer.effects.count += 1
+        return self.modes.pop()
+
+    @property
+    def moved(self) -> bool:
+        """Whether the stack of modes is another one than when the frame began."""
+        return tuple(self.modes) != self.first
+
+    def writes(self, out: Rebuilding) -> list[Write]:
+        """The calls that bring torch's stack of modes to where it is."""
+        same = len(list(itertools.takewhile(lambda pair: pair[0] is pair[1], zip(self.first, self.modes))))
+        pops = [Write(abi.pop_mode, ())] * (len(self.first) - same)
+        return [*pops, *(Write(abi.push_mode, (mode,)) for mode in self.modes[same:])]
+
+    @property
+    def asks_modes(self) -> bool:
+        """Whether a mode is asked before each call."""
+        return bool(self.modes) and self.off is not Off.ALL
+
+    def asks(self, value: Value) -> bool:
+        """Whether the class of an object is asked when that is given to torch's functions."""
+        return self.off is Off.NOBODY and overrides(value)
+
+    def may_ask(self, values: list[Value]) -> bool:
+        """Whether anybody is asked when torch is called with these values, or lists of them."""
+        if self.asks_modes:
+            return True
+        return self.off is Off.NOBODY and any(overrides(leaf) for value in values for leaf in leaves(value))
+
+
+def overrides(value: Value) -> bool:
+    """Whether the class of an object has a `__torch_function__` of its own."""
+    return isinstance(value, (TensorValue, UserObjectValue)) and abi.is_overriding(value.python_type())
+
+
+def refuse(tracer: Tracing, kind: type, reason: str) -> NoReturn:
+    """Break the graph at a tensor of a class."""
+    tracer.graph_break("opaque-subclass", type=f"{kind.__module__}.{kind.__qualname__}", reason=reason)
+
+
+def added(kind: type, name: str) -> bool:
+    """Whether a class of tensors has an attribute that torch's own do not have, or not so."""
+    found = find_in_class(kind, name)
+    return found is not None and found.holder not in abi.OWN_CLASSES
