@@ -92,7 +92,7 @@ def with_hook(fn: Callable[..., Any], hook: FrameHook, original: Callable[..., A
             set_eval_frame(prior)
 
     functools.update_wrapper(compiled, original)
-    compiled.__armature_original__ = original  # type: ignore[attr-defined]
+    vars(compiled)["__armature_original__"] = original
     skip_code(compiled.__code__)
     return compiled
 

@@ -164,6 +164,7 @@ class FrameHook:
         return FrameOutcome(SKIP, True, skip_reason=reason)
 
     def _compile(self, frame: InterpreterFrame, state: CodeState, promising: bool) -> FrameOutcome:
+        """Compile a frame that no cached code fits, or say that it runs as it is. `state`: what is known of it."""
         if not (self.compiler.fullgraph or state.below):
             # Also below code that calls none of the program's: torch keeps the strategy by code object, and with the
             # next arguments frames below may have to be looked at.

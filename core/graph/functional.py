@@ -136,7 +136,7 @@ class _Compilation:
         if self.ctx.config.strict:
             verify(aten)
         compiled = self.compile_aten(aten, self.ctx)
-        return compiled.call if hasattr(compiled, "call") else compiled  # type: ignore[no-any-return]
+        return cast(Callable[[list[Any]], Any], getattr(compiled, "call", compiled))
 
 
 def _wants_gradients(fakes: Sequence[object]) -> bool:

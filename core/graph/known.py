@@ -76,10 +76,12 @@ def _is_plain(node: fx.Node) -> bool:
 
 def _function(node: fx.Node) -> Callable[..., Any]:
     """The function of torch or Python that the node calls. Errors: NotKnown for others, which may do anything."""
-    target: Any = node.target
+    target = node.target
     home = getattr(target, "__module__", None) or ""
+    if isinstance(target, str):
+        raise NotKnown(target)
     if home == "_operator" or home.split(".")[0] == "torch" or getattr(torch, target.__name__, None) is target:
-        return target  # type: ignore[no-any-return]
+        return target
     raise NotKnown(str(target))
 
 

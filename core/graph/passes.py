@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import fx
 
@@ -18,9 +18,9 @@ def run_passes(stage: str, subject: T, ctx: CompileContext) -> T:
     """The subject after all passes of the stage. Errors (strict): InvariantError naming the pass that broke the
     graph."""
     for step in ctx.tables.passes(stage):
-        changed = step.run(subject, ctx)
+        changed: Any = step.run(subject, ctx)
         invariant(isinstance(changed, type(subject)), "a pass gave something else", gave=type(changed), of=step.name)
-        subject = changed  # type: ignore[assignment]
+        subject = changed
         if ctx.config.strict and isinstance(subject, fx.GraphModule):
             _lint(subject, step.name)
     return subject

@@ -125,14 +125,14 @@ class Outer:
     def choose(self, node: fx.Node, compile_piece: CompilePiece) -> None:
         """A call of one of two graphs, each compiled by itself. With gradients it is torch's own call: that gives zeros
         where the branch not taken would have given some."""
-        predicate, *getters = node.args[:3]
-        operands: tuple[fx.Node, ...] = tuple(node.args[3])  # type: ignore[arg-type]
+        called: Any = node.args
+        predicate, *getters, operands = called[:4]
         given = tuple(self.inputs[operand] for operand in operands)
-        branches: list[Any] = [self.whole.get_submodule(getter.target) for getter in getters]  # type: ignore[union-attr, arg-type]
+        branches: list[Any] = [self.whole.get_submodule(getter.target) for getter in getters]
         parts = (attrs.evolve(self.traced, graph=branch, inputs=given, guards=()) for branch in branches)
         run = named(one_of(*map(compile_piece, parts)), f"choice_{self.count}")
         arguments = (predicate, *operands)
-        self.copies[node] = self.graph.call_function(run, tuple(self.copies[used] for used in arguments))  # type: ignore[index]
+        self.copies[node] = self.graph.call_function(run, tuple(self.copies[used] for used in arguments))
         self.fakes[node] = node.meta["example_value"]
         self.count += 1
 

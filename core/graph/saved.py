@@ -6,7 +6,8 @@ to the input is noticed. In the backward graph the same view costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import torch
 from torch import fx
@@ -17,7 +18,7 @@ Graphs = tuple[fx.GraphModule, fx.GraphModule]
 def save_inputs_of_views(forward: fx.GraphModule, backward: fx.GraphModule, outputs: int) -> Graphs:
     """The graphs, changed in place. `outputs`: how many results of the forward graph come before what is saved."""
     returned = forward.graph.output_node()
-    results = list(returned.args[0])  # type: ignore[arg-type]
+    results = list(cast(Sequence[Any], returned.args[0]))
     if any(_is_written(node) for node in forward.graph.find_nodes(op="placeholder")):
         return forward, backward
     # The partitioner names what it passes on alike in both graphs, but passes sizes on in another order.

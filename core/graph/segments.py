@@ -195,10 +195,10 @@ class _Rerun:
         args, kwargs = fx.map_arg((node.args, node.kwargs), self.values.__getitem__)
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         before = [version_of(tensor) for tensor in tensors]
-        if node.op == "call_method":
-            result = getattr(args[0], str(node.target))(*args[1:], **kwargs)
+        if callable(node.target):
+            result = node.target(*args, **kwargs)
         else:
-            result = node.target(*args, **kwargs)  # type: ignore[operator]
+            result = getattr(args[0], node.target)(*args[1:], **kwargs)
         changed = [tensor for tensor, version in zip(tensors, before, strict=True) if version_of(tensor) != version]
         self.writes.extend((node, memory) for memory in map(_memory, changed) if memory is not None)
         self.keep(node, result)

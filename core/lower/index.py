@@ -253,9 +253,9 @@ def _divide_symbolic(num: Index, den: Index) -> Index:
     whole: list[Index] = []
     rest: list[Index] = [const]
     for factor, coefficient in terms.items():
-        factors = list(factor.factors) if isinstance(factor, Product) else [factor]
+        factors: list[Index] = list(factor.factors) if isinstance(factor, Product) else [factor]
         if den in factors:
-            factors.remove(den)  # type: ignore[arg-type]
+            factors.remove(den)
             part: Index = coefficient
             for f in factors:
                 part = mul(part, f)

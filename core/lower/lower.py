@@ -177,7 +177,7 @@ class _Lowering:
         if self.mutations and node is self.mutations[0]:
             self._save_before_mutation()
         several = isinstance(fake, (list, tuple))
-        specs = [spec_of(f) for f in fake] if several else [spec_of(fake)]  # type: ignore[attr-defined]
+        specs = list(map(spec_of, fake)) if isinstance(fake, (list, tuple)) else [spec_of(fake)]
         args = fx.map_arg(node.args, lambda n: self.values[n])
         kwargs = fx.map_arg(node.kwargs, lambda n: self.values[n])
         origin = node.meta.get("origin") or Origin(str(target))

@@ -93,9 +93,9 @@ def plugins_backend(fn: Callable[..., Any]) -> Callable[[fx.GraphModule, tuple[G
     """What compiles graphs with a backend that a plugin gives, `fn(graph_module, fakes) -> callable`."""
 
     def compile_graph(module: fx.GraphModule, inputs: tuple[GraphInput, ...]) -> GraphCallable:
-        result = fn(module, [given.fake for given in inputs])
+        result: GraphCallable = fn(module, [given.fake for given in inputs])
         invariant(callable(result), "a backend returns a callable", backend=fn, returned=result)
-        return result  # type: ignore[no-any-return]
+        return result
 
     return compile_graph
 

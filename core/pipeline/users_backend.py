@@ -81,10 +81,10 @@ def checked(run: Callable[..., Any], count: int, fault: Fault) -> Callable[..., 
     """The callable of a back end; an error where it does not give the graph's results."""
 
     def call(*args: Any) -> tuple[Any, ...] | list[Any]:
-        results = run(*args)
+        results: tuple[Any, ...] | list[Any] = run(*args)
         if type(results) not in (tuple, list) or len(results) != count:
             what = f"{len(results)} results" if type(results) in (tuple, list) else f"a {type(results).__qualname__}"
             raise fault.error(f"made a callable that returned {what}; the graph returns a tuple of {count}")
-        return results  # type: ignore[no-any-return]
+        return results
 
     return call

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from types import BuiltinFunctionType, MethodType, MethodWrapperType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import attrs
 
@@ -21,9 +21,9 @@ def identity_key(obj: object) -> Hashable:
     Bound methods are made anew at each access: the same function bound to the same object is the same method.
     The id is sound as long as the registered object lives, and registries hold it.
     """
-    kind = type(obj)
+    kind, method = type(obj), cast(Any, obj)
     if kind is MethodType:
-        return (id(obj.__self__), id(obj.__func__))  # type: ignore[attr-defined]
+        return (id(method.__self__), id(method.__func__))
     if kind is BuiltinFunctionType or kind is MethodWrapperType:
         return obj  # these compare and hash by the identity of what they are bound to
     return id(obj)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import cast
 
 import attrs
 import torch
 
-from armature.lower.data import Buffer, BufferKind, ExternCall, Load, LoopGraph, Node, Store, View
+from armature.lower.data import Buffer, BufferKind, ExternCall, Load, LoopGraph, Node, Reduce, Store, View
 from armature.lower.index import Index, add, mul, sub
 from armature.lower.sharing import shared_memory
 from armature.schedule.data import Allocate, Batch, Kernel, Launch, Pass, Release, Step, Work
@@ -150,7 +151,7 @@ def renamed(kernel: Kernel, old: str, new: str) -> Kernel:
     table = rebuild([root for s in _stores(kernel) for root in store_roots(s)], change)
     passes = tuple(
         Pass(
-            tuple(table[r] for r in p.reductions),  # type: ignore[misc]
+            tuple(cast(Reduce, table[r]) for r in p.reductions),
             tuple(rename_store(s, {}, table) for s in p.inner_stores),
             tuple(rename_store(s, {}, table) for s in p.outer_stores),
         )

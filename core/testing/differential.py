@@ -59,6 +59,7 @@ def difference(eager: object, compiled: object, path: str = "output", *, strides
 
 
 def _leaf(path: str, eager: object, compiled: object, strides: bool) -> float:
+    """The largest difference of two leaves of results; raises Mismatch where they differ in more than rounding can."""
     if numpy.is_array(eager) and type(eager) is type(compiled):
         eager, compiled = numpy.comparable(eager), numpy.comparable(compiled)
     if not isinstance(eager, Tensor) or not isinstance(compiled, Tensor):

@@ -240,6 +240,8 @@ def in_place(device: torch.device, features: Features) -> Sketch:
 def _reduce_all(
     name: str, shape: tuple[int, ...], over: tuple[int, ...], dtype: torch.dtype, ops: Sequence[str]
 ) -> Case:
+    """A case that reduces the axes `over` by each of the operations that the back end has."""
+
     def make(device: torch.device, features: Features) -> Sketch:
         kinds = [o for o in ops if o in features.reductions]
         if dtype not in features.dtypes or not kinds:

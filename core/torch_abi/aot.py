@@ -184,12 +184,12 @@ class _Later:
     compiler: GraphCompiler
     graph: fx.GraphModule | None
     context: Any
-    compiled: Callable[..., Any] | None = None
+    compiled: Any = None  # a callable, once the graph was called
 
     def __call__(self, args: list[Any]) -> Any:
         if self.graph is not None:
             return self.first(self.graph, args)
-        return self.compiled(args)  # type: ignore[misc]
+        return self.compiled(args)
 
     def first(self, graph: fx.GraphModule, args: list[Any]) -> Any:
         with torch._guards.tracing(self.context):
@@ -208,7 +208,7 @@ def boxed(fn: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
     def call(args: list[Any]) -> Any:
         return fn(args)
 
-    call._boxed_call = True  # type: ignore[attr-defined]
+    vars(call)["_boxed_call"] = True
     return call
 
 
@@ -382,9 +382,10 @@ def min_cut(
     for place in joint.graph.find_nodes(op="placeholder"):
         if any(user.target is torch.ops.aten.copy_.default and user.args[0] is place for user in place.users):
             _pass_on_what_reads(place)
-    return _module("partitioners").min_cut_rematerialization_partition(  # type: ignore[no-any-return]
+    graphs: tuple[fx.GraphModule, fx.GraphModule] = _module("partitioners").min_cut_rematerialization_partition(
         joint,
         inputs,
         num_fwd_outputs=num_fwd_outputs,
         static_lifetime_input_indices=static_lifetime_input_indices,
     )
+    return graphs

@@ -27,7 +27,8 @@ def item_by_tensors(tensor: torch.Tensor, index: Any) -> torch.Tensor:
     leaves = tree_leaves(index)
     if not all(isinstance(leaf, (torch.Tensor, int)) for leaf in leaves):
         return tensor[index]
-    return torch.ops.aten.index(tensor, [_as_index(leaf, tensor.device) for leaf in leaves])  # type: ignore[no-any-return]
+    found: torch.Tensor = torch.ops.aten.index(tensor, [_as_index(leaf, tensor.device) for leaf in leaves])
+    return found
 
 
 def _as_index(leaf: Any, device: torch.device) -> torch.Tensor:

@@ -13,7 +13,7 @@ class NotKnown(Exception):
     """A value hangs on more than constants: on what a graph is given, on random numbers, or on memory that changes."""
 
 
-class OnlyConstants(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class OnlyConstants(TorchDispatchMode):
     """Operators that draw random numbers or write to their arguments raise NotKnown."""
 
     def __init__(self) -> None:

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 AVAILABLE = dist.is_available()
+_DIST: Any = dist  # not all that it has is in its types
 _PARALLEL: Any = torch.nn.parallel.DistributedDataParallel
 
 
@@ -38,6 +39,5 @@ def buckets(parallel: Any, parameters: Sequence[torch.Tensor]) -> list[list[int]
     """Parameters that stand in the order that counts, as the buckets of the reducer: positions."""
     limits = list(getattr(parallel, "bucket_bytes_cap_list", ())) or [parallel.bucket_bytes_cap]
     if limits == [parallel.bucket_bytes_cap] and parallel.bucket_bytes_cap_default:
-        limits.insert(0, dist._DEFAULT_FIRST_BUCKET_BYTES)  # type: ignore[attr-defined]
-    made: Any = dist._compute_bucket_assignment_by_size  # type: ignore[attr-defined]
-    return list(made(list(parameters), limits)[0])
+        limits.insert(0, _DIST._DEFAULT_FIRST_BUCKET_BYTES)
+    return list(_DIST._compute_bucket_assignment_by_size(list(parameters), limits)[0])

@@ -82,7 +82,7 @@ class Axes:
     inner: Mapping[str, frozenset[int]] = attrs.field(factory=dict)
 
 
-class WatchingMode(FakeTensorMode):  # type: ignore[no-untyped-call]
+class WatchingMode(FakeTensorMode):
     """Notices operators that draw random numbers or write, and knows layouts better than torch.
 
     written: the tensors that operators have written to since somebody asked, with their versions before.
@@ -172,9 +172,11 @@ class FakeWorld:
         return fake
 
     def _of(self, tensor: torch.Tensor, axes: Collection[int] | Axes, label: str) -> FakeTensor:
+        """The fake of a tensor: the one made before, a symbolic one, or one that shares memory with another fake."""
         key = id(tensor)
         if isinstance(axes, Axes) or is_wrapper(type(tensor)):
-            return self._wrapper(tensor, axes if isinstance(axes, Axes) else Axes(), label)  # type: ignore[no-any-return]
+            wrapper: FakeTensor = self._wrapper(tensor, axes if isinstance(axes, Axes) else Axes(), label)
+            return wrapper
         if type(tensor) not in PLAIN_TENSORS:
             tensor = without_subclass(tensor)
         if key in self._bases:
@@ -321,7 +323,7 @@ class FakeWorld:
         fake = self._wrap(tensor, meta)
         if tensor.requires_grad and not tensor.is_leaf:
             with torch.enable_grad(), self.mode:
-                fake = fake.clone()  # type: ignore[assignment]
+                fake = cast(FakeTensor, fake.clone())
             self.mode.fake_tensor_converter.set_tensor_memo(tensor, fake)
         return fake
 

@@ -30,7 +30,7 @@ def with_default_dtype(dtype: torch.dtype, function: Callable[..., Any]) -> Call
         finally:
             set_default_dtype(before)
 
-    call.in_default_dtype = function  # type: ignore[attr-defined]
+    vars(call)["in_default_dtype"] = function
     call.__name__ = f"{getattr(function, '__name__', 'call')}_in_{str(dtype).removeprefix('torch.')}"
     return call
 

@@ -59,4 +59,5 @@ def stands_for_ragged(fake: Any) -> bool:
 
 def is_ragged(number: object) -> bool:
     """Whether a size is a ragged one."""
-    return bool(is_nested_int(number))  # type: ignore[arg-type]
+    asked: Any = number
+    return bool(is_nested_int(asked))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import operator
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,10 +16,11 @@ from typing import Any
 import torch
 import torch._numpy
 
+numpy: Any
 try:
-    import numpy
+    numpy = importlib.import_module("numpy")
 except ImportError:  # an optional dependency of torch
-    numpy = None  # type: ignore[assignment]
+    numpy = None
 
 layer: Any = torch._numpy
 Array: Any = layer.ndarray

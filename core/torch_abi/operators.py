@@ -122,6 +122,6 @@ def _by_schemas(schemas: Iterable[Any]) -> tuple[WrittenArgument, ...]:
 def _schemas_of(fn: object) -> list[Any]:
     """The schemas of all overloads that a function or method in C parses its arguments for."""
     if isinstance(fn, torch._ops.OpOverloadPacket):
-        return [getattr(fn, name)._schema for name in fn.overloads()]  # type: ignore[no-untyped-call]
+        return [getattr(fn, name)._schema for name in fn.overloads()]
     name = fn if isinstance(fn, str) else getattr(fn, "__name__", "")
     return torch._C._jit_get_schemas_for_operator(f"aten::{name}") if name else []

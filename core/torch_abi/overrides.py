@@ -16,10 +16,12 @@ from typing import Any, NoReturn, TypeVar, cast
 import attrs
 import torch
 from torch import nn
-from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
+from torch.nn import parameter
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from armature.torch_abi.jagged import NestedTensor
+
+_UNINITIALIZED: type = vars(parameter)["UninitializedTensorMixin"]  # of public classes, and not in their types
 
 T = TypeVar("T")
 Quiet: Any = torch._C.DisableTorchFunction
@@ -122,7 +124,7 @@ def is_overriding(kind: type) -> bool:
 
 def without_numbers(kind: type) -> bool:
     """Whether tensors of the class may wait for their shape."""
-    return issubclass(kind, UninitializedTensorMixin)
+    return issubclass(kind, _UNINITIALIZED)
 
 
 def dispatches(kind: type) -> bool:

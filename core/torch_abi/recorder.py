@@ -30,7 +30,7 @@ class NotPlain(Exception):
     """The graph writes, differentiates or returns something for which this recorder is not enough; says what."""
 
 
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Recorder(TorchDispatchMode):
     """Puts each operator that arrives in a graph. Tensors are known by identity; all are kept alive until the end."""
 
     def __init__(self, decompositions: Mapping[Overload, Callable[..., Any]], fake_mode: FakeTensorMode) -> None:
@@ -195,7 +195,8 @@ def _run(captured: fx.GraphModule, node: fx.Node, values: Mapping[fx.Node, Any])
     args = fx.map_arg(node.args, lambda n: values[n])
     kwargs = fx.map_arg(node.kwargs, lambda n: values[n])
     if node.op == "call_function":
-        return node.target(*args, **kwargs)  # type: ignore[operator]
+        called: Any = node.target
+        return called(*args, **kwargs)
     if node.op == "call_method":
         return getattr(args[0], str(node.target))(*args[1:], **kwargs)
     found: Any = captured

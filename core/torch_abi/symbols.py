@@ -6,9 +6,9 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
-import sympy  # type: ignore[import-untyped]
+import sympy
 import torch
 from torch import fx
 from torch._guards import Source as TorchSource
@@ -112,7 +112,7 @@ class Symbols(ShapeEnv):
     def __init__(self, *, scalar_outputs: bool = False, output_shapes: bool = False) -> None:
         super().__init__(allow_scalar_outputs=scalar_outputs, allow_dynamic_output_shape_ops=output_shapes)
         # For good: backward graphs are compiled later, in other threads too. The function keeps nothing.
-        sym_node._optimized_add = exact_sum  # type: ignore[assignment]  # other names of arguments: given by position
+        vars(sym_node)["_optimized_add"] = exact_sum
         self.where: Callable[[], str] = str
         self.lines: list[str] = []
         self.closed = False
@@ -148,7 +148,7 @@ class Symbols(ShapeEnv):
         """A symbol for a size of SMALLEST_SIZE or more."""
         symbol = self.create_symbol(value, _Named(label), DimDynamic.DYNAMIC)
         self.hints[symbol] = value
-        return self.create_symintnode(symbol, hint=value)  # type: ignore[return-value]
+        return cast(torch.SymInt, self.create_symintnode(symbol, hint=value))
 
     def number(self, value: int, label: str) -> torch.SymInt:
         """A symbol for any int."""
@@ -156,7 +156,7 @@ class Symbols(ShapeEnv):
             value, _Named(label), DimDynamic.DYNAMIC, positive=None, do_not_specialize_zero_one=True
         )
         self.hints[symbol] = value
-        return self.create_symintnode(symbol, hint=value)  # type: ignore[return-value]
+        return cast(torch.SymInt, self.create_symintnode(symbol, hint=value))
 
     def create_symbol(self, val: Any, *args: Any, **kwargs: Any) -> Any:
         """torch's, noting which are for ragged sizes."""
@@ -324,5 +324,6 @@ def fill(graph: fx.Graph, last: fx.Node | None, key: str) -> list[fx.Node]:
             fresh.append(node)
     for node in reversed(fresh):
         args = fx.map_arg(node.args, lambda given: given.meta[key])
-        node.meta[key] = node.target(*args)  # type: ignore[operator]
+        called: Any = node.target
+        node.meta[key] = called(*args)
     return fresh

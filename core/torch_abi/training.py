@@ -114,6 +114,7 @@ def wiring(metadata: Any, forward: fx.GraphModule, backward: fx.GraphModule, inp
 
 
 def _is_simple(metadata: Any) -> bool:
+    """Whether AOTAutograd's wrapper has nothing to do for a graph of this metadata but to call it."""
     # A number that a version of torch doesn't have is none of these: its wrapper stays in charge.
     missing = object()
     nothing = (
@@ -185,7 +186,8 @@ def _hooks_are_graphs() -> bool:
 
 
 def _returned(module: fx.GraphModule) -> tuple[Any, ...]:
-    return tuple(module.graph.output_node().args[0])  # type: ignore[arg-type]
+    results: Any = module.graph.output_node().args[0]
+    return tuple(results)
 
 
 def _tangent(output: int, meta: Any) -> Tangent | None:

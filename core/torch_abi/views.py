@@ -120,7 +120,8 @@ def may_overlap_itself(tensor: Tensor) -> bool:
 
 
 def _memory(fake: Any) -> int:
-    return fake.untyped_storage()._cdata  # type: ignore[no-any-return]
+    address: int = fake.untyped_storage()._cdata
+    return address
 
 
 def _is_plain(fake: Any) -> bool:

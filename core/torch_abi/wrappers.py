@@ -55,7 +55,8 @@ def asks_as_tensors_do(kind: type) -> bool:
 
 def parts(tensor: torch.Tensor) -> Parts:
     """What a wrapper is made of. Errors: those of the class."""
-    names, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
+    wrapper: Any = tensor
+    names, context = wrapper.__tensor_flatten__()
     found = {name: getattr(tensor, name) for name in names}
     tensors = {name: part for name, part in found.items() if isinstance(part, torch.Tensor)}
     return Parts(tensors, {name: part for name, part in found.items() if name not in tensors}, context)
@@ -140,8 +141,9 @@ def takes_strides(tensor: torch.Tensor) -> bool:
 
 def comes_back(tensor: torch.Tensor) -> bool:
     """Whether the class makes the like of a wrapper out of its parts, at any depth. Errors: those of the class."""
-    found, kind = parts(tensor), type(tensor)
-    again = kind.__tensor_unflatten__({**found.tensors, **found.objects}, found.context, tensor.size(), tensor.stride())  # type: ignore[attr-defined]
+    found = parts(tensor)
+    kind: Any = type(tensor)
+    again = kind.__tensor_unflatten__({**found.tensors, **found.objects}, found.context, tensor.size(), tensor.stride())
     inner = (value for value in found.tensors.values() if is_wrapper(type(value)))
     return type(again) is kind and all(map(comes_back, inner))
 

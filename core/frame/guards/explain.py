@@ -14,6 +14,7 @@ from armature.frame.guards.kinds import DictKeysGuard, LengthGuard, OffsetGuard,
 from armature.frame.guards.paths import Resolver
 from armature.frame.guards.text import described_tensor, short
 from armature.frame.guards.tree import Condition, GuardTree, Mark
+from armature.frame.sources import Source
 from armature.torch_abi.overrides import quietly
 
 # How sources spell what the program writes with a dot: reading them runs none of its code.
@@ -82,7 +83,9 @@ def explained(tree: GuardTree, text: str, request: FrameRequest) -> FailedGuard:
             continue
         expr = mark.source.expr
         if known == text or (mark.kind is TensorGuard and f"tensor '{expr}'" in text):
-            return FailedGuard(text, spoken(expr), _before(known, expr, mark), _now(mark, request), mark.user)
+            return FailedGuard(
+                text, spoken(expr), _before(known, expr, mark), _now(mark.source, mark.kind, request), mark.user
+            )
     return FailedGuard(text)
 
 
@@ -96,10 +99,9 @@ def _before(known: str, expr: str, mark: Mark) -> str:
 
 
 @quietly
-def _now(mark: Mark, request: FrameRequest) -> str:
+def _now(source: Source, kind: type, request: FrameRequest) -> str:
     try:
-        found = Resolver(request).value(mark.source)  # type: ignore[arg-type]
-        return _NOW.get(mark.kind, _shown)(found)
+        return _NOW.get(kind, _shown)(Resolver(request).value(source))
     except Exception:  # there is no such thing any more, or the program's own code raises
         return ""
 

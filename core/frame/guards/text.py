@@ -97,9 +97,9 @@ def _answer(guard: AnswerGuard) -> str:
 
 def _shape(guard: ShapeGuard) -> str:
     expr = guard.expr
-    for name, quantity in sorted(guard.names, key=lambda item: -len(item[0])):
-        expr = re.sub(rf"\b{re.escape(name)}\b", lambda _, text=quantity.expr: text, expr)  # type: ignore[misc]
-    return expr
+    texts = {name: quantity.expr for name, quantity in guard.names}
+    names = "|".join(map(re.escape, sorted(texts, key=len, reverse=True)))
+    return re.sub(rf"\b(?:{names})\b", lambda found: texts[found[0]], expr) if texts else expr
 
 
 def _name(obj: object) -> str:

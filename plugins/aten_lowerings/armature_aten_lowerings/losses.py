@@ -99,6 +99,7 @@ def _chosen(b: Builder, target: TensorValue, where: tuple[Index, ...], ignore: i
 def nll_loss_forward(
     b: Builder, x: TensorValue, target: TensorValue, weight: Maybe, reduction: int, ignore: int
 ) -> tuple[TensorValue, TensorValue]:
+    """The loss of scores [N, C, ...] or [C] for targets, and the total weight by which a mean divides."""
     if x.ndim == 1:
         x, target = layout.unsqueeze(x, 0), layout.unsqueeze(target, 0) if target.ndim == 0 else target
     dtype = compute_dtype(x.dtype)
@@ -145,6 +146,7 @@ def nll_loss_backward(
     ignore: int,
     total_weight: TensorValue,
 ) -> TensorValue:
+    """The gradient of the scores: minus the weight at each target, scaled by the gradient of the loss."""
     dtype = compute_dtype(x.dtype)
     channel = 1 if x.ndim > 1 else 0
 

@@ -81,6 +81,7 @@ def layer_norm_backward(
     bias: Maybe,
     output_mask: Sequence[bool],
 ) -> tuple[Maybe, ...]:
+    """Gradients of input, weight and bias, None where the mask has False."""
     inner = list(range(x.ndim - len(shape), x.ndim))
     outer = list(range(x.ndim - len(shape)))
     dtype = compute_dtype(x.dtype)
@@ -260,6 +261,7 @@ def batch_norm_backward(
     eps: float,
     output_mask: Sequence[bool],
 ) -> tuple[Maybe, ...] | None:
+    """Gradients of input, weight and bias, None where the mask has False."""
     dims = [k for k in range(x.ndim) if k != 1]
     dtype = compute_dtype(x.dtype)
     found = _statistics(b, x, running_mean, running_var, saved_mean, saved_rstd, training, eps)
@@ -322,6 +324,7 @@ def group_norm(
     groups: int,
     eps: float,
 ) -> tuple[TensorValue, ...] | None:
+    """The normed input, and mean and reciprocal deviation [batch, groups]; None for symbolic channels."""
     if not isinstance(channels, int) or not isinstance(inner, int):
         return None
     per_group = channels // groups

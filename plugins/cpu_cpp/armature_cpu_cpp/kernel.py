@@ -414,6 +414,7 @@ class KernelPrinter(ValuePrinter):
         return self.blocks(nest.split) if nest.split in nest.outer and nest.split is not None else "1"
 
     def entry(self) -> None:
+        """The function that Python calls: it reads the arguments, runs the kernel, and raises what went wrong."""
         kernel, nest, lines = self.kernel, self.nest, self.lines
         count = len(kernel.arguments)
         opening = "static PyObject* call(PyObject*, PyObject* const* args, Py_ssize_t count) {"

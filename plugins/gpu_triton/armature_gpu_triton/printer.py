@@ -279,6 +279,7 @@ class KernelPrinter:
         return "tl.int64" if self.tile.wide else "tl.int32"
 
     def accumulate(self, item: Accumulate, persistent: bool) -> None:
+        """One step of a reduction: of the whole row where it is persistent, else of one tile of the loop."""
         text, held = self.running(item)
         op, start = item.node.op, reduce.identity(item.node.op, held)
         note = place(item.node.origin)

@@ -151,6 +151,7 @@ class _Tracing:
     once: bool = False
 
     def run(self, steps: tuple[Any, list[Value]], apart: bool) -> Value:
+        """Trace forward in the graph of the frame, and backward where it is wanted; the value of the call."""
         tracer = self.call.tracer
         inputs = [arg for arg in self.args if isinstance(arg, TracedTensor)]
         nodes = [node_of(self.call, value) for value in inputs]
