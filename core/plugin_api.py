@@ -3,7 +3,18 @@
 Versioned by API_VERSION (major, minor): a plugin that declares another major version is left out with a clear message.
 """
 
-from armature.breaks.types import BreakEvent, BreakType, FrameSummary
+from armature.breaks.types import (
+    BreakEvent,
+    BreakType,
+    Example,
+    FrameSummary,
+    Hint,
+    HintKind,
+    fundamental,
+    ours,
+    supportable,
+    user_error,
+)
 from armature.codegen.backend import DeviceBackend, Features
 from armature.codegen.data import KernelSource
 from armature.errors import ArmatureError, BackendError, invariant
@@ -123,11 +134,14 @@ __all__ = [
     "EarlyNumber",
     "EarlyValue",
     "EventKind",
+    "Example",
     "Features",
     "FrameSummary",
     "GraphBreak",
     "GraphKind",
     "Handler",
+    "Hint",
+    "HintKind",
     "Identity",
     "Index",
     "ItemSource",
@@ -194,6 +208,7 @@ __all__ = [
     "data_parallel",
     "existing",
     "functional_collectives",
+    "fundamental",
     "grad_mode_value",
     "handled_exception",
     "handles",
@@ -215,14 +230,17 @@ __all__ = [
     "numpy_layer",
     "object_source",
     "overload",
+    "ours",
     "places_of",
     "refer",
     "rely_on_life",
     "running_graphs",
+    "supportable",
     "switch_grad",
     "together",
     "torch_decompositions",
     "trace_body",
     "trace_part",
+    "user_error",
     "written",
 ]

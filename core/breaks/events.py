@@ -47,7 +47,7 @@ def explanation(event: BreakEvent) -> str:
 
 def hints(event: BreakEvent) -> tuple[str, ...]:
     """What to do, with the facts filled in."""
-    return tuple(fill(hint, event.facts) for hint in event.type.hints)
+    return tuple(fill(hint.text, event.facts) for hint in event.type.hints)
 
 
 def describe(event: BreakEvent) -> str:

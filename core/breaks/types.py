@@ -2,21 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import attrs
+import torch
 from attrs.validators import min_len
+
+
+class HintKind(enum.Enum):
+    """What following a hint comes to."""
+
+    FUNDAMENTAL = "fundamental"  # no graph can hold this: the program has to say it in another way
+    SUPPORTABLE = "supportable"  # a setting, a rule, a handler or a plugin can keep it in the graph
+    USER_ERROR = "user error"  # the program goes wrong here, with or without a compiler
+    OURS = "ours"  # it could be compiled, and is not yet
+
+
+@attrs.frozen
+class Hint:
+    """What to do about a break; a template over the facts of the break, like its explanation."""
+
+    text: str = attrs.field(validator=min_len(1))
+    kind: HintKind = HintKind.FUNDAMENTAL
+
+
+def fundamental(text: str) -> Hint:
+    """A hint of how else to write the program, where no graph can hold what it does."""
+    return Hint(text, HintKind.FUNDAMENTAL)
+
+
+def supportable(text: str) -> Hint:
+    """A hint of how to keep it in the graph: by a setting, a rule, a handler or a plugin."""
+    return Hint(text, HintKind.SUPPORTABLE)
+
+
+def user_error(text: str) -> Hint:
+    """A hint of what is wrong with the program."""
+    return Hint(text, HintKind.USER_ERROR)
+
+
+def ours(text: str) -> Hint:
+    """A hint of how to do without what could be compiled, and is not yet."""
+    return Hint(text, HintKind.OURS)
+
+
+def a_tensor() -> tuple[Any, ...]:
+    """The arguments of most examples: one tensor, float32[2, 3]."""
+    return (torch.linspace(-1, 1, 6).reshape(2, 3),)
+
+
+@attrs.frozen
+class Example:
+    """A small program that breaks, and how it is written without the break.
+
+    before, after: functions of a plugin's module, whose source is shown. inputs: makes the arguments of both.
+    after is None where nothing else gives what `before` does: the hints say why.
+    """
+
+    before: Callable[..., Any]
+    after: Callable[..., Any] | None = None
+    inputs: Callable[[], tuple[Any, ...]] = a_tensor
+
+
+def _as_hints(given: Iterable[Hint | str]) -> tuple[Hint, ...]:
+    return tuple(hint if isinstance(hint, Hint) else Hint(hint) for hint in given)
 
 
 @attrs.frozen
 class BreakType:
-    """A row of the break catalogue. `explanation` is a template over the facts given where the break is raised."""
+    """A row of the break catalogue. `explanation` is a template over the facts given where the break is raised.
+
+    id: what code that raises it says. code: a number that stays, by which people search for it; that of torch.compile,
+    and its title, where the situation is the same. also: other types of torch.compile that this one covers.
+    explanation: what it means for the program. cause: why it can't be in the graph.
+    """
 
     id: str = attrs.field(validator=min_len(1))  # "data-dependent-branch"
     title: str = attrs.field(validator=min_len(1))
     explanation: str = attrs.field(validator=min_len(1))
-    hints: tuple[str, ...] = attrs.field(validator=min_len(1))
+    hints: tuple[Hint, ...] = attrs.field(validator=min_len(1), converter=_as_hints)  # texts too
     docs_url: str = ""
+    code: str = ""
+    cause: str = ""
+    also: tuple[str, ...] = ()
+    example: Example | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called in reports: "GB0170 data-dependent-branch"."""
+        return f"{self.code} {self.id}".lstrip()
 
 
 @attrs.frozen

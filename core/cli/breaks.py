@@ -25,7 +25,7 @@ def catalogue() -> Table:
     for name in ("id", "title", "what to do", "from"):
         table.add_column(name, no_wrap=name == "id")
     for row in rows:
-        table.add_row(row.value.id, row.value.title, "\n".join(row.value.hints), row.plugin.name)
+        table.add_row(row.value.id, row.value.title, "\n".join(hint.text for hint in row.value.hints), row.plugin.name)
     return table
 
 

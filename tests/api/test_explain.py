@@ -39,7 +39,7 @@ def test_breaks_are_told_with_place_and_hints(tmp_path: Path) -> None:
     assert (output.graph_count, output.break_count) == (1, 1)
     event = output.breaks[0]
     text = str(output)
-    assert event.type.id in text and all(hint.split("`")[0] in text for hint in event.type.hints)
+    assert event.type.id in text and all(hint.text.split("`")[0] in text for hint in event.type.hints)
     assert f":{broken.__code__.co_firstlineno + 1}" in text
     page = output.to_html(tmp_path / "page.html").read_text()
     assert event.type.id in page and "<mine>" not in page and "x * 2" in page

@@ -23,5 +23,5 @@ def test_texts(row: BreakType) -> None:
     assert fields == set(BREAK_IDS[row.id])
     assert row.explanation.endswith(".")
     assert len(row.title.split()) >= 3
-    assert all(len(hint) > 20 for hint in row.hints)
+    assert all(len(hint.text) > 20 for hint in row.hints)
     assert row.explanation.format(**dict.fromkeys(fields, "it"))
