@@ -228,11 +228,14 @@ class Measurement:
                 results = call_once(case, phase, compiled)
                 row["seconds"] = time.perf_counter() - start
                 row["break count"] = len(observer.breaks)
+                first = len(row.get("graphs", ()))  # what is compared with torch.compile, which is called once
                 for _ in range(calls - 1):
                     for name, buffer in case.model.named_buffers():  # what the first call wrote
                         if name in buffers and buffer.shape == buffers[name].shape:
                             buffer.copy_(buffers[name])
                     results = call_once(case, phase, compiled)
+                row["graphs of later calls"] = row.get("graphs", [])[first:]
+                del row.get("graphs", [])[first:]
         finally:
             row["breaks"] = [broken(event) for event in observer.breaks[:KEPT]]
             row.setdefault("break count", len(observer.breaks))

@@ -33,7 +33,7 @@ from armature.torch_abi.jagged import is_jagged
 from armature.torch_abi.overrides import is_overriding, without_numbers
 from armature.torch_abi.symbols import SYMBOLIC
 from armature.torch_abi.wrappers import is_wrapper
-from armature.trace.emit.live_iterators import PASSED, progress
+from armature.trace.emit.live_iterators import PASSED, is_part, left, progress
 from armature.trace.errors import SkipFrame
 from armature.trace.handlers import ValueType
 from armature.trace.recording import wrapper_subclasses
@@ -380,11 +380,22 @@ def _opaque(tracer: Trace, obj: Any, source: Source) -> Value:
     return value
 
 
+LAST_ROUNDS = 2
+
+
 def _moves(tracer: Trace, obj: Any, source: Source) -> bool:
-    """Whether a resumed frame finds an iterator in other places; a generator that begins there can't be handed on."""
-    looping = [id(held) for name, held in tracer.request.locals.items() if name.startswith(STACK)]
-    if id(obj) in looping or type(obj) is GeneratorType:
+    """Whether a resumed frame finds an iterator in other places; a generator that begins there can't be handed on.
+
+    That of a loop is in another place in each round. The last rounds are traced on all the same: with a break in each,
+    as many breaks and as much code come of that as of a loop whose rounds run one by one.
+    """
+    if type(obj) is GeneratorType:
         return True
+    if any(held is obj for name, held in tracer.request.locals.items() if name.startswith(STACK)):
+        rounds = left(obj)
+        return rounds is None or rounds > LAST_ROUNDS
+    if is_part(source):
+        return False
     return tracer.request.history.changed_number(f"place_of({source.expr})", progress(obj))
 
 

@@ -265,7 +265,7 @@ STRAIGHT: list[tuple[Any, Any, int, int]] = [
     (sets_attributes, lambda: (x(), Box()), 2, 1),
     (methods, one, 2, 1),
     (slices, one, 2, 1),
-    (counts_rows, one, 6, 8),
+    (counts_rows, one, 5, 4),
     (makes_a_function, lambda: (x(), 2), 1, 1),
 ]
 

@@ -209,3 +209,43 @@ def by_for(t):
 @pytest.mark.parametrize("program", [by_hand, by_for])
 def test_a_loop_that_breaks_compiles_no_code_per_round(program: Callable[..., Any]) -> None:
     assert resumes(program, one).compilations <= 9
+
+
+def three_rounds(t):
+    for k in range(3):
+        t = t * (k + 2)
+        armature.graph_break()
+    return t + 1
+
+
+def last_rounds_of_pairs(t):
+    for k, (a, b) in enumerate(zip([1.0, 2.0], (3.0, 4.0, 5.0), strict=False)):
+        t = t * a + b * k
+        armature.graph_break()
+    return t + 1
+
+
+def last_rounds_of_a_dict(t):
+    held = {"a": 1.0, "b": 2.0}
+    for k, x in held.items():
+        t = t * x + len(k)
+        armature.graph_break()
+    return t + 1
+
+
+def break_before_the_last_rounds(t):
+    for k in range(4):
+        if k == 1:
+            armature.graph_break()
+        t = t * (k + 2)
+    return t + 1
+
+
+@pytest.mark.parametrize(
+    ("program", "breaks"),
+    [(three_rounds, 3), (last_rounds_of_pairs, 2), (last_rounds_of_a_dict, 2), (break_before_the_last_rounds, 1)],
+)
+def test_the_last_rounds_of_a_loop_break_only_where_the_program_does(program: Callable[..., Any], breaks: int) -> None:
+    found = resumes(program, one)
+    assert found.breaks == ["explicit-break"] * breaks
+    assert not found.eager

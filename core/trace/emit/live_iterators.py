@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import inspect
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Iterator
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,17 @@ def progress(iterator: Any) -> object:
     found = parts(iterator)
     inner = [progress(part) for part in found if type(part) in PASSED and type(part) is not GeneratorType]
     return (*inner, *(part for part in found if type(part) is int))
+
+
+def left(iterator: Any) -> int | None:
+    """How many values an iterator of PASSED has left; None where nobody knows."""
+    kind = type(iterator)
+    if kind in COUNTED:
+        return operator.length_hint(iterator)
+    if kind not in (zip, enumerate, map):
+        return None
+    held = [left(part) for part in parts(iterator) if isinstance(part, Iterator)]
+    return None if None in held else min((found for found in held if found is not None), default=0)
 
 
 def advance(iterator: Iterator[object], times: int) -> None:
@@ -185,6 +197,11 @@ def _part(source: Source, position: int) -> Source:
     return ItemSource(CallSource(source, parts, "parts_of"), position)
 
 
+def is_part(source: Source) -> bool:
+    """Whether what is there belongs to an iterator, whose place tells its own."""
+    return isinstance(source, ItemSource) and isinstance(source.base, CallSource) and source.base.fn is parts
+
+
 def _parts(tracer: Trace, obj: Any, source: Source) -> list[Value]:
     held = parts(obj)
     return [tracer.wrap(item, _part(source, position)) for position, item in enumerate(held)]
@@ -256,6 +273,7 @@ MAPPINGS: Iterable[Any] = (
     iter(set[int]()),
 )  # fmt: skip
 MAPPING_ITERATORS = frozenset(map(type, MAPPINGS))
+COUNTED = MAPPING_ITERATORS.union(map(type, SEQUENCES), (type(reversed([])), reversed))  # they know how many are left
 # None: the iterator stays an object of which nothing is known.
 PASSED: dict[type, Callable[[Trace, Any, Source], Value | None]] = {
     **{type(one): over_sequence for one in SEQUENCES},
