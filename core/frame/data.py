@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from types import CellType, CodeType
 from weakref import ReferenceType
 
@@ -18,10 +18,19 @@ class ResumeTable:
 
     Code objects are no part of Python's search for cycles. So a table belongs to the code object that was compiled
     first; what is made for a resume function finds other codes through it (`HeldCode`), and nothing in it holds that
-    object.
+    object, only a copy of it.
     """
 
     made: dict[Hashable, CodeType] = attrs.field(factory=dict)
+    _copies: dict[tuple[CodeType, str], CodeType] = attrs.field(factory=dict)
+
+    def copy_of(self, code: CodeType) -> CodeType:
+        """A copy of a code object, the same one each time."""
+        known = self._copies.get((code, code.co_filename))
+        if known is None:
+            known = code.replace()
+            self._copies[(known, known.co_filename)] = known
+        return known
 
 
 @attrs.frozen(eq=False)
@@ -38,23 +47,53 @@ class HeldCode:
         return table.made[self.key]
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class ResumePoint:
-    """What a resume function's code goes on with. It stands last among the constants of that code.
+    """Where a resume function goes on. It stands last among the constants of that function's code.
 
-    positions: for each instruction of the code, the position of the instruction of `origin` that it is a copy of, -1
-    in the prologue. The origin and the table live while the code runs.
+    That code has no copy of the program's instructions, which would take time for each break of a long function.
+    Tracing goes from `prologue`, a position in the code, which brings stack and variables to where they were, to
+    `entry`, a position in `origin`, a copy of the program's code. Code that runs in eager mode is written by `write`
+    when it is needed. names: of globals and attributes that the program may look up from there on.
     """
 
-    origin: ReferenceType[CodeType]
-    positions: tuple[int, ...]
+    origin: CodeType
+    entry: int
+    prologue: int
     table: ReferenceType[ResumeTable]
+    write: Callable[[], CodeType]
+    names: frozenset[str]
+    _whole: CodeType | None = None
+
+    def whole(self) -> CodeType:
+        """Code of the same arguments and cells that runs to the end of the program's."""
+        if self._whole is None:
+            self._whole = self.write()
+        return self._whole
 
 
 def resume_point(code: CodeType) -> ResumePoint | None:
-    """What a code object resumes, None when it is no resume function's."""
+    """Where a code object goes on, None when it is no resume function's."""
     last = code.co_consts[-1] if code.co_consts else None
     return last if isinstance(last, ResumePoint) else None
+
+
+def program_of(code: CodeType) -> CodeType:
+    """The program's code of which a code object runs a part, or the code object itself."""
+    point = resume_point(code)
+    return code if point is None else point.origin
+
+
+def names_of(code: CodeType) -> Iterable[str]:
+    """The names of globals and attributes that a code object may look up."""
+    point = resume_point(code)
+    return code.co_names if point is None else point.names
+
+
+def eager_code(code: CodeType) -> CodeType:
+    """Another code object that does in eager mode what frames of a code object do."""
+    point = resume_point(code)
+    return code.replace() if point is None else point.whole()
 
 
 @attrs.frozen(eq=False)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import attrs
 
 from armature.frame import idle, interrupts, recompile, skip
-from armature.frame.data import FrameRequest, resume_point
+from armature.frame.data import FrameRequest, eager_code, resume_point
 from armature.frame.guards import tree
 from armature.frame.guards.explain import Mismatch
 from armature.frame.guards.kinds import Guard
@@ -207,7 +207,7 @@ class FrameHook:
             guards = self._hold(left.guards, request)
         except Exception:
             return self._leave(request.code, state, left)
-        own = CompiledFrame(request.code.replace(), left.guards)
+        own = CompiledFrame(eager_code(request.code), left.guards)
         return self._cached(own, Entry(self._torchdynamo_orig_backend, guards, eager=True, owner=self), request, state)
 
     def _idle(self, request: FrameRequest, left: RunEagerly, state: CodeState) -> FrameOutcome:
@@ -241,7 +241,7 @@ class FrameHook:
         state.entries.append(Entry(key, guards, idle=calls, owner=self))
         # What was traced to its end has nothing to compile in what it calls, this time.
         strategy = SKIP_BELOW if left.whole else SKIP
-        return FrameOutcome(strategy, False, GuardedCode(request.code.replace(), guards.holder))
+        return FrameOutcome(strategy, False, GuardedCode(eager_code(request.code), guards.holder))
 
     def _leave_idle(self, code: CodeType, state: CodeState, left: RunEagerly) -> FrameOutcome:
         """Run the frame as it is; all later ones too, if none was worth to be compiled."""

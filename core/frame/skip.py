@@ -25,7 +25,7 @@ from weakref import ref
 import torch
 from torch import nn
 
-from armature.frame.data import resume_point
+from armature.frame.data import names_of, resume_point
 
 OWN_FOLDER = str(Path(__file__).parents[1])  # as code objects name it: links are not followed
 TORCH_FOLDER = str(Path(torch.__file__).resolve().parent)
@@ -100,7 +100,7 @@ def tensors_in_reach(code: CodeType, variables: Iterable[object], f_globals: Map
 
     A look, not a proof: it decides nothing about frames that can be traced to their end.
     """
-    named = (f_globals[name] for name in code.co_names if name in f_globals)
+    named = (f_globals[name] for name in names_of(code) if name in f_globals)
     todo, seen = deque[object]((*variables, *named)), set[int]()
     while todo and len(seen) < LOOKED_AT:
         value = todo.popleft()

@@ -7,9 +7,10 @@ import functools
 from types import CodeType
 
 from armature.errors import invariant
+from armature.frame.data import program_of
 from armature.trace.errors import UserRaised
 from armature.trace.frame_state import Frame, Stopped
-from armature.trace.instructions import STOPITERATION_ERROR, Instruction, decode
+from armature.trace.instructions import STOPITERATION_ERROR, Instruction, instructions_of
 from armature.trace.opcodes import OPCODES
 from armature.trace.opcodes.table import OpcodeFunction
 from armature.trace.opcodes.untraced import reason_for
@@ -32,8 +33,10 @@ def untraced(frame: Frame, inst: Instruction) -> None:
 
 @functools.lru_cache(maxsize=4096)
 def functions_of(code: CodeType) -> tuple[OpcodeFunction, ...]:
-    """The function of each instruction of a code object."""
-    return tuple(OPCODES.get(inst.opname, untraced) for inst in decode(code))
+    """The function of each instruction that a frame of the code runs."""
+    program, instructions = program_of(code), instructions_of(code)
+    own = functions_of(program) if program is not code else ()
+    return (*own, *(OPCODES.get(inst.opname, untraced) for inst in instructions[len(own) :]))
 
 
 def run(frame: Frame) -> None:
@@ -43,7 +46,7 @@ def run(frame: Frame) -> None:
     if stop is not None and stop[0] == frame.ordinal:
         step = stopping_steps
     functions = functions_of(frame.code)
-    frame.tracer.has_handlers |= bool(frame.code.co_exceptiontable)
+    frame.tracer.has_handlers |= bool(program_of(frame.code).co_exceptiontable)
     if frame.thrown is not None:
         error, frame.thrown = frame.thrown, None
         if isinstance(error, ExceptionValue):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
-from armature.trace.instructions import Instruction, decode
+from armature.trace.instructions import Instruction, instructions_of, start_of
 from armature.trace.values.base import Args, Kwargs, Tracing, Value
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import CellValue
@@ -71,7 +71,7 @@ class Frame:
     callee: Value | None = None
 
     def __attrs_post_init__(self) -> None:
-        self.instructions = decode(self.code)
+        self.instructions, self.position = instructions_of(self.code), start_of(self.code)
         self.ordinal = self.tracer.extent.next_frame(self.code)
         self.tracer.extent.step(self.tracer)
 

@@ -8,6 +8,8 @@ from types import CodeType
 
 import attrs
 
+from armature.frame.data import resume_point
+
 STOPITERATION_ERROR = 3  # argument of CALL_INTRINSIC_1, from Python 3.12 on
 # Python 3.13 has instructions that stand for two. They name variables of the first sixteen slots only, and a resume
 # function has other slots: so they are read as the two.
@@ -54,7 +56,7 @@ def decode(code: CodeType) -> tuple[Instruction, ...]:
     for inst in found:
         line = (inst.positions.lineno if inst.positions is not None else None) or line
         target = position[int(inst.argval)] if inst.opcode in jumps else -1
-        argval = inst.argval if names is None else variables_of(inst, names)
+        argval = argument_of(inst, code, names)
         decoded.append(Instruction(inst.opname, inst.opcode, inst.arg or 0, argval, inst.offset, line, target))
     for entry in getattr(bytecode, "exception_entries", ()):
         protection = Protection(position[entry.target], entry.depth, entry.lasti)
@@ -62,6 +64,25 @@ def decode(code: CodeType) -> tuple[Instruction, ...]:
             if entry.start <= instruction.offset < entry.end:
                 instruction.protection = protection
     return tuple(decoded)
+
+
+@functools.lru_cache(maxsize=4096)
+def instructions_of(code: CodeType) -> tuple[Instruction, ...]:
+    """The instructions that tracing runs for a frame of the code: of a resume function those of the whole program, and
+    after them its own, which end with a jump into the program. `start_of` says where they begin.
+    """
+    point = resume_point(code)
+    if point is None:
+        return decode(code)
+    own = decode(code)[point.prologue :]
+    enter = Instruction("JUMP_FORWARD", dis.opmap["JUMP_FORWARD"], 0, None, 0, own[-1].line, point.entry)
+    return (*decode(point.origin), *own, enter)
+
+
+def start_of(code: CodeType) -> int:
+    """The position at which a frame of the code begins."""
+    point = resume_point(code)
+    return 0 if point is None else len(decode(point.origin))
 
 
 def split(inst: dis.Instruction) -> tuple[dis.Instruction, ...]:
@@ -106,8 +127,12 @@ def slot_names(code: CodeType) -> tuple[str, ...] | None:
     return (*(f".{name}" if name in code.co_freevars else name for name in own), *code.co_freevars)
 
 
-def variables_of(inst: dis.Instruction, names: tuple[str, ...]) -> object:
-    """The argument of an instruction, with these names of variables."""
-    if (inst.opcode not in dis.haslocal and inst.opcode not in dis.hasfree) or inst.arg is None:
+def argument_of(inst: dis.Instruction, code: CodeType, names: tuple[str, ...] | None) -> object:
+    """What an instruction's argument stands for. names: of the variables by slot, where `dis` does not know them."""
+    if inst.arg is None:
         return inst.argval
-    return names[inst.arg]
+    if inst.opname == "KW_NAMES":  # which `dis` does not look up
+        return code.co_consts[inst.arg]
+    if names is not None and (inst.opcode in dis.haslocal or inst.opcode in dis.hasfree):
+        return names[inst.arg]
+    return inst.argval

@@ -17,9 +17,9 @@ from torch import nn
 import armature
 from armature.errors import Unsupported
 from armature.trace.eval_loop import functions_of
-from armature.trace.instructions import decode, remade_cells
-from armature.trace.resume.liveness import live_variables
-from armature.trace.resume.splice import copies
+from armature.trace.instructions import decode, instructions_of, remade_cells
+from armature.trace.resume.frame_writer import copies
+from armature.trace.resume.liveness import deletes_cells, live_variables, names_read
 from tests.support.resuming import compiled, resumes
 
 
@@ -615,7 +615,8 @@ def program(t):
     codes += [code for key, code in records._codes.items() if key not in before]
     records.compilations.clear()
     del program, mine
-    for cache in (decode, functions_of, copies, live_variables, remade_cells):  # they hold the last few thousand
+    held = (decode, instructions_of, functions_of, copies, live_variables, names_read, deletes_cells, remade_cells)
+    for cache in held:  # the last few thousand
         cache.cache_clear()
     gc.collect()
     assert [held for code in codes if (held := code()) is not None and held.co_filename == "<a program>"] == []

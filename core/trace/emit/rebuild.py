@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 from bytecode import Bytecode, CompilerFlags, Instr, Label
-from bytecode.instr import CellVar, FreeVar, Intrinsic1Op, TryBegin, TryEnd
+from bytecode.instr import CellVar, FreeVar, TryBegin, TryEnd
 from torch import fx
 
 from armature.frame.sources import EarlySource, LocalSource, ObjectSource, Source
@@ -34,7 +33,6 @@ from armature.trace.values.tensor import TensorValue
 if TYPE_CHECKING:
     from armature.trace.frame_state import Trace
 
-VERSION = sys.version_info[:2]
 GENERATOR_FLAGS = CompilerFlags.GENERATOR | CompilerFlags.COROUTINE | CompilerFlags.ASYNC_GENERATOR
 
 
@@ -94,7 +92,7 @@ class Rebuilder(Emitter):
             self.must_last(type(value.value))  # a member of an enum
             self.constant(value.value)
         elif id(value) in self._cells:
-            self.emit("LOAD_CLOSURE" if VERSION < (3, 13) else "LOAD_FAST", self.variable(self._cells[id(value)]))
+            self.load_cell(self.variable(self._cells[id(value)]))
         elif value.source is not None:
             self.load_source(value.source)
         else:
@@ -202,23 +200,6 @@ class Rebuilder(Emitter):
         """A BUILD_ instruction."""
         self.emit(name, count)
 
-    def null_below(self) -> None:
-        """Make the callable on the stack one to be called."""
-        self.emit("PUSH_NULL")
-        if VERSION < (3, 13):
-            self.emit("SWAP", 2)
-
-    def null_function(self, fn: Callable[..., Any]) -> None:
-        """Push a function to be called."""
-        self.function(lambda: self.constant(fn))
-
-    def method(self, name: str) -> None:
-        """Replace the object on the stack by its method, to be called."""
-        if VERSION < (3, 12):
-            self.emit("LOAD_METHOD", name)
-        else:
-            self.emit("LOAD_ATTR", (True, name))
-
     def set_attribute(self, owner: Value, name: str, value: Value) -> None:
         """`object.__setattr__(owner, name, value)`."""
         self.null_function(object.__setattr__)
@@ -318,14 +299,14 @@ class Rebuilder(Emitter):
         again, out, problem = Label(), Label(), self.temporary()
         self.emit("COPY", 1)
         self.emit("STORE_FAST", problem)
-        self.emit("POP_JUMP_FORWARD_IF_NOT_NONE" if VERSION < (3, 12) else "POP_JUMP_IF_NOT_NONE", again)
+        self.jump_if_not_none(again)
         self.emit("RERAISE", 0)
         written.append(again)
         self.emit("POP_TOP")
         begin = TryBegin(out, False, 0)
         written.append(begin)
         self._before.undo(self)
-        self._call_own(self._again.code)
+        self._call_own(self._again)
         written.append(TryEnd(begin))
         result = self.temporary()
         self.emit("STORE_FAST", result)
@@ -347,22 +328,20 @@ class Rebuilder(Emitter):
         self._into = None
         return written
 
-    def _call_own(self, code: CodeType) -> None:
+    def _call_own(self, again: Again) -> None:
         """Push the result of a call of a copy of the frame's code, with the frame's arguments."""
+        code = again.code
         names = code.co_varnames
         positional, total = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
         stars = bool(code.co_flags & CompilerFlags.VARARGS)
-        self.function(lambda: self._own_function(code))
+        self.function(lambda: self._own_function(again))
         for name in names[:positional]:
             self.load_source(LocalSource(name))
         self.build("BUILD_LIST", positional)
         if stars:
             self.load_source(LocalSource(names[total]))
             self.emit("LIST_EXTEND", 1)
-        if VERSION < (3, 12):
-            self.emit("LIST_TO_TUPLE")
-        else:
-            self.emit("CALL_INTRINSIC_1", Intrinsic1Op.INTRINSIC_LIST_TO_TUPLE)
+        self.list_to_tuple()
         for name in names[positional:total]:
             self.constant(name)
             self.load_source(LocalSource(name))
@@ -372,14 +351,16 @@ class Rebuilder(Emitter):
             self.emit("DICT_MERGE", 1)
         self.emit("CALL_FUNCTION_EX", 1)
 
-    def _own_function(self, code: CodeType) -> None:
+    def _own_function(self, again: Again) -> None:
+        code = again.code
         self.null_function(FunctionType)
-        self.constant(code)
+        self.null_function(again.own_code)
+        self.call(0)
         self.namespace(self.tracer.request.globals)
         self.constant(code.co_name)
         self.constant(None)
         for name in code.co_freevars:
-            self.emit("LOAD_CLOSURE" if VERSION < (3, 13) else "LOAD_FAST", FreeVar(name))
+            self.load_cell(FreeVar(name))
         if code.co_freevars:
             self.build("BUILD_TUPLE", len(code.co_freevars))
         else:

@@ -16,6 +16,7 @@ import attrs
 import torch
 
 from armature.errors import ArmatureWarning
+from armature.frame.data import resume_point
 from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.trace.emit.rollback import Undo
@@ -39,6 +40,11 @@ class Again:
     strict: bool
     undo: Undo
     said: bool = False
+
+    def own_code(self) -> CodeType:
+        """The code that runs: a copy of the frame's code, or what goes on in its place."""
+        point = resume_point(self.code)
+        return self.code if point is None else point.whole()
 
     def failed(self, error: BaseException) -> Exception | str | None:
         """Told what the graph has raised. Returns what `finished` is told, or None: the frame does not run again.
@@ -67,6 +73,7 @@ class Again:
         return result
 
 
+skip_code(Again.own_code.__code__, below=True)
 skip_code(Again.failed.__code__, below=True)
 skip_code(Again.finished.__code__, below=True)
 

@@ -26,7 +26,7 @@ def call_with(frame: Frame, function: Value, args: list[Value], names: tuple[str
 
 @opcode("KW_NAMES")
 def kw_names(frame: Frame, inst: Instruction) -> None:
-    frame.keyword_names = frame.code.co_consts[inst.arg]
+    frame.keyword_names = inst.argval  # type: ignore[assignment]
 
 
 @opcode("CALL")

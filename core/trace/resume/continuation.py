@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from armature.breaks import events
-from armature.frame.data import FrameRequest
+from armature.frame.data import FrameRequest, program_of
 from armature.torch_abi.overrides import quietly
 from armature.trace.data import CompiledGraphSlot, TracedFrame
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
@@ -21,7 +21,7 @@ from armature.trace.interpreter import check_generators, root_frame, trace_frame
 from armature.trace.places import Moment, Place
 from armature.trace.recording import graph_calls
 from armature.trace.resume.cut import CutFrame, CutWriter, calls_directly, cut_frame, why_not
-from armature.trace.resume.splice import CannotResume
+from armature.trace.resume.frame_writer import CannotResume
 from armature.trace.semantics import inlining
 from armature.trace.semantics.new_classes import let_go
 from armature.trace.values.base import Value
@@ -99,7 +99,7 @@ def deepest(request: FrameRequest, ctx: CompileContext, places: tuple[Place, ...
         for depth, place in enumerate(places[:DEEPEST_CUT]):
             if depth and not calls_directly(tracer, places[depth - 1], place.code):
                 break
-            if why_not(place.code) is not None:
+            if why_not(program_of(place.code)) is not None:
                 break
             if place.moment not in tried:
                 found = depth

@@ -21,22 +21,20 @@ from typing import TYPE_CHECKING
 import attrs
 import torch
 
-from armature.frame.data import resume_point
+from armature.frame.data import program_of, resume_point
 from armature.frame.sources import LocalSource
 from armature.introspection import MISSING, class_member, unbound
 from armature.torch_abi.eval_frame import skip_code
 from armature.trace.emit.rebuild import Rebuilder, output_name
 from armature.trace.frame_state import Frame
-from armature.trace.instructions import Instruction, decode, remade_cells, slot_names
+from armature.trace.instructions import Instruction, decode, instructions_of, remade_cells, slot_names
+from armature.trace.resume.frame_writer import CELL, SPARE, CannotResume
 from armature.trace.resume.liveness import live_at, read_unbound, rebound
 from armature.trace.resume.splice import (
-    CELL,
     INNER,
     INNER_ARGS,
     NOT_ALONE,
-    SPARE,
-    CannotResume,
-    Writer,
+    BreakWriter,
     depth_of,
     held_code,
     in_order,
@@ -94,14 +92,9 @@ def why_not(code: CodeType) -> str | None:
 
 def cut_frame(frame: Frame, position: int) -> CutFrame:
     """What is needed to go on in a frame at a position of its code. Raises CannotResume."""
-    point = resume_point(frame.code)
-    origin = frame.code if point is None else point.origin()
-    if origin is None:
-        raise CannotResume(f"{frame.code.co_qualname}: the code it resumes is gone")
-    if point is not None:
-        position = point.positions[position]
+    origin = program_of(frame.code)
     reason = why_not(origin)
-    if reason is None and position < 0:
+    if reason is None and position >= len(decode(origin)):
         reason = "it breaks where it resumes"
     if reason is None and decode(origin)[position].opname in NOT_ALONE:
         reason = f"{decode(origin)[position].opname} can't run on its own"
@@ -156,8 +149,7 @@ def kept_alive(frame: Frame, origin: CodeType) -> frozenset[str]:
     names = weakly_held(frame)
     point = resume_point(frame.code)
     if point is not None:  # what it was given for no other reason
-        entry = next(position for position in point.positions if position >= 0)
-        names.update(set(frame.code.co_varnames[: frame.code.co_argcount]) - live_at(origin, entry))
+        names.update(set(frame.code.co_varnames[: frame.code.co_argcount]) - live_at(origin, point.entry))
     return frozenset(names)
 
 
@@ -192,10 +184,9 @@ class CutWriter(Rebuilder):
         prologue = self.prologue(slot)
         self._state(cuts)
         written = [*prologue, *self._early, *self.epilogue(slot), *self.main]
-        out = Writer(
-            root.origin, frozenset(self.code.co_cellvars), self.tracer.request.resumes,
-            hands_back=resume_point(self.code) is not None, kept=root.kept,
-        )  # fmt: skip
+        table, resumed = self.tracer.request.resumes, resume_point(self.code) is not None
+        cells = frozenset(self.code.co_cellvars)
+        out = BreakWriter(root.origin, cells, table=table, hands_back=resumed, kept=root.kept)
         out.push_stack(root.layout)
         out.run(root.position, root.layout, frozenset(root.names), inner=len(cuts) > 1)
         spare = len(root.layout) + 2 * len(self.code.co_freevars + self.code.co_cellvars) + len(self.code.co_varnames)
@@ -316,7 +307,7 @@ class CutWriter(Rebuilder):
 
 def calls_directly(tracer: Trace, place: Place, called: CodeType) -> bool:
     """Whether a frame of the code `called` is all there is to the call at a place."""
-    inst = decode(place.code)[place.position]
+    inst = instructions_of(place.code)[place.position]
     if inst.opname not in CALLS or place.callee is None or called.co_flags & SUSPENDED:
         return False
     return place.callee.direct_code(tracer) is called

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 from collections.abc import Set
 from types import CodeType
@@ -76,6 +77,34 @@ def live_variables(code: CodeType) -> tuple[frozenset[str], ...]:
     return tuple(live)
 
 
+@functools.lru_cache(maxsize=512)
+def names_read(code: CodeType) -> tuple[frozenset[str], ...]:
+    """For each instruction, the names of globals and attributes that may be looked up from there on."""
+    instructions = decode(code)
+    names: list[frozenset[str]] = [frozenset()] * len(instructions)
+    found: frozenset[str] = frozenset()
+    for position in range(len(instructions) - 1, -1, -1):
+        inst = instructions[position]
+        if inst.opcode in dis.hasname and inst.argval not in found:
+            found |= {str(inst.argval)}
+        names[position] = found
+    return tuple(names[position] for position in earliest(instructions))
+
+
+def earliest(instructions: tuple[Instruction, ...]) -> list[int]:
+    """For each instruction, the first position that may run after it, or its own."""
+    found = list(range(len(instructions)))
+    changed = True
+    while changed:
+        changed = False
+        for position in range(len(instructions) - 1, -1, -1):
+            first = min((found[step] for step in successors(instructions, position)), default=position)
+            if first < found[position]:
+                found[position] = first
+                changed = True
+    return found
+
+
 def live_at(code: CodeType, position: int) -> frozenset[str]:
     """The local variables to keep for a program that goes on at a position; all of them where it looks at frames."""
     if LOOKS_AT_FRAMES.intersection(code.co_names) or "__class__" in code.co_freevars:
@@ -83,13 +112,19 @@ def live_at(code: CodeType, position: int) -> frozenset[str]:
     return live_variables(code)[position]
 
 
+@functools.lru_cache(maxsize=512)
+def deletes_cells(code: CodeType) -> bool:
+    """Whether a code object may empty a cell."""
+    return any(inst.opname == "DELETE_DEREF" for inst in decode(code))
+
+
 def read_unbound(code: CodeType, position: int, unbound: frozenset[str]) -> frozenset[str]:
     """The cells of the frame itself that may be read or deleted from a position on while they are empty. unbound: those
     that are empty there."""
+    if not unbound and not deletes_cells(code):
+        return frozenset()
     instructions = decode(code)
     own = frozenset(code.co_cellvars)
-    if not unbound and not any(inst.opname == "DELETE_DEREF" for inst in instructions):
-        return frozenset()
     empty = {position: unbound & own}
     found: set[str] = set()
     todo = [position]

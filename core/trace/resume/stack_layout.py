@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dis
-import sys
 from enum import Enum
 from typing import TypeAlias
 
+from armature.trace.emit.emitter import LOADS_METHODS, NULL_FIRST
 from armature.trace.instructions import Instruction
 
-VERSION = sys.version_info[:2]
 PLAIN = frozenset({"STORE_FAST", "POP_TOP", "NOP"})
 # Instructions that push nothing; after all others the top of the stack is a plain object.
 PUSHES_NOTHING = PLAIN | {
@@ -70,12 +69,9 @@ def after(inst: Instruction, layout: Layout, *, jump: bool = False) -> Layout:
         return layout[:-1] if jump else (*layout, Slot.VALUE)
     if inst.opname in CALLS:
         return (*layout[: len(layout) - operands(inst)], Slot.VALUE)
-    if inst.opname in LOADS_WITH_NULL and inst.arg & 1:
+    if loads_method(inst) or (inst.opname == "LOAD_GLOBAL" and inst.arg & 1):
         base = layout if inst.opname == "LOAD_GLOBAL" else layout[:-1]
-        pair = (Slot.NULL, Slot.VALUE) if VERSION < (3, 13) else (Slot.VALUE, Slot.NULL)
-        return (*base, *pair)
-    if inst.opname == "LOAD_METHOD":
-        return (*layout[:-1], Slot.NULL, Slot.VALUE)
+        return (*base, *((Slot.NULL, Slot.VALUE) if NULL_FIRST else (Slot.VALUE, Slot.NULL)))
     grown = effect(inst, jump)
     if grown > 0:
         return (*layout, *[Slot.VALUE] * grown)
@@ -85,7 +81,9 @@ def after(inst: Instruction, layout: Layout, *, jump: bool = False) -> Layout:
     return (*left[:-1], Slot.VALUE)
 
 
-LOADS_WITH_NULL = frozenset({"LOAD_GLOBAL"} if VERSION < (3, 12) else {"LOAD_GLOBAL", "LOAD_ATTR"})
+def loads_method(inst: Instruction) -> bool:
+    """Whether an instruction looks for a method to be called."""
+    return inst.opname == LOADS_METHODS and (inst.opname == "LOAD_METHOD" or bool(inst.arg & 1))
 
 
 def operands(inst: Instruction) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from armature.frame.data import resume_point
+from armature.frame.data import program_of
 from armature.introspection import MISSING, class_member, is_written_in_c
 from armature.trace.errors import UserRaised
 from armature.trace.semantics import exception_groups, iteration, min_max, operators
@@ -408,8 +408,7 @@ def _locals(tracer: Trace) -> Value:
     found = {name: value for name, value in frame.variables.items() if not name.startswith(".")}
     cells = {name: cell for name, cell in frame.cells.items() if cell.content is not None or cell.real is not None}
     found |= {name: cell.get(tracer, name) for name, cell in cells.items() if not name.startswith(".")}
-    point = resume_point(frame.code)
-    code = (None if point is None else point.origin()) or frame.code  # a resume function has its variables as they come
+    code = program_of(frame.code)  # a resume function has its variables as they come
     order = (*code.co_varnames, *code.co_cellvars, *code.co_freevars)
     return namespace_of(tracer, {name: found[name] for name in dict.fromkeys(order) if name in found})
 

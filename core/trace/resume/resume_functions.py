@@ -1,0 +1,141 @@
+"""Functions that go on in the middle of a frame.
+
+Tracing reads the program's instructions itself, so a resume function has none of them. A copy of those that may still
+run is made when one runs in eager mode; the program's lines and exception handlers are kept.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable
+from types import CodeType
+from weakref import ref
+
+from bytecode import Instr, Label
+from bytecode.instr import FreeVar, TryBegin, TryEnd
+
+from armature.frame.data import ResumePoint, ResumeTable
+from armature.torch_abi.eval_frame import skip_code
+from armature.trace.instructions import Protection, decode, remade_cells
+from armature.trace.resume.frame_writer import CannotResume, FrameWriter, copies
+from armature.trace.resume.liveness import names_read, reachable
+from armature.trace.resume.stack_layout import Layout, kinds, variables_of
+from armature.trace.resume.trampoline import Continue
+
+MAX_CODES = 256  # pieces made for one code object and what it calls
+# Python 3.13 runs what these call in its own loop, and looks for the handler one place before them.
+INLINED = frozenset({"CALL", "CALL_FUNCTION_EX", "CALL_KW", "BINARY_SUBSCR", "LOAD_ATTR", "FOR_ITER", "SEND"})
+
+
+def resume_code(
+    table: ResumeTable, program: CodeType, entry: int, names: tuple[str, ...], layout: Layout
+) -> tuple[CodeType, Hashable]:
+    """The code of the function that goes on at `entry`, with these variables bound and this on the stack.
+
+    Its key in the table comes with it. Raises CannotResume.
+    """
+    origin = table.copy_of(program)
+    key = ("resume", id(origin), entry, names, kinds(layout))
+    held = table.made.get(key)
+    if held is not None:
+        return held, key
+    if len(table.made) >= MAX_CODES:
+        raise CannotResume(f"{MAX_CODES} pieces of it were compiled already")
+    arguments = [*names, *variables_of(layout)]
+    qualname = f"{origin.co_qualname} (resumed at line {decode(origin)[entry].line})"
+    write = functools.partial(whole_code, origin, entry, layout, arguments, qualname)
+    point = ResumePoint(origin, entry, 0, ref(table), write, names_read(origin)[entry])
+    out = writer_at(origin, entry)
+    free = out.begin()
+    hand_over(out, point, arguments, free)
+    point.prologue = sum(isinstance(item, Instr) for item in out.items)
+    out.open_cells()
+    out.push_stack(layout)
+    out.emit("NOP")
+    made = out.assemble(arguments, free, qualname)
+    made = table.made[key] = made.replace(co_consts=(*made.co_consts, point))
+    return made, key
+
+
+def writer_at(origin: CodeType, position: int) -> FrameWriter:
+    """Writes code for frames that go on at a position."""
+    out = FrameWriter(origin, remade_cells(origin))
+    out.location = copies(origin)[position].location
+    return out
+
+
+def hand_over(out: FrameWriter, point: ResumePoint, arguments: list[str], free: list[str]) -> None:
+    """What runs in eager mode: let the loop that calls resume functions call the copy of the program instead."""
+
+    def load_whole() -> None:
+        out.null_function(point.whole)
+        out.call(0)
+
+    hand_back(out, lambda: out.make(load_whole, [FreeVar(name) for name in free]), arguments)
+
+
+def hand_back(out: FrameWriter, load: Callable[[], None], arguments: list[str]) -> None:
+    """Return the function that `load` pushes, with arguments, to the loop that calls one after the other."""
+    out.null_function(Continue)
+    load()
+    for name in arguments:
+        out.emit("LOAD_FAST", name)
+    out.emit("BUILD_TUPLE", len(arguments))
+    out.emit("BUILD_TUPLE", 2)
+    out.call(1)
+    out.emit("RETURN_VALUE")
+
+
+def whole_code(origin: CodeType, entry: int, layout: Layout, arguments: list[str], qualname: str) -> CodeType:
+    """The code of a resume function that runs in eager mode."""
+    out = writer_at(origin, entry)
+    free = out.begin()
+    out.open_cells()
+    out.push_stack(layout)
+    labels: dict[int, Label] = {}
+    out.emit("JUMP_FORWARD", label_of(labels, entry))
+    copy_all(out, reachable(origin, entry), labels)
+    made = out.assemble(arguments, free, qualname)
+    skip_code(made)
+    return made
+
+
+skip_code(ResumePoint.whole.__code__, below=True)
+
+
+def label_of(labels: dict[int, Label], position: int) -> Label:
+    """The label of a position."""
+    return labels.setdefault(position, Label())
+
+
+def copy_all(out: FrameWriter, kept: list[int], labels: dict[int, Label]) -> None:
+    """Copy instructions with their jumps and handlers."""
+    instructions = decode(out.origin)
+    for position in kept:
+        inst = instructions[position]
+        for target in (inst.target, inst.protection.target if inst.protection is not None else -1):
+            if target >= 0:
+                label_of(labels, target)
+    region: Protection | None = None
+    begin: TryBegin | None = None
+    for position in kept:
+        inst = instructions[position]
+        enters = inst.protection != region
+        if enters or position in labels:
+            if begin is not None:
+                out.items.append(TryEnd(begin))
+                begin = None
+            region = inst.protection
+        if position in labels:
+            out.items.append(labels[position])
+        if region is not None and begin is None:
+            begin = TryBegin(label_of(labels, region.target), region.push_lasti, region.depth)
+            out.items.append(begin)
+            if enters and inst.opname in INLINED:
+                out.emit("NOP")
+        if inst.target >= 0:
+            out.copy(position, labels[inst.target])
+        else:
+            out.copy(position)
+    if begin is not None:
+        out.items.append(TryEnd(begin))
