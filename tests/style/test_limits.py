@@ -56,9 +56,6 @@ VERSION_BRANCHES = {
     "core/trace/emit/emitter.py",
     "core/trace/opcodes/__init__.py",
     # To be moved there:
-    "core/trace/emit/rebuild.py",
-    "core/trace/resume/splice.py",
-    "core/trace/resume/stack_layout.py",
     "core/trace/semantics/builtins.py",
     "core/trace/values/computed.py",
     "core/trace/values/sets.py",

@@ -615,8 +615,8 @@ def program(t):
     codes += [code for key, code in records._codes.items() if key not in before]
     records.compilations.clear()
     del program, mine
-    held = (decode, instructions_of, functions_of, copies, live_variables, names_read, deletes_cells, remade_cells)
-    for cache in held:  # the last few thousand
+    caches = (decode, instructions_of, functions_of, copies, live_variables, names_read, deletes_cells, remade_cells)
+    for cache in caches:  # of the last few thousand
         cache.cache_clear()
     gc.collect()
     assert [held for code in codes if (held := code()) is not None and held.co_filename == "<a program>"] == []
