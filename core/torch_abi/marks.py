@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
@@ -15,6 +16,19 @@ def assumed_constant(fn: object) -> bool:
     """Whether `torch.compiler.assume_constant_result` was applied to a function."""
     held: Mapping[str, Any] = getattr(fn, "__dict__", {})
     return held.get("_dynamo_marked_constant") is True
+
+
+def allowed_in_graph(fn: object) -> bool:
+    """Whether `torch.compiler.allow_in_graph` was applied to a function that is not torch's own.
+
+    torch.compile keeps the mark by the function's identity, where other decorators of torch keep theirs too.
+    """
+    rules = sys.modules.get("torch._dynamo.trace_rules")  # the decorator imports it
+    if rules is None or id(fn) not in rules._allowed_callable_ids:
+        return False
+    others = (getattr(rules, name, ()) for name in ("_nonstrict_trace_callable_ids", "_leaf_function_ids"))
+    of_torch = str(getattr(fn, "__module__", "")).partition(".")[0] == "torch"
+    return not of_torch and not any(id(fn) in held for held in others)
 
 
 def unpatched(fn: Any) -> Callable[..., Any] | None:

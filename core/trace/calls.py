@@ -24,13 +24,21 @@ from torch import nn
 from armature.frame.sources import AttrSource
 from armature.introspection import MISSING, class_member, describe, is_written_in_c, unbound
 from armature.rules.book import Decision, Verdict
-from armature.torch_abi.marks import ORIGINAL, assumed_constant, call_for_real, is_of_torch_compile, unpatched
+from armature.torch_abi.marks import (
+    ORIGINAL,
+    allowed_in_graph,
+    assumed_constant,
+    call_for_real,
+    is_of_torch_compile,
+    unpatched,
+)
 from armature.torch_abi.overrides import OWN_CLASSES, is_overriding
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.errors import GraphBreak
 from armature.trace.handlers import Call, Handler, Polyfill
 from armature.trace.places import places_of
 from armature.trace.recording import torch_function, wrapper_subclasses
+from armature.trace.recording.traced_through import call_through
 from armature.trace.semantics import exception_groups, inlining
 from armature.trace.semantics.builtins import BUILTINS
 from armature.trace.semantics.keywords import takes
@@ -146,6 +154,8 @@ def call_object(tracer: Trace, fn: Callable[..., Any], value: Value, args: Args,
         return tracer.constant(None) if found is None else found
     if assumed_constant(fn):
         return _call_for_real(tracer, fn, args, kwargs)
+    if allowed_in_graph(fn):
+        return call_through(Call(fn, tuple(args), kwargs, tracer), *args, **kwargs)
     if type(fn) is MethodWrapperType and fn.__name__ == "__get__" and type(fn.__self__) in C_METHODS:
         return MethodValue(tracer.as_value(fn.__self__), args[0])
     if args and isinstance(args[0], TensorValue) and tracer.overrides.present:

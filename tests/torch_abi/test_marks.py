@@ -6,7 +6,14 @@ import pytest
 import torch
 
 import armature
-from armature.torch_abi.marks import ORIGINAL, assumed_constant, call_for_real, is_of_torch_compile, unpatched
+from armature.torch_abi.marks import (
+    ORIGINAL,
+    allowed_in_graph,
+    assumed_constant,
+    call_for_real,
+    is_of_torch_compile,
+    unpatched,
+)
 
 CALLS: list[int] = []
 
@@ -29,6 +36,39 @@ def test_a_marked_function_is_called_once() -> None:
     torch.testing.assert_close(compiled(x), x + 1)
     compiled(x)
     assert CALLS == [2]
+
+
+@torch.compiler.allow_in_graph
+def by_name(pattern: str, x: torch.Tensor, sizes: tuple[int, ...] = (), **scales: float) -> torch.Tensor:
+    operations = [getattr(torch, eval(repr(name))) for name in pattern.split()]
+    for operation in operations:
+        x = operation(x)
+    return x.reshape(sizes or x.shape) * sum(scales.values(), 1.0)
+
+
+@torch._dynamo.nonstrict_trace
+def traced_loosely(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+
+def test_the_mark_of_allow_in_graph() -> None:
+    assert allowed_in_graph(by_name)
+    assert not allowed_in_graph(traced_loosely)
+    assert not allowed_in_graph(test_the_mark_of_allow_in_graph)
+    assert not allowed_in_graph(torch.sin)
+
+
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+def test_a_function_allowed_in_the_graph_is_one_node(backend: str) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return by_name("sin cos", x * 2, (3, 2), half=0.5) + 1
+
+    compiled = armature.compile(program, backend=backend, fullgraph=True)
+    x = torch.linspace(-1, 1, 6).reshape(2, 3).requires_grad_()
+    found, expected = compiled(x), program(x)
+    torch.testing.assert_close(found, expected)
+    grads = (torch.autograd.grad(result.sum(), x)[0] for result in (found, expected))
+    torch.testing.assert_close(*grads)
 
 
 def test_the_patch_of_torch_compile() -> None:
