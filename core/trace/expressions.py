@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from types import CodeType
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ import attrs
 import torch
 
 from armature.breaks.types import FrameSummary, SeenValue
+from armature.frame.data import program_of
+from armature.trace.instructions import Instruction, Span, decode
 from armature.trace.values.base import Value
 from armature.trace.values.tensor import TensorValue
 
@@ -21,13 +24,10 @@ if TYPE_CHECKING:
 MOST_VALUES = 8
 LONGEST = 160  # characters of a description
 
-Span = tuple[int, int, int, int]
-"""First line, last line, first column and the column after the last, in bytes of UTF-8."""
-
 
 def with_columns(summary: FrameSummary, frame: FrameView) -> FrameSummary:
     """The summary with the columns of the expression; the summary itself where Python does not know them."""
-    span = span_at(frame.code, offset_of(frame))
+    span = span_of(frame)
     if span is None or span[0] != summary.line:
         return summary
     line, end_line, column, end_column = span
@@ -39,17 +39,9 @@ def with_columns(summary: FrameSummary, frame: FrameView) -> FrameSummary:
     )
 
 
-def offset_of(frame: FrameView) -> int:
-    """The byte offset of the instruction that runs, or ran last."""
-    return frame.instructions[max(frame.position - 1, 0)].offset
-
-
-def span_at(code: CodeType, offset: int) -> Span | None:
-    """Where the expression of an instruction stands in the file; None where that is not known."""
-    line, end_line, column, end_column = next(islice(code.co_positions(), offset // 2, None), (None,) * 4)
-    if line is None or end_line is None or column is None or end_column is None:
-        return None
-    return line, end_line, column, end_column
+def span_of(frame: FrameView) -> Span | None:
+    """Where the expression of the instruction that runs, or ran last, stands in the file."""
+    return frame.instructions[max(frame.position - 1, 0)].span
 
 
 def characters(file: str, line: int, column: int) -> int:
@@ -59,7 +51,7 @@ def characters(file: str, line: int, column: int) -> int:
 
 def seen_values(frame: FrameView) -> tuple[SeenValue, ...]:
     """The local variables that the expression names, and what they are there."""
-    span = span_at(frame.code, offset_of(frame))
+    span = span_of(frame)
     found: dict[str, str] = {}
     for name in _names_in(frame, span):
         value = frame.variables.get(name) or getattr(frame.cells.get(name), "content", None)
@@ -72,17 +64,23 @@ def seen_values(frame: FrameView) -> tuple[SeenValue, ...]:
 
 def _names_in(frame: FrameView, span: Span | None) -> Iterator[str]:
     """Local variables that are read within the span, or on the line where columns are not known."""
-    positions = list(frame.code.co_positions())
-    for inst in frame.instructions:
-        if not inst.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_CLASSDEREF")) or type(inst.argval) is not str:
-            continue
-        line, end_line, column, end_column = positions[inst.offset // 2]
-        if span is None or None in (line, end_line, column, end_column):
-            within = line == frame.line
-        else:
-            within = span[::2] <= (line, column) and (end_line, end_column) <= span[1::2]
-        if within:
-            yield inst.argval
+    reads = local_reads(program_of(frame.code))
+    first, last = (frame.line, frame.line) if span is None else span[:2]
+    for line in range(first, last + 1):
+        for inst in reads.get(line, ()):
+            here = inst.span
+            if span is None or here is None or (span[::2] <= here[::2] and here[1::2] <= span[1::2]):
+                yield str(inst.argval)
+
+
+@functools.lru_cache(maxsize=512)
+def local_reads(code: CodeType) -> Mapping[int, list[Instruction]]:
+    """The instructions that read local variables, by line."""
+    found: dict[int, list[Instruction]] = {}
+    for inst in decode(code):
+        if inst.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_CLASSDEREF")):
+            found.setdefault(inst.line, []).append(inst)
+    return found
 
 
 def described(value: Value) -> str:

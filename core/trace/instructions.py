@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import functools
 from types import CodeType
+from typing import TypeAlias, cast
 
 import attrs
 
@@ -20,6 +21,10 @@ DOUBLED = {
 }
 
 
+Span: TypeAlias = tuple[int, int, int, int]
+"""First line, last line, first column and the column after the last, in bytes of UTF-8."""
+
+
 @attrs.frozen
 class Protection:
     """What an entry of the exception table says for an instruction: where to go, and how to trim the stack first."""
@@ -31,7 +36,8 @@ class Protection:
 
 @attrs.define(eq=False)
 class Instruction:
-    """One instruction. `target`: position of the instruction jumped to, -1 without a jump."""
+    """One instruction. `target`: position of the instruction jumped to, -1 without a jump. `span`: where its expression
+    stands in the file, None where that is not known."""
 
     opname: str
     opcode: int
@@ -41,6 +47,7 @@ class Instruction:
     line: int
     target: int = -1
     protection: Protection | None = None
+    span: Span | None = None
 
 
 @functools.lru_cache(maxsize=4096)
@@ -57,7 +64,9 @@ def decode(code: CodeType) -> tuple[Instruction, ...]:
         line = (inst.positions.lineno if inst.positions is not None else None) or line
         target = position[int(inst.argval)] if inst.opcode in jumps else -1
         argval = argument_of(inst, code, names)
-        decoded.append(Instruction(inst.opname, inst.opcode, inst.arg or 0, argval, inst.offset, line, target))
+        span = cast(Span, inst.positions) if inst.positions is not None and None not in inst.positions else None
+        single = Instruction(inst.opname, inst.opcode, inst.arg or 0, argval, inst.offset, line, target, span=span)
+        decoded.append(single)
     for entry in getattr(bytecode, "exception_entries", ()):
         protection = Protection(position[entry.target], entry.depth, entry.lasti)
         for instruction in decoded:

@@ -17,6 +17,7 @@ from torch import nn
 import armature
 from armature.errors import Unsupported
 from armature.trace.eval_loop import functions_of
+from armature.trace.expressions import local_reads
 from armature.trace.instructions import decode, instructions_of, remade_cells
 from armature.trace.resume.frame_writer import copies
 from armature.trace.resume.liveness import deletes_cells, live_variables, names_read
@@ -615,7 +616,9 @@ def program(t):
     codes += [code for key, code in records._codes.items() if key not in before]
     records.compilations.clear()
     del program, mine
-    caches = (decode, instructions_of, functions_of, copies, live_variables, names_read, deletes_cells, remade_cells)
+    caches = (
+        decode, instructions_of, functions_of, copies, live_variables, names_read, deletes_cells, remade_cells, local_reads
+    )  # fmt: skip
     for cache in caches:  # of the last few thousand
         cache.cache_clear()
     gc.collect()
