@@ -17,7 +17,7 @@ from armature.frame import idle, interrupts, recompile, skip
 from armature.frame.data import FrameRequest, eager_code, resume_point
 from armature.frame.guards import tree
 from armature.frame.guards.explain import Mismatch
-from armature.frame.guards.kinds import Guard
+from armature.frame.guards.guard import Guard
 from armature.frame.history import History
 from armature.frame.idle import Idle
 from armature.frame.recompile import CodeState, Entry

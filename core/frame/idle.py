@@ -20,7 +20,8 @@ from typing import cast
 import attrs
 
 from armature.frame.data import FrameRequest
-from armature.frame.guards.kinds import GlobalStateGuard, Guard, IdGuard, PartsGuard, TypeGuard, ValueGuard
+from armature.frame.guards.guard import Guard
+from armature.frame.guards.kinds import GlobalStateGuard, IdGuard, PartsGuard, TypeGuard, ValueGuard
 from armature.frame.sources import LocalSource, Source
 
 CONTAINERS = (tuple, list, set, frozenset, dict)

@@ -13,10 +13,10 @@ from torch import nn
 
 from armature.frame.data import FrameRequest, ResumeTable
 from armature.frame.guards.explain import Mismatch, failed
-from armature.frame.guards.paths import Resolver
 from armature.frame.guards.tree import GuardTree
 from armature.frame.history import History
 from armature.frame.idle import Idle
+from armature.frame.source import Resolver
 from armature.torch_abi.overrides import quietly
 
 STATE_KEY = "armature"  # in torch's dict for each code object

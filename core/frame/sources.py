@@ -1,21 +1,31 @@
-"""Where a value comes from: a path from the frame's locals or globals, as a Python expression.
+"""The kinds of sources: where a value comes from, from the frame's locals or globals on.
 
-A source has three readers: the guard tree (how to reach the object in C++), the rebuilder (bytecode that loads it
-again) and people (`expr`). All three switch over the class, each in a table of its own.
+Each kind says for itself how it is read in a frame, written as Python text, reached by the guard tree and loaded by the
+generated code (`frame/source.py` has the readers), so that a new one is one class here.
 """
 
 from __future__ import annotations
 
 import enum
+import operator
 import weakref
-from collections.abc import Sequence
-from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
+from typing import Any, ClassVar
 
 import attrs
 import torch
 
-from armature.introspection import label_of
+from armature.frame.lookups import dict_path, has_instance_dict
+from armature.frame.source import Expressions, Loader, Reach, Resolver
+from armature.frame.source import Source as Source
+from armature.introspection import MISSING, dict_of, label_of
+from armature.torch_abi.guard_tree import Manager, example
+from armature.torch_abi.numpy import as_tensor
+from armature.torch_abi.overrides import mode_at, mode_count
+
+# Of nn.Module, plain attributes of the instance: reading them as attributes is quicker than through `__dict__`.
+MODULE_DICTS = frozenset({"_modules", "_parameters", "_buffers"})
 
 # What a program makes once, or what code is known by.
 LASTING: frozenset[type] = frozenset({BuiltinFunctionType, FunctionType, ModuleType})
@@ -57,20 +67,60 @@ def real_key(key: object) -> Any:
     return key() if isinstance(key, WeakKey) else key
 
 
+def key_text(texts: Expressions, key: object) -> str:
+    """The expression of a dict's key."""
+    return texts.name(key) + "()" * isinstance(key, WeakKey)
+
+
+def load_key(out: Loader, key: object) -> None:
+    """Push a key of a dict."""
+    if isinstance(key, WeakKey):
+        out.null_function(key)
+        out.call(0)
+    else:
+        out.constant(key)
+
+
+def load_result(out: Loader, fn: Callable[..., Any], base: Source) -> None:
+    """Push what a function gives for the object at a source."""
+    out.null_function(fn)
+    out.load_source(base)
+    out.call(1)
+
+
 @attrs.frozen(cache_hash=True)
-class LocalSource:
+class LocalSource(Source):
     """A local variable or argument; `cell` when it is a cell or free variable (the value inside the cell is meant)."""
 
     name: str
     cell: bool = False
+    loaded_at_once: ClassVar[bool] = True
 
     @property
     def expr(self) -> str:
         return self.name
 
+    def read(self, frame: Resolver) -> Any:
+        value = frame.request.locals[self.name]
+        if type(value) is CellType and self.name in frame.request.code.co_freevars:
+            return value.cell_contents
+        return value
+
+    def text(self, texts: Expressions) -> str:
+        return f"L[{self.name!r}]"
+
+    def manager(self, reach: Reach) -> Manager:
+        # torch opens cells by itself, so that a variable and a cell are reached alike.
+        key = (self.name, reach.indices[self.name])
+        return reach.root.framelocals_manager(key, self.expr, example(reach.resolver.value(self)), None)
+
+    def load(self, out: Loader) -> None:
+        variable = out.variable(self.name)
+        out.emit("LOAD_FAST" if isinstance(variable, str) else "LOAD_DEREF", variable)
+
 
 @attrs.frozen(cache_hash=True)
-class GlobalSource:
+class GlobalSource(Source):
     """A global of the frame being compiled."""
 
     name: str
@@ -79,9 +129,21 @@ class GlobalSource:
     def expr(self) -> str:
         return f"globals()[{self.name!r}]"
 
+    def read(self, frame: Resolver) -> Any:
+        return frame.request.globals[self.name]
+
+    def text(self, texts: Expressions) -> str:
+        return f"G[{self.name!r}]"
+
+    def manager(self, reach: Reach) -> Manager:
+        return reach.globals().dict_getitem_manager(self.name, self.expr, example(reach.resolver.value(self)), None)
+
+    def load(self, out: Loader) -> None:
+        out.emit("LOAD_GLOBAL", (False, self.name))
+
 
 @attrs.frozen(cache_hash=True)
-class BuiltinSource:
+class BuiltinSource(Source):
     """A name of the builtins."""
 
     name: str
@@ -90,18 +152,46 @@ class BuiltinSource:
     def expr(self) -> str:
         return f"builtins.{self.name}"
 
+    def read(self, frame: Resolver) -> Any:
+        return frame.request.builtins[self.name]
+
+    def text(self, texts: Expressions) -> str:
+        return f"B[{self.name!r}]"
+
+    def manager(self, reach: Reach) -> Manager:
+        builtins = reach.anchored("builtins", reach.request.builtins, "builtins")
+        return builtins.dict_getitem_manager(self.name, self.expr, example(reach.resolver.value(self)), None)
+
+    def load(self, out: Loader) -> None:
+        out.emit("LOAD_GLOBAL", (False, self.name))
+
 
 @attrs.frozen(cache_hash=True)
-class ObjectSource:
+class ObjectSource(Source):
     """An object reached in no other way (the globals of an inlined function, a module in sys.modules), kept alive by
     the compiled code. Guarded by nothing itself; attributes and items below it are."""
 
     obj: object = attrs.field(eq=id, hash=False)
     label: str
+    loaded_at_once: ClassVar[bool] = True
 
     @property
     def expr(self) -> str:
         return self.label
+
+    def read(self, frame: Resolver) -> Any:
+        return self.obj
+
+    def text(self, texts: Expressions) -> str:
+        return texts.name(self.obj)
+
+    def manager(self, reach: Reach) -> Manager:
+        if self.obj is reach.request.globals:
+            return reach.globals()
+        return reach.anchored(id(self.obj), self.obj, self.expr)
+
+    def load(self, out: Loader) -> None:
+        out.constant(self.obj)
 
 
 def object_source(obj: object, label: str = "") -> ObjectSource:
@@ -110,7 +200,7 @@ def object_source(obj: object, label: str = "") -> ObjectSource:
 
 
 @attrs.frozen(cache_hash=True)
-class AttrSource:
+class AttrSource(Source):
     """`base.name` by getattr."""
 
     base: Source
@@ -120,9 +210,31 @@ class AttrSource:
     def expr(self) -> str:
         return f"{self.base.expr}.{self.name}"
 
+    def read(self, frame: Resolver) -> Any:
+        return getattr(frame.value(self.base), self.name)
+
+    def text(self, texts: Expressions) -> str:
+        return f"{texts.of(self.base)}.{self.name}"
+
+    def manager(self, reach: Reach) -> Manager:
+        value = example(reach.resolver.value(self))
+        path = dict_path(reach.resolver.value(self.base), self.name)
+        manager = reach.manager(self.base)
+        if path is None:
+            return manager.getattr_manager(self.name, self.expr, value, None)
+        table = DictOfSource(self.base)
+        manager = reach.manager(table)
+        for key in path[:-1]:
+            manager = reach.manager(ItemSource(table, key))
+        return manager.dict_getitem_manager(path[-1], self.expr, value, None)
+
+    def load(self, out: Loader) -> None:
+        out.load_source(self.base)
+        out.attribute(self.name)
+
 
 @attrs.frozen(cache_hash=True)
-class DictOfSource:
+class DictOfSource(Source):
     """`base.__dict__`, read without running user code."""
 
     base: Source
@@ -131,9 +243,27 @@ class DictOfSource:
     def expr(self) -> str:
         return f"{self.base.expr}.__dict__"
 
+    def read(self, frame: Resolver) -> Any:
+        return dict_of(frame.value(self.base))
+
+    def text(self, texts: Expressions) -> str:
+        return f"{texts.of(self.base)}.__dict__"
+
+    def manager(self, reach: Reach) -> Manager:
+        if has_instance_dict(reach.resolver.value(self.base)):
+            return reach.manager(self.base).get_generic_dict_manager(self.expr, None, None)
+        return reach.manager(self.base).getattr_manager("__dict__", self.expr, None, None)
+
+    def load(self, out: Loader) -> None:
+        if out.asks(self.base):
+            load_result(out, dict_of, self.base)
+            return
+        out.load_source(self.base)
+        out.attribute("__dict__")
+
 
 @attrs.frozen(cache_hash=True)
-class TypeOfSource:
+class TypeOfSource(Source):
     """`type(base)`."""
 
     base: Source
@@ -142,9 +272,47 @@ class TypeOfSource:
     def expr(self) -> str:
         return f"type({self.base.expr})"
 
+    def read(self, frame: Resolver) -> Any:
+        return type(frame.value(self.base))
+
+    def text(self, texts: Expressions) -> str:
+        return f"type({texts.of(self.base)})"
+
+    def manager(self, reach: Reach) -> Manager:
+        return reach.manager(self.base).type_manager(self.expr, reach.resolver.value(self), None)
+
+    def load(self, out: Loader) -> None:
+        load_result(out, type, self.base)
+
+
+def item_manager(reach: Reach, source: ItemSource | MemberSource) -> Manager:
+    """The manager of an item: of a dict or a sequence by its own methods, else by `__getitem__`."""
+    base, value = reach.resolver.value(source.base), example(reach.resolver.value(source))
+    manager, key = reach.manager(source.base), source.key
+    if isinstance(key, WeakKey):
+        return manager.lambda_manager(item_getter(key), source.expr, value, None)
+    if issubclass(type(base), dict):
+        return manager.dict_getitem_manager(key, source.expr, value, None)
+    if issubclass(type(base), (list, tuple)) and isinstance(key, int):
+        position = key if key >= 0 else key + len(base)
+        if issubclass(type(base), list):
+            return manager.list_getitem_manager(position, source.expr, value, None)
+        return manager.tuple_getitem_manager(position, source.expr, value, None)
+    return manager.getitem_manager(key, source.expr, value, None)
+
+
+def item_getter(key: WeakKey) -> Callable[[Any], object]:
+    """Reads a dict under a key that is not kept alive. C++ would compare tensors by their elements."""
+
+    def item(found: Any) -> object:
+        held = key()
+        return MISSING if held is None else dict.get(found, held, MISSING)
+
+    return item
+
 
 @attrs.frozen(cache_hash=True)
-class ItemSource:
+class ItemSource(Source):
     """`base[key]` for a list, tuple or dict; `key` is an int, a hashable constant, or a `WeakKey`."""
 
     base: Source
@@ -154,9 +322,28 @@ class ItemSource:
     def expr(self) -> str:
         return f"{self.base.expr}[{self.key!r}]"
 
+    def read(self, frame: Resolver) -> Any:
+        return frame.value(self.base)[real_key(self.key)]
+
+    def text(self, texts: Expressions) -> str:
+        base = texts.of(self.base)
+        return f"{base}[{self.key!r}]" if type(self.key) in (int, str) else f"{base}[{key_text(texts, self.key)}]"
+
+    def manager(self, reach: Reach) -> Manager:
+        return item_manager(reach, self)
+
+    def load(self, out: Loader) -> None:
+        if isinstance(self.base, DictOfSource) and self.key in MODULE_DICTS:
+            out.load_source(self.base.base)
+            out.attribute(str(self.key))
+            return
+        out.load_source(self.base)
+        load_key(out, self.key)
+        out.emit("BINARY_SUBSCR")
+
 
 @attrs.frozen(cache_hash=True)
-class ReferentSource:
+class ReferentSource(Source):
     """`base()` of the weak reference at `base`."""
 
     base: Source
@@ -165,9 +352,23 @@ class ReferentSource:
     def expr(self) -> str:
         return f"{self.base.expr}()"
 
+    def read(self, frame: Resolver) -> Any:
+        return frame.value(self.base)()
+
+    def text(self, texts: Expressions) -> str:
+        return f"{texts.of(self.base)}()"
+
+    def manager(self, reach: Reach) -> Manager:
+        value = example(reach.resolver.value(self))
+        return reach.manager(self.base).weakref_call_manager(self.expr, value, None)
+
+    def load(self, out: Loader) -> None:
+        out.function(lambda: out.load_source(self.base))
+        out.call(0)
+
 
 @attrs.frozen(cache_hash=True)
-class MemberSource:
+class MemberSource(Source):
     """`kind.__getitem__(base, key)`: an item of an object whose class derives from a builtin container, `kind`, read
     as that container has it, whatever `__getitem__` the class defines."""
 
@@ -179,9 +380,24 @@ class MemberSource:
     def expr(self) -> str:
         return f"{self.kind.__name__}.__getitem__({self.base.expr}, {self.key!r})"
 
+    def read(self, frame: Resolver) -> Any:
+        return self.kind.__getitem__(frame.value(self.base), real_key(self.key))
+
+    def text(self, texts: Expressions) -> str:
+        return f"{texts.name(self.kind.__getitem__)}({texts.of(self.base)}, {key_text(texts, self.key)})"
+
+    def manager(self, reach: Reach) -> Manager:
+        return item_manager(reach, self)
+
+    def load(self, out: Loader) -> None:
+        out.null_function(self.kind.__getitem__)
+        out.load_source(self.base)
+        load_key(out, self.key)
+        out.call(2)
+
 
 @attrs.frozen(cache_hash=True)
-class CellSource:
+class CellSource(Source):
     """The contents of the cell object at `base` (an element of a function's `__closure__`)."""
 
     base: Source
@@ -190,9 +406,23 @@ class CellSource:
     def expr(self) -> str:
         return f"{self.base.expr}.cell_contents"
 
+    def read(self, frame: Resolver) -> Any:
+        return frame.value(self.base).cell_contents
+
+    def text(self, texts: Expressions) -> str:
+        return f"{texts.of(self.base)}.cell_contents"
+
+    def manager(self, reach: Reach) -> Manager:
+        value = example(reach.resolver.value(self))
+        return reach.manager(self.base).getattr_manager("cell_contents", self.expr, value, None)
+
+    def load(self, out: Loader) -> None:
+        out.load_source(self.base)
+        out.attribute("cell_contents")
+
 
 @attrs.frozen(cache_hash=True)
-class ModeSource:
+class ModeSource(Source):
     """The function mode at a position of torch's stack, the outermost first."""
 
     position: int
@@ -201,9 +431,28 @@ class ModeSource:
     def expr(self) -> str:
         return f"function_modes()[{self.position}]"
 
+    def read(self, frame: Resolver) -> Any:
+        return mode_at(self.position)
+
+    def text(self, texts: Expressions) -> str:
+        return f"{texts.name(mode_at)}({self.position})"
+
+    def manager(self, reach: Reach) -> Manager:
+        position = self.position
+
+        def read(_: object) -> object:
+            return mode_at(position) if position < mode_count() else None
+
+        return reach.anchored("modes", None, "function_modes()").lambda_manager(read, self.expr, None, None)
+
+    def load(self, out: Loader) -> None:
+        out.null_function(mode_at)
+        out.constant(self.position)
+        out.call(1)
+
 
 @attrs.frozen(cache_hash=True)
-class CallSource:
+class CallSource(Source):
     """`fn(base)`, of a function of armature's own that changes nothing."""
 
     base: Source
@@ -214,9 +463,22 @@ class CallSource:
     def expr(self) -> str:
         return f"{self.name}({self.base.expr})"
 
+    def read(self, frame: Resolver) -> Any:
+        return self.fn(frame.value(self.base))
+
+    def text(self, texts: Expressions) -> str:
+        return f"{texts.name(self.fn)}({texts.of(self.base)})"
+
+    def manager(self, reach: Reach) -> Manager:
+        value = example(reach.resolver.value(self))
+        return reach.manager(self.base).lambda_manager(self.fn, self.expr, value, None)
+
+    def load(self, out: Loader) -> None:
+        load_result(out, self.fn, self.base)
+
 
 @attrs.frozen(cache_hash=True)
-class KeptSource:
+class KeptSource(Source):
     """`base(*args)` of a function of the program that changes nothing and keeps its results (`functools.lru_cache`):
     the one that it has kept. names: of the last arguments, that are passed by name. grad: the grad mode in which it is
     called; None: the one in which the frame begins."""
@@ -230,6 +492,47 @@ class KeptSource:
     def expr(self) -> str:
         return call_text(self.base.expr, [arg.expr for arg in self.args], self.names)
 
+    def read(self, frame: Resolver) -> Any:
+        return self.caller()(frame.value(self.base), *map(frame.value, self.args))
+
+    def text(self, texts: Expressions) -> str:
+        return self.text_of_call(texts, texts.of(self.base))
+
+    def text_of_call(self, texts: Expressions, function: str) -> str:
+        """The expression, by that of the function."""
+        args = [texts.of(arg) for arg in self.args]
+        if self.grad is None:
+            return call_text(function, args, self.names)
+        return call_text(texts.name(self.caller()), [function, *args], ())
+
+    def manager(self, reach: Reach) -> Manager:
+        value, texts = example(reach.resolver.value(self)), Expressions(reach.request)
+        if all(isinstance(arg, ObjectSource) for arg in self.args):
+            read = eval(f"lambda function: {self.text_of_call(texts, 'function')}", texts.namespace)
+            return reach.manager(self.base).lambda_manager(read, self.expr, value, None)
+        read = eval(f"lambda L: {texts.of(self)}", texts.namespace)
+        return reach.root.lambda_manager(read, self.expr, value, None)
+
+    def load(self, out: Loader) -> None:
+        out.null_function(self.caller())
+        for part in (self.base, *self.args):
+            out.load_source(part)
+        out.call(len(self.args) + 1)
+
+    def caller(self) -> Callable[..., object]:
+        """What calls the function that it is given with the other arguments, as the source says."""
+        names, grad = self.names, self.grad
+
+        def call(function: Callable[..., object], *args: object) -> object:
+            positional = len(args) - len(names)
+            named = dict(zip(names, args[positional:], strict=True))
+            if grad is None:
+                return function(*args[:positional], **named)
+            with torch.set_grad_enabled(grad):
+                return function(*args[:positional], **named)
+
+        return call if names or grad is not None else operator.call
+
 
 def call_text(function: str, args: Sequence[str], names: tuple[str, ...]) -> str:
     """The text of a call, of the texts of its parts."""
@@ -239,7 +542,7 @@ def call_text(function: str, args: Sequence[str], names: tuple[str, ...]) -> str
 
 
 @attrs.frozen(cache_hash=True)
-class ArrayMemorySource:
+class ArrayMemorySource(Source):
     """A tensor over the memory of the numpy array at `base`."""
 
     base: Source
@@ -248,16 +551,33 @@ class ArrayMemorySource:
     def expr(self) -> str:
         return f"torch.from_numpy({self.base.expr})"
 
+    def read(self, frame: Resolver) -> Any:
+        return as_tensor(frame.value(self.base))
+
+    def text(self, texts: Expressions) -> str:
+        return f"{texts.name(as_tensor)}({texts.of(self.base)})"
+
+    def manager(self, reach: Reach) -> Manager:
+        return reach.manager(self.base).lambda_manager(as_tensor, self.expr, reach.resolver.value(self), None)
+
+    def load(self, out: Loader) -> None:
+        load_result(out, as_tensor, self.base)
+
 
 @attrs.frozen(cache_hash=True)
-class EarlySource:
-    """What a call of the compiled code before its graph gives, by its number. Nothing can be guarded of it."""
+class EarlySource(Source):
+    """What a call of the compiled code before its graph gives, by its number. It is not there when guards are checked:
+    nothing can be guarded of it."""
 
     number: int
+    loaded_at_once: ClassVar[bool] = True
 
     @property
     def expr(self) -> str:
         return f"drawn_{self.number}"
+
+    def load(self, out: Loader) -> None:
+        out.load_early(self)
 
 
 def is_early(source: Source) -> bool:
@@ -265,23 +585,3 @@ def is_early(source: Source) -> bool:
     while isinstance(source, (ItemSource, CallSource)):
         source = source.base
     return isinstance(source, EarlySource)
-
-
-Source: TypeAlias = (
-    LocalSource
-    | GlobalSource
-    | BuiltinSource
-    | ObjectSource
-    | AttrSource
-    | DictOfSource
-    | TypeOfSource
-    | ItemSource
-    | MemberSource
-    | ReferentSource
-    | CellSource
-    | ModeSource
-    | CallSource
-    | KeptSource
-    | ArrayMemorySource
-    | EarlySource
-)

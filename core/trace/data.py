@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from armature.breaks.types import BreakEvent
-from armature.frame.guards.kinds import Guard
+from armature.frame.guards.guard import Guard
 from armature.frame.sources import Source
 from armature.torch_abi.operators import is_triton_operator, written_positions
 from armature.trace.emit.rollback import Undo

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from armature.breaks.types import BreakEvent
-    from armature.frame.guards.kinds import Guard
+    from armature.frame.guards.guard import Guard
     from armature.trace.places import Place
     from armature.trace.values.base import Value
 

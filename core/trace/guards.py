@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 import torch
 
+from armature.frame.guards.guard import Guard
 from armature.frame.guards.kinds import (
     AbsentGuard,
     AliasGuard,
@@ -18,7 +19,6 @@ from armature.frame.guards.kinds import (
     ClassGuard,
     DictKeysGuard,
     GlobalStateGuard,
-    Guard,
     IdGuard,
     LengthGuard,
     NoAliasGuard,

@@ -41,7 +41,7 @@ from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
     from armature.context import CompileContext
-    from armature.frame.guards.kinds import Guard
+    from armature.frame.guards.guard import Guard
 
 PYTHON_DEPTH = 32 * inlining.MAX_DEPTH
 UNTRACEABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
 
 import attrs
-import torch
 
 from armature.frame.data import FrameRequest
-from armature.frame.guards.kinds import DictKeysGuard, LengthGuard, OffsetGuard, TensorGuard, TypeGuard
-from armature.frame.guards.paths import Resolver
-from armature.frame.guards.text import described_tensor, short
-from armature.frame.guards.tree import Condition, GuardTree, Mark
+from armature.frame.guards.guard import Condition, Guard
+from armature.frame.guards.kinds import TensorGuard
+from armature.frame.guards.tree import GuardTree, Mark
+from armature.frame.source import Resolver
 from armature.frame.sources import Source
 from armature.torch_abi.overrides import quietly
 
@@ -99,23 +96,11 @@ def _before(known: str, expr: str, mark: Mark) -> str:
 
 
 @quietly
-def _now(source: Source, kind: type, request: FrameRequest) -> str:
+def _now(source: Source, kind: type[Guard], request: FrameRequest) -> str:
     try:
-        return _NOW.get(kind, _shown)(Resolver(request).value(source))
+        return kind.now(Resolver(request).value(source))
     except Exception:  # there is no such thing any more, or the program's own code raises
         return ""
-
-
-def _shown(found: Any) -> str:
-    return described_tensor(found) if isinstance(found, torch.Tensor) else short(found)
-
-
-_NOW: Mapping[type, Callable[[Any], str]] = {
-    TypeGuard: lambda found: type(found).__qualname__,
-    LengthGuard: lambda found: str(len(found)),
-    DictKeysGuard: lambda found: short(list(found)),
-    OffsetGuard: lambda found: str(found.storage_offset()),
-}
 
 
 def spoken(expression: str) -> str:

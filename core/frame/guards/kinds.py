@@ -1,104 +1,248 @@
-"""Guard records: what tracing relied on. `frame/guards/tree.py` turns them into torch's C++ guard tree.
+"""The kinds of guards: what tracing relied on.
 
-Each record names its source and, in `user`, the line of the user's code that made it necessary ("model.py:41").
+Each kind says for itself what it records, how torch's C++ guard tree checks it and how people read it (`guard.py` has
+the base and the builder of the tree), so that a new one is one class here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MemberDescriptorType
-from typing import TypeAlias
+import collections
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType, MemberDescriptorType
+from typing import Any, ClassVar, Self
 
 import attrs
 
-from armature.frame.sources import Source
+from armature.frame.guards import memory
+from armature.frame.guards.guard import Condition, Guard, TreeBuilder
+from armature.frame.guards.text import described_tensor, groups, name_of, short, shown
+from armature.frame.guards.values import is_by_equality, is_by_identity, same
+from armature.frame.lookups import has_instance_dict
+from armature.frame.source import Expressions, Source
+from armature.frame.sources import DictOfSource, WeakKey, held_key
+from armature.torch_abi import guard_tree, symbols
+from armature.torch_abi.overrides import quietly
+
+# Iterated by their own methods, whatever `__iter__` a class derived from them defines.
+_ITERATED: tuple[Any, ...] = (collections.OrderedDict, dict, set, frozenset)
+_GLOBAL_STATE = "grad mode, autocast, default dtype, determinism, thread count and function modes are unchanged"
 
 
 @attrs.frozen(eq=False)
-class TypeGuard:
+class TypeGuard(Guard):
     """`type(source) is type_`."""
 
     source: Source
     type_: type
     user: str = ""
 
+    @property
+    def words(self) -> str:
+        return f"type({self.source.expr}) is {self.type_.__qualname__}"
+
+    def add(self, tree: TreeBuilder, parts: list[str]) -> None:
+        tree.watch(self.type_)
+        tree.manager(self.source).add_type_match_guard(id(self.type_), parts, None)
+
+    @classmethod
+    def now(cls, found: Any) -> str:
+        return type(found).__qualname__
+
 
 @attrs.frozen(eq=False)
-class IdGuard:
+class IdGuard(Guard):
     """`source is obj`: functions, classes, modules' identity, dtypes, enum members."""
 
+    holds_type: ClassVar[bool] = True
     source: Source
     obj: object
     user: str = ""
 
+    @property
+    def words(self) -> str:
+        return f"{self.source.expr} is the same object: {name_of(self.obj)}"
+
+    def add(self, tree: TreeBuilder, parts: list[str]) -> None:
+        tree.watch(self.obj)
+        tree.manager(self.source).add_id_match_guard(id(self.obj), parts, None)
+
 
 @attrs.frozen(eq=False)
-class ValueGuard:
+class ValueGuard(Guard):
     """`source == value` and same type: ints, floats (NaN equals NaN), strings, None, bools, torch.dtype/device, ..."""
 
+    holds_type: ClassVar[bool] = True
     source: Source
     value: object
     user: str = ""
 
+    @property
+    def words(self) -> str:
+        return f"{self.source.expr} == {shown(self.value)}"
+
+    def add(self, tree: TreeBuilder, parts: list[str]) -> None:
+        manager, value = tree.manager(self.source), self.value
+        if value is None:
+            manager.add_none_match_guard(parts, None)
+        elif is_by_identity(value):
+            tree.watch(value)
+            manager.add_id_match_guard(id(value), parts, None)
+        elif is_by_equality(value):
+            manager.add_equals_match_guard(value, parts, None)
+        else:
+            manager.add_lambda_guard(lambda found: same(found, value), parts, None)
+
 
 @attrs.frozen(eq=False)
-class TensorGuard:
+class TensorGuard(Guard):
     """Type, dispatch keys, dtype, device, requires_grad, sizes and strides. A size or stride of None is not checked."""
 
+    holds_type: ClassVar[bool] = True
     source: Source
-    example: object  # the real tensor while tracing; not kept after the tree is built
+    example: Any  # the real tensor while tracing; not kept after the tree is built
     sizes: tuple[int | None, ...]
     strides: tuple[int | None, ...]
     user: str = ""
 
+    @property
+    @quietly
+    def words(self) -> str:
+        return f"{self.source.expr} is {described_tensor(self.example, self.sizes, self.strides)}"
+
+    def add(self, tree: TreeBuilder, parts: list[str]) -> None:
+        manager = tree.manager(self.source)
+        guard_tree.tensor_match(manager, self.example, self.sizes, self.strides, self.source.expr, parts)
+
 
 @attrs.frozen(eq=False)
-class PartsGuard:
+class PartsGuard(Guard):
     """The tensor holds others by the names as while tracing, and what its class says besides is equal."""
 
     source: Source
     test: Callable[[object], bool]
     user: str = ""
 
+    @property
+    def words(self) -> str:
+        held = "parts of the same names, with equal metadata, or the same members"
+        return f"{self.source.expr} holds what it held: {held}"
+
+    def add(self, tree: TreeBuilder, parts: list[str]) -> None:
+        same_parts = tree.quiet(self.test)
+
+        def as_before(found: Any) -> bool:
+            try:
+                return same_parts(found)
+            except Exception:  # what the class raises now, the program is to see
+                return False
+
+        tree.manager(self.source).add_lambda_guard(as_before, parts, None)
+
 
 @attrs.frozen(eq=False)
-class LengthGuard:
+class LengthGuard(Guard):
     """`len(source) == length` for list, tuple, dict, set."""
 
     source: Source
     length: int
     user: str = ""
 
+    @property
+    def words(self) -> str:
+        return f"len({self.source.expr}) == {self.length}"
+
+    def add(self, tree: TreeBuilder, parts: list[str]) -> None:
+        manager, kind, length = tree.manager(self.source), type(tree.value(self.source)), self.length
+        if kind is MappingProxyType:  # no sequence to C++
+            manager.add_lambda_guard(lambda found: len(found) == length, parts, None)
+        elif issubclass(kind, dict):
+            manager.add_dict_length_check_guard(length, parts, None)
+        else:
+            manager.add_length_check_guard(length, parts, None)
+
+    @classmethod
+    def now(cls, found: Any) -> str:
+        return str(len(found))
+
 
 @attrs.frozen(eq=False)
-class DictKeysGuard:
+class DictKeysGuard(Guard):
     """The dict's keys, or the set's members, in the order of iteration."""
 
     source: Source
     keys: tuple[object, ...]
     user: str = ""
 
+    @property
+    def words(self) -> str:
+        return f"list({self.source.expr}) == {short(list(self.keys))}"
+
+    def add(self, tree: TreeBuilder, parts: list[str]) -> None:
+        manager, kind, keys = tree.manager(self.source), type(tree.value(self.source)), self.keys
+        iterate = next((base.__iter__ for base in _ITERATED if issubclass(kind, base)), iter)
+        if kind in _ITERATED[:2] and all(type(key) is str for key in keys):
+            manager.add_mapping_keys_guard(dict.fromkeys(keys), parts, None)
+        else:
+            manager.add_lambda_guard(lambda found: same(tuple(map(held_key, iterate(found))), keys), parts, None)
+
+    @classmethod
+    def now(cls, found: Any) -> str:
+        return short(list(found))
+
 
 @attrs.frozen(eq=False)
-class AbsentGuard:
+class AbsentGuard(Guard):
     """`name` is not an attribute in the instance dict (or key not in the dict) at `source`."""
 
     source: Source
     name: object
     user: str = ""
 
+    @property
+    def words(self) -> str:
+        return f"{shown(self.name)} is not in {self.source.expr}"
+
+    def add(self, tree: TreeBuilder, parts: list[str]) -> None:
+        owner, name = tree.value(self.source), self.name
+        if isinstance(name, WeakKey):
+            tree.manager(self.source).add_lambda_guard(lambda found: name() not in found, parts, None)
+        elif issubclass(type(owner), dict):
+            tree.manager(self.source).add_dict_contains_guard(False, name, parts, None)
+        elif has_instance_dict(owner):
+            tree.manager(DictOfSource(self.source)).add_dict_contains_guard(False, name, parts, None)
+        else:
+            manager = tree.manager(self.source)
+            manager.add_lambda_guard(lambda found: name not in getattr(found, "__dict__", ()), parts, None)
+
 
 @attrs.frozen(eq=False)
-class SlotGuard:
+class SlotGuard(Guard):
     """A slot of the object at `source` holds nothing."""
 
     source: Source
     slot: MemberDescriptorType
     user: str = ""
 
+    @property
+    def words(self) -> str:
+        return f"{self.source.expr}.{self.slot.__name__} is not set"
+
+    def add(self, tree: TreeBuilder, parts: list[str]) -> None:
+        read = self.slot.__get__
+
+        def holds_nothing(found: Any) -> bool:
+            try:
+                read(found)
+            except AttributeError:
+                return True
+            return False
+
+        tree.manager(self.source).add_lambda_guard(holds_nothing, parts, None)
+
 
 @attrs.frozen(eq=False)
-class ClassGuard:
+class ClassGuard(Guard):
     """A class has the bases it had, and none of these names of its own."""
 
     cls: type
@@ -106,26 +250,63 @@ class ClassGuard:
     names: set[str]
     user: str = ""
 
+    @property
+    def words(self) -> str:
+        names = f", and no attribute {', '.join(sorted(self.names))} of its own" if self.names else ""
+        return f"{name_of(self.cls)} has the same bases{names}"
+
+    def add(self, tree: TreeBuilder, parts: list[str]) -> None:
+        tree.put_off(self)
+
+    @classmethod
+    def add_together(cls, tree: TreeBuilder, guards: Sequence[Self]) -> None:
+        # A view of a class' names follows them.
+        known = tuple((g.cls, g.mro, g.cls.__dict__.keys().isdisjoint, tuple(g.names)) for g in guards)
+
+        def as_before(_: object) -> bool:
+            for cls, mro, lacks, names in known:  # noqa: SIM110 - `all` is slower, and this is run in each call
+                if cls.__mro__ is not mro or not lacks(names):
+                    return False
+            return True
+
+        tree.add_last(as_before, [guard.text for guard in guards])
+
 
 @attrs.frozen(eq=False)
-class AliasGuard:
+class AliasGuard(Guard):
     """The two sources are the same object."""
 
     first: Source
     second: Source
     user: str = ""
 
+    @property
+    def words(self) -> str:
+        return f"{self.first.expr} is {self.second.expr}"
+
+    def add(self, tree: TreeBuilder, parts: list[str]) -> None:
+        guard_tree.same_object(tree.manager(self.first), tree.manager(self.second), parts)
+
 
 @attrs.frozen(eq=False)
-class NoAliasGuard:
+class NoAliasGuard(Guard):
     """No two of these sources lead to the same object."""
 
     sources: tuple[Source, ...]
     user: str = ""
 
+    @property
+    def words(self) -> str:
+        return f"no two of these are one object: {', '.join(source.expr for source in self.sources)}"
+
+    def add(self, tree: TreeBuilder, parts: list[str]) -> None:
+        if len(self.sources) > 1:
+            names = [source.expr for source in self.sources]
+            guard_tree.different_objects(list(map(tree.manager, self.sources)), names, parts)
+
 
 @attrs.frozen(eq=False)
-class StorageGuard:
+class StorageGuard(Guard):
     """Tensors share memory as while tracing: those of `together` with the same distances, all others not at all.
 
     extents: bytes from each tensor's first element to its last, None where sizes may change. together: positions of two
@@ -137,9 +318,21 @@ class StorageGuard:
     together: tuple[tuple[int, int, int], ...] = ()
     user: str = ""
 
+    @property
+    def words(self) -> str:
+        names = [source.expr for source in self.sources]
+        if not self.together:
+            return f"no two of these share memory: {', '.join(names)}"
+        pairs = ", ".join(f"{names[i]} and {names[j]} at {distance} bytes" for i, j, distance in self.together)
+        return f"of {', '.join(names)} these share memory: {pairs}"
+
+    def add(self, tree: TreeBuilder, parts: list[str]) -> None:
+        test = memory.sharing_condition(self.sources, self.extents, self.together, tree.request)
+        tree.add_last(tree.quiet(test), parts)
+
 
 @attrs.frozen(eq=False)
-class FamilyGuard:
+class FamilyGuard(Guard):
     """Tensors are views of the same ones as while tracing. families: two numbers for each, the first equal for those of
     one base, the second for those in one memory."""
 
@@ -147,18 +340,40 @@ class FamilyGuard:
     families: tuple[tuple[int, int], ...]
     user: str = ""
 
+    @property
+    def words(self) -> str:
+        names = [source.expr for source in self.sources]
+        views, memories = (groups(names, numbers) for numbers in zip(*self.families))
+        return f"of {', '.join(names)} these are views of one tensor: {views}; these are in one memory: {memories}"
+
+    def add(self, tree: TreeBuilder, parts: list[str]) -> None:
+        tree.add_last(tree.quiet(memory.family_condition(self.sources, self.families, tree.request)), parts)
+
 
 @attrs.frozen(eq=False)
-class OffsetGuard:
+class OffsetGuard(Guard):
     """`source.storage_offset() == offset`."""
 
     source: Source
     offset: int
     user: str = ""
 
+    @property
+    def words(self) -> str:
+        return f"{self.source.expr}.storage_offset() == {self.offset}"
+
+    def add(self, tree: TreeBuilder, parts: list[str]) -> None:
+        offset = self.offset
+        test = tree.quiet(lambda found: found.storage_offset() == offset)
+        tree.manager(self.source).add_lambda_guard(test, parts, None)
+
+    @classmethod
+    def now(cls, found: Any) -> str:
+        return str(found.storage_offset())
+
 
 @attrs.frozen(eq=False)
-class AutogradGuard:
+class AutogradGuard(Guard):
     """`source.is_leaf` and `source.retains_grad` are as while tracing."""
 
     source: Source
@@ -166,9 +381,19 @@ class AutogradGuard:
     retains: bool
     user: str = ""
 
+    @property
+    def words(self) -> str:
+        kind, kept = "a leaf" if self.leaf else "no leaf", ", and retains its gradient" if self.retains else ""
+        return f"{self.source.expr} is {kind} of autograd's graph{kept}"
+
+    def add(self, tree: TreeBuilder, parts: list[str]) -> None:
+        known = (self.leaf, self.retains)
+        test = tree.quiet(lambda found: (found.is_leaf, found.retains_grad) == known)
+        tree.manager(self.source).add_lambda_guard(test, parts, None)
+
 
 @attrs.frozen(eq=False)
-class AnswerGuard:
+class AnswerGuard(Guard):
     """`fn(*args, **kwargs) == answer`, of the same type: a setting of torch."""
 
     fn: Callable[..., object]
@@ -177,12 +402,33 @@ class AnswerGuard:
     answer: object
     user: str = ""
 
+    @property
+    def words(self) -> str:
+        args = [*map(short, self.args), *(f"{name}={value!r}" for name, value in self.kwargs.items())]
+        return f"{name_of(self.fn)}({', '.join(args)}) == {short(self.answer)}"
+
+    def add(self, tree: TreeBuilder, parts: list[str]) -> None:
+        def as_before(_: object) -> bool:
+            try:
+                return same(self.fn(*self.args, **self.kwargs), self.answer)
+            except Exception:  # what it raises now, the program is to see
+                return False
+
+        tree.add_last(as_before, parts)
+
 
 @attrs.frozen(eq=False)
-class GlobalStateGuard:
+class GlobalStateGuard(Guard):
     """Grad mode, autocast, default dtype, deterministic algorithms, number of threads: as while tracing."""
 
     user: str = ""
+
+    @property
+    def words(self) -> str:
+        return _GLOBAL_STATE
+
+    def add(self, tree: TreeBuilder, parts: list[str]) -> None:
+        guard_tree.global_state(tree.root, parts)
 
 
 @attrs.frozen
@@ -206,32 +452,36 @@ class Quantity:
 
 
 @attrs.frozen(eq=False)
-class ShapeGuard:
+class ShapeGuard(Guard):
     """A condition over symbols, as a Python expression over `names`, and what each of these stands for."""
 
     expr: str
     names: tuple[tuple[str, Quantity], ...]
     user: str = ""
 
+    @property
+    def words(self) -> str:
+        texts = {name: quantity.expr for name, quantity in self.names}
+        names = "|".join(map(re.escape, sorted(texts, key=len, reverse=True)))
+        return re.sub(rf"\b(?:{names})\b", lambda found: texts[found[0]], self.expr) if texts else self.expr
 
-Guard: TypeAlias = (
-    TypeGuard
-    | IdGuard
-    | ValueGuard
-    | TensorGuard
-    | PartsGuard
-    | LengthGuard
-    | DictKeysGuard
-    | AbsentGuard
-    | SlotGuard
-    | ClassGuard
-    | AliasGuard
-    | NoAliasGuard
-    | StorageGuard
-    | FamilyGuard
-    | OffsetGuard
-    | AutogradGuard
-    | AnswerGuard
-    | GlobalStateGuard
-    | ShapeGuard
-)
+    def add(self, tree: TreeBuilder, parts: list[str]) -> None:
+        tree.put_off(self)
+
+    @classmethod
+    def add_together(cls, tree: TreeBuilder, guards: Sequence[Self]) -> None:
+        writer = Expressions(tree.request)
+        writer.namespace.update(symbols.NAMESPACE)
+        tree.add_last(tree.quiet(_condition(writer, guards)), [guard.text for guard in guards])
+        tree.conditions += [(guard.text, tree.quiet(_condition(writer, [guard]))) for guard in guards]
+
+
+def _condition(writer: Expressions, guards: Sequence[ShapeGuard]) -> Condition:
+    """`lambda L: (lambda s0, s1: (expr) and (expr))(L['x'].size(0), L['y'].size(1))`: each number is read once."""
+    names = dict(item for guard in guards for item in guard.names)
+    values = (quantity.read(writer.of(quantity.source)) for quantity in names.values())
+    clauses = " and ".join(f"({guard.expr})" for guard in guards)
+    condition: Condition = eval(
+        f"lambda L: (lambda {', '.join(names)}: {clauses})({', '.join(values)})", writer.namespace
+    )
+    return condition

@@ -8,9 +8,7 @@ from typing import Any
 import torch
 
 from armature.frame.data import FrameRequest
-from armature.frame.guards.kinds import FamilyGuard, StorageGuard
-from armature.frame.guards.paths import Expressions
-from armature.frame.sources import Source
+from armature.frame.source import Expressions, Source
 
 Together = tuple[tuple[int, int, int], ...]
 
@@ -66,19 +64,21 @@ def apart(starts: list[int], extents: Sequence[int]) -> bool:
     return True
 
 
-def condition(guard: StorageGuard, request: FrameRequest) -> Callable[[dict[str, Any]], bool]:
-    """The test, over the dict of the frame's locals."""
+def sharing_condition(
+    sources: Sequence[Source], extents: Sequence[int | None], together: Together, request: FrameRequest
+) -> Callable[[dict[str, Any]], bool]:
+    """The test, over the dict of the frame's locals, whether tensors share memory as `StorageGuard` says."""
     writer = _Writer(request)
-    names = [writer.variable(source) for source in guard.sources]
+    names = [writer.variable(source) for source in sources]
     starts = f"[{', '.join(f'{name}.data_ptr()' for name in names)}]"
-    fixed = all(size is not None for size in guard.extents)
-    sizes = ", ".join(f"extent({n})" if size is None else str(size) for n, size in zip(names, guard.extents))
-    if fixed and all(guard.extents) and not guard.together:
+    fixed = all(size is not None for size in extents)
+    sizes = ", ".join(f"extent({n})" if size is None else str(size) for n, size in zip(names, extents))
+    if fixed and all(extents) and not together:
         test = f"apart({starts})"
     else:
-        test = f"sharing({starts}, ({sizes},)) == {guard.together!r}"
+        test = f"sharing({starts}, ({sizes},)) == {together!r}"
     lines = [f"    {line}\n" for line in (*writer.lines, f"return {test}")]
-    writer.namespace.update(apart=Apart(*(size or 0 for size in guard.extents)), sharing=sharing, extent=extent)
+    writer.namespace.update(apart=Apart(*(size or 0 for size in extents)), sharing=sharing, extent=extent)
     exec(f"def holds(L):\n{''.join(lines)}", writer.namespace)
     found: Callable[[dict[str, Any]], bool] = writer.namespace["holds"]
     return found
@@ -97,12 +97,14 @@ def families(tensors: Sequence[torch.Tensor]) -> tuple[tuple[int, int], ...]:
     )
 
 
-def family_condition(guard: FamilyGuard, request: FrameRequest) -> Callable[[dict[str, Any]], bool]:
-    """The test, over the dict of the frame's locals."""
+def family_condition(
+    sources: Sequence[Source], known: tuple[tuple[int, int], ...], request: FrameRequest
+) -> Callable[[dict[str, Any]], bool]:
+    """The test, over the dict of the frame's locals, whether tensors are views as `FamilyGuard` says."""
     writer = _Writer(request)
-    names = [writer.variable(source) for source in guard.sources]
+    names = [writer.variable(source) for source in sources]
     lines = [f"    {line}\n" for line in (*writer.lines, f"return families(({', '.join(names)},)) == known")]
-    writer.namespace.update(families=families, known=guard.families)
+    writer.namespace.update(families=families, known=known)
     exec(f"def holds(L):\n{''.join(lines)}", writer.namespace)
     found: Callable[[dict[str, Any]], bool] = writer.namespace["holds"]
     return found

@@ -11,13 +11,12 @@ from bytecode import Bytecode, CompilerFlags, Instr, Label
 from bytecode.instr import CellVar, FreeVar, TryBegin, TryEnd
 from torch import fx
 
-from armature.frame.sources import EarlySource, LocalSource, ObjectSource, Source
+from armature.frame.sources import EarlySource, LocalSource, Source
 from armature.torch_abi import overrides, symbols
 from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.fake import of_transform
 from armature.trace.data import CompiledGraphSlot
 from armature.trace.emit.emitter import Emitter
-from armature.trace.emit.loading import LOADERS
 from armature.trace.emit.precalls import EarlyWriter
 from armature.trace.emit.rerun import Again, can_run_again, run_again
 from armature.trace.emit.rollback import Undo, plan
@@ -245,12 +244,16 @@ class Rebuilder(Emitter):
         if held is not None:
             self.emit("LOAD_FAST", held)
             return
-        LOADERS[type(source)](self, source)
-        if self._uses.get(source, 0) > 1 and not isinstance(source, (LocalSource, ObjectSource, EarlySource)):
+        source.load(self)
+        if self._uses.get(source, 0) > 1 and not source.loaded_at_once:
             name = self.temporary()
             self._paths[source] = name
             self.emit("COPY", 1)
             self.emit("STORE_FAST", name)
+
+    def asks(self, source: Source) -> bool:
+        """Whether the class of the object at a source looks up attributes itself."""
+        return source in self.tracer.asking
 
     def count_uses(self, sources: list[Source]) -> None:
         """Count how often each prefix of the sources is walked."""

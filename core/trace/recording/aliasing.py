@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, cast
 import torch
 
 from armature.frame.guards import memory
-from armature.frame.guards.kinds import AliasGuard, FamilyGuard, Guard, NoAliasGuard, StorageGuard
+from armature.frame.guards.guard import Guard
+from armature.frame.guards.kinds import AliasGuard, FamilyGuard, NoAliasGuard, StorageGuard
 from armature.frame.sources import (
     ArrayMemorySource,
     AttrSource,

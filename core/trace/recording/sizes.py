@@ -9,7 +9,8 @@ import attrs
 import torch
 from torch import fx, nn
 
-from armature.frame.guards.kinds import Guard, Quantity, ShapeGuard
+from armature.frame.guards.guard import Guard
+from armature.frame.guards.kinds import Quantity, ShapeGuard
 from armature.frame.sources import AttrSource, CellSource, DictOfSource, GlobalSource, ItemSource, ObjectSource, Source
 from armature.torch_abi import symbols
 from armature.torch_abi.fake import DATA_DEPENDENT, Axes, FakeWorld

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from armature.frame.guards.paths import Resolver
+from armature.frame.source import Resolver
 from armature.frame.sources import KeptSource, ObjectSource, Source
 from armature.trace.values.base import NotConstant, Value
 

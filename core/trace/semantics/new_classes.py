@@ -8,7 +8,7 @@ import itertools
 import types
 import weakref
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from armature.trace.values.base import Value
 
 HEAP_TYPE = 1 << 9  # in `__flags__`: made by `class`, not in C
-SOURCES: tuple[type, ...] = get_args(Source)
 
 
 @contextlib.contextmanager
@@ -56,7 +55,7 @@ def roots(fact: Any) -> Iterator[object]:
     """What a fact of a guard begins at."""
     if isinstance(fact, ObjectSource):
         yield fact.obj
-    elif isinstance(fact, SOURCES):
+    elif isinstance(fact, Source):
         for field in fields_of(fact):
             yield from roots(getattr(fact, field.name))
     elif isinstance(fact, functools.partial):

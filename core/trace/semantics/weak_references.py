@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
-from armature.frame.guards.paths import Resolver
+from armature.frame.source import Resolver
 from armature.introspection import dict_of
 from armature.trace.errors import SkipFrame
 from armature.trace.frame_state import Frame
