@@ -1,4 +1,4 @@
-"""What a plugin may import: this module, and nothing else of armature but the testing kits.
+"""What a plugin may import: this module, `backend_api` for back ends and lowerings, and the testing kits.
 
 Versioned by API_VERSION (major, minor): a plugin that declares another major version is left out with a clear message.
 """
@@ -15,8 +15,6 @@ from armature.breaks.types import (
     supportable,
     user_error,
 )
-from armature.codegen.backend import DeviceBackend, Features
-from armature.codegen.data import KernelSource
 from armature.errors import ArmatureError, BackendError, invariant
 from armature.events import CompileEvent, EventKind
 from armature.frame.sources import (
@@ -27,19 +25,13 @@ from armature.frame.sources import (
     ItemSource,
     ObjectSource,
     ReferentSource,
+    Source,
     object_source,
 )
 from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Pass, Split
 from armature.graph.known import KnownValues, NotKnown
 from armature.hookspecs import API_VERSION, hookimpl
 from armature.introspection import existing
-from armature.lower import index, layout
-from armature.lower.builder import Builder
-from armature.lower.data import CallInstead, Const, Node
-from armature.lower.elements import NotSupported, Position, compute_dtype
-from armature.lower.index import Index, Var
-from armature.lower.registry import collect_lowerings, lowers
-from armature.lower.values import Spec, TensorValue
 from armature.rules.book import Answer, Decision, Rule, RuleOrigin, RuleTable, Subject, Verdict
 from armature.torch_abi import collectives as functional_collectives
 from armature.torch_abi import data_parallel
@@ -74,7 +66,7 @@ from armature.trace.semantics.class_bodies import LocalClassValue
 from armature.trace.semantics.weak_references import refer, rely_on_life
 from armature.trace.trust import is_trusted
 from armature.trace.values.address import AddressValue
-from armature.trace.values.base import BoundMethod, NotConstant, Value, Write
+from armature.trace.values.base import Args, BoundMethod, Kwargs, NotConstant, Rebuilding, Tracing, Value, Write
 from armature.trace.values.classes import ClassValue
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.context import (
@@ -106,6 +98,7 @@ __all__ = [
     "CHECK",
     "AddressValue",
     "Answer",
+    "Args",
     "ArmatureError",
     "ArrayMemorySource",
     "AtenGraph",
@@ -115,27 +108,22 @@ __all__ = [
     "BoundMethod",
     "BreakEvent",
     "BreakType",
-    "Builder",
     "BuiltinValue",
     "Call",
-    "CallInstead",
     "CallSource",
     "ClassValue",
     "ClosureValue",
     "CompileEvent",
     "Compilers",
-    "Const",
     "ConstantValue",
     "ContextValue",
     "Decision",
     "Decomposition",
-    "DeviceBackend",
     "DictOfSource",
     "EarlyNumber",
     "EarlyValue",
     "EventKind",
     "Example",
-    "Features",
     "FrameSummary",
     "GraphBreak",
     "GraphKind",
@@ -143,20 +131,17 @@ __all__ = [
     "Hint",
     "HintKind",
     "Identity",
-    "Index",
     "ItemSource",
     "IteratorValue",
-    "KernelSource",
     "KnownValues",
+    "Kwargs",
     "Like",
     "ListValue",
     "LocalClassValue",
     "Lowering",
-    "Node",
     "NotApart",
     "NotConstant",
     "NotKnown",
-    "NotSupported",
     "NullContextValue",
     "ObjectSource",
     "ObjectValue",
@@ -165,7 +150,7 @@ __all__ = [
     "Part",
     "Pass",
     "Polyfill",
-    "Position",
+    "Rebuilding",
     "ReferentSource",
     "Referring",
     "Rule",
@@ -173,18 +158,17 @@ __all__ = [
     "RuleTable",
     "SequenceValue",
     "SliceValue",
-    "Spec",
+    "Source",
     "Split",
     "Steps",
     "Subject",
     "SymbolicNumber",
-    "TensorValue",
     "TracedTensor",
+    "Tracing",
     "TupleValue",
     "UserRaised",
     "Value",
     "ValueType",
-    "Var",
     "Verdict",
     "Watch",
     "Write",
@@ -201,9 +185,7 @@ __all__ = [
     "change_early",
     "choose",
     "collect",
-    "collect_lowerings",
     "compile_functional",
-    "compute_dtype",
     "compute_early",
     "data_parallel",
     "existing",
@@ -214,15 +196,12 @@ __all__ = [
     "handles",
     "hookimpl",
     "in_tree",
-    "index",
     "inference_mode_value",
     "invariant",
     "invoke",
     "is_trusted",
     "item_by_tensors",
     "kept",
-    "layout",
-    "lowers",
     "min_cut",
     "needs_gradient",
     "nested_attention",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import attrs
 
@@ -163,6 +163,11 @@ class Trace(Tracing, Protocol):
 
     def operate_in_place(self, name: str, left: Value, right: Value) -> Value:
         """`left <op>= right`."""
+
+
+def whole(tracing: Tracing) -> Trace:
+    """The trace with all its parts, for functions that plugins may call with what they have of it."""
+    return cast("Trace", tracing)
 
 
 class Stopped(BaseException):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import attrs
 
 if TYPE_CHECKING:
+    from armature.frame.sources import Source
     from armature.trace.values.base import Tracing, Value
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,7 +29,7 @@ class ValueType:
     """A tracer value class for a type: `build(obj, source, tracer) -> Value`. `match`: an exact type or a predicate."""
 
     match: type | Callable[[object], bool]
-    build: Callable[[object, Any, Tracing], Value]
+    build: Callable[[Any, Source, Tracing], Value]
     priority: int = 0
 
 
@@ -64,48 +65,49 @@ def collect(*modules: ModuleType) -> Iterable[Handler]:
 class Call:
     """A call being traced: the function and its arguments as values, and the verbs of a handler.
 
-    fn: the Python object called (unbound; for a method `args[0]` is self). tracer: the whole tracer, for the rare need.
+    fn: the Python object called (unbound; for a method `args[0]` is self). tracing: the trace, for what
+    the verbs here do not cover.
     """
 
     fn: Callable[..., object]
     args: tuple[Value, ...]
     kwargs: Mapping[str, Value]
-    tracer: Tracing
+    tracing: Tracing
 
     def constant(self, obj: object) -> Value:
         """A value for a Python constant (int, str, None, dtype, device, torch.Size, tuples of these, ...)."""
-        return self.tracer.constant(obj)
+        return self.tracing.constant(obj)
 
     def graph_call(self, fn: Callable[..., object] | str, *args: Value, **kwargs: Value) -> Value:
         """Put a call of `fn` (a str: the method of that name on args[0]) in the graph; fakes tell what it gives."""
-        return self.tracer.graph_call(fn, args, kwargs)
+        return self.tracing.graph_call(fn, args, kwargs)
 
     def graph_call_as(
         self, fake: Callable[..., object], fn: Callable[..., object], *args: Value, **kwargs: Value
     ) -> Value:
         """The same for a function that can't run on fakes: `fake`, with the same arguments, tells what it gives."""
-        return self.tracer.graph_call(fn, args, kwargs, fake)
+        return self.tracing.graph_call(fn, args, kwargs, fake)
 
     def inline(self, fn: Value | Callable[..., object], *args: Value, **kwargs: Value) -> Value:
         """Trace into a Python function."""
-        return self.tracer.as_value(fn).call(self.tracer, args, kwargs)
+        return self.tracing.as_value(fn).call(self.tracing, args, kwargs)
 
     def polyfill(self, fn: Callable[..., object], *args: Value, **kwargs: Value) -> Value:
         """Trace `fn`, a Python stand-in, in place of the function called."""
-        return self.tracer.inline_python(fn, args, kwargs)
+        return self.tracing.inline_python(fn, args, kwargs)
 
     def whole(self, fn: Value | Callable[..., object], *args: Value, **kwargs: Value) -> Value:
         """The same for a function that must not be cut: what breaks in it breaks at the call being handled."""
-        return self.tracer.call_whole(fn, args, kwargs)
+        return self.tracing.call_whole(fn, args, kwargs)
 
     def graph_break(self, type_id: str, **facts: object) -> NoReturn:
         """Stop here: the break type of the catalogue and the facts its explanation names."""
-        self.tracer.graph_break(type_id, **facts)
+        self.tracing.graph_break(type_id, **facts)
 
     def guard(self, value: Value) -> None:
         """Rely on the value: guard its source so that the same object (constant: an equal one) comes next time."""
-        value.rely_on(self.tracer)
+        value.rely_on(self.tracing)
 
     def new_value(self, obj: object) -> Value:
         """A value for any Python object without a source (made while tracing): wrapped as the value-type tables say."""
-        return self.tracer.as_value(obj)
+        return self.tracing.as_value(obj)

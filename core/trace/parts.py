@@ -119,6 +119,9 @@ class OverridingNow(Protocol[V, W, T_contra]):
     def asks_modes(self) -> bool:
         """Whether a mode is asked before each call."""
 
+    def asks(self, value: V) -> bool:
+        """Whether the class of an object is asked when that is given to torch's functions."""
+
     def may_ask(self, values: list[V]) -> bool:
         """Whether anybody is asked when torch is called with these values, or lists of them."""
 

@@ -6,13 +6,14 @@ import inspect
 import math
 import re
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 import typer
 
+import armature.backend_api
 import armature.plugin_api
 from armature import hookspecs
 from armature.breaks.types import BreakEvent
@@ -21,6 +22,7 @@ from armature.events import CompileEvent, EventKind
 from armature.introspection import Subject
 from armature.plugin_api import (
     BreakType,
+    Call,
     Decision,
     Decomposition,
     Handler,
@@ -193,15 +195,37 @@ def test_a_hook_is_in_the_guide(hook: str) -> None:
 
 
 def test_the_public_api_exports_what_the_contract_names() -> None:
-    named = {"Call", "Rule", "Verdict", "Decision", "BreakType", "BreakEvent", "Pass", "Lowering", "DeviceBackend"}
+    named = {"Call", "Rule", "Verdict", "Decision", "BreakType", "BreakEvent", "Pass", "Lowering"}
     named |= {"CompileEvent", "API_VERSION", "hookimpl", "Handler", "Polyfill", "ValueType", "Decomposition", "Subject"}
     assert named <= set(armature.plugin_api.__all__)
     assert armature.plugin_api.API_VERSION == hookspecs.API_VERSION
     assert all(hasattr(armature.plugin_api, name) for name in armature.plugin_api.__all__)
 
 
-def test_the_guide_has_every_name_that_a_plugin_may_import() -> None:
-    section = GUIDE.read_text().partition("## Everything in `armature.plugin_api`\n")[2].partition("\n## ")[0]
+@pytest.mark.parametrize("module", [armature.plugin_api, armature.backend_api], ids=lambda module: module.__name__)
+def test_the_guide_has_every_name_that_a_plugin_may_import(module: ModuleType) -> None:
+    section = GUIDE.read_text().partition(f"## Everything in `{module.__name__}`\n")[2].partition("\n## ")[0]
     cells = re.findall(r"^\| (`.*?`) \|", section, re.MULTILINE)
     told = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
-    assert sorted(told) == sorted(armature.plugin_api.__all__)
+    assert sorted(told) == sorted(module.__all__)
+    assert all(hasattr(module, name) for name in module.__all__)
+
+
+def verbs_of(cls: type) -> dict[str, str]:
+    """Public functions of a class, each as the guide writes a call of it."""
+    found = {name: obj for name, obj in vars(cls).items() if inspect.isfunction(obj) and not name.startswith("_")}
+    return {
+        name: ", ".join(map(written, list(inspect.signature(obj).parameters.values())[1:]))
+        for name, obj in found.items()
+    }
+
+
+def written(parameter: inspect.Parameter) -> str:
+    return {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "") + parameter.name
+
+
+def test_the_guide_has_all_verbs_of_a_call() -> None:
+    told = re.findall(
+        r"^\| `(\w+)\((.*?)\)` \|", GUIDE.read_text().partition("The verbs of `Call`")[2].partition("###")[0], re.M
+    )
+    assert sorted(told) == sorted(verbs_of(Call).items())

@@ -11,7 +11,14 @@ import torch
 
 from armature import plugins
 from armature.errors import UnknownName
-from armature.plugin_api import Decision, Handler, Lowering, Polyfill, Rule, hookimpl
+from armature.plugin_api import (
+    Decision,
+    Handler,
+    Lowering,
+    Polyfill,
+    Rule,
+    hookimpl,
+)
 from armature.plugins import PluginManager
 from armature.rules.provenance import why
 

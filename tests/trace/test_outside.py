@@ -10,7 +10,14 @@ import torch
 
 import armature
 from armature.pipeline.session import session
-from armature.plugin_api import Call, Handler, Value, call_outside, handles, hookimpl
+from armature.plugin_api import (
+    Call,
+    Handler,
+    Value,
+    call_outside,
+    handles,
+    hookimpl,
+)
 from armature.plugins import manager
 
 Tensor = torch.Tensor
@@ -25,7 +32,7 @@ def add_to(x: Tensor, out: Tensor, factor: float) -> None:
 
 @handles(add_to)
 def handler(call: Call, x: Value, out: Value, factor: Value) -> Value:
-    return call_outside(call.tracer, add_to, "add_to", [x, out, factor], frozenset({0}))
+    return call_outside(call.tracing, add_to, "add_to", [x, out, factor], frozenset({0}))
 
 
 class Plugin:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import attrs
 import torch
 
+from armature.trace.frame_state import whole
 from armature.trace.recording import graph_calls
 from armature.trace.recording.subgraphs import NotApart, Part, Watch, add_module, trace_part
-from armature.trace.values.base import Args, Value
+from armature.trace.values.base import Args, Tracing, Value
 from armature.trace.values.sequence import ListValue, TupleValue
 from armature.trace.values.tensor import TensorValue
 
@@ -31,8 +32,9 @@ class Branch:
         return self.part.module(outside, tuple(value.node for value in self.results), f"{name}_branch")
 
 
-def choose(tracer: Trace, pred: Value, functions: tuple[Value, Value], operands: Args) -> Value:
+def choose(tracer: Tracing, pred: Value, functions: tuple[Value, Value], operands: Args) -> Value:
     """A node that calls one of two functions by the truth of a tensor. Breaks the graph where they can't be graphs."""
+    tracer = whole(tracer)
     condition = pred.as_argument(tracer)
     taken = [trace_branch(tracer, function, operands) for function in functions]
     first, second = taken

@@ -16,10 +16,11 @@ from torch import fx
 from armature.torch_abi import pytree
 from armature.torch_abi.fake import in_transform
 from armature.trace.errors import UserRaised
+from armature.trace.frame_state import whole
 from armature.trace.places import places_of
 from armature.trace.recording import graph_calls
 from armature.trace.recording.subgraphs import NotApart, Part, Watch, add_module, remove, trace_part
-from armature.trace.values.base import Args, Value
+from armature.trace.values.base import Args, Tracing, Value
 from armature.trace.values.sequence import ListValue
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
@@ -109,7 +110,7 @@ class Body:
 
 
 def trace_body(
-    tracer: Trace,
+    tracer: Tracing,
     function: Value,
     inputs: Sequence[Like],
     args: Args = (),
@@ -124,6 +125,7 @@ def trace_body(
 
     Errors: NotApart, where it can't be a graph, and GraphBreak.
     """
+    tracer = whole(tracer)
     if in_transform():  # whose levels its inputs would not have
         raise NotApart("is called in a transform of torch.func")
     values = [_fresh(tracer, like) for like in inputs]
@@ -204,7 +206,7 @@ def together(bodies: Sequence[Body]) -> tuple[list[fx.GraphModule], list[fx.Node
 
 
 def call_bodies(
-    tracer: Trace,
+    tracer: Tracing,
     operator: Callable[..., Any],
     modules: Sequence[fx.GraphModule],
     arguments: Callable[..., tuple[Any, ...]],
@@ -215,6 +217,7 @@ def call_bodies(
     arguments: what it is called with, made of a node for each module. results: fakes of what it gives; None for an int
     that only a run will tell.
     """
+    tracer = whole(tracer)
     getters = [graph_calls.record(tracer, "get_attr", add_module(tracer, module), (), {}) for module in modules]
     given = [tracer.sizes.symbols.create_unbacked_symint() if fake is None else fake for fake in results]
     node = graph_calls.record(tracer, "call_function", operator, arguments(*getters), {})
@@ -222,8 +225,9 @@ def call_bodies(
     return [_item(tracer, fake, node, position) for position, fake in enumerate(given)]
 
 
-def attach_body(tracer: Trace, function: Callable[..., None], body: Body, value: TensorValue) -> None:
+def attach_body(tracer: Tracing, function: Callable[..., None], body: Body, value: TensorValue) -> None:
     """A node of the graph, for what it does: `function(tensor, module, free)`."""
+    tracer = whole(tracer)
     getter = graph_calls.record(tracer, "get_attr", add_module(tracer, body.module), (), {})
     node = graph_calls.record(tracer, "call_function", function, (value.as_argument(tracer), getter, body.free), {})
     node.meta["example_value"] = None
@@ -241,6 +245,6 @@ def needs_gradient(values: Sequence[Value], bodies: Sequence[Body]) -> bool:
     return torch.is_grad_enabled() and any(getattr(fake, "requires_grad", False) for fake in fakes)
 
 
-def in_tree(tracer: Trace, leaves: Sequence[Value], tree: Value) -> Value:
+def in_tree(tracer: Tracing, leaves: Sequence[Value], tree: Value) -> Value:
     """Values in a structure."""
     return tracer.inline_python(pytree.tree_unflatten, (ListValue(list(leaves)), tree), {})

@@ -16,9 +16,9 @@ from torch import fx
 from armature.torch_abi.fake import version_of
 from armature.trace import calls
 from armature.trace.errors import GraphBreak, UserRaised
-from armature.trace.frame_state import Frame
+from armature.trace.frame_state import Frame, whole
 from armature.trace.places import Place, places_of
-from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.values.base import Args, Kwargs, Tracing, Value
 from armature.trace.values.floats import FloatValue
 from armature.trace.values.tensor import TensorValue
 
@@ -40,7 +40,7 @@ class NotApart(Exception):
 class Watch:
     """A context that notices what calls do beside computing with tensors. Watches may be nested."""
 
-    tracer: Trace
+    tracer: Trace = attrs.field(converter=whole)
     before: object = None
     touched: dict[Value, None] = attrs.field(factory=dict)
     outer: dict[Value, None] | None = None
@@ -130,11 +130,12 @@ class Part:
         return attrs.evolve(self, nodes=nodes, outside=tuple(dict.fromkeys((*self.outside, *used))))
 
 
-def trace_part(tracer: Trace, function: Value | Callable[..., Any], args: Args, kwargs: Kwargs) -> Part:
+def trace_part(tracer: Tracing, function: Value | Callable[..., Any], args: Args, kwargs: Kwargs) -> Part:
     """Trace a call, in the modes that torch is in now. What breaks in it breaks at the call being traced.
 
     Errors: NotApart, and as for any call GraphBreak and UserRaised. There are no new nodes in the graph then.
     """
+    tracer = whole(tracer)
     last = next(iter(reversed(tracer.graph.nodes)), None)
     known, mutates = list(tracer.by_fake.values()), tracer.mutates
     versions = [version_of(value.fake) for value in known]

@@ -17,9 +17,10 @@ from armature.rules.book import Decision
 from armature.torch_abi import overrides as abi
 from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.torch_abi.overrides import Off
+from armature.trace.frame_state import whole
 from armature.trace.recording import wrapper_subclasses
 from armature.trace.recording.overriding import overrides
-from armature.trace.values.base import Args, Kwargs, NotConstant, Value
+from armature.trace.values.base import Args, Kwargs, NotConstant, Tracing, Value
 from armature.trace.values.classes import ClassValue
 from armature.trace.values.context import ContextValue
 from armature.trace.values.mapping import DictValue, namespace_of
@@ -29,7 +30,7 @@ from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
     from armature.trace.frame_state import Trace
-from armature.trace.values.base import Rebuilding, Tracing
+from armature.trace.values.base import Rebuilding
 
 # Asking.
 
@@ -189,8 +190,9 @@ def converted(tracer: Trace, value: Value, kind: type) -> Value:
     return value
 
 
-def default(tracer: Trace, cls: ClassValue, func: Value, types: Value, args: Value, kwargs: Value) -> Value:
+def default(tracer: Tracing, cls: ClassValue, func: Value, types: Value, args: Value, kwargs: Value) -> Value:
     """`torch.Tensor.__torch_function__`, as subclasses inherit it."""
+    tracer = whole(tracer)
     for kind in tracer.unpack(types):
         if not issubclass(cls.cls, kind.as_object()):  # type: ignore[arg-type]
             return tracer.constant(NotImplemented)

@@ -72,7 +72,7 @@ class Through:
 
 def call_through(call: Call, /, *args: Value, **kwargs: Value) -> Value:
     """The handler: one node for the call, and a value for its result."""
-    tracer = call.tracer
+    tracer = call.tracing
     leaves: list[Value] = []
     positional = tuple(take_apart(tracer, value, leaves) for value in args)
     named = tuple(take_apart(tracer, value, leaves) for value in kwargs.values())

@@ -14,8 +14,8 @@ import torch
 from armature.frame.source import Resolver
 from armature.introspection import dict_of
 from armature.trace.errors import SkipFrame
-from armature.trace.frame_state import Frame
-from armature.trace.values.base import Value
+from armature.trace.frame_state import Frame, whole
+from armature.trace.values.base import Tracing, Value
 from armature.trace.values.constant import is_atom
 from armature.trace.values.function import CellValue, ClosureValue, FunctionValue, MethodValue, PartialValue
 from armature.trace.values.mapping import DictValue, DictViewValue
@@ -44,8 +44,9 @@ HOLDS: Mapping[type, Callable[[Any], object]] = {
 }
 
 
-def rely_on_life(tracer: Trace, referent: Value) -> None:
+def rely_on_life(tracer: Tracing, referent: Value) -> None:
     """A weak reference is asked for an object. Raises SkipFrame, or GraphBreak, where that may have gone."""
+    tracer = whole(tracer)
     if not is_held(tracer, referent, tracer.frames) and (referent.source is None or may_have_gone(tracer)):
         leave_to_python(tracer, "it asks a weak reference for an object that may have gone by now")
 
@@ -57,8 +58,9 @@ def leave_to_python(tracer: Trace, why: str) -> NoReturn:
     raise SkipFrame(why, frees=True)
 
 
-def refer(tracer: Trace, referent: Value, told: bool) -> None:
+def refer(tracer: Tracing, referent: Value, told: bool) -> None:
     """A weak reference is made. told: something is called when the object goes."""
+    tracer = whole(tracer)
     tracer.held_weakly[referent] = tracer.held_weakly.get(referent, False) or (told and referent.source is None)
 
 

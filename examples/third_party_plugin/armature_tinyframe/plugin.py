@@ -6,7 +6,16 @@ from collections.abc import Iterable
 
 import typer
 
-from armature.plugin_api import BreakType, Handler, Pass, Polyfill, Rule, ValueType, collect, hookimpl
+from armature.plugin_api import (
+    BreakType,
+    Handler,
+    Pass,
+    Polyfill,
+    Rule,
+    ValueType,
+    collect,
+    hookimpl,
+)
 from armature_tinyframe import break_types, commands, handlers, passes, polyfills, rules, values
 
 ARMATURE_API_VERSION = (1, 0)

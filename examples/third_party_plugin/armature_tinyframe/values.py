@@ -9,7 +9,14 @@ import attrs
 import tinyframe
 import torch
 
-from armature.plugin_api import AttrSource, Value, ValueType
+from armature.plugin_api import (
+    AttrSource,
+    Rebuilding,
+    Source,
+    Tracing,
+    Value,
+    ValueType,
+)
 
 
 @attrs.define(eq=False)
@@ -22,7 +29,7 @@ class FrameValue(Value):
         """Frames have no subclasses here: a value type is for one exact type."""
         return tinyframe.Frame
 
-    def get_attribute(self, tracer: Any, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         """A column, or the names of all."""
         if name == "_columns":
             return self.columns
@@ -33,24 +40,24 @@ class FrameValue(Value):
             return self.columns.get_item(tracer, key)
         tracer.raise_error(AttributeError, f"there is no column {name!r}")
 
-    def get_item(self, tracer: Any, key: Value) -> Value:
+    def get_item(self, tracer: Tracing, key: Value) -> Value:
         """A column."""
         return self.columns.get_item(tracer, key)
 
-    def length(self, tracer: Any) -> int:
+    def length(self, tracer: Tracing) -> int:
         """How many columns there are."""
         return self.columns.length(tracer)
 
-    def truth(self, tracer: Any) -> bool:
+    def truth(self, tracer: Tracing) -> bool:
         """A frame without columns is false, as anything of length 0 is."""
         return self.length(tracer) > 0
 
-    def stream(self, tracer: Any) -> Iterator[Value]:
+    def stream(self, tracer: Tracing) -> Iterator[Value]:
         """The columns, in order."""
         for key in self.columns.stream(tracer):
             yield self.columns.get_item(tracer, key)
 
-    def rebuild(self, out: Any) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         """A frame made in the compiled function is made again at its end, from the columns as they are then."""
         out.null_function(from_columns)
         out.load(self.columns)
@@ -62,7 +69,7 @@ def from_columns(columns: dict[str, torch.Tensor]) -> tinyframe.Frame:
     return tinyframe.Frame(**columns)
 
 
-def build(obj: Any, source: Any, tracer: Any) -> Value:
+def build(obj: Any, source: Source, tracer: Tracing) -> Value:
     """The value of a frame: its columns are reached through the slot that holds them."""
     return FrameValue(tracer.wrap(obj._columns, AttrSource(source, "_columns")), source=source)
 

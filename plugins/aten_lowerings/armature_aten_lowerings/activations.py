@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from armature.plugin_api import Builder, Lowering, Node, TensorValue, lowers
+from armature.backend_api import Builder, Node, TensorValue, lowers
+from armature.plugin_api import Lowering
 
 aten = torch.ops.aten
 Number = bool | int | float

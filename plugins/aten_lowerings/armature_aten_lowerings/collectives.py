@@ -11,7 +11,8 @@ from typing import Any
 
 from torch import Tensor
 
-from armature.plugin_api import Builder, CallInstead, Lowering, TensorValue, functional_collectives
+from armature.backend_api import Builder, CallInstead, TensorValue
+from armature.plugin_api import Lowering, functional_collectives
 
 
 def lowerings() -> Iterable[Lowering]:

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 
 import torch
 
-from armature.plugin_api import Builder, Index, Node, Position, TensorValue, index, layout, lowers
+from armature.backend_api import (
+    Builder,
+    Index,
+    Node,
+    Position,
+    TensorValue,
+    index,
+    layout,
+    lowers,
+)
 
 aten = torch.ops.aten
 Number = bool | int | float

@@ -6,7 +6,17 @@ from collections.abc import Sequence
 
 import torch
 
-from armature.plugin_api import Builder, Index, Node, NotSupported, Position, TensorValue, Var, layout, lowers
+from armature.backend_api import (
+    Builder,
+    Index,
+    Node,
+    NotSupported,
+    Position,
+    TensorValue,
+    Var,
+    layout,
+    lowers,
+)
 
 aten = torch.ops.aten
 Maybe = TensorValue | None

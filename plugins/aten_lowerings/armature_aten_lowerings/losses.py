@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from armature.plugin_api import (
+from armature.backend_api import (
     Builder,
     Index,
     Node,

@@ -7,7 +7,17 @@ from collections.abc import Callable, Sequence
 import attrs
 import torch
 
-from armature.plugin_api import Builder, Index, Node, Spec, TensorValue, compute_dtype, index, layout, lowers
+from armature.backend_api import (
+    Builder,
+    Index,
+    Node,
+    Spec,
+    TensorValue,
+    compute_dtype,
+    index,
+    layout,
+    lowers,
+)
 from armature_aten_lowerings.reductions import count_of, kept_spec, mean_and_squares
 
 aten = torch.ops.aten

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from armature.plugin_api import Decomposition, Lowering, Pass, collect_lowerings, hookimpl
+from armature.backend_api import collect_lowerings
+from armature.plugin_api import Decomposition, Lowering, Pass, hookimpl
 from armature_aten_lowerings import (
     activations,
     collectives,

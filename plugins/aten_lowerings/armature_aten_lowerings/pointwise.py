@@ -6,7 +6,15 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from armature.plugin_api import Builder, Index, Lowering, Node, NotSupported, TensorValue, lowers
+from armature.backend_api import (
+    Builder,
+    Index,
+    Node,
+    NotSupported,
+    TensorValue,
+    lowers,
+)
+from armature.plugin_api import Lowering
 from armature_aten_lowerings.promotion import promoted
 
 aten = torch.ops.aten

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import torch
 
-from armature.plugin_api import TensorValue
+from armature.backend_api import TensorValue
 
 Argument = TensorValue | bool | int | float
 

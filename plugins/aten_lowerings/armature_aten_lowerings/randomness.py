@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 import torch
 from torch import Tensor
 
-from armature.plugin_api import Builder, CallInstead, Lowering, TensorValue
+from armature.backend_api import Builder, CallInstead, TensorValue
+from armature.plugin_api import Lowering
 
 aten = torch.ops.aten
 Overload = torch._ops.OpOverload

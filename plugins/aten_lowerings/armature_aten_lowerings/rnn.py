@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from armature.plugin_api import CallInstead, Lowering
+from armature.backend_api import CallInstead
+from armature.plugin_api import Lowering
 from armature_aten_lowerings import rnn_cudnn
 
 aten = torch.ops.aten

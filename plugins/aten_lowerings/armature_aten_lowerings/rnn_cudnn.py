@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from armature.plugin_api import CallInstead, Lowering
+from armature.backend_api import CallInstead
+from armature.plugin_api import Lowering
 
 aten = torch.ops.aten
 LSTM_KIND = 2  # cuDNN's number for an LSTM, an argument of _cudnn_rnn

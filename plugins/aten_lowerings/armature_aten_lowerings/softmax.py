@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import torch
 
-from armature.plugin_api import Builder, Index, Node, TensorValue, compute_dtype, lowers
+from armature.backend_api import (
+    Builder,
+    Index,
+    Node,
+    TensorValue,
+    compute_dtype,
+    lowers,
+)
 from armature_aten_lowerings.reductions import axes_of, kept_spec
 
 aten = torch.ops.aten

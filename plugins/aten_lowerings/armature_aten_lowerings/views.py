@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from armature.plugin_api import (
+from armature.backend_api import (
     Builder,
     Index,
     Node,

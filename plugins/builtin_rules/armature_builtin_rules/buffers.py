@@ -12,13 +12,18 @@ from typing import Any, ClassVar
 import attrs
 
 from armature.plugin_api import (
+    Args,
     AttrSource,
     BoundMethod,
     Call,
     CallSource,
     ConstantValue,
+    Kwargs,
     ListValue,
     NotConstant,
+    Rebuilding,
+    Source,
+    Tracing,
     TupleValue,
     UserRaised,
     Value,
@@ -44,33 +49,33 @@ class BufferValue(Value):
     def python_type(self) -> type:
         return type(self.held)
 
-    def as_argument(self, tracer: Any) -> object:  # a tensor over its memory must be one over the program's
+    def as_argument(self, tracer: Tracing) -> object:  # a tensor over its memory must be one over the program's
         tracer.graph_break("unsupported-argument", type=self.describe())
 
     def owner(self) -> BufferValue | None:
         """The bytearray whose bytes these are, None where they do not change."""
         return None
 
-    def truth(self, tracer: Any) -> bool:
+    def truth(self, tracer: Tracing) -> bool:
         return bool(self.held)
 
-    def length(self, tracer: Any) -> int:
+    def length(self, tracer: Tracing) -> int:
         return len(self.held)
 
-    def stream(self, tracer: Any) -> Iterator[Value]:
+    def stream(self, tracer: Tracing) -> Iterator[Value]:
         self.look(tracer)
         return (ConstantValue(item) for item in self.held)
 
-    def look(self, tracer: Any) -> None:
+    def look(self, tracer: Tracing) -> None:
         """The bytes are read. A tensor over those of the program may have changed them, and nothing tells of one."""
         owner = self.owner()
         if tracer.mutates and owner is not None and owner.source is not None:
             tracer.graph_break("unsupported-operation", operation="reading", type="bytes after a tensor has changed")
 
-    def contains(self, tracer: Any, item: Value) -> bool:
+    def contains(self, tracer: Tracing, item: Value) -> bool:
         return bool(self.run(tracer, operator.contains, (item,)).as_constant())
 
-    def get_attribute(self, tracer: Any, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         found = getattr(self.held, name, self)
         if name == "__class__":
             return tracer.as_value(found)  # type: ignore[no-any-return]
@@ -80,7 +85,7 @@ class BufferValue(Value):
             return tracer.constant(found)  # type: ignore[no-any-return]
         return super().get_attribute(tracer, name)
 
-    def call_method(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name in ("release", "__enter__", "__exit__", "__buffer__", "__iter__", "__reduce__", "__reduce_ex__"):
             return super().call_method(tracer, name, args, kwargs)
         method = getattr(type(self.held), name, None)
@@ -88,7 +93,7 @@ class BufferValue(Value):
             return super().call_method(tracer, name, args, kwargs)
         return self.run(tracer, method, args, kwargs)
 
-    def binary(self, tracer: Any, name: str, other: Value) -> Value | None:
+    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         function = OPERATORS.get(name) or REFLECTED.get(name)
         if function is None:
             return None
@@ -99,7 +104,7 @@ class BufferValue(Value):
                 raise
         tracer.graph_break("unsupported-operation", operation=name, type=f"{self.describe()} and {other.describe()}")
 
-    def run(self, tracer: Any, function: Any, args: Any, kwargs: Any = ()) -> Value:
+    def run(self, tracer: Tracing, function: Any, args: Args, kwargs: Kwargs = ()) -> Value:
         """What a function of it gives; what it changes is noted."""
         self.look(tracer)
         plain = [plain_bytes(tracer, arg) for arg in args]
@@ -119,7 +124,7 @@ class BufferValue(Value):
                 owner.changed(tracer)
         return self.made(tracer, found, function, (*plain, *named.values()))
 
-    def made(self, tracer: Any, found: Any, function: Any, args: tuple[Any, ...]) -> Value:
+    def made(self, tracer: Tracing, found: Any, function: Any, args: tuple[Any, ...]) -> Value:
         """The value of a method's result."""
         if found is self.held:
             return self
@@ -130,7 +135,7 @@ class BufferValue(Value):
             return ListValue(items) if isinstance(found, list) else TupleValue(items)
         return tracer.constant(found)  # type: ignore[no-any-return]
 
-    def changed(self, tracer: Any) -> None:
+    def changed(self, tracer: Tracing) -> None:
         """The bytes are others."""
 
 
@@ -146,11 +151,11 @@ class BytearrayValue(BufferValue):
     def owner(self) -> BufferValue | None:
         return self
 
-    def changed(self, tracer: Any) -> None:
+    def changed(self, tracer: Tracing) -> None:
         if self.source is not None:  # a tensor over its memory would see that too late, and nothing tells of one
             tracer.graph_break("unsupported-mutation", operation="changing", type="a bytearray of the caller")
 
-    def rebuild(self, out: Any) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.null_function(bytearray)
         out.constant(bytes(self.held))
         out.call(1)
@@ -172,15 +177,15 @@ class MemoryviewValue(BufferValue):
     def owner(self) -> BufferValue | None:
         return self.over if isinstance(self.over, BytearrayValue) else None
 
-    def get_attribute(self, tracer: Any, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         return self.over if name == "obj" else super().get_attribute(tracer, name)
 
-    def made(self, tracer: Any, found: Any, function: Any, args: tuple[Any, ...]) -> Value:
+    def made(self, tracer: Tracing, found: Any, function: Any, args: tuple[Any, ...]) -> Value:
         if isinstance(found, memoryview):
             return MemoryviewValue(found, over=self.over, steps=(*self.steps, (function, args)))
         return super().made(tracer, found, function, args)
 
-    def rebuild(self, out: Any) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.null_function(view_of)
         out.load(self.over)
         out.constant(self.steps)
@@ -195,7 +200,7 @@ def view_of(over: Any, steps: tuple[tuple[Any, tuple[Any, ...]], ...]) -> memory
     return view
 
 
-def plain_bytes(tracer: Any, value: Value) -> Any:
+def plain_bytes(tracer: Tracing, value: Value) -> Any:
     """The object of an argument."""
     if isinstance(value, BufferValue):
         value.look(tracer)
@@ -209,12 +214,12 @@ def plain_bytes(tracer: Any, value: Value) -> Any:
 def make_bytearray(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """`bytearray(...)`."""
     try:
-        plain = [plain_bytes(call.tracer, arg) for arg in args]
+        plain = [plain_bytes(call.tracing, arg) for arg in args]
         return BytearrayValue(bytearray(*plain, **{key: value.as_constant() for key, value in kwargs.items()}))  # type: ignore[arg-type]
     except NotConstant:
         raise
     except Exception as error:
-        call.tracer.raise_real(error)
+        call.tracing.raise_real(error)
 
 
 @handles(memoryview)
@@ -231,7 +236,7 @@ def make_memoryview(call: Call, object: Value) -> Value | None:
 @handles(bytes)
 def make_bytes(call: Call, object: Value) -> Value | None:
     """`bytes(object)`."""
-    return call.constant(plain_bytes(call.tracer, object)) if isinstance(object, BufferValue) else None
+    return call.constant(plain_bytes(call.tracing, object)) if isinstance(object, BufferValue) else None
 
 
 def bytes_of(obj: Any) -> bytes:
@@ -244,14 +249,14 @@ def form_of(view: memoryview) -> tuple[Any, ...]:
     return view.format, view.shape, view.strides, type(view.obj)
 
 
-def bytearray_of_program(obj: bytearray, source: Any, tracer: Any) -> Value:
+def bytearray_of_program(obj: bytearray, source: Source, tracer: Tracing) -> Value:
     """A bytearray of the program."""
     tracer.guards.equal(CallSource(source, bytes_of, "bytes"), bytes(obj))
     made: Value = tracer.remember(obj, BytearrayValue(bytearray(obj), source=source))
     return made
 
 
-def memoryview_of_program(obj: memoryview, source: Any, tracer: Any) -> Value:
+def memoryview_of_program(obj: memoryview, source: Source, tracer: Tracing) -> Value:
     """A memoryview of the program: of all the bytes of an object that does not change."""
     if type(obj.obj) is not bytes or form_of(obj)[:3] != ("B", (len(obj),), (1,)):
         tracer.graph_break("unsupported-operation", operation="reading", type="a memoryview of what may change")

@@ -8,9 +8,13 @@ from typing import Any, NoReturn
 import attrs
 
 from armature.plugin_api import (
+    Args,
     AttrSource,
     GraphBreak,
     Identity,
+    Kwargs,
+    Source,
+    Tracing,
     Value,
     as_begun,
     assumed_constant,
@@ -45,16 +49,16 @@ class CachedFunctionValue(Value):
     def as_object(self) -> object:
         return self.obj
 
-    def key(self, tracer: Any) -> Hashable:
+    def key(self, tracer: Tracing) -> Hashable:
         self.rely_on(tracer)
         return self.obj  # type: ignore[no-any-return]
 
-    def get_attribute(self, tracer: Any, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in OF_THE_CACHE:
             return super().get_attribute(tracer, name)
         return self.inner if name == "__wrapped__" else self.inner.get_attribute(tracer, name)
 
-    def call(self, tracer: Any, args: Any, kwargs: Any) -> Value:
+    def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         given = named(args, kwargs)
         key = None
         if not any(value.is_symbolic for _, value in given):
@@ -72,7 +76,7 @@ class CachedFunctionValue(Value):
             self.known[key] = made
         return made
 
-    def _computed(self, tracer: Any, args: Any, kwargs: Any) -> Value:
+    def _computed(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         """What the function computes. One that does more than that runs in Python, which does it once."""
         before, random = (tracer.effects.count, written(tracer), len(tracer.early.calls)), tracer.fakes.mode.random
         tracer.fakes.mode.random = False
@@ -89,7 +93,7 @@ class CachedFunctionValue(Value):
             return tracer.constant(made.as_constant())  # type: ignore[no-any-return]
         return made
 
-    def _kept(self, tracer: Any, made: Value, args: Any, kwargs: Any) -> Value:
+    def _kept(self, tracer: Tracing, made: Value, args: Args, kwargs: Kwargs) -> Value:
         """What the function itself gives. It is asked before the frame begins, where it would compute the same."""
         if not as_begun(tracer):
             now = kept(tracer, AttrSource(self.source, "__wrapped__"), args, kwargs)  # type: ignore[arg-type]
@@ -109,7 +113,7 @@ class CachedFunctionValue(Value):
         tracer.guards.equal(source, obj)
         return made
 
-    def _refuse(self, tracer: Any, why: str) -> NoReturn:
+    def _refuse(self, tracer: Tracing, why: str) -> NoReturn:
         tracer.graph_break("unsupported-call", callable=f"{self.describe()} and which {why},")
 
 
@@ -125,12 +129,12 @@ def made_anew(key: Any) -> bool:
     return isinstance(key, tuple) and any(map(made_anew, key))
 
 
-def named(args: Any, kwargs: Any) -> list[tuple[Any, Value]]:
+def named(args: Args, kwargs: Kwargs) -> list[tuple[Any, Value]]:
     """Arguments with their positions or names."""
     return [*enumerate(args), *kwargs.items()]
 
 
-def of_program(obj: Any, source: Any, tracer: Any) -> Value:
+def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """A cached function of the program."""
     inner: Value = tracer.wrap(obj.__wrapped__, AttrSource(source, "__wrapped__"))
     return CachedFunctionValue(obj, inner, source=source)

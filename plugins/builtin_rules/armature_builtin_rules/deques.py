@@ -11,11 +11,16 @@ from typing import Any
 import attrs
 
 from armature.plugin_api import (
+    Args,
     AttrSource,
     Call,
     ItemSource,
+    Kwargs,
+    Rebuilding,
     SequenceValue,
+    Source,
     Steps,
+    Tracing,
     Value,
     ValueType,
     Write,
@@ -39,19 +44,19 @@ class DequeValue(SequenceValue):
     def like(self, items: list[Value]) -> Value:
         return DequeValue(items, limit=self.limit)
 
-    def key(self, tracer: Any) -> Hashable:
+    def key(self, tracer: Tracing) -> Hashable:
         tracer.raise_error(TypeError, "unhashable type: 'collections.deque'")
 
-    def get_attribute(self, tracer: Any, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         return self.limit if name == "maxlen" else super().get_attribute(tracer, name)
 
-    def stream(self, tracer: Any) -> Iterator[Value]:
+    def stream(self, tracer: Tracing) -> Iterator[Value]:
         return self._walk(tracer, lambda position: position)
 
-    def backwards(self, tracer: Any) -> Iterator[Value]:
+    def backwards(self, tracer: Tracing) -> Iterator[Value]:
         return self._walk(tracer, lambda position: -1 - position)
 
-    def _walk(self, tracer: Any, place: Callable[[int], int]) -> Iterator[Value]:
+    def _walk(self, tracer: Tracing, place: Callable[[int], int]) -> Iterator[Value]:
         seen, positions = self.reshaped, itertools.count()
 
         def step() -> Value:
@@ -64,31 +69,31 @@ class DequeValue(SequenceValue):
 
         return Steps(step)
 
-    def reshape(self, tracer: Any) -> None:
+    def reshape(self, tracer: Tracing) -> None:
         """Items are about to come, go or move."""
         tracer.mutate(self)
         self.reshaped += 1
 
-    def _index(self, tracer: Any, key: Value) -> Any:
+    def _index(self, tracer: Tracing, key: Value) -> Any:
         kind = key.python_type()
         if not hasattr(kind, "__index__"):
             tracer.raise_error(TypeError, f"sequence index must be integer, not '{kind.__name__}'")
         return tracer.index(key).as_constant()
 
-    def get_item(self, tracer: Any, key: Value) -> Value:
+    def get_item(self, tracer: Tracing, key: Value) -> Value:
         try:
             return self.items[self._index(tracer, key)]
         except IndexError:
             tracer.raise_error(IndexError, "deque index out of range")
 
-    def set_item(self, tracer: Any, key: Value, value: Value) -> None:
+    def set_item(self, tracer: Tracing, key: Value, value: Value) -> None:
         tracer.mutate(self)
         try:
             self.items[self._index(tracer, key)] = value
         except IndexError:
             tracer.raise_error(IndexError, "deque index out of range")
 
-    def delete_item(self, tracer: Any, key: Value) -> None:
+    def delete_item(self, tracer: Tracing, key: Value) -> None:
         tracer.mutate(self)
         try:
             del self.items[self._index(tracer, key)]
@@ -96,7 +101,7 @@ class DequeValue(SequenceValue):
             tracer.raise_error(IndexError, "deque index out of range")
         self.reshaped += 1
 
-    def call_method(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         method = METHODS.get(name)
         if method is None:
             return super().call_method(tracer, name, args, kwargs)
@@ -110,7 +115,7 @@ class DequeValue(SequenceValue):
         if extra:
             del self.items[slice(0, extra) if left else slice(-extra, None)]
 
-    def rebuild(self, out: Any) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.null_function(collections.deque)
         for item in self.items:
             out.load(item)
@@ -118,7 +123,7 @@ class DequeValue(SequenceValue):
         out.load(self.limit)
         out.call(2)
 
-    def writes(self, out: Any) -> list[Write]:
+    def writes(self, out: Rebuilding) -> list[Write]:
         if not self.reshaped:  # the program may be iterating over it
             places = map(out.value, range(len(self.items)))
             return [Write(collections.deque.__setitem__, (self, *pair)) for pair in zip(places, self.items)]
@@ -126,11 +131,11 @@ class DequeValue(SequenceValue):
         return [Write(collections.deque.clear, (self,)), Write(collections.deque.extend, (self, refilled))]
 
 
-def _append(tracer: Any, self: DequeValue, item: Value) -> None:
+def _append(tracer: Tracing, self: DequeValue, item: Value) -> None:
     _extend_by(tracer, self, [item])
 
 
-def _extend(tracer: Any, self: DequeValue, items: Value) -> None:
+def _extend(tracer: Tracing, self: DequeValue, items: Value) -> None:
     if items.plain_items:
         _extend_by(tracer, self, tracer.unpack(items))
         return
@@ -138,7 +143,7 @@ def _extend(tracer: Any, self: DequeValue, items: Value) -> None:
         _append(tracer, self, item)
 
 
-def _extend_by(tracer: Any, self: DequeValue, items: list[Value]) -> None:
+def _extend_by(tracer: Tracing, self: DequeValue, items: list[Value]) -> None:
     if not items:
         return
     self.reshape(tracer)
@@ -146,19 +151,19 @@ def _extend_by(tracer: Any, self: DequeValue, items: list[Value]) -> None:
     self.trim(left=True)
 
 
-def _append_left(tracer: Any, self: DequeValue, item: Value) -> None:
+def _append_left(tracer: Tracing, self: DequeValue, item: Value) -> None:
     self.reshape(tracer)
     self.items.insert(0, item)
     self.trim(left=False)
 
 
-def _extend_left(tracer: Any, self: DequeValue, items: Value) -> None:
+def _extend_left(tracer: Tracing, self: DequeValue, items: Value) -> None:
     for item in tracer.unpack(items) if items.plain_items else items.stream(tracer):
         _append_left(tracer, self, item)
 
 
 def _take(position: int) -> Callable[..., Value]:
-    def take(tracer: Any, self: DequeValue) -> Value:
+    def take(tracer: Tracing, self: DequeValue) -> Value:
         if not self.items:
             tracer.raise_error(IndexError, "pop from an empty deque")
         self.reshape(tracer)
@@ -167,20 +172,20 @@ def _take(position: int) -> Callable[..., Value]:
     return take
 
 
-def _whole(tracer: Any, value: Value) -> Any:
+def _whole(tracer: Tracing, value: Value) -> Any:
     if not hasattr(value.python_type(), "__index__"):
         tracer.raise_error(TypeError, f"'{value.python_type().__name__}' object cannot be interpreted as an integer")
     return tracer.index(value).as_constant()
 
 
-def _rotate(tracer: Any, self: DequeValue, steps: Value | None = None) -> None:
+def _rotate(tracer: Tracing, self: DequeValue, steps: Value | None = None) -> None:
     if len(self.items) > 1:
         self.reshape(tracer)
         shift = (1 if steps is None else _whole(tracer, steps)) % len(self.items)
         self.items[:] = self.items[-shift:] + self.items[:-shift] if shift else self.items
 
 
-def _insert(tracer: Any, self: DequeValue, position: Value, item: Value) -> None:
+def _insert(tracer: Tracing, self: DequeValue, position: Value, item: Value) -> None:
     place = _whole(tracer, position)
     if self.limit.as_constant() == len(self.items):
         tracer.raise_error(IndexError, "deque already at its maximum size")
@@ -188,7 +193,7 @@ def _insert(tracer: Any, self: DequeValue, position: Value, item: Value) -> None
     self.items.insert(place, item)
 
 
-def _remove(tracer: Any, self: DequeValue, item: Value) -> None:
+def _remove(tracer: Tracing, self: DequeValue, item: Value) -> None:
     for position, other in enumerate(self.items):
         if tracer.same_or_equal(other, item):
             self.reshape(tracer)
@@ -197,13 +202,13 @@ def _remove(tracer: Any, self: DequeValue, item: Value) -> None:
     self.raise_lacking(tracer, item)
 
 
-def _clear(tracer: Any, self: DequeValue) -> None:
+def _clear(tracer: Tracing, self: DequeValue) -> None:
     if self.items:
         self.reshape(tracer)
     self.items.clear()
 
 
-def _reverse(tracer: Any, self: DequeValue) -> None:
+def _reverse(tracer: Tracing, self: DequeValue) -> None:
     tracer.mutate(self)
     self.items.reverse()
 
@@ -233,16 +238,16 @@ def make_deque(call: Call, iterable: Value | None = None, maxlen: Value | None =
     limit = call.constant(None) if maxlen is None else maxlen
     if limit.python_type() is not NoneType:
         if not issubclass(limit.python_type(), int):
-            call.tracer.raise_error(TypeError, "an integer is required")
+            call.tracing.raise_error(TypeError, "an integer is required")
         if limit.as_constant() < 0:  # type: ignore[operator]
-            call.tracer.raise_error(ValueError, "maxlen must be non-negative")
+            call.tracing.raise_error(ValueError, "maxlen must be non-negative")
     made = DequeValue([], limit=limit)
     if iterable is not None:
-        _extend(call.tracer, made, iterable)
+        _extend(call.tracing, made, iterable)
     return made
 
 
-def of_program(obj: Any, source: Any, tracer: Any) -> Value:
+def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """A deque of the program."""
     tracer.guards.length(source, len(obj))
     limit = tracer.wrap(obj.maxlen, AttrSource(source, "maxlen"))

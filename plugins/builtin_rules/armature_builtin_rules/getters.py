@@ -8,7 +8,18 @@ from typing import Any, ClassVar
 
 import attrs
 
-from armature.plugin_api import BoundMethod, Call, Value, ValueType, handles
+from armature.plugin_api import (
+    Args,
+    BoundMethod,
+    Call,
+    Kwargs,
+    Rebuilding,
+    Source,
+    Tracing,
+    Value,
+    ValueType,
+    handles,
+)
 from armature_builtin_rules.polyfills.operator import attrgetter, itemgetter, methodcaller
 
 STAND_INS: dict[Any, Any] = {
@@ -32,17 +43,17 @@ class GetterValue(Value):
     def python_type(self) -> type:
         return self.kind  # type: ignore[no-any-return]
 
-    def call(self, tracer: Any, args: Any, kwargs: Any) -> Value:
+    def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         if len(args) != 1 or kwargs:
             tracer.raise_real(refusal(self.kind("name"), len(args), kwargs))
         return self.function.call(tracer, args, {})  # type: ignore[no-any-return]
 
-    def call_method(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         return (
             self.call(tracer, args, kwargs) if name == "__call__" else super().call_method(tracer, name, args, kwargs)
         )
 
-    def get_attribute(self, tracer: Any, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name == "__call__":
             return BoundMethod(self, name)
         if name in ("__class__", "__doc__", "__module__"):
@@ -53,7 +64,7 @@ class GetterValue(Value):
             tracer.raise_real(error)
         return super().get_attribute(tracer, name)
 
-    def rebuild(self, out: Any) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.spread(self.kind, self.args, self.kwargs)
 
 
@@ -70,11 +81,11 @@ def refusal(fn: Any, count: int, keywords: Any) -> TypeError:
 def make(call: Call, *args: Value, **kwargs: Value) -> Value:
     """`operator.itemgetter(0)`."""
     if not args:
-        call.tracer.raise_real(refusal(call.fn, 0, kwargs))
+        call.tracing.raise_real(refusal(call.fn, 0, kwargs))
     return GetterValue(call.fn, args, kwargs, call.polyfill(STAND_INS[call.fn], *args, **kwargs))
 
 
-def held(obj: Any, source: Any, tracer: Any) -> Value:
+def held(obj: Any, source: Source, tracer: Tracing) -> Value:
     """One that the program holds."""
     kind, args = obj.__reduce__()[:2]
     keywords = {}

@@ -23,6 +23,7 @@ from armature.plugin_api import (
     LocalClassValue,
     NotConstant,
     ObjectValue,
+    Rebuilding,
     TracedTensor,
     TupleValue,
     Value,
@@ -44,7 +45,7 @@ def warn(call: Call, message: Value, category: Value | None = None, *args: Value
     kind = UserWarning if category is None or category.is_constant else category.as_object()
     if not isinstance(kind, type) or not issubclass(kind, Warning):
         return None
-    text, frame = str(message.as_constant()), call.tracer.frames[-1]
+    text, frame = str(message.as_constant()), call.tracing.frames[-1]
     module = str(frame.namespace.get("__name__", "<string>"))
     if action(text, kind, module, frame.line) in EACH_TIME:
         return None
@@ -62,7 +63,7 @@ def ends_here(call: Call, why: Value) -> Value | None:
 @handles(memory_of)
 def memory(call: Call, tensor: Value) -> Value | None:
     """A name for the memory of a tensor that is deep-copied; which tensors share memory is guarded."""
-    tracer, why = call.tracer, "a view, or a tensor with a gradient, attributes or the like, is deep-copied"
+    tracer, why = call.tracing, "a view, or a tensor with a gradient, attributes or the like, is deep-copied"
     if not isinstance(tensor, TracedTensor) or tensor.written or tracer.overrides.present:
         call.graph_break("unsupported-operation", operation="copy", type=f"an object: {why}")
     plain = is_copied_by_cloning(tensor.fake)
@@ -82,7 +83,7 @@ def namespace(call: Call, *others: Value, **attributes: Value) -> Value | None:
         return None
     made = ObjectValue(types.SimpleNamespace)
     for name, value in attributes.items():
-        made.set_attribute(call.tracer, name, value)
+        made.set_attribute(call.tracing, name, value)
     return made
 
 
@@ -96,7 +97,7 @@ def translation_table(call: Call, first: Value, *others: Value) -> Value | None:
     except NotConstant:
         return None
     except (TypeError, ValueError) as error:
-        call.tracer.raise_real(error)
+        call.tracing.raise_real(error)
     return call.new_value(made)
 
 
@@ -111,7 +112,7 @@ def packed(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     try:
         return call.new_value(call.fn(*plain, **named))
     except Exception as error:
-        call.tracer.raise_real(error)
+        call.tracing.raise_real(error)
 
 
 def same_attributes(self: Any, other: Any) -> Any:
@@ -174,7 +175,7 @@ def type_hint(call: Call, form: Value, parameters: Value) -> Value | None:
 def plain_types(call: Call, parameters: Value) -> Any:
     """What stands in the brackets of a type hint. Raises NotConstant."""
     if parameters.python_type() in (tuple, list):
-        found = [plain_types(call, item) for item in call.tracer.unpack(parameters)]
+        found = [plain_types(call, item) for item in call.tracing.unpack(parameters)]
         return tuple(found) if parameters.python_type() is tuple else found
     return parameters.as_object()
 
@@ -187,7 +188,7 @@ def named_tuple(call: Call, *args: Value, **kwargs: Value) -> Value | None:
         named: dict[str, Any] = {name: value.as_constant() for name, value in kwargs.items()}
     except NotConstant:
         return None
-    named.setdefault("module", call.tracer.frames[-1].namespace.get("__name__"))
+    named.setdefault("module", call.tracing.frames[-1].namespace.get("__name__"))
     return call.new_value(collections.namedtuple(*plain, **named))
 
 
@@ -203,18 +204,18 @@ def class_decorator(call: Call, cls: Value, **options: Value) -> Value | None:
 @handles(sys.exc_info)
 def exc_info(call: Call) -> Value:
     """The exception being handled; what is in its traceback is not known while tracing."""
-    error = handled_exception(call.tracer)
+    error = handled_exception(call.tracing)
     none = call.constant(None)
     if error is None:
         callers_handle_none(call)
         return TupleValue([none, none, none])
-    return TupleValue([call.new_value(error.kind), error, error.traceback(call.tracer)])
+    return TupleValue([call.new_value(error.kind), error, error.traceback(call.tracing)])
 
 
 @handles(sys.exception)
 def handled_value(call: Call) -> Value:
     """The exception being handled, or None."""
-    error = handled_exception(call.tracer)
+    error = handled_exception(call.tracing)
     if error is None:
         callers_handle_none(call)
     return error or call.constant(None)
@@ -226,10 +227,10 @@ def callers_handle_none(call: Call) -> None:
     while error is not None and type(error).__module__.partition(".")[0] == OWN_PACKAGE:  # of tracing itself
         error = error.__context__
     if error is not None:
-        call.tracer.graph_break(
+        call.tracing.graph_break(
             "unsupported-call", callable=f"sys.{call.fn.__name__}, called while the caller handles an error"
         )
-    call.tracer.guards.answers(sys.exception, (), {}, None)
+    call.tracing.guards.answers(sys.exception, (), {}, None)
 
 
 @attrs.define(eq=False)
@@ -239,7 +240,7 @@ class ThreadNumber(AddressValue):
     def describe(self) -> str:
         return "the number of a thread"
 
-    def rebuild(self, out: Any) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.null_function(threading.get_ident)
         out.call(0)
 

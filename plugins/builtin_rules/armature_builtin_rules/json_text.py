@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from armature.plugin_api import Call, NotConstant, Value, handles
+from armature.plugin_api import Call, NotConstant, Tracing, Value, handles
 
 SCALARS = (str, int, float, bool, type(None))
 # What the functions take that runs no code of the program.
 OPTIONS = frozenset({"skipkeys", "ensure_ascii", "check_circular", "allow_nan", "indent", "separators", "sort_keys"})
 
 
-def known(tracer: Any, value: Value, inside: tuple[Value, ...] = ()) -> Any:
+def known(tracer: Tracing, value: Value, inside: tuple[Value, ...] = ()) -> Any:
     """Data of builtin types, as it is now. Raises NotConstant."""
     kind = value.python_type()
     if kind in SCALARS:
@@ -31,8 +31,8 @@ def dumps(call: Call, obj: Value, **options: Value) -> Value | None:
     if not options.keys() <= OPTIONS:
         return None
     try:
-        data = known(call.tracer, obj)
-        named: dict[str, Any] = {name: known(call.tracer, value) for name, value in options.items()}
+        data = known(call.tracing, obj)
+        named: dict[str, Any] = {name: known(call.tracing, value) for name, value in options.items()}
         return call.constant(json.dumps(data, **named))
     except (NotConstant, ValueError, TypeError, RecursionError):
         return None

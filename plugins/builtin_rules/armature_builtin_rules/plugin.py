@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from armature.plugin_api import BreakType, Handler, Polyfill, RuleTable, Subject, ValueType, Verdict, collect, hookimpl
+from armature.plugin_api import (
+    BreakType,
+    Handler,
+    Polyfill,
+    RuleTable,
+    Subject,
+    ValueType,
+    Verdict,
+    collect,
+    hookimpl,
+)
 from armature_builtin_rules import (
     buffers,
     deques,

@@ -18,15 +18,20 @@ from typing import Any, ClassVar
 import attrs
 
 from armature.plugin_api import (
+    Args,
     BoundMethod,
     Call,
     CallSource,
     ConstantValue,
     EarlyNumber,
     EarlyValue,
+    Kwargs,
     ListValue,
     NotConstant,
     ObjectSource,
+    Rebuilding,
+    Source,
+    Tracing,
     Value,
     ValueType,
     Write,
@@ -75,10 +80,10 @@ class RandomValue(Value):
     def python_type(self) -> type:
         return random.Random
 
-    def get_attribute(self, tracer: Any, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         return BoundMethod(self, name) if name in METHODS else super().get_attribute(tracer, name)
 
-    def call_method(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name not in METHODS:
             return super().call_method(tracer, name, args, kwargs)
         if name in STATE:
@@ -100,7 +105,7 @@ class RandomValue(Value):
         except Exception as error:
             tracer.raise_real(error)
 
-    def early(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value | None:
+    def early(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value | None:
         """What the compiled code draws before its graph; None: it must be known what is drawn."""
         call = as_call(tracer, name, args, kwargs)
         if call is None:
@@ -121,14 +126,14 @@ class RandomValue(Value):
         args[0].items[:] = made.items  # type: ignore[attr-defined]
         return tracer.constant(None)  # type: ignore[no-any-return]
 
-    def drawing(self, tracer: Any) -> random.Random:
+    def drawing(self, tracer: Tracing) -> random.Random:
         """The example, for a call that is made early."""
         if self.example is None:
             self.example = made_in(self.real.getstate())  # type: ignore[union-attr]
         change_early(tracer, self, state_of, random.Random.setstate)
         return self.example
 
-    def pin(self, tracer: Any, name: str) -> None:
+    def pin(self, tracer: Tracing, name: str) -> None:
         """Rely on the state in which the frame found the generator. For the shared one that would be of no use."""
         if self.real is None or self.real is SHARED or not tracer.request.fullgraph:
             tracer.graph_break("unsupported-operation", operation=f"{name}()", type="a generator in any state")
@@ -136,18 +141,18 @@ class RandomValue(Value):
         tracer.guards.equal(CallSource(self.source, state_of, "state_of"), state)  # type: ignore[arg-type]
         self.copy = self.example or made_in(state)
 
-    def rebuild(self, out: Any) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.null_function(made_in)
         out.constant(self.copy.getstate())  # type: ignore[union-attr]
         out.call(1)
 
-    def writes(self, out: Any) -> list[Write]:
+    def writes(self, out: Rebuilding) -> list[Write]:
         if self.copy is None:
             return []
         return [Write(random.Random.setstate, (self, out.value(self.copy.getstate())))]
 
 
-def as_call(tracer: Any, name: str, args: Any, kwargs: Any) -> tuple[Callable[..., Any], list[Value]] | None:
+def as_call(tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> tuple[Callable[..., Any], list[Value]] | None:
     """The function to draw with and its arguments, for what gives numbers of one type; None for anything else."""
     if not all(value.is_constant for value in kwargs.values()):
         return None
@@ -165,7 +170,7 @@ def as_call(tracer: Any, name: str, args: Any, kwargs: Any) -> tuple[Callable[..
     return function, [*items, *kept]
 
 
-def numbers_of(tracer: Any, items: Value) -> tuple[object, ...] | None:
+def numbers_of(tracer: Tracing, items: Value) -> tuple[object, ...] | None:
     """The items of a list, tuple or range of constant numbers of one type; None: it is no such thing."""
     if not issubclass(items.python_type(), (list, tuple, range)) or items.length(tracer) > MOST_ITEMS:
         return None
@@ -183,7 +188,7 @@ def made_in(state: Any) -> random.Random:
     return made
 
 
-def drawn(tracer: Any, copy: random.Random, name: str, args: Any, kwargs: Any) -> Value:
+def drawn(tracer: Tracing, copy: random.Random, name: str, args: Args, kwargs: Kwargs) -> Value:
     """What a method gives for constants."""
     plain = [arg.as_constant() for arg in args]
     named = {key: value.as_constant() for key, value in kwargs.items()}
@@ -191,7 +196,7 @@ def drawn(tracer: Any, copy: random.Random, name: str, args: Any, kwargs: Any) -
     return result
 
 
-def choice(tracer: Any, copy: random.Random, name: str, args: Any, kwargs: Any) -> Value:
+def choice(tracer: Tracing, copy: random.Random, name: str, args: Args, kwargs: Kwargs) -> Value:
     """`choice(sequence)`."""
     (sequence,) = args
     place = copy.choice(range(sequence.length(tracer)))
@@ -199,7 +204,7 @@ def choice(tracer: Any, copy: random.Random, name: str, args: Any, kwargs: Any) 
     return chosen
 
 
-def sample(tracer: Any, copy: random.Random, name: str, args: Any, kwargs: Any) -> Value:
+def sample(tracer: Tracing, copy: random.Random, name: str, args: Args, kwargs: Kwargs) -> Value:
     """`sample(population, k)` and `choices(population, k=1)`: as many positions, then what stands there."""
     population, *rest = args
     if not issubclass(population.python_type(), (list, tuple, range, str)):
@@ -210,7 +215,7 @@ def sample(tracer: Any, copy: random.Random, name: str, args: Any, kwargs: Any) 
     return ListValue([population.get_item(tracer, tracer.constant(place)) for place in places])
 
 
-def shuffle(tracer: Any, copy: random.Random, name: str, args: Any, kwargs: Any) -> Value:
+def shuffle(tracer: Tracing, copy: random.Random, name: str, args: Args, kwargs: Kwargs) -> Value:
     """`shuffle(list)`."""
     (items,) = args
     if not isinstance(items, ListValue):
@@ -223,7 +228,7 @@ def shuffle(tracer: Any, copy: random.Random, name: str, args: Any, kwargs: Any)
     return nothing
 
 
-def seed(tracer: Any, generator: RandomValue, *args: Value, **kwargs: Value) -> Value:
+def seed(tracer: Tracing, generator: RandomValue, *args: Value, **kwargs: Value) -> Value:
     """`seed(a)`: from here on the state is known."""
     plain = [arg.as_constant() for arg in args]
     named = {key: value.as_constant() for key, value in kwargs.items()}
@@ -239,7 +244,7 @@ def seed(tracer: Any, generator: RandomValue, *args: Value, **kwargs: Value) -> 
     return tracer.constant(None)  # type: ignore[no-any-return]
 
 
-def getstate(tracer: Any, generator: RandomValue) -> Value:
+def getstate(tracer: Tracing, generator: RandomValue) -> Value:
     """`getstate()`."""
     if generator.copy is not None:
         return tracer.as_value(generator.copy.getstate())  # type: ignore[no-any-return]
@@ -248,7 +253,7 @@ def getstate(tracer: Any, generator: RandomValue) -> Value:
     return made
 
 
-def setstate(tracer: Any, generator: RandomValue, state: Value) -> Value:
+def setstate(tracer: Tracing, generator: RandomValue, state: Value) -> Value:
     """`setstate(state)`, of a constant or of what `getstate()` gave in this frame."""
     if isinstance(state, EarlyValue) and state.kind is tuple and generator.real is not None:
         generator.drawing(tracer).setstate(state.example)
@@ -276,14 +281,14 @@ def method(call: Call, generator: Value, *args: Value, **kwargs: Value) -> Value
     """A method written in Python, as `random.uniform` is one of the shared generator."""
     if not isinstance(generator, RandomValue):
         return None
-    return generator.call_method(call.tracer, call.fn.__name__, args, kwargs)
+    return generator.call_method(call.tracing, call.fn.__name__, args, kwargs)
 
 
 @handles(*BOUND)
 def bound(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """A function of `random` that is a method written in C."""
-    generator = call.tracer.wrap(SHARED, ObjectSource(SHARED, "random._inst"))
-    return generator.call_method(call.tracer, call.fn.__name__, args, kwargs)
+    generator = call.tracing.wrap(SHARED, ObjectSource(SHARED, "random._inst"))
+    return generator.call_method(call.tracing, call.fn.__name__, args, kwargs)
 
 
 # Functions of numbers whose result has one type for all numbers of the same types.
@@ -302,7 +307,7 @@ def numeric(call: Call, *args: Value, **kwargs: Value) -> Value | None:
         return None
     if call.fn in (min, max) and (len(args) < 2 or len({arg.python_type() for arg in args}) > 1):
         return None
-    return compute_early(call.tracer, call.fn, args)
+    return compute_early(call.tracing, call.fn, args)
 
 
 @handles(random.Random)
@@ -313,7 +318,7 @@ def make(call: Call, seed: Value | None = None) -> Value | None:
     return RandomValue(random.Random(seed.as_constant()))  # type: ignore[arg-type]
 
 
-def of_program(obj: random.Random, source: Any, tracer: Any) -> Value:
+def of_program(obj: random.Random, source: Source, tracer: Tracing) -> Value:
     """A generator of the program."""
     made: Value = tracer.remember(obj, RandomValue(None, obj, source=source))
     return made

@@ -16,6 +16,8 @@ from armature.plugin_api import (
     DictOfSource,
     ItemSource,
     NotConstant,
+    Source,
+    Tracing,
     Value,
     handles,
     object_source,
@@ -41,7 +43,7 @@ def stub(function: ClosureValue) -> FunctionType:
     return made
 
 
-def rely_on_parameters(tracer: Any, real: FunctionType, source: Any) -> None:
+def rely_on_parameters(tracer: Tracing, real: FunctionType, source: Source) -> None:
     """Rely on all that a function's signature tells: its code, the very defaults and annotations, and nothing else."""
     tracer.guards.same(AttrSource(source, "__code__"), real.__code__)
     held = {name: getattr(real, name) for name in ("__defaults__", "__kwdefaults__", "__annotations__")}
@@ -76,12 +78,12 @@ def signature(call: Call, fn: Value, **options: Value) -> Value | None:
         except NotConstant:
             return None
     bound = issubclass(fn.python_type(), MethodType)
-    function = call.tracer.attribute_or_none(fn, "__func__") if bound else fn
+    function = call.tracing.attribute_or_none(fn, "__func__") if bound else fn
     real: Any = None if function is None else getattr(function, "fn", None)
     if not isinstance(real, FunctionType) or not SAYS_OTHERWISE.isdisjoint(real.__dict__):
         return None
     call.guard(function)  # type: ignore[arg-type]
-    rely_on_parameters(call.tracer, real, function.source or object_source(real))  # type: ignore[union-attr]
+    rely_on_parameters(call.tracing, real, function.source or object_source(real))  # type: ignore[union-attr]
     return call.new_value(call.fn(MethodType(real, call) if bound else real))
 
 
@@ -93,7 +95,7 @@ def installed(call: Call, name: Value, *more: Value) -> Value | None:
     try:
         found = call.fn(*(value.as_constant() for value in (name, *more)))
     except (ImportError, ValueError) as error:
-        call.tracer.raise_real(error)
+        call.tracing.raise_real(error)
     return call.new_value(found)
 
 
@@ -103,7 +105,7 @@ def log(call: Call, logger: Value, *args: Value, **kwargs: Value) -> Value | Non
     real = getattr(logger, "obj", None)
     if not isinstance(real, logging.Logger) or logger.source is None:
         return None
-    enabled = is_enabled(call.tracer, real, logger.source, LEVELS[call.fn])  # type: ignore[index]
+    enabled = is_enabled(call.tracing, real, logger.source, LEVELS[call.fn])  # type: ignore[index]
     return call.constant(None) if enabled is False else None
 
 
@@ -114,7 +116,7 @@ def asks_level(call: Call, logger: Value, level: Value) -> Value | None:
     known = level.python_type() is int and (level.is_constant or level.is_symbolic)
     if not isinstance(real, logging.Logger) or logger.source is None or not known:
         return None
-    enabled = is_enabled(call.tracer, real, logger.source, level.as_constant())
+    enabled = is_enabled(call.tracing, real, logger.source, level.as_constant())
     return None if enabled is None else call.constant(enabled)
 
 
@@ -124,7 +126,7 @@ def get_logger(call: Call, name: Value) -> Value | None:
     text = name.as_constant() if name.is_constant else None
     if type(text) is not str or text in ("", "root"):
         return None
-    held, tracer = logging.Logger.manager, call.tracer
+    held, tracer = logging.Logger.manager, call.tracing
     plain = held.loggerClass is None and logging.getLoggerClass() is logging.Logger
     if type(held) is not logging.Manager or not (plain or isinstance(held.loggerDict.get(text), logging.Logger)):
         return None
@@ -132,7 +134,7 @@ def get_logger(call: Call, name: Value) -> Value | None:
     return tracer.wrap(logging.getLogger(text), ItemSource(loggers, text))
 
 
-def is_enabled(tracer: Any, real: logging.Logger, source: Any, level: Any) -> bool | None:
+def is_enabled(tracer: Tracing, real: logging.Logger, source: Source, level: Any) -> bool | None:
     """What the logger says of a level, and guards on all that this depends on. None: the program has a part in it."""
     if any(getattr(type(real), name) is not getattr(logging.Logger, name) for name in ASKED) or changes_logging(tracer):
         return None
@@ -148,7 +150,7 @@ def is_enabled(tracer: Any, real: logging.Logger, source: Any, level: Any) -> bo
     return real.isEnabledFor(level)
 
 
-def changes_logging(tracer: Any) -> bool:
+def changes_logging(tracer: Tracing) -> bool:
     """Whether the frame has changed a logger, or the attributes of some object read as a dict."""
     kinds = (logging.Filterer, logging.Manager, dict)
     return any(issubclass(value.python_type(), kinds) and value.source is not None for value in tracer.effects.changed)

@@ -12,13 +12,18 @@ from typing import Any
 import attrs
 
 from armature.plugin_api import (
+    Args,
     AttrSource,
     BoundMethod,
     Call,
     Identity,
     IteratorValue,
+    Kwargs,
     NotConstant,
     ObjectSource,
+    Rebuilding,
+    Source,
+    Tracing,
     Value,
     ValueType,
     handles,
@@ -47,7 +52,9 @@ def plain(value: Value) -> Any:
     return value.as_constant()
 
 
-def run(tracer: Any, what: str, fn: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, Callable[[], Any]]:
+def run(
+    tracer: Tracing, what: str, fn: Callable[..., Any], args: Args, kwargs: Kwargs
+) -> tuple[Any, Callable[[], Any]]:
     """What a method gives for known arguments, and what would give it again."""
     try:
         call = functools.partial(fn, *map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
@@ -71,13 +78,13 @@ class PatternValue(Value):
     def as_object(self) -> object:
         return self.pattern
 
-    def key(self, tracer: Any) -> Hashable:
+    def key(self, tracer: Tracing) -> Hashable:
         return self.pattern
 
-    def get_attribute(self, tracer: Any, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         return attribute(tracer, self, self.pattern, name)
 
-    def call_method(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name not in OF_PATTERNS:
             return super().call_method(tracer, name, args, kwargs)
         if self.pattern.flags & re.LOCALE:
@@ -106,25 +113,25 @@ class MatchValue(Value):
     def python_type(self) -> type:
         return re.Match
 
-    def key(self, tracer: Any) -> Hashable:
+    def key(self, tracer: Tracing) -> Hashable:
         if self.source is not None:
             return super().key(tracer)
         return Identity(self)
 
-    def get_attribute(self, tracer: Any, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         return attribute(tracer, self, self.found, name)
 
-    def call_method(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name not in OF_MATCHES:
             return super().call_method(tracer, name, args, kwargs)
         return tracer.as_value(run(tracer, f"Match.{name}", getattr(self.found, name), args, kwargs)[0])  # type: ignore[no-any-return]
 
-    def rebuild(self, out: Any) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.null_function(self.again)
         out.call(0)
 
 
-def attribute(tracer: Any, owner: Value, real: Any, name: str) -> Value:
+def attribute(tracer: Tracing, owner: Value, real: Any, name: str) -> Value:
     """An attribute of a pattern or match, whose class is in C."""
     try:
         held = getattr(real, name)
@@ -135,7 +142,7 @@ def attribute(tracer: Any, owner: Value, real: Any, name: str) -> Value:
     return BoundMethod(owner, name) if callable(held) else tracer.as_value(held)
 
 
-def replacement(name: str, args: Any, kwargs: Any) -> Value | None:
+def replacement(name: str, args: Args, kwargs: Kwargs) -> Value | None:
     """What is called for each match. None: it is text, or the other arguments are not what `sub` takes."""
     given = dict(zip(REPLACING, args)) | dict(kwargs)
     by: Value | None = given.pop("repl", None)
@@ -191,7 +198,7 @@ def iterator(found: Iterator[Any], again: Callable[[], Iterator[Any]]) -> Value:
     """What finditer gives."""
     matches = (MatchValue(match, functools.partial(nth, again, number)) for number, match in enumerate(found))
 
-    def remake(out: Any, made: Any) -> None:
+    def remake(out: Rebuilding, made: Any) -> None:
         out.null_function(functools.partial(beyond, again, made.taken))
         out.call(0)
 
@@ -212,7 +219,7 @@ def compiled(call: Call, pattern: Value, flags: Value | None) -> Value | None:
     try:
         return call.new_value(re.compile(text, chosen))
     except Exception as error:
-        call.tracer.raise_real(error)
+        call.tracing.raise_real(error)
 
 
 def talked_about(text: str | bytes) -> bool:
@@ -242,23 +249,23 @@ def at_once(call: Call, pattern: Value, *args: Value, **kwargs: Value) -> Value 
     if isinstance(pattern, PatternValue) and flags is not None:
         return None
     made = compiled(call, pattern, flags)
-    return None if made is None else made.call_method(call.tracer, call.fn.__name__, (), given)
+    return None if made is None else made.call_method(call.tracing, call.fn.__name__, (), given)
 
 
 @handles(re.escape)
 def escape(call: Call, pattern: Value) -> Value | None:
     """Text that stands for itself in a pattern."""
-    return call.new_value(run(call.tracer, "re.escape", re.escape, (pattern,), {})[0])
+    return call.new_value(run(call.tracing, "re.escape", re.escape, (pattern,), {})[0])
 
 
-def pattern_of_program(obj: Any, source: Any, tracer: Any) -> Value:
+def pattern_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """A pattern of the program."""
     if type(source) is not ObjectSource:
         tracer.guards.same(source, obj)
     return PatternValue(obj, source=source)
 
 
-def match_of_program(obj: Any, source: Any, tracer: Any) -> Value:
+def match_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """A match of the program. What it holds tells all that it can be asked."""
     if type(obj.string) not in TEXT:  # it may change
         tracer.graph_break("unsupported-operation", operation="a match in it", type=f"a {type(obj.string).__name__}")

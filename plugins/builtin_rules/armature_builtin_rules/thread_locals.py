@@ -7,7 +7,16 @@ from typing import Any
 
 import attrs
 
-from armature.plugin_api import AttrSource, ObjectValue, Value, ValueType, Write
+from armature.plugin_api import (
+    AttrSource,
+    ObjectValue,
+    Rebuilding,
+    Source,
+    Tracing,
+    Value,
+    ValueType,
+    Write,
+)
 
 
 def lacks(obj: threading.local, name: str) -> bool:
@@ -19,7 +28,7 @@ def lacks(obj: threading.local, name: str) -> bool:
 class ThreadLocalValue(ObjectValue):
     """Such an object of the program. Guards read what the thread that calls has."""
 
-    def get_attribute(self, tracer: Any, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name.startswith("__"):
             return super().get_attribute(tracer, name)
         if name in self.attributes:
@@ -34,7 +43,7 @@ class ThreadLocalValue(ObjectValue):
         self.attributes[name] = found
         return found
 
-    def set_attribute(self, tracer: Any, name: str, value: Value) -> None:
+    def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         if name.startswith("__"):
             super().set_attribute(tracer, name, value)
             return
@@ -42,13 +51,13 @@ class ThreadLocalValue(ObjectValue):
         self.written[name] = False
         tracer.mutate(self)
 
-    def delete_attribute(self, tracer: Any, name: str) -> None:
+    def delete_attribute(self, tracer: Tracing, name: str) -> None:
         self.get_attribute(tracer, name)  # which raises where there is none
         self.attributes[name] = None
         self.written[name] = False
         tracer.mutate(self)
 
-    def writes(self, out: Any) -> list[Write]:
+    def writes(self, out: Rebuilding) -> list[Write]:
         found = []
         for name in self.written:
             held = self.attributes[name]
@@ -59,7 +68,7 @@ class ThreadLocalValue(ObjectValue):
         return found
 
 
-def of_program(obj: Any, source: Any, tracer: Any) -> Value:
+def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """An object of the class itself: one of a class below it runs its `__init__` in each thread."""
     tracer.guards.same(source, obj)
     return ThreadLocalValue(type(obj), obj, source=source)

@@ -11,12 +11,17 @@ from typing import Any
 import attrs
 
 from armature.plugin_api import (
+    Args,
     BoundMethod,
     Call,
     Identity,
+    Kwargs,
     NotConstant,
+    Rebuilding,
     ReferentSource,
     Referring,
+    Source,
+    Tracing,
     Value,
     ValueType,
     handles,
@@ -37,7 +42,7 @@ class WeakReferenceValue(Value):
     def python_type(self) -> type:
         return weakref.ref
 
-    def call(self, tracer: Any, args: Any, kwargs: Any) -> Value:
+    def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         if args or kwargs:
             tracer.graph_break("unsupported-call", callable="a weak reference with arguments")
         if self.referent is None:
@@ -55,7 +60,7 @@ class WeakReferenceValue(Value):
             raise NotConstant(self)
         return weakref.ref(self.referent.as_key())  # type: ignore[arg-type]
 
-    def key(self, tracer: Any) -> Hashable:
+    def key(self, tracer: Tracing) -> Hashable:
         """Living references are as equal as what they refer to."""
         if self.referent is None:
             return Identity(self)
@@ -67,15 +72,15 @@ class WeakReferenceValue(Value):
             self.referent.rely_on(tracer)
         return held  # type: ignore[no-any-return]
 
-    def get_attribute(self, tracer: Any, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         return BoundMethod(self, name) if name == "__call__" else super().get_attribute(tracer, name)
 
-    def call_method(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         return (
             self.call(tracer, args, kwargs) if name == "__call__" else super().call_method(tracer, name, args, kwargs)
         )
 
-    def rebuild(self, out: Any) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         if self.referent is None:
             out.cannot(self)
         out.null_function(weakref.ref)
@@ -89,18 +94,18 @@ class WeakReferenceValue(Value):
 def make_reference(call: Call, referent: Value, *callback: Value) -> Value:
     """A reference."""
     told = bool(callback) and not (callback[0].is_constant and callback[0].as_constant() is None)
-    own = any(frame.code.co_filename == functools.__file__ for frame in call.tracer.frames[-2:])
-    refer(call.tracer, referent, told and not own)  # functools alone looks at what it keeps by dispatch
+    own = any(frame.code.co_filename == functools.__file__ for frame in call.tracing.frames[-2:])
+    refer(call.tracing, referent, told and not own)  # functools alone looks at what it keeps by dispatch
     return WeakReferenceValue(referent, callback[0] if told else None)
 
 
 @handles(weakref.proxy, weakref.KeyedRef)
 def leave_to_python(call: Call, referent: Value, *_: Value) -> None:
     """Whatever is asked of a proxy tells whether the object lives."""
-    refer(call.tracer, referent, told=True)
+    refer(call.tracing, referent, told=True)
 
 
-def of_program(obj: Any, source: Any, tracer: Any) -> Value:
+def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """A weak reference of the program."""
     held = obj()
     where = ReferentSource(source)

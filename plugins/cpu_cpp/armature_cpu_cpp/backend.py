@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from armature.codegen.backend import Features
-from armature.codegen.data import KernelSource
-from armature.errors import BackendError
-from armature.schedule.data import KernelPlan, Work
+from armature.backend_api import Features, KernelPlan, KernelSource, Work
+from armature.plugin_api import BackendError
 from armature_cpu_cpp import isa, launch, toolchain
 from armature_cpu_cpp.features import FEATURES
 from armature_cpu_cpp.printer import print_kernels
 
 if TYPE_CHECKING:
-    from armature.context import CompileContext
+    from armature.backend_api import CompileContext
 
 
 @attrs.define(eq=False)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from armature.codegen.printer import Lines
-from armature.schedule.batch import Body
-from armature.schedule.data import Batch
+from armature.backend_api import Batch, Body, Lines
 from armature_cpu_cpp.kernel import KernelPrinter
 from armature_cpu_cpp.loops import Nest
 from armature_cpu_cpp.vector import cpp_type

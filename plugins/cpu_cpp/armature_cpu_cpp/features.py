@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from armature.codegen.backend import Features
-from armature.lower.ops import REDUCTIONS
+from armature.backend_api import REDUCTIONS, Features
 from armature_cpu_cpp.ops import FORMS
 from armature_cpu_cpp.vector import CPP_TYPES
 

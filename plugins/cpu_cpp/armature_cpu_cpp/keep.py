@@ -7,11 +7,25 @@ from functools import partial
 
 import attrs
 
-from armature.codegen.nodes import Accumulate, Guarded, KernelBody, Let, PassBody, Statement, Write
-from armature.lower.data import Load, Node, Op
-from armature.lower.index import Index, add, mul
-from armature.lower.ops import OPS
-from armature.schedule.walk import operands, postorder, store_roots
+from armature.backend_api import (
+    OPS,
+    Accumulate,
+    Guarded,
+    Index,
+    KernelBody,
+    Let,
+    Load,
+    Node,
+    Op,
+    PassBody,
+    Statement,
+    Write,
+    add,
+    mul,
+    operands,
+    postorder,
+    store_roots,
+)
 from armature_cpu_cpp.loops import Nest
 
 COSTLY = 8  # an operation that costs this much is worth a store and a load that stay in the cache

@@ -7,11 +7,30 @@ from contextlib import contextmanager
 
 import attrs
 
-from armature.codegen.nodes import Accumulate, Guarded, Let, PassBody, Statement, Write, origin_of
-from armature.codegen.origins import heading, place
-from armature.codegen.printer import Lines
-from armature.lower.data import Buffer, IndexValue, Load, Node, Op, Reduce
-from armature.lower.index import Index, Var, hint, numel, stride_of, variables
+from armature.backend_api import (
+    Accumulate,
+    Buffer,
+    Guarded,
+    Index,
+    IndexValue,
+    Let,
+    Lines,
+    Load,
+    Node,
+    Op,
+    PassBody,
+    Reduce,
+    Statement,
+    Var,
+    Write,
+    heading,
+    hint,
+    numel,
+    origin_of,
+    place,
+    stride_of,
+    variables,
+)
 from armature_cpu_cpp import reduce
 from armature_cpu_cpp.keep import plan_kept
 from armature_cpu_cpp.loops import Nest

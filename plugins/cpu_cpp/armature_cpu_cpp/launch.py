@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from armature.errors import BackendError
+from armature.plugin_api import BackendError
 from armature_cpu_cpp.printer import ENTRY
 
 # Where DLPack's table of exchange functions (version 1) holds the one that fills a view of a tensor without owning it:

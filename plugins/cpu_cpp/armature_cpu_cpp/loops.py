@@ -11,12 +11,34 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from armature.codegen.printer import position
-from armature.lower.data import Buffer, IndexValue, Load, Node, Op, Reduce, Store
-from armature.lower.index import Index, Var, add, hint, mul, numel, stride_of, substitute, variables
-from armature.lower.ops import OPS
-from armature.schedule.data import Kernel, Pass
-from armature.schedule.walk import depends, postorder, rebuild, rename_node, rename_store, store_roots
+from armature.backend_api import (
+    OPS,
+    Buffer,
+    Index,
+    IndexValue,
+    Kernel,
+    Load,
+    Node,
+    Op,
+    Pass,
+    Reduce,
+    Store,
+    Var,
+    add,
+    depends,
+    hint,
+    mul,
+    numel,
+    position,
+    postorder,
+    rebuild,
+    rename_node,
+    rename_store,
+    store_roots,
+    stride_of,
+    substitute,
+    variables,
+)
 from armature_cpu_cpp.reduce import POSITIONS
 from armature_cpu_cpp.vector import lanes_of
 

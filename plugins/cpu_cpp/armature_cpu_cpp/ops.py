@@ -7,8 +7,7 @@ from types import MappingProxyType
 
 import torch
 
-from armature.codegen.printer import OpForm
-from armature.lower.data import Const, Op
+from armature.backend_api import Const, Op, OpForm
 from armature_cpu_cpp.vector import accumulator, cpp_type
 
 BOOL_FORMS: Mapping[str, str] = MappingProxyType(

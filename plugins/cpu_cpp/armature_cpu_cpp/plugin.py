@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from armature.plugin_api import DeviceBackend, hookimpl
+from armature.backend_api import DeviceBackend
+from armature.plugin_api import hookimpl
 from armature_cpu_cpp.backend import CpuBackend
 
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from armature.codegen.printer import Lines
-from armature.lower.data import Buffer
-from armature.schedule.batch import body_of
-from armature.schedule.data import Batch, Work
+from armature.backend_api import Batch, Buffer, Lines, Work, body_of
 from armature_cpu_cpp.batch import BatchPrinter
 from armature_cpu_cpp.kernel import KernelPrinter
 from armature_cpu_cpp.loops import plan_nest

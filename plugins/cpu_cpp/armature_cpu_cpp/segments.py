@@ -11,8 +11,7 @@ from types import MappingProxyType
 
 import attrs
 
-from armature.lower.data import Const, IndexValue, Node, Op
-from armature.lower.index import Var, sub
+from armature.backend_api import Const, IndexValue, Node, Op, Var, sub
 
 MOST = 6  # pieces; each is a copy of the body
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import attrs
 
-from armature.errors import BackendError
+from armature.plugin_api import BackendError
 from armature_cpu_cpp.isa import Isa
 
 INCLUDE = Path(__file__).parent / "include"

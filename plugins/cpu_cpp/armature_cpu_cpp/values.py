@@ -7,10 +7,23 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from armature.codegen.nodes import KernelBody, walk_kernel
-from armature.codegen.printer import IndexPrinter, Lines
-from armature.lower.data import Buffer, Const, IndexValue, Load, Node, Op
-from armature.lower.index import Index, Size, Var, stride_of, variables
+from armature.backend_api import (
+    Buffer,
+    Const,
+    Index,
+    IndexPrinter,
+    IndexValue,
+    KernelBody,
+    Lines,
+    Load,
+    Node,
+    Op,
+    Size,
+    Var,
+    stride_of,
+    variables,
+    walk_kernel,
+)
 from armature_cpu_cpp.loops import Nest
 from armature_cpu_cpp.ops import FORMS, IMPLICIT, STORED_AS_THEY_ARE, in_float
 from armature_cpu_cpp.vector import HALVES, cpp_type, literal

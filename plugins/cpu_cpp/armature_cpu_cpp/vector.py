@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import torch
 
-from armature.errors import invariant
+from armature.plugin_api import invariant
 
 CPP_TYPES: Mapping[torch.dtype, str] = MappingProxyType(
     {

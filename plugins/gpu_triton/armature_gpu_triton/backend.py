@@ -15,10 +15,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import torch
 
-from armature.codegen.backend import Features
-from armature.codegen.data import KernelSource
-from armature.schedule.data import KernelPlan, Work
-from armature.torch_abi.streams import raw_stream_getter
+from armature.backend_api import Features, KernelPlan, KernelSource, Work, raw_stream_getter
 from armature_gpu_triton import launch
 from armature_gpu_triton.binary import Binary
 from armature_gpu_triton.features import FEATURES
@@ -27,7 +24,7 @@ from armature_gpu_triton.printer import HEADER
 from armature_gpu_triton.spec import GroupSpec, KernelSpec
 
 if TYPE_CHECKING:
-    from armature.context import CompileContext
+    from armature.backend_api import CompileContext
 
 OLDEST = (3, 4)
 TEXTS = ("helpers.py",)  # what besides a kernel's own text decides its cubin

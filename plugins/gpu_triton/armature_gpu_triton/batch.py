@@ -10,10 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from armature.lower.data import Buffer
-from armature.lower.index import Size
-from armature.schedule.batch import Body, Row
-from armature.schedule.data import Batch
+from armature.backend_api import Batch, Body, Buffer, Row, Size
 from armature_gpu_triton.loops import INT32_MAX, Tile, tile
 from armature_gpu_triton.ops import POINTERS
 from armature_gpu_triton.printer import KernelPrinter

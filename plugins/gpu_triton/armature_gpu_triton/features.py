@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from armature.codegen.backend import Features
-from armature.lower.ops import OPS, REDUCTIONS
+from armature.backend_api import OPS, REDUCTIONS, Features
 from armature_gpu_triton.ops import FORMS, TYPES
 from armature_gpu_triton.spec import MOST_ARGUMENTS
 

@@ -6,12 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from armature.codegen.data import KernelSource
-from armature.codegen.printer import PYTHON_INDEX
-from armature.lower.data import Buffer, Op
-from armature.lower.index import add, floordiv
-from armature.schedule.batch import body_of
-from armature.schedule.data import Batch, Kernel, Work
+from armature.backend_api import PYTHON_INDEX, Batch, Buffer, Kernel, KernelSource, Op, Work, add, body_of, floordiv
 from armature_gpu_triton import batch
 from armature_gpu_triton.loops import Tile, nodes_of, tile
 from armature_gpu_triton.ops import POINTERS

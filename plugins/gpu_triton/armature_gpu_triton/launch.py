@@ -24,7 +24,7 @@ from armature_gpu_triton.binary import Binary
 from armature_gpu_triton.spec import GroupSpec, KernelSpec
 
 if TYPE_CHECKING:
-    from armature.context import CompileContext
+    from armature.backend_api import CompileContext
 
 Launch = Callable[..., None]
 SOURCE = Path(__file__).parent / "native" / "launcher.c"

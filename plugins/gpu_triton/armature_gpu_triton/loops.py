@@ -6,11 +6,29 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from armature.codegen.printer import position
-from armature.lower.data import Buffer, Load, Node, Store
-from armature.lower.index import Index, Var, bounds, delinear, hint, numel, stride_of, variables
-from armature.schedule.data import Kernel, Pass
-from armature.schedule.walk import operands, postorder, rebuild, rename_node, rename_store, store_roots
+from armature.backend_api import (
+    Buffer,
+    Index,
+    Kernel,
+    Load,
+    Node,
+    Pass,
+    Store,
+    Var,
+    bounds,
+    delinear,
+    hint,
+    numel,
+    operands,
+    position,
+    postorder,
+    rebuild,
+    rename_node,
+    rename_store,
+    store_roots,
+    stride_of,
+    variables,
+)
 from armature_gpu_triton import autotune
 
 INT32_MAX = 2**31 - 1

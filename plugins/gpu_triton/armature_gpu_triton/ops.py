@@ -11,8 +11,7 @@ from types import MappingProxyType
 
 import torch
 
-from armature.codegen.printer import OpForm
-from armature.lower.data import Op
+from armature.backend_api import Op, OpForm
 
 HALVES = frozenset((torch.float16, torch.bfloat16))
 UNSIGNED = frozenset((torch.uint8,))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from armature.plugin_api import BreakType, DeviceBackend, Handler, ValueType, collect, hookimpl
+from armature.backend_api import DeviceBackend
+from armature.plugin_api import BreakType, Handler, ValueType, collect, hookimpl
 from armature_gpu_triton import user_kernels
 from armature_gpu_triton.backend import TritonBackend
 

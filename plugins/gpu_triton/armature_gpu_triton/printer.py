@@ -14,12 +14,36 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 import torch
 
-from armature.codegen.nodes import Accumulate, Guarded, KernelBody, Let, PassBody, Statement, origin_of, walk_kernel
-from armature.codegen.origins import heading, place
-from armature.codegen.printer import IndexPrinter, Lines, position, print_op
-from armature.lower.data import Buffer, Const, IndexValue, Load, Node, Op, Reduce, Store
-from armature.lower.index import Index, Size, Var, sizes, variables
-from armature.schedule.data import Kernel
+from armature.backend_api import (
+    Accumulate,
+    Buffer,
+    Const,
+    Guarded,
+    Index,
+    IndexPrinter,
+    IndexValue,
+    Kernel,
+    KernelBody,
+    Let,
+    Lines,
+    Load,
+    Node,
+    Op,
+    PassBody,
+    Reduce,
+    Size,
+    Statement,
+    Store,
+    Var,
+    heading,
+    origin_of,
+    place,
+    position,
+    print_op,
+    sizes,
+    variables,
+    walk_kernel,
+)
 from armature_gpu_triton import reduce
 from armature_gpu_triton.loops import Tile
 from armature_gpu_triton.ops import FORMS, HALVES, INFIX, TYPES, cast_text, widen

@@ -11,10 +11,32 @@ from collections.abc import Iterable, Mapping
 import attrs
 import torch
 
-from armature.lower.data import Buffer, Const, IndexValue, Load, Masked, Node, Op, Reduce, Store
-from armature.lower.index import Index, Var, add, contiguous_strides, delinear, mul, numel
-from armature.schedule.data import Kernel, Pass
-from armature.schedule.walk import operands, postorder, rename_node, rename_store, store_roots, with_operands
+from armature.backend_api import (
+    Buffer,
+    Const,
+    Index,
+    IndexValue,
+    Kernel,
+    Load,
+    Masked,
+    Node,
+    Op,
+    Pass,
+    Reduce,
+    Store,
+    Var,
+    add,
+    contiguous_strides,
+    delinear,
+    mul,
+    numel,
+    operands,
+    postorder,
+    rename_node,
+    rename_store,
+    store_roots,
+    with_operands,
+)
 from armature_gpu_triton import autotune
 from armature_gpu_triton.loops import accesses, shape_of, stores_of
 from armature_gpu_triton.ops import kind

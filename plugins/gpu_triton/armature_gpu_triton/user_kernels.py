@@ -13,13 +13,17 @@ import attrs
 import torch
 
 from armature.plugin_api import (
+    Args,
     BoundMethod,
     BreakType,
     Call,
+    Kwargs,
     NotConstant,
     ObjectValue,
     SequenceValue,
+    Source,
     TracedTensor,
+    Tracing,
     TupleValue,
     Value,
     ValueType,
@@ -69,18 +73,18 @@ def launches(cls: type) -> bool:
 class KernelValue(ObjectValue):
     """A kernel of the program. `kernel[grid]` is Python, which is traced, and comes to `run`."""
 
-    def get_attribute(self, tracer: Any, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name == "run" and self.obj is not None and launches(self.cls) and "run" not in vars(self.obj):
             return BoundMethod(self, name)
         return super().get_attribute(tracer, name)
 
-    def call_method(self, tracer: Any, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if name != "run":
             return super().call_method(tracer, name, args, kwargs)
         return launch(tracer, self, args, kwargs)
 
 
-def build(obj: object, source: Any, tracer: Any) -> Value:
+def build(obj: object, source: Source, tracer: Tracing) -> Value:
     """The value of a kernel that the program has."""
     tracer.guards.same(source, obj)
     value: Value = tracer.remember(obj, KernelValue(type(obj), obj, source=source))
@@ -189,7 +193,7 @@ class Kernel:
         return str(getattr(self.function.fn, "__name__", "kernel"))
 
 
-def launch(tracer: Any, value: KernelValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+def launch(tracer: Tracing, value: KernelValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     """`kernel.run(*args, grid=, warmup=, **kwargs)`."""
     kernel = Kernel.of(value.as_object())
     if kernel is None:
@@ -222,7 +226,7 @@ def launch(tracer: Any, value: KernelValue, args: Sequence[Value], kwargs: Mappi
     return call_outside(tracer, node, f"launch_{kernel.name}", [*given, *numbers], read)
 
 
-def refuse(tracer: Any, kernel: str, met: str) -> NoReturn:
+def refuse(tracer: Tracing, kernel: str, met: str) -> NoReturn:
     """The launch is made in eager mode."""
     tracer.graph_break(ID, kernel=kernel, met=met)
     raise AssertionError("a graph break raises")
@@ -239,7 +243,7 @@ def plain_constant(value: Value) -> bool:
     return isinstance(value.as_constant(), (int, float, str, bool, type(None), torch.dtype))
 
 
-def constant_object(tracer: Any, kernel: Kernel, value: Value) -> object:
+def constant_object(tracer: Tracing, kernel: Kernel, value: Value) -> object:
     """An argument that is an object of the program: the same one next time."""
     changed = isinstance(value, ObjectValue) and (value.written or value.instance_dict is not None)
     try:
@@ -252,7 +256,7 @@ def constant_object(tracer: Any, kernel: Kernel, value: Value) -> object:
 
 
 def grids_of(
-    tracer: Any, value: Value, kernel: Kernel, grid: Value, args: Sequence[Value], named: Mapping[str, Value]
+    tracer: Tracing, value: Value, kernel: Kernel, grid: Value, args: Sequence[Value], named: Mapping[str, Value]
 ) -> list[list[Value]]:
     """The numbers of the grid, for each configuration where there are some. What computes them is traced."""
     tried = kernel.configurations
@@ -278,7 +282,7 @@ def grids_of(
     return [numbers_of(tracer, kernel, one) for one in found]
 
 
-def numbers_of(tracer: Any, kernel: Kernel, grid: Value) -> list[Value]:
+def numbers_of(tracer: Tracing, kernel: Kernel, grid: Value) -> list[Value]:
     """Of one to three dimensions."""
     numbers = list(grid.items) if isinstance(grid, SequenceValue) else []
     if not numbers or not all(issubclass(n.python_type(), int) and (n.is_constant or n.is_symbolic) for n in numbers):
@@ -289,7 +293,7 @@ def numbers_of(tracer: Any, kernel: Kernel, grid: Value) -> list[Value]:
 # Traced.
 
 
-def bound(names: Any, defaults: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+def bound(names: Any, defaults: Any, args: Args, kwargs: Kwargs) -> dict[str, Any]:
     """What a kernel is given, by name."""
     given = {**dict(zip(names, args)), **kwargs}
     return {
@@ -298,14 +302,14 @@ def bound(names: Any, defaults: Any, args: Any, kwargs: Any) -> dict[str, Any]:
 
 
 def computed_grid(
-    kernel: Any, grid: Callable[..., Any], names: Any, defaults: Any, args: Any, kwargs: Any, _: Any
+    kernel: Any, grid: Callable[..., Any], names: Any, defaults: Any, args: Args, kwargs: Kwargs, _: Any
 ) -> Any:
     """The grid of a launch without an autotuner."""
     return [grid(bound(names, defaults, args, kwargs))]
 
 
 def computed_grids(
-    kernel: Any, grid: Callable[..., Any], names: Any, defaults: Any, args: Any, kwargs: Any, levels: Any
+    kernel: Any, grid: Callable[..., Any], names: Any, defaults: Any, args: Args, kwargs: Kwargs, levels: Any
 ) -> Any:
     """The grid for each configuration of an autotuner."""
     found = []

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 import armature
+from armature.backend_api import DeviceBackend
 from armature.codegen.data import KernelSource
 from armature.context import CompileContext
 from armature.lower.data import Buffer, BufferKind, Load, Node, Op, Store
 from armature.lower.index import Var, contiguous_strides
 from armature.pipeline import session
-from armature.plugin_api import DeviceBackend, hookimpl
+from armature.plugin_api import hookimpl
 from armature.plugins import manager
 from armature.schedule.data import Batch, Kernel, KernelPlan, Launch, Pass
 from armature.testing.differential import difference

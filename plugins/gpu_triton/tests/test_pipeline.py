@@ -10,8 +10,9 @@ from torch import nn
 from torch.nn import functional
 
 import armature
+from armature.backend_api import DeviceBackend
 from armature.pipeline.session import session
-from armature.plugin_api import DeviceBackend, hookimpl
+from armature.plugin_api import hookimpl
 from armature.plugins import manager
 from armature.testing.differential import against_eager
 from armature_gpu_triton.backend import TritonBackend

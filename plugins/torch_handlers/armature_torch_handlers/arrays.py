@@ -16,17 +16,22 @@ import attrs
 import torch
 
 from armature.plugin_api import (
+    Args,
     ArrayMemorySource,
     AttrSource,
     BoundMethod,
     BuiltinValue,
     Call,
     ConstantValue,
+    Kwargs,
     ListValue,
     NotConstant,
     ObjectSource,
+    Rebuilding,
     SliceValue,
+    Source,
     TracedTensor,
+    Tracing,
     TupleValue,
     Value,
     ValueType,
@@ -119,7 +124,7 @@ class ArrayValue(Value):
             return self.numbers
         return super().as_constant()
 
-    def as_argument(self, tracer: Any) -> object:
+    def as_argument(self, tracer: Tracing) -> object:
         if self.is_scalar and self.numbers is not None:
             return ConstantValue(self.numbers).as_argument(tracer)
         return super().as_argument(tracer)
@@ -129,7 +134,7 @@ class ArrayValue(Value):
         if self.content is not None:
             self.content.memory.written = True
 
-    def get_attribute(self, tracer: Any, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in ATTRIBUTES:
             return _known(tracer, getattr(self.shadow, name))
         if name in VIEWS:
@@ -145,7 +150,7 @@ class ArrayValue(Value):
         found: Value = super().get_attribute(tracer, name)
         return found
 
-    def call_method(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name in ANSWERED_BY_CONTENT and self.numbers is not None and not kwargs:
             return self._answer(tracer, name, args)
         if name in NEEDS_NUMBERS:
@@ -166,7 +171,7 @@ class ArrayValue(Value):
             tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
         return apply(tracer, layer.method_of_layer(name), _method(name), (self, *args), kwargs)
 
-    def _answer(self, tracer: Any, name: str, args: tuple[Value, ...]) -> Value:
+    def _answer(self, tracer: Tracing, name: str, args: tuple[Value, ...]) -> Value:
         """What numpy answers for the content that is known."""
         try:
             plain = [arg.as_constant() for arg in args]
@@ -179,7 +184,7 @@ class ArrayValue(Value):
             tracer.raise_real(error)
         return _known(tracer, found)
 
-    def binary(self, tracer: Any, name: str, other: Value) -> Value | None:
+    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         if name in IN_PLACE and not self.is_scalar:
             return apply(tracer, layer.in_layer(IN_PLACE[name], name), IN_PLACE[name], (self, other), {})
         if name not in BINARY or not _is_operand(other):
@@ -188,33 +193,33 @@ class ArrayValue(Value):
         operands = (other, self) if swapped else (self, other)
         return apply(tracer, layer.in_layer(function, function.__name__), function, operands, {})
 
-    def get_item(self, tracer: Any, key: Value) -> Value:
+    def get_item(self, tracer: Tracing, key: Value) -> Value:
         return apply(tracer, layer.in_layer(operator.getitem, "getitem"), operator.getitem, (self, key), {})
 
-    def set_item(self, tracer: Any, key: Value, value: Value) -> None:
+    def set_item(self, tracer: Tracing, key: Value, value: Value) -> None:
         apply(tracer, layer.in_layer(operator.setitem, "setitem"), operator.setitem, (self, key, value), {})
 
-    def truth(self, tracer: Any) -> bool:
+    def truth(self, tracer: Tracing) -> bool:
         if self.numbers is not None:
             return bool(self._answer(tracer, "__bool__", ()).as_constant())
         tracer.graph_break("data-dependent-branch", test=tracer.origin()[0].text)
 
-    def length(self, tracer: Any) -> int:
+    def length(self, tracer: Tracing) -> int:
         if not np.ndim(self.shadow):
             tracer.raise_error(TypeError, "len() of unsized object")
         return len(self.shadow)
 
-    def stream(self, tracer: Any) -> Iterator[Value]:
+    def stream(self, tracer: Tracing) -> Iterator[Value]:
         if not np.ndim(self.shadow):
             tracer.raise_error(TypeError, "iteration over a 0-d array")
         return (self.get_item(tracer, tracer.constant(row)) for row in range(len(self.shadow)))
 
-    def contains(self, tracer: Any, item: Value) -> bool:
+    def contains(self, tracer: Tracing, item: Value) -> bool:
         if self.numbers is not None and item.is_constant:
             return bool(self._answer(tracer, "__contains__", (item,)).as_constant())
         tracer.graph_break("data-dependent-value", operation="ndarray.__contains__")
 
-    def rebuild(self, out: Any) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.null_function(layer.as_scalar if self.is_scalar else layer.as_array)
         out.load(self.tensor)
         out.call(1)
@@ -224,7 +229,7 @@ def _method(name: str) -> Callable[..., Any]:
     return lambda array, *args, **kwargs: getattr(array, name)(*args, **kwargs)
 
 
-def _known(tracer: Any, obj: Any) -> Value:
+def _known(tracer: Tracing, obj: Any) -> Value:
     found: Value = tracer.as_value(obj)
     return found
 
@@ -240,7 +245,7 @@ def _is_operand(value: Value) -> bool:
 
 
 def apply(
-    tracer: Any, function: Callable[..., Any], ours: Callable[..., Any], args: tuple[Value, ...], kwargs: Any
+    tracer: Tracing, function: Callable[..., Any], ours: Callable[..., Any], args: tuple[Value, ...], kwargs: Any
 ) -> Value:
     """Put `function`, of tensors, in the graph; `ours` is numpy's own, which tells what it should be."""
     _rely_on_quiet(tracer, function.__name__)
@@ -260,7 +265,7 @@ def apply(
     return found
 
 
-def _rely_on_quiet(tracer: Any, name: str) -> None:
+def _rely_on_quiet(tracer: Tracing, name: str) -> None:
     """Break the graph where the program is to hear of divisions by zero and overflows."""
     loud = layer.reports_errors()
     tracer.guards.answers(layer.reports_errors, (), {}, loud)
@@ -268,7 +273,7 @@ def _rely_on_quiet(tracer: Any, name: str) -> None:
         tracer.graph_break("array-differs", operation=name)
 
 
-def _note_content(tracer: Any, found: Value, ours: Any, given: Any, inputs: list[ArrayValue]) -> None:
+def _note_content(tracer: Tracing, found: Value, ours: Any, given: Any, inputs: list[ArrayValue]) -> None:
     """Compute what results hold, where what arguments hold is known. What may have been written to is forgotten."""
     args, kwargs = given
     if any(value.numbers is None for value in inputs) or ours in UNSPECIFIED or "where" in kwargs:
@@ -307,7 +312,7 @@ def _alike(made: Any, shadow: Any) -> bool:
     return type(made) is type(shadow) and made.shape == shadow.shape and made.dtype == shadow.dtype
 
 
-def _as_numpy_has_it(tracer: Any, result: Value, expected: Any, inputs: list[ArrayValue], name: str) -> Value:
+def _as_numpy_has_it(tracer: Tracing, result: Value, expected: Any, inputs: list[ArrayValue], name: str) -> Value:
     """The value of a result, in all but its numbers as numpy gives it."""
     several = isinstance(expected, (tuple, list)) and isinstance(result, (TupleValue, ListValue))
     if several and len(expected) == len(result.items):  # type: ignore[union-attr]
@@ -326,7 +331,7 @@ def _as_numpy_has_it(tracer: Any, result: Value, expected: Any, inputs: list[Arr
     tracer.graph_break("array-differs", operation=name)
 
 
-def _mended(tracer: Any, result: TracedTensor, expected: Any, inputs: list[ArrayValue], name: str) -> Value:
+def _mended(tracer: Tracing, result: TracedTensor, expected: Any, inputs: list[ArrayValue], name: str) -> Value:
     """With the strides of numpy's result, and a copy where that is one."""
     if not isinstance(expected, np.ndarray):
         return ArrayValue(_copied(tracer, result, inputs), expected)
@@ -346,7 +351,7 @@ def _mended(tracer: Any, result: TracedTensor, expected: Any, inputs: list[Array
     return ArrayValue(result, expected)
 
 
-def _copied(tracer: Any, result: TracedTensor, inputs: list[ArrayValue]) -> TracedTensor:
+def _copied(tracer: Tracing, result: TracedTensor, inputs: list[ArrayValue]) -> TracedTensor:
     """A copy of what shares memory with arguments."""
     if any(_share(result, value.tensor) for value in inputs):
         copied: TracedTensor = tracer.graph_call("clone", (result,), {})
@@ -358,7 +363,7 @@ def _share(one: TracedTensor, other: TracedTensor) -> bool:
     return one.fake.untyped_storage()._cdata == other.fake.untyped_storage()._cdata
 
 
-def _arrays(tracer: Any, value: Value) -> Iterator[ArrayValue]:
+def _arrays(tracer: Tracing, value: Value) -> Iterator[ArrayValue]:
     """The arrays in a nest of lists and tuples."""
     if isinstance(value, ArrayValue):
         yield value
@@ -367,7 +372,7 @@ def _arrays(tracer: Any, value: Value) -> Iterator[ArrayValue]:
             yield from _arrays(tracer, item)
 
 
-def _for_graph(tracer: Any, value: Value) -> Value:
+def _for_graph(tracer: Tracing, value: Value) -> Value:
     """What stands for an argument of numpy in the graph."""
     if isinstance(value, ArrayValue):
         return value.tensor
@@ -391,14 +396,14 @@ def _for_graph(tracer: Any, value: Value) -> Value:
     return value
 
 
-def _dtype(tracer: Any, kind: Any) -> torch.dtype:
+def _dtype(tracer: Tracing, kind: Any) -> torch.dtype:
     found = np.dtype(kind)
     if found.name not in layer.DTYPES or not found.isnative:
         tracer.graph_break("unsupported-argument", type=f"the dtype {found}")
     return layer.DTYPES[found.name]
 
 
-def _for_numpy(tracer: Any, value: Value, contents: Mapping[int, Any] = NO_CONTENTS) -> Any:
+def _for_numpy(tracer: Tracing, value: Value, contents: Mapping[int, Any] = NO_CONTENTS) -> Any:
     """The argument of numpy's own function: of an array what it holds, by the id of its value, else zeros."""
     if isinstance(value, ArrayValue):
         return contents.get(id(value), value.shadow)
@@ -411,7 +416,7 @@ def _for_numpy(tracer: Any, value: Value, contents: Mapping[int, Any] = NO_CONTE
     return _object(tracer, value)
 
 
-def _object(tracer: Any, value: Value) -> Any:
+def _object(tracer: Tracing, value: Value) -> Any:
     try:
         return value.as_object()
     except NotConstant:
@@ -441,7 +446,7 @@ def function(call: Call, *args: Value, **kwargs: Value) -> Value | None:
         shared = numpy_of_tensor(call, args[0])
         args = (shared, *args[1:]) if shared is not None else args
     if name in ("ndim", "shape", "size") and len(args) == 1 and isinstance(args[0], ArrayValue):
-        return args[0].get_attribute(call.tracer, name)
+        return args[0].get_attribute(call.tracing, name)
     found = layer.function_of_layer(call.fn)
     if found is None:
         return None
@@ -453,12 +458,12 @@ def function(call: Call, *args: Value, **kwargs: Value) -> Value | None:
             made = _constant_result(call, args, kwargs)
         if made is not None:
             return made
-    return apply(call.tracer, layer.in_layer(found, name), call.fn, args, kwargs)
+    return apply(call.tracing, layer.in_layer(found, name), call.fn, args, kwargs)
 
 
 def _constant_result(call: Call, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value | None:
     """numpy's own result, where all arguments are known and it is a number and no array."""
-    _rely_on_quiet(call.tracer, getattr(call.fn, "__name__", "function"))
+    _rely_on_quiet(call.tracing, getattr(call.fn, "__name__", "function"))
     try:
         plain = [value.as_object() for value in args]
         result = call.fn(*plain, **{name: value.as_object() for name, value in kwargs.items()})
@@ -509,7 +514,7 @@ def from_numpy(call: Call, array: Value) -> Value | None:
     if not isinstance(array, ArrayValue) or array.is_scalar or not array.shadow.flags.writeable:
         call.graph_break("foreign-memory", operation="torch.from_numpy")
     array.forget()  # what is written to the tensor is written to the array
-    return array.tensor.get_attribute(call.tracer, "data")  # of the same memory, with a count of writes of its own
+    return array.tensor.get_attribute(call.tracing, "data")  # of the same memory, with a count of writes of its own
 
 
 @handles(torch.as_tensor, torch.asarray)
@@ -519,7 +524,7 @@ def as_tensor(call: Call, data: Value, **options: Value) -> Value | None:
         return tensor_of(call, data, options)
     if not isinstance(data, ArrayValue):
         scalar = scalar_of(call, data, options)
-        return of_tensors(call, data, options) if scalar is None else call.tracer.graph_call(call.fn, *scalar)
+        return of_tensors(call, data, options) if scalar is None else call.tracing.graph_call(call.fn, *scalar)
     shared = from_numpy(call, data)
     if set(options) - {"dtype", "device"}:
         return None
@@ -542,7 +547,7 @@ def scalar_of(call: Call, data: Value, options: dict[str, Value]) -> tuple[list[
         return None
     try:
         held: Any = data.as_constant()
-        dtype = _dtype(call.tracer, held.dtype) if isinstance(held, np.generic) else torch.tensor(held).dtype
+        dtype = _dtype(call.tracing, held.dtype) if isinstance(held, np.generic) else torch.tensor(held).dtype
     except (NotConstant, TypeError, ValueError, RuntimeError):  # what torch refuses is seen in eager mode
         call.graph_break("unsupported-argument", type="numbers of numpy in a list")
     return [data], {**options, "dtype": ConstantValue(dtype)}
@@ -559,7 +564,7 @@ def _constants_in(data: Value) -> Iterator[object]:
 # What the program has.
 
 
-def array_of_program(obj: Any, source: Any, tracer: Any) -> Value:
+def array_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """An array of the program: a graph input over its memory."""
     memory: Any = layer.memory_of(obj) if not isinstance(source, ObjectSource) else None
     if memory is None or not obj.dtype.isnative or memory.numel() > layer.LARGEST:
@@ -572,7 +577,7 @@ def array_of_program(obj: Any, source: Any, tracer: Any) -> Value:
     return ArrayValue(held, shadow, source=source)
 
 
-def function_of_program(obj: Any, source: Any, tracer: Any) -> Value:
+def function_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """A function of numpy, known by its identity."""
     tracer.guards.same(source, obj)
     return BuiltinValue(obj, source=source)

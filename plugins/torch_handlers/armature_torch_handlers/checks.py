@@ -6,7 +6,15 @@ from typing import Any
 
 import torch
 
-from armature.plugin_api import CHECK, Call, SymbolicNumber, TracedTensor, Value, existing, handles
+from armature.plugin_api import (
+    CHECK,
+    Call,
+    SymbolicNumber,
+    TracedTensor,
+    Value,
+    existing,
+    handles,
+)
 
 ERRORS: dict[str, type[Exception]] = {
     "_check": RuntimeError,
@@ -36,17 +44,17 @@ def check_with(call: Call, error_type: Value, cond: Value, message: Value | None
 def known_condition(call: Call, error: type[Exception], cond: Value, message: Value | None) -> Value | None:
     """Fold a condition that tracing knows. A tensor here is an error in eager mode too; the interpreter says so."""
     if isinstance(cond, SymbolicNumber):
-        cond = call.constant(call.tracer.sizes.assume(cond, message_of(call, message)))
+        cond = call.constant(call.tracing.sizes.assume(cond, message_of(call, message)))
     if not cond.is_constant:
         return None
     if cond.as_constant() is True:
         return call.constant(None)
     if message is None or (message.is_constant and message.as_constant() is None):
-        call.tracer.raise_error(error, UNSAID)
+        call.tracing.raise_error(error, UNSAID)
     text = call.inline(message)
     if not text.is_constant:
         return None
-    call.tracer.raise_error(error, str(text.as_constant()))
+    call.tracing.raise_error(error, str(text.as_constant()))
 
 
 def message_of(call: Call, message: Value | None) -> str:
@@ -61,7 +69,7 @@ def message_of(call: Call, message: Value | None) -> str:
 def check_is_size(call: Call, i: Value, message: Value | None = None, *, max: Value | None = None) -> Value | None:
     """A size that tracing knows must not be negative."""
     if isinstance(i, SymbolicNumber) and max is None:
-        return known_condition(call, RuntimeError, call.tracer.compare(">=", i, call.constant(0)), message)
+        return known_condition(call, RuntimeError, call.tracing.compare(">=", i, call.constant(0)), message)
     if not i.is_constant or (max is not None and not max.is_constant):
         return None
     size, limit = i.as_constant(), None if max is None else max.as_constant()
@@ -119,7 +127,7 @@ def assertion(call: Call, condition: Value, message: Value | None = None) -> Val
     if not condition.is_constant:
         return None
     if not condition.as_constant():
-        call.tracer.raise_error(AssertionError, text)
+        call.tracing.raise_error(AssertionError, text)
     return call.constant(None)
 
 

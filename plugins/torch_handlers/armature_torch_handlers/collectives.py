@@ -11,10 +11,14 @@ import attrs
 import torch
 
 from armature.plugin_api import (
+    Args,
     BoundMethod,
     Call,
+    Kwargs,
     ListValue,
+    Source,
     TracedTensor,
+    Tracing,
     Value,
     ValueType,
     existing,
@@ -37,7 +41,7 @@ def attribute_of(group: Any, name: str) -> Any:
 class GroupValue(KnownValue):
     """A group of processes."""
 
-    def get_attribute(self, tracer: Any, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in FOR_LIFE:
             return BoundMethod(self, name)
         if name in SETTABLE:
@@ -47,14 +51,14 @@ class GroupValue(KnownValue):
             return constant
         return super().get_attribute(tracer, name)
 
-    def call_method(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name in FOR_LIFE and not args and not kwargs:
             constant: Value = tracer.constant(getattr(self.obj, name)())
             return constant
         return super().call_method(tracer, name, args, kwargs)
 
 
-def group_of_program(obj: Any, source: Any, tracer: Any) -> Value:
+def group_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """A group that the program has made."""
     tracer.guards.same(source, obj)
     return GroupValue(type(obj), obj, source=source)
@@ -172,7 +176,7 @@ def all_gather(
     """`dist.all_gather(outputs, input)`."""
     if not isinstance(tensor_list, ListValue):
         call.graph_break("collective", why=f"it is given {tensor_list.describe()} for a list")
-    known = demand(call, group, async_op, tensor, *call.tracer.unpack(tensor_list))
+    known = demand(call, group, async_op, tensor, *call.tracing.unpack(tensor_list))
     return call.polyfill(all_gather_in_list, tensor_list, tensor, known)
 
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import torch
 
-from armature.plugin_api import Call, TracedTensor, TupleValue, Value, existing, handles
+from armature.plugin_api import (
+    Call,
+    TracedTensor,
+    TupleValue,
+    Value,
+    existing,
+    handles,
+)
 from armature_torch_handlers.arrays import scalar_of, tensor_of
 from armature_torch_handlers.lists import of_tensors
 
@@ -21,7 +28,7 @@ def tensor(call: Call, data: Value, **options: Value) -> Value | None:
         return of_array
     scalar = scalar_of(call, data, options)
     if scalar is not None:
-        return call.tracer.graph_call(call.fn, *scalar)
+        return call.tracing.graph_call(call.fn, *scalar)
     return of_tensors(call, data, options)
 
 
@@ -35,7 +42,7 @@ def copy(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
     made = call.graph_call("to", result, **options) if options else result
     if wanted is None:
         return made
-    return made.get_attribute(call.tracer, "requires_grad_").call(call.tracer, (wanted,), {})
+    return made.get_attribute(call.tracing, "requires_grad_").call(call.tracing, (wanted,), {})
 
 
 @handles(torch.nn.Parameter)
@@ -43,9 +50,9 @@ def parameter(call: Call, data: Value | None = None, requires_grad: Value | None
     """Made by the graph, which then runs as it is captured; not within a graph of a function."""
     wanted = call.constant(True) if requires_grad is None else requires_grad
     made_of = call.graph_call(torch.empty, call.constant(0)) if data is None else data
-    if made_of.python_type() not in PLAIN or not wanted.is_constant or call.tracer.regions:
+    if made_of.python_type() not in PLAIN or not wanted.is_constant or call.tracing.regions:
         call.graph_break("creates-leaf", operation="torch.nn.Parameter(...)")
-    call.tracer.mutates = True  # it counts changes together with what it is made of
+    call.tracing.mutates = True  # it counts changes together with what it is made of
     return call.graph_call(torch.nn.Parameter, made_of, wanted)
 
 
@@ -54,12 +61,12 @@ def buffer(call: Call, data: Value | None = None, *, persistent: Value | None = 
     """A tensor over the same memory, with marks that modules look for."""
     made_of = call.graph_call(torch.empty, call.constant(0)) if data is None else data
     plain = isinstance(made_of, TracedTensor) and made_of.python_type() in PLAIN and not made_of.fake.requires_grad
-    if not plain or call.tracer.regions or call.tracer.overrides.present:
+    if not plain or call.tracing.regions or call.tracing.overrides.present:
         call.graph_break("creates-leaf", operation="torch.nn.Buffer(...)")
-    call.tracer.mutates = True  # it counts changes together with what it is made of
+    call.tracing.mutates = True  # it counts changes together with what it is made of
     made = call.graph_call(torch.ops.aten.alias.default, call.graph_call("detach", made_of))
-    made.set_attribute(call.tracer, "persistent", call.constant(True) if persistent is None else persistent)
-    made.set_attribute(call.tracer, "_is_buffer", call.constant(True))
+    made.set_attribute(call.tracing, "persistent", call.constant(True) if persistent is None else persistent)
+    made.set_attribute(call.tracing, "_is_buffer", call.constant(True))
     return made
 
 
@@ -71,7 +78,7 @@ LEGACY = existing(
 @handles(torch.Tensor, *LEGACY)
 def tensor_class(call: Call, *args: Value) -> Value | None:
     """A class of tensors called with sizes, with constants, or `torch.Tensor` with a tensor on the CPU."""
-    if call.tracer.overrides.present:
+    if call.tracing.overrides.present:
         return None
     data = args[0] if len(args) == 1 else None
     if isinstance(data, TracedTensor):
@@ -111,6 +118,6 @@ def shape_as_tensor(call: Call, self: Value) -> Value | None:
     """The sizes, whose number alone a tensor without numbers can't hold."""
     if not isinstance(self, TracedTensor):
         return None
-    sizes = call.tracer.as_value(list).call(call.tracer, (self.get_attribute(call.tracer, "shape"),), {})
+    sizes = call.tracing.as_value(list).call(call.tracing, (self.get_attribute(call.tracing, "shape"),), {})
     options = {"dtype": call.constant(torch.int64), "device": call.constant(torch.device("cpu"))}
-    return call.tracer.as_value(torch.tensor).call(call.tracer, (sizes,), options)
+    return call.tracing.as_value(torch.tensor).call(call.tracing, (sizes,), options)

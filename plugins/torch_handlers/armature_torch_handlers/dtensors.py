@@ -12,10 +12,14 @@ import attrs
 import torch
 
 from armature.plugin_api import (
+    Args,
     BoundMethod,
     Call,
+    Kwargs,
     NotConstant,
+    Source,
     TracedTensor,
+    Tracing,
     Value,
     ValueType,
     existing,
@@ -35,36 +39,36 @@ OPERATORS: dict[str, Callable[[Any, Any], bool]] = {"__eq__": lambda a, b: a == 
 class PlacementValue(KnownValue):
     """How a tensor lies on the processes of one dimension of a mesh."""
 
-    def get_attribute(self, tracer: Any, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in FIELDS and hasattr(self.obj, name):
             constant: Value = tracer.constant(getattr(self.obj, name))
             return constant
         return BoundMethod(self, name) if name in METHODS else super().get_attribute(tracer, name)
 
-    def call_method(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name not in METHODS:
             return super().call_method(tracer, name, args, kwargs)
         named = {key: value.as_constant() for key, value in kwargs.items()}
         constant: Value = tracer.constant(getattr(self.obj, name)(*(arg.as_constant() for arg in args), **named))
         return constant
 
-    def binary(self, tracer: Any, name: str, other: Value) -> Value | None:
+    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         if name not in OPERATORS or not isinstance(other, PlacementValue):
             return super().binary(tracer, name, other)
         constant: Value = tracer.constant(OPERATORS[name](self.obj, other.obj))
         return constant
 
-    def key(self, tracer: Any) -> Any:
+    def key(self, tracer: Tracing) -> Any:
         return self.obj
 
 
-def placement_of_program(obj: Any, source: Any, tracer: Any) -> Value:
+def placement_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """A placement of the program: an equal one will do."""
     tracer.guards.equal(source, obj)
     return PlacementValue(type(obj), obj, source=source)
 
 
-def mesh_of_program(obj: Any, source: Any, tracer: Any) -> Value:
+def mesh_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """A mesh of the program: the same one."""
     tracer.guards.same(source, obj)
     return KnownValue(type(obj), obj, source=source)
@@ -87,7 +91,7 @@ def placement(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     try:
         return call.new_value(call.fn(*plain, **named))
     except TypeError as error:
-        call.tracer.raise_real(error)
+        call.tracing.raise_real(error)
 
 
 def plain(value: Value) -> Any:
@@ -134,7 +138,7 @@ def from_local(
 ) -> Value | None:
     """One node. The mesh that is entered is not looked for; a check would ask the other processes now."""
     checks = kwargs.get("run_check")
-    if not isinstance(device_mesh, KnownValue) or (checks is not None and checks.truth(call.tracer)):
+    if not isinstance(device_mesh, KnownValue) or (checks is not None and checks.truth(call.tracing)):
         return None
     return whole(call, local_tensor, device_mesh, *args, **kwargs)
 

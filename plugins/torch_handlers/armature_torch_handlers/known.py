@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import attrs
 
-from armature.plugin_api import ObjectValue
+from armature.plugin_api import ObjectValue, Tracing
 
 
 @attrs.define(eq=False)
@@ -18,8 +18,8 @@ class KnownValue(ObjectValue):
     def as_constant(self) -> object:
         return self.obj
 
-    def as_argument(self, tracer: Any) -> object:
+    def as_argument(self, tracer: Tracing) -> object:
         return self.obj
 
-    def as_fake(self, tracer: Any) -> object:
+    def as_fake(self, tracer: Tracing) -> object:
         return self.obj

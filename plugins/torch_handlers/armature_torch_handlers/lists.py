@@ -25,7 +25,7 @@ def leaves(call: Call, data: Value) -> Iterator[Value]:
     if not is_list(data):
         yield data
         return
-    for item in call.tracer.unpack(data):
+    for item in call.tracing.unpack(data):
         yield from leaves(call, item)
 
 
@@ -50,7 +50,7 @@ def stacked(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
     items, sizes = list(leaves(call, data)), sizes_of(call, data)
     kinds = [dtype_of(item) for item in items]
     known = all(value.is_constant for value in options.values())
-    if sizes is None or not known or call.tracer.on_abort or call.tracer.overrides.present:
+    if sizes is None or not known or call.tracing.on_abort or call.tracing.overrides.present:
         return None
     given = {name: value.as_constant() for name, value in options.items() if value.as_constant()}
     dtype = given.get("dtype") or promoted(kinds)
@@ -65,7 +65,7 @@ def stacked(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
     parts = [
         call.graph_call("to", call.graph_call("detach", item), device=device, dtype=taken)
         if item.is_tensor
-        else call.tracer.graph_call(torch.tensor, (item,), {"device": device, "dtype": taken})
+        else call.tracing.graph_call(torch.tensor, (item,), {"device": device, "dtype": taken})
         for item in items
     ]
     whole = call.graph_call(torch.stack, TupleValue(parts))
@@ -83,9 +83,9 @@ def sizes_of(call: Call, data: Value) -> tuple[int, ...] | None:
     """The lengths of nested lists, None where they differ."""
     if not is_list(data):
         return ()
-    inner = {sizes_of(call, item) for item in call.tracer.unpack(data)}
+    inner = {sizes_of(call, item) for item in call.tracing.unpack(data)}
     first = inner.pop() if len(inner) == 1 else None
-    return None if first is None else (len(call.tracer.unpack(data)), *first)
+    return None if first is None else (len(call.tracing.unpack(data)), *first)
 
 
 def dtype_of(item: Value) -> torch.dtype | None:

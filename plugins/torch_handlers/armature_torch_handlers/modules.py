@@ -8,7 +8,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from armature.plugin_api import Call, Polyfill, TracedTensor, Value, existing, handles
+from armature.plugin_api import (
+    Call,
+    Polyfill,
+    TracedTensor,
+    Value,
+    existing,
+    handles,
+)
 
 DENSE = ("cpu", "cuda")  # devices between which a tensor's memory may move
 
@@ -22,7 +29,7 @@ def parse_to(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     try:
         return call.new_value(call.fn(*(value.as_constant() for value in args), **named))
     except (TypeError, RuntimeError) as error:
-        call.tracer.raise_real(error)
+        call.tracing.raise_real(error)
 
 
 @handles(
@@ -34,7 +41,7 @@ def parse_to(call: Call, *args: Value, **kwargs: Value) -> Value | None:
 def conversion_setting(call: Call) -> Value:
     """How modules change their parameters; asked again before the compiled code runs."""
     setting = call.fn()
-    call.tracer.guards.answers(call.fn, (), {}, setting)
+    call.tracing.guards.answers(call.fn, (), {}, setting)
     return call.constant(setting)
 
 

@@ -53,7 +53,7 @@ def holds_tensors(call: Call, value: Value) -> bool:
     """Whether it is a list or tuple with a tensor in it."""
     if not issubclass(value.python_type(), (list, tuple)):
         return False
-    return any(isinstance(item, TracedTensor) for item in call.tracer.unpack(value))
+    return any(isinstance(item, TracedTensor) for item in call.tracing.unpack(value))
 
 
 def add_quotients(self: Any, tensors1: Any, tensors2: Any, scalars: Any) -> None:
@@ -73,7 +73,7 @@ def grouped(call: Call, tensorlistlist: Value, with_indices: Value | None = None
     """Lists of tensors by device and dtype, as torch groups the fakes: in its order, which sums of norms follow."""
     if with_indices is not None and not with_indices.is_constant:
         return None
-    lists = [call.tracer.unpack(row) for row in call.tracer.unpack(tensorlistlist)]
+    lists = [call.tracing.unpack(row) for row in call.tracing.unpack(tensorlistlist)]
     known = [[fake_or_none(item) for item in row] for row in lists]
     sizes = {len(row) for row in known if row}
     if (

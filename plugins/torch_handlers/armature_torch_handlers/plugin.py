@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from armature.plugin_api import BreakType, Handler, Pass, Polyfill, ValueType, collect, hookimpl
+from armature.plugin_api import (
+    BreakType,
+    Handler,
+    Pass,
+    Polyfill,
+    ValueType,
+    collect,
+    hookimpl,
+)
 from armature_torch_handlers import (
     arrays,
     breaks,

@@ -89,9 +89,9 @@ def set_default_dtype(call: Call, d: Value) -> Value | None:
     if not d.is_constant:
         return None
     try:
-        call.tracer.effects.switch_default_dtype(d.as_constant())
+        call.tracing.effects.switch_default_dtype(d.as_constant())
     except TypeError as error:
-        call.tracer.raise_real(error)
+        call.tracing.raise_real(error)
     return call.constant(None)
 
 

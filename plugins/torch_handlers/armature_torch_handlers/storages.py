@@ -7,7 +7,17 @@ from typing import Any
 import attrs
 import torch
 
-from armature.plugin_api import BoundMethod, Call, CallSource, TracedTensor, Value, handles
+from armature.plugin_api import (
+    Args,
+    BoundMethod,
+    Call,
+    CallSource,
+    Kwargs,
+    TracedTensor,
+    Tracing,
+    Value,
+    handles,
+)
 
 COUNTS = frozenset({"size", "nbytes", "__len__"})
 
@@ -26,19 +36,19 @@ class StorageValue(Value):
     def python_type(self) -> type:
         return torch.UntypedStorage
 
-    def get_attribute(self, tracer: Any, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         return BoundMethod(self, name) if name in COUNTS else super().get_attribute(tracer, name)
 
-    def call_method(self, tracer: Any, name: str, args: Any, kwargs: Any) -> Value:
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name not in COUNTS or args or kwargs:
             return super().call_method(tracer, name, args, kwargs)
         return self._bytes(tracer)
 
-    def length(self, tracer: Any) -> int:
+    def length(self, tracer: Tracing) -> int:
         found: Any = self._bytes(tracer).as_constant()
         return int(found)
 
-    def _bytes(self, tracer: Any) -> Value:
+    def _bytes(self, tracer: Tracing) -> Value:
         source, real = self.tensor.source, self.tensor.real
         if source is not None and real is not None and not tracer.mutates:
             counted = CallSource(source, bytes_in_storage, "bytes_in_storage")

@@ -45,7 +45,7 @@ def compiling(call: Call) -> Value:
 def asked_again(call: Call) -> Value:
     """Settings that the guard on torch's global state does not cover."""
     found = call.fn()
-    call.tracer.guards.answers(call.fn, (), {}, found)
+    call.tracing.guards.answers(call.fn, (), {}, found)
     return call.constant(found)
 
 
@@ -63,8 +63,8 @@ def autocast_dtype(call: Call, device: Value | None = None) -> Value | None:
     try:
         found = torch.get_autocast_dtype(asked)
     except (RuntimeError, ValueError) as error:
-        call.tracer.raise_real(error)
-    call.tracer.guards.autocast_dtype(asked)
+        call.tracing.raise_real(error)
+    call.tracing.guards.autocast_dtype(asked)
     return call.constant(found)
 
 

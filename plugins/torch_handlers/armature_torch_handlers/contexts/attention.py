@@ -30,7 +30,7 @@ def choose_kernels(call: Call, backends: Value, set_priority: Value | None = Non
     if issubclass(backends.python_type(), SDPBackend):
         items = [backends]
     else:
-        items = list(call.tracer.unpack(backends))
+        items = list(call.tracing.unpack(backends))
     if not all(issubclass(item.python_type(), SDPBackend) for item in items):
         return None
     if set_priority is not None and not set_priority.is_constant:

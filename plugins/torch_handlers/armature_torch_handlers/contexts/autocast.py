@@ -6,7 +6,17 @@ from typing import Any
 
 import torch
 
-from armature.plugin_api import AttrSource, Call, Value, ValueType, autocast_value, existing, handles
+from armature.plugin_api import (
+    AttrSource,
+    Call,
+    Source,
+    Tracing,
+    Value,
+    ValueType,
+    autocast_value,
+    existing,
+    handles,
+)
 
 OF_DEVICE = existing("torch.cpu.amp.autocast_mode.autocast", "torch.cuda.amp.autocast_mode.autocast")
 FIELDS = ("device", "fast_dtype", "_enabled", "_cache_enabled")
@@ -21,9 +31,9 @@ def autocast(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     try:
         real = torch.autocast(*plain, **named)
     except (RuntimeError, TypeError, ValueError) as error:
-        call.tracer.raise_real(error)
+        call.tracing.raise_real(error)
     if (plain[1] if len(plain) > 1 else named.get("dtype")) is None:
-        call.tracer.guards.autocast_dtype(real.device)
+        call.tracing.guards.autocast_dtype(real.device)
     return of(real)
 
 
@@ -47,7 +57,7 @@ def of(real: Any) -> Value:
     return autocast_value(type(real), device, dtype, enabled, cache)
 
 
-def held(obj: Any, source: Any, tracer: Any) -> Value:
+def held(obj: Any, source: Source, tracer: Tracing) -> Value:
     """The value of an autocast object that the program made before: what it is set to is guarded."""
     for name in FIELDS:
         tracer.wrap(getattr(obj, name), AttrSource(source, name))

@@ -7,7 +7,15 @@ from typing import Any, ClassVar
 import attrs
 from torch.autograd import forward_ad
 
-from armature.plugin_api import Call, ContextValue, Value, handles, places_of
+from armature.plugin_api import (
+    Call,
+    ContextValue,
+    Rebuilding,
+    Tracing,
+    Value,
+    handles,
+    places_of,
+)
 
 
 @attrs.define(eq=False)
@@ -19,23 +27,23 @@ class DualLevelValue(ContextValue):
 
     reenters: ClassVar[bool] = False
 
-    def enter(self, tracer: Any) -> Value:
+    def enter(self, tracer: Tracing) -> Value:
         tracer.regions += 1
         level: Value = tracer.inline_python(forward_ad.enter_dual_level, (), {})
         return level
 
-    def leave(self, tracer: Any) -> None:
+    def leave(self, tracer: Tracing) -> None:
         tracer.inline_python(forward_ad.exit_dual_level, (), {})
         tracer.regions -= 1
 
     def again(self) -> Value:
         return DualLevelValue(self.kind, made_at=self.made_at)
 
-    def rebuild(self, out: Any) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.cannot(self)
 
 
 @handles(forward_ad.dual_level)
 def dual_level(call: Call) -> Value:
     """The context manager."""
-    return DualLevelValue(forward_ad.dual_level, made_at=places_of(call.tracer.frames))
+    return DualLevelValue(forward_ad.dual_level, made_at=places_of(call.tracing.frames))

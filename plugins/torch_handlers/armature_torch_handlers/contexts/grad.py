@@ -32,7 +32,7 @@ def set_grad_enabled(call: Call, mode: Value) -> Value | None:
     if enabled is None:
         return None
     made = grad_mode_value(torch.set_grad_enabled, enabled)
-    switch_grad(call.tracer, enabled)
+    switch_grad(call.tracing, enabled)
     return made
 
 
@@ -42,7 +42,7 @@ def set_grad_primitive(call: Call, enabled: Value) -> Value | None:
     known = switch(call, enabled)
     if known is None:
         return None
-    switch_grad(call.tracer, known)
+    switch_grad(call.tracing, known)
     return call.constant(None)
 
 
@@ -50,7 +50,7 @@ def switch(call: Call, mode: Value) -> bool | None:
     """The bool that a mode is, None where it is not known. Anything else is refused as torch does."""
     if (kind := mode.python_type()) is not bool:
         message = f"set_grad_enabled(): argument 'enabled' (position 1) must be bool, not {kind.__name__}"
-        call.tracer.raise_error(TypeError, message)
+        call.tracing.raise_error(TypeError, message)
     return bool(mode.as_constant()) if mode.is_constant else None
 
 
@@ -66,8 +66,8 @@ def inference_mode(call: Call, mode: Value | None = None) -> Value | None:
     if mode is None:
         return inference_mode_value(True)
     if mode.python_type() is bool:
-        return inference_mode_value(mode.truth(call.tracer))
-    return inference_mode_value(True).call(call.tracer, (mode,), {})
+        return inference_mode_value(mode.truth(call.tracing))
+    return inference_mode_value(True).call(call.tracing, (mode,), {})
 
 
 @handles(

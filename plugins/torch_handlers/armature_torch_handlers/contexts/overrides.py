@@ -21,20 +21,20 @@ from armature.plugin_api import (
 @handles(*existing("torch._C._push_on_torch_function_stack"))
 def push(call: Call, mode: Value) -> Value:
     """`with mode:` begins."""
-    call.tracer.overrides.push(call.tracer, mode)
+    call.tracing.overrides.push(call.tracing, mode)
     return call.constant(None)
 
 
 @handles(*existing("torch._C._pop_torch_function_stack"))
 def pop(call: Call) -> Value:
     """It ends."""
-    return call.tracer.overrides.pop(call.tracer)
+    return call.tracing.overrides.pop(call.tracing)
 
 
 @handles(*existing("torch._C._get_function_stack_at"))
 def mode_at(call: Call, position: Value) -> Value | None:
     """A mode of the stack."""
-    modes = call.tracer.overrides.modes
+    modes = call.tracing.overrides.modes
     at = position.as_constant()
     return modes[at] if isinstance(at, int) and 0 <= at < len(modes) else None
 
@@ -42,25 +42,25 @@ def mode_at(call: Call, position: Value) -> Value | None:
 @handles(*existing("torch._C._len_torch_function_stack"))
 def count(call: Call) -> Value:
     """How many modes are active."""
-    return call.constant(len(call.tracer.overrides.modes))
+    return call.constant(len(call.tracing.overrides.modes))
 
 
 @handles(*existing("torch._C._is_torch_function_mode_enabled"))
 def modes_enabled(call: Call) -> Value:
     """Whether a mode is asked."""
-    return call.constant(call.tracer.overrides.asks_modes)
+    return call.constant(call.tracing.overrides.asks_modes)
 
 
 @handles(*existing("torch._C._is_torch_function_enabled"))
 def subclasses_enabled(call: Call) -> Value:
     """Whether subclasses are asked."""
-    return call.constant(call.tracer.overrides.off == 0)
+    return call.constant(call.tracing.overrides.off == 0)
 
 
 @handles(*existing("torch._C._is_torch_function_all_disabled"))
 def all_disabled(call: Call) -> Value:
     """Whether nobody is asked."""
-    return call.constant(call.tracer.overrides.off == 2)
+    return call.constant(call.tracing.overrides.off == 2)
 
 
 @handles(
@@ -74,8 +74,8 @@ def has_torch_function(call: Call, *args: Value) -> Value:
     """Whether somebody takes over a call with these arguments."""
     items = list(args)
     if call.fn.__name__ == "_has_torch_function":
-        items = list(call.tracer.unpack(args[0]))
-    state = call.tracer.overrides
+        items = list(call.tracing.unpack(args[0]))
+    state = call.tracing.overrides
     return call.constant(state.asks_modes or any(state.asks(item) for item in items))
 
 
@@ -91,7 +91,7 @@ def inherited(
 ) -> Value | None:
     """What a subclass that says nothing else makes of a call: its own kind of tensor."""
     nothing = call.constant(None)
-    return as_overridden(call.tracer, cls, func, types, args or TupleValue([]), kwargs or nothing)
+    return as_overridden(call.tracing, cls, func, types, args or TupleValue([]), kwargs or nothing)
 
 
 @handles(*existing("torch._C._disabled_torch_function_impl"))
@@ -99,7 +99,7 @@ def not_asked(
     call: Call, func: Value, types: Value, args: Value | None = None, kwargs: Value | None = None
 ) -> Value | None:
     """What classes that take over operators inherit: the call as it is, with subclasses not asked."""
-    tracer = call.tracer
+    tracer = call.tracing
     none = TupleValue([])
     return as_overridden(tracer, tracer.as_value(torch.Tensor), func, none, args or none, kwargs or call.constant(None))
 
@@ -110,7 +110,7 @@ def new_of_class(call: Call, cls: Value, *data: Value) -> Value | None:
     kind = cls.as_object()
     if len(data) != 1 or not isinstance(data[0], TracedTensor) or kind is torch.Tensor or not isinstance(kind, type):
         return None
-    return data[0].as_kind(call.tracer, kind) if data[0].python_type() is torch.Tensor else None
+    return data[0].as_kind(call.tracing, kind) if data[0].python_type() is torch.Tensor else None
 
 
 @handles(torch.Tensor._make_subclass)
@@ -121,7 +121,7 @@ def make_subclass(call: Call, cls: Value, data: Value, require_grad: Value | Non
     if wants or not isinstance(data, TracedTensor) or not isinstance(kind, type):
         return None
     detached = call.graph_call(torch.Tensor.detach, data)
-    return detached.as_kind(call.tracer, kind) if isinstance(detached, TracedTensor) else None
+    return detached.as_kind(call.tracing, kind) if isinstance(detached, TracedTensor) else None
 
 
 def enter_device(device: torch.device) -> torch.device:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from armature.plugin_api import Call, NullContextValue, Value, ValueType, existing, handles
+from armature.plugin_api import (
+    Call,
+    NullContextValue,
+    Source,
+    Tracing,
+    Value,
+    ValueType,
+    existing,
+    handles,
+)
 
 RANGES = existing("torch.autograd.profiler.record_function")
 
@@ -16,7 +25,7 @@ def record_function(call: Call, name: Value, args: Value | None = None) -> Value
     return NullContextValue(kind)
 
 
-def held(obj: Any, source: Any, tracer: Any) -> Value:
+def held(obj: Any, source: Source, tracer: Tracing) -> Value:
     """The value of a range that was made before the function was called."""
     return NullContextValue(type(obj), source=source)
 

@@ -33,6 +33,6 @@ def without_hooks(call: Call, error_message: Value) -> Value | None:
     """The context manager; under hooks of the caller, eager mode says what there is to say."""
     if not error_message.is_constant or not has_no_hooks():
         return None
-    call.tracer.guards.answers(has_no_hooks, (), {}, True)
+    call.tracing.guards.answers(has_no_hooks, (), {}, True)
     arguments = (error_message.as_constant(),)
     return PairedContextValue(AbstractContextManager, enter_without_hooks, arguments, exit_without_hooks)

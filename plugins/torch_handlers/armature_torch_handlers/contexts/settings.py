@@ -9,7 +9,16 @@ from typing import Any
 
 import attrs
 
-from armature.plugin_api import ClassValue, NullContextValue, Value, ValueType
+from armature.plugin_api import (
+    Args,
+    ClassValue,
+    Kwargs,
+    NullContextValue,
+    Source,
+    Tracing,
+    Value,
+    ValueType,
+)
 
 MODULE = "torch._dynamo.decorators"  # not loaded before it is used
 NAMES = frozenset({"DynamoConfigPatchProxy", "ErrorOnGraphBreakDecoratorContextManager"})
@@ -25,7 +34,7 @@ def changes_settings(obj: object) -> bool:
     return is_setting(type(obj))
 
 
-def held(obj: Any, source: Any, tracer: Any) -> Value:
+def held(obj: Any, source: Source, tracer: Tracing) -> Value:
     """The value of such a context that was made before the function was called."""
     return NullContextValue(type(obj), source=source)
 
@@ -34,11 +43,11 @@ def held(obj: Any, source: Any, tracer: Any) -> Value:
 class SettingClass(ClassValue):
     """Such a class, which makes a context that does nothing."""
 
-    def call(self, tracer: Any, args: Any, kwargs: Any) -> Value:
+    def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         return NullContextValue(self.cls)
 
 
-def class_of_program(obj: Any, source: Any, tracer: Any) -> Value:
+def class_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """The class, where the program makes a context."""
     tracer.guards.same(source, obj)
     return SettingClass(obj, source=source)

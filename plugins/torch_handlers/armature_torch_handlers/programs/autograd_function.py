@@ -38,7 +38,7 @@ ID = "autograd-function"
 @handles(APPLY)
 def apply(call: Call, cls: Value, *args: Value, **kwargs: Value) -> Value:
     """Trace `forward`, and `backward` where gradients are wanted. What can't be traced there breaks the graph here."""
-    tracer = call.tracer
+    tracer = call.tracing
     function: Any = cls.as_object()
     if tracer.overrides.may_ask([*args, *kwargs.values()]):
         call.graph_break("overridden-call", function=f"{function.__qualname__}.apply")
@@ -70,7 +70,7 @@ def apply(call: Call, cls: Value, *args: Value, **kwargs: Value) -> Value:
 def is_forward_only(call: Call, cls: Value, args: tuple[Value, ...]) -> bool:
     """Whether inside of vmap the call is one of `forward`, with vmap's own rules."""
     function: Any = cls.as_object()
-    made = cls.get_attribute(call.tracer, "generate_vmap_rule")  # guarded
+    made = cls.get_attribute(call.tracing, "generate_vmap_rule")  # guarded
     own = function.vmap is not BASE.vmap or function.setup_context is BASE.setup_context
     learns = torch.is_grad_enabled() and any(map(needs_gradient, args))
     return made.is_constant and made.as_constant() is True and not own and not learns
@@ -115,7 +115,7 @@ def bound(call: Call, function: Any, args: tuple[Value, ...], kwargs: Any) -> tu
     forward = function.forward
     if not kwargs and isinstance(forward, FunctionType) and not forward.__defaults__ and not forward.__kwdefaults__:
         return args
-    tracer = call.tracer
+    tracer = call.tracing
     try:
         given = inspect.signature(forward).bind(*args, **kwargs)
     except TypeError as error:
@@ -146,7 +146,7 @@ def without_gradients(
     call: Call, context: Context, args: Sequence[Value], steps: tuple[Any, list[Value]], apart: bool
 ) -> Value:
     """The call traced where it stands. apart: `forward` has no context."""
-    tracer = call.tracer
+    tracer = call.tracing
     before = torch.is_grad_enabled()
     switch_grad(tracer, False)
     try:
@@ -169,6 +169,6 @@ def as_output(call: Call, value: Value, args: Sequence[Value], context: Context)
         raise NotApart("forward gives a tensor that requires a gradient")
     if value.fake.requires_grad and given:
         return call.graph_call("detach", value)
-    if given and value not in context.dirty(call.tracer):
+    if given and value not in context.dirty(call.tracing):
         return call.graph_call("view_as", value, value)
     return value

@@ -8,7 +8,14 @@ from typing import Any
 
 import torch
 
-from armature.plugin_api import Call, NotConstant, TracedTensor, Value, existing, handles
+from armature.plugin_api import (
+    Call,
+    NotConstant,
+    TracedTensor,
+    Value,
+    existing,
+    handles,
+)
 
 NO_CONTEXTS = existing("torch.utils.checkpoint.noop_context_fn")
 SELECTIVE = existing("torch.utils.checkpoint.create_selective_checkpoint_contexts")
@@ -40,7 +47,7 @@ def only_chooses(call: Call, context_fn: Value) -> bool:
     """Whether the contexts that a function makes do nothing but choose what backward keeps."""
     partial = context_fn.python_type() is functools.partial
     try:
-        made_by = (context_fn.get_attribute(call.tracer, "func") if partial else context_fn).as_object()
+        made_by = (context_fn.get_attribute(call.tracing, "func") if partial else context_fn).as_object()
     except NotConstant:
         return False
     return any(made_by is known for known in (*NO_CONTEXTS, *SELECTIVE))
@@ -55,7 +62,7 @@ def reentrant(call: Call, function: Value, args: Sequence[Value], kwargs: Mappin
         made = call.polyfill(unfollowed, function, *args)
     else:
         made = call.inline(function, *args)
-    results = call.tracer.unpack(made) if made.python_type() is tuple else [made]
+    results = call.tracing.unpack(made) if made.python_type() is tuple else [made]
     for result in results:
         is_number = isinstance(result, TracedTensor) and (result.dtype.is_floating_point or result.dtype.is_complex)
         known = result.is_constant or (isinstance(result, TracedTensor) and result.real is None and result not in args)

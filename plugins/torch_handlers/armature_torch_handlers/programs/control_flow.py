@@ -12,7 +12,16 @@ from typing import Any
 
 import torch
 
-from armature.plugin_api import Call, NotConstant, Polyfill, TracedTensor, Value, choose, existing, handles
+from armature.plugin_api import (
+    Call,
+    NotConstant,
+    Polyfill,
+    TracedTensor,
+    Value,
+    choose,
+    existing,
+    handles,
+)
 
 
 @handles(*existing("torch.cond", "torch._higher_order_ops.cond.cond_op"))
@@ -21,9 +30,9 @@ def cond(
 ) -> Value:
     """With a bool that tracing knows it is an `if`."""
     known = pred.as_constant() if pred.is_constant else None
-    given = () if operands is None else call.tracer.unpack(operands)
+    given = () if operands is None else call.tracing.unpack(operands)
     if isinstance(pred, TracedTensor) and pred.dtype is torch.bool and not pred.shape and not kwargs:
-        return choose(call.tracer, pred, (true_fn, false_fn), given)
+        return choose(call.tracing, pred, (true_fn, false_fn), given)
     if not isinstance(known, bool) or kwargs:
         call.graph_break("control-flow-operator", operation="torch.cond")
     return call.inline(true_fn if known else false_fn, *given)
@@ -41,7 +50,7 @@ def hinted(call: Call, body_fn: Value, args: Value, kwargs: Value, hints: Value)
     """The function: hints say something to other compilers only. Eager mode gives it no gradients."""
     if args.python_type() is not tuple or kwargs.python_type() is not dict or not is_hints(hints):
         return None
-    return None if call.tracer.unpack(kwargs) else without_gradients(call, body_fn, call.tracer.unpack(args))
+    return None if call.tracing.unpack(kwargs) else without_gradients(call, body_fn, call.tracing.unpack(args))
 
 
 @handles(*existing("torch._higher_order_ops.strict_mode.strict_mode"))
@@ -49,7 +58,7 @@ def strict(call: Call, callable: Value, operands: Value) -> Value | None:
     """The function: tracing is strict as it is. Eager mode gives it no gradients."""
     if operands.python_type() not in (tuple, list):
         return None
-    return without_gradients(call, callable, call.tracer.unpack(operands))
+    return without_gradients(call, callable, call.tracing.unpack(operands))
 
 
 def without_gradients(call: Call, fn: Value, args: Sequence[Value]) -> Value | None:
@@ -68,7 +77,7 @@ def may_learn(call: Call, value: Value) -> bool:
     if isinstance(value, TracedTensor):
         return value.fake.requires_grad
     if value.python_type() in (tuple, list):
-        return any(may_learn(call, part) for part in call.tracer.unpack(value))
+        return any(may_learn(call, part) for part in call.tracing.unpack(value))
     return not value.is_constant
 
 

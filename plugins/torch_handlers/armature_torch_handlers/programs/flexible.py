@@ -41,7 +41,7 @@ def flex_attention(
     options: Value,
 ) -> Value | None:
     """Attention, the logarithm of sums, and the largest scores."""
-    tracer, tensors = call.tracer, (query, key, value)
+    tracer, tensors = call.tracing, (query, key, value)
     if not isinstance(query, TracedTensor) or not isinstance(key, TracedTensor) or not isinstance(value, TracedTensor):
         return None
     *blocks, mask_mod = tracer.unpack(block_mask)
@@ -75,7 +75,7 @@ def flex_attention(
 def body_of(call: Call, function: Value, inputs: Sequence[Like], name: str) -> Body:
     """A function of a score and its place, or of a place, as a graph of its own."""
     try:
-        with call.tracer.fakes.reading_items(item_by_tensors):
-            return trace_body(call.tracer, function, inputs, name=name, single=True, fresh=False)
+        with call.tracing.fakes.reading_items(item_by_tensors):
+            return trace_body(call.tracing, function, inputs, name=name, single=True, fresh=False)
     except NotApart as unfit:
         call.graph_break("control-flow-operator", operation=f"flex_attention, of a function that {unfit.reason},")

@@ -9,7 +9,17 @@ from typing import Any
 import attrs
 import torch
 
-from armature.plugin_api import Call, NotApart, ObjectValue, TracedTensor, TupleValue, Value, handles
+from armature.plugin_api import (
+    Call,
+    NotApart,
+    ObjectValue,
+    Rebuilding,
+    TracedTensor,
+    Tracing,
+    TupleValue,
+    Value,
+    handles,
+)
 
 METHODS = ("save_for_backward", "save_for_forward", "mark_dirty", "mark_non_differentiable", "set_materialize_grads")
 KEPT = ("to_save", "saved_for_forward", "dirty_tensors", "non_differentiable", "materialize_grads")  # where they do
@@ -29,54 +39,54 @@ class Context(ObjectValue):
     reads_saved: bool = False
 
     @classmethod
-    def of(cls, tracer: Any, function: Any, args: Sequence[Value]) -> Context:
+    def of(cls, tracer: Tracing, function: Any, args: Sequence[Value]) -> Context:
         """That of a call."""
         made = cls(function._backward_cls)
         needs = [isinstance(arg, TracedTensor) and arg.fake.requires_grad for arg in args]
         made.attributes["needs_input_grad"] = TupleValue([tracer.constant(needed) for needed in needs])
         return made
 
-    def get_attribute(self, tracer: Any, name: str) -> Value:
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name == "saved_tensors":
             self.reads_saved = True
         if name not in self.attributes and is_of_torch(self.cls, name):
             tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
         return super().get_attribute(tracer, name)
 
-    def set_attribute(self, tracer: Any, name: str, value: Value) -> None:
+    def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         if name not in KEPT and is_of_torch(self.cls, name):
             tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
         super().set_attribute(tracer, name, value)
 
-    def rebuild(self, out: Any) -> None:
+    def rebuild(self, out: Rebuilding) -> None:
         out.cannot(self)
 
     def told(self, name: str, default: Value) -> Value:
         """What forward has set by a method."""
         return self.attributes.get(name) or default
 
-    def saved(self, tracer: Any) -> list[Value]:
+    def saved(self, tracer: Tracing) -> list[Value]:
         """What `save_for_backward` was given."""
         found: list[Value] = tracer.unpack(self.told("to_save", NOTHING))
         if not all(isinstance(item, TracedTensor) or is_none(item) for item in found):
             raise NotApart("save_for_backward is called with something that is no tensor")
         return found
 
-    def dirty(self, tracer: Any) -> list[Value]:
+    def dirty(self, tracer: Tracing) -> list[Value]:
         """What `mark_dirty` was given."""
         found: list[Value] = tracer.unpack(self.told("dirty_tensors", NOTHING))
         return found
 
-    def constant_outputs(self, tracer: Any) -> list[Value]:
+    def constant_outputs(self, tracer: Tracing) -> list[Value]:
         """What `mark_non_differentiable` was given."""
         found: list[Value] = tracer.unpack(self.told("non_differentiable", NOTHING))
         return found
 
-    def materializes(self, tracer: Any) -> bool:
+    def materializes(self, tracer: Tracing) -> bool:
         """Whether backward gets zeros where there is no gradient, and not None."""
         return self.told("materialize_grads", tracer.constant(True)).truth(tracer)
 
-    def check(self, tracer: Any, outputs: Sequence[Value], args: Sequence[Value], apart: bool) -> None:
+    def check(self, tracer: Tracing, outputs: Sequence[Value], args: Sequence[Value], apart: bool) -> None:
         """Raise NotApart where torch raises or warns, and for what it does to tensors of the program.
 
         apart: `forward` has no context.

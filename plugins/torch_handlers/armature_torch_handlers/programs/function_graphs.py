@@ -152,7 +152,7 @@ class _Tracing:
 
     def run(self, steps: tuple[Any, list[Value]], apart: bool) -> Value:
         """Trace forward in the graph of the frame, and backward where it is wanted; the value of the call."""
-        tracer = self.call.tracer
+        tracer = self.call.tracing
         inputs = [arg for arg in self.args if isinstance(arg, TracedTensor)]
         nodes = [node_of(self.call, value) for value in inputs]
         with Watch(tracer), torch.no_grad():
@@ -184,7 +184,7 @@ class _Tracing:
 
     def graphs(self, forward: fx.GraphModule, inputs: int, outputs: list[Value], single: bool) -> Graphs:
         """All together."""
-        tracer, context = self.call.tracer, self.context
+        tracer, context = self.call.tracing, self.context
         constant, dirty = context.constant_outputs(tracer), context.dirty(tracer)
         return Graphs(
             name=self.cls.as_object().__name__,  # type: ignore[attr-defined]
@@ -204,7 +204,7 @@ class _Tracing:
 
     def check_forward(self, part: Part, outputs: list[Value], apart: bool) -> None:
         """Whether what forward gives can go through a node."""
-        tracer = self.call.tracer
+        tracer = self.call.tracing
         dirty, own = self.context.dirty(tracer), set(part.nodes)
         if not all(value in dirty for value in part.written):
             raise NotApart("forward writes to a tensor that is not marked as dirty")
@@ -221,7 +221,7 @@ class _Tracing:
 
     def trace_backward(self, outputs: list[Value]) -> None:
         """A graph for each way to call it: that of first derivatives must be there."""
-        tracer = self.call.tracer
+        tracer = self.call.tracing
         function = self.method()
         first = True
         for given in self.ways(outputs):
@@ -241,7 +241,7 @@ class _Tracing:
 
     def ways(self, outputs: list[Value]) -> Iterator[tuple[bool, ...]]:
         """For which outputs there may be gradients: for all tensors, unless the function wants to know."""
-        tracer = self.call.tracer
+        tracer = self.call.tracing
         tensors = [isinstance(value, TracedTensor) for value in outputs]
         if self.context.materializes(tracer):
             return iter([tuple(tensors)])
@@ -258,7 +258,7 @@ class _Tracing:
 
     def method(self) -> Value:
         """`backward`, without torch's wrapper for functions to be differentiated once."""
-        tracer, function = self.call.tracer, self.cls.as_object()
+        tracer, function = self.call.tracing, self.cls.as_object()
         both = {name: self.cls.get_attribute(tracer, name) for name in ("backward", "vjp")}  # guards either
         names = [name for name in both if getattr(function, name) is not getattr(BASE, name)]
         if len(names) != 1:
@@ -271,7 +271,7 @@ class _Tracing:
 
     def trace_way(self, function: Value, outputs: list[Value], mode: bool, given: tuple[bool, ...]) -> Backward:
         """Backward in a grad mode, with some gradients."""
-        tracer, call = self.call.tracer, self.call
+        tracer, call = self.call.tracing, self.call
         wanted = [value for value, there in zip(outputs, given) if there]
         with torch.no_grad():
             start = trace_part(tracer, like, wanted, {})
@@ -305,7 +305,7 @@ class _Tracing:
 
     def results(self, result: Value) -> list[Value]:
         """The gradients of the arguments that are tensors; None for those that no one wants."""
-        tracer = self.call.tracer
+        tracer = self.call.tracing
         found = tracer.unpack(result) if issubclass(result.python_type(), tuple) else [result]
         if len(found) < len(self.args) or not all(map(is_none, found[len(self.args) :])):
             raise NotApart("backward gives another number of gradients than there are arguments")
@@ -351,7 +351,7 @@ def said(stop: GraphBreak | UserRaised | NotApart) -> str:
 
 def node_of(call: Call, value: Value) -> fx.Node:
     """The node of a tensor."""
-    node = value.as_argument(call.tracer)
+    node = value.as_argument(call.tracing)
     if not isinstance(node, fx.Node):
         raise NotApart(f"{value.describe()} is not in the graph")
     return node
@@ -359,6 +359,6 @@ def node_of(call: Call, value: Value) -> fx.Node:
 
 def value_of(call: Call, node: fx.Node) -> Value:
     """The value of a node: a tensor or a number."""
-    tracer = call.tracer
+    tracer = call.tracing
     held = next((value for value in tracer.by_fake.values() if value.node is node), None)
     return held if held is not None else tracer.as_value(node.meta["example_value"])

@@ -41,7 +41,7 @@ def register_hook(call: Call, self: Value, hook: Value) -> Value | None:
         not isinstance(self, TracedTensor)
         or self.kind is not None
         or not self.fake.requires_grad
-        or call.tracer.regions
+        or call.tracing.regions
     ):
         return None
     if self.source is not None:
@@ -51,20 +51,22 @@ def register_hook(call: Call, self: Value, hook: Value) -> Value | None:
     try:
         with torch.no_grad():  # in force while gradients flow
             gradient_like = Like.of(self.fake).without_gradient()
-            body = trace_body(call.tracer, hook, [gradient_like], name="hook", single=True, fresh=False)
+            body = trace_body(call.tracing, hook, [gradient_like], name="hook", single=True, fresh=False)
     except NotApart:
         return None
     (gradient,) = body.results
     if not isinstance(gradient, TracedTensor) or gradient.fake.shape != self.fake.shape or gradient.dtype != self.dtype:
         return None
-    attach_body(call.tracer, attach, body, self)
+    attach_body(call.tracing, attach, body, self)
     return HandleValue()
 
 
 @handles(*existing("torch.Tensor.register_post_accumulate_grad_hook"))
 def register_after_accumulation(call: Call, self: Value, hook: Value) -> Value | None:
     """Of a leaf of the program."""
-    plain = isinstance(self, TracedTensor) and self.kind is None and self.fake.requires_grad and not call.tracer.regions
+    plain = (
+        isinstance(self, TracedTensor) and self.kind is None and self.fake.requires_grad and not call.tracing.regions
+    )
     if not plain or self.source is None or not self.fake.is_leaf:
         return None
     return later(call, self, hook)
@@ -74,7 +76,7 @@ def later(call: Call, tensor: TracedTensor, hook: Value) -> Value | None:
     """A hook on a tensor of the program: gradients flow after the frame, unless the tensor is another one by then."""
     if tensor.is_written:
         return None
-    call.tracer.effects.call(Write(call.fn, (tensor, hook)))
+    call.tracing.effects.call(Write(call.fn, (tensor, hook)))
     return HandleValue()
 
 

@@ -41,13 +41,13 @@ from armature.plugin_api import (
 )
 def entry(call: Call, *args: Value, **kwargs: Value) -> Value:
     """What programs call: Python that ends in a call of the operator."""
-    return call.tracer.call_whole(call.fn, args, kwargs)
+    return call.tracing.call_whole(call.fn, args, kwargs)
 
 
 @handles(*existing("torch._higher_order_ops.while_loop.while_loop_op"))
 def while_loop(call: Call, cond_fn: Value, body_fn: Value, carried_inputs: Value, additional_inputs: Value) -> Value:
     """Tensors and ints are carried from one step to the next."""
-    tracer = call.tracer
+    tracer = call.tracing
     carried, more = tracer.unpack(carried_inputs), tracer.unpack(additional_inputs)
     likes = [ANY_INT if is_int(value) else like(call, value) for value in carried]
     test = body_of(call, cond_fn, likes, more, "test", single=True)
@@ -71,7 +71,7 @@ def while_loop(call: Call, cond_fn: Value, body_fn: Value, carried_inputs: Value
 @handles(*existing("torch._higher_order_ops.scan.scan_op"))
 def scan(call: Call, combine_fn: Value, init: Value, xs: Value, additional_inputs: Value) -> Value:
     """Tensors are carried from slice to slice, and other results of the steps stacked."""
-    tracer = call.tracer
+    tracer = call.tracing
     carried, columns, more = (tracer.unpack(value) for value in (init, xs, additional_inputs))
     length = common_length(call, columns)
     likes = [like(call, value) for value in carried]
@@ -93,7 +93,7 @@ def scan(call: Call, combine_fn: Value, init: Value, xs: Value, additional_input
 @handles(*existing("torch._higher_order_ops.map.map_impl"))
 def map_impl(call: Call, f: Value, xs: Value, pos_args: Value) -> Value:
     """The results for slices, stacked."""
-    tracer = call.tracer
+    tracer = call.tracing
     columns, more = tracer.unpack(xs), tracer.unpack(pos_args)
     length = common_length(call, columns)
     body = body_of(call, f, [slice_of(call, value) for value in columns], more, "step")
@@ -109,7 +109,7 @@ def body_of(
 ) -> Body:
     """A function as a graph of its own."""
     try:
-        return trace_body(call.tracer, function, likes, tuple(more), name=name, single=single)
+        return trace_body(call.tracing, function, likes, tuple(more), name=name, single=single)
     except NotApart as unfit:
         refuse(call, f"a function that {unfit.reason}")
 

@@ -23,7 +23,7 @@ def associative_scan(
 ) -> Value | None:
     """Scan a tensor, or a tuple or list of tensors."""
     nested = issubclass(xs.python_type(), (tuple, list))
-    leaves = call.tracer.unpack(xs) if nested else [xs]
+    leaves = call.tracing.unpack(xs) if nested else [xs]
     if not leaves or not all(isinstance(leaf, TracedTensor) and leaf.has_static_shape for leaf in leaves):
         return None
     axis = dim.as_constant()

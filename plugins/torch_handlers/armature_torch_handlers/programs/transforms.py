@@ -54,7 +54,7 @@ def transformed_call(call: Call, *args: Value, **kwargs: Value) -> Value:
 @handles(*existing(*(f"torch._C._functorch.{name}" for name in LEAVES), *(f"{PREDISPATCH}.{name}" for name in LEAVES)))
 def enter_level(call: Call, *args: Value, **kwargs: Value) -> Value:
     """Enter a level while tracing and in the graph; the number of the level."""
-    tracer = call.tracer
+    tracer = call.tracing
     fn: Any = getattr(LEVELS, call.fn.__name__)
     if not tracer.regions:
         call.graph_break("transform-level", operation=call.fn.__name__)
@@ -84,7 +84,7 @@ def leave_aborted(leave: Callable[[], Any]) -> None:
 )
 def leave_level(call: Call) -> Value:
     """Leave the innermost level."""
-    tracer = call.tracer
+    tracer = call.tracing
     leave: Any = getattr(LEVELS, call.fn.__name__)
     if not tracer.on_abort or tracer.on_abort[-1] != (leave_aborted, leave):
         call.graph_break("transform-level", operation=call.fn.__name__)
@@ -97,7 +97,7 @@ def leave_level(call: Call) -> Value:
 @handles(*existing("torch._C._functorch.set_inplace_requires_grad_allowed", "torch._C._set_fwd_grad_enabled"))
 def switch(call: Call, enabled: Value) -> Value:
     """A setting that a transform changes and changes back."""
-    tracer = call.tracer
+    tracer = call.tracing
     fn: Any = call.fn
     if not tracer.regions:
         call.graph_break("transform-level", operation=fn.__name__)
@@ -127,7 +127,7 @@ READ: Mapping[str, Callable[[], bool]] = {
 @handles(*existing("torch._C._enter_dual_level", f"{PREDISPATCH}._enter_dual_level"))
 def enter_dual_level(call: Call) -> Value:
     """Forward mode's own levels."""
-    tracer = call.tracer
+    tracer = call.tracing
     if not tracer.regions:
         call.graph_break("transform-level", operation=call.fn.__name__)
     tracer.state_call(torch._C._enter_dual_level, ())
@@ -139,7 +139,7 @@ def enter_dual_level(call: Call) -> Value:
 @handles(*existing("torch._C._exit_dual_level", f"{PREDISPATCH}._exit_dual_level"))
 def exit_dual_level(call: Call, level: Value) -> Value:
     """Leave it."""
-    tracer = call.tracer
+    tracer = call.tracing
     left: Any = level.as_constant()
     if not tracer.on_abort or tracer.on_abort[-1] != (torch._C._exit_dual_level, left):
         call.graph_break("transform-level", operation=call.fn.__name__)
@@ -169,4 +169,4 @@ def load_decompositions(call: Call) -> Value:
 @handles(*existing("torch.autograd.grad"))
 def gradient(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """Inside a level it is an operation like others."""
-    return call.graph_call(call.fn, *args, **kwargs) if call.tracer.regions else None
+    return call.graph_call(call.fn, *args, **kwargs) if call.tracing.regions else None

@@ -1,0 +1,156 @@
+"""What back ends and lowerings may import: loops, plans of kernels, and helpers that print them.
+
+Versioned with `plugin_api`, by its API_VERSION. Rules, handlers, values and passes are there.
+"""
+
+from armature.codegen.backend import DeviceBackend, Features
+from armature.codegen.data import KernelSource
+from armature.codegen.nodes import (
+    Accumulate,
+    Guarded,
+    KernelBody,
+    Let,
+    PassBody,
+    Statement,
+    Write,
+    origin_of,
+    walk_kernel,
+)
+from armature.codegen.origins import heading, place
+from armature.codegen.printer import (
+    PYTHON_INDEX,
+    IndexPrinter,
+    Lines,
+    OpForm,
+    position,
+    print_op,
+)
+from armature.context import CompileContext
+from armature.lower import index, layout
+from armature.lower.builder import Builder
+from armature.lower.data import (
+    Buffer,
+    CallInstead,
+    Const,
+    IndexValue,
+    Load,
+    Masked,
+    Node,
+    Op,
+    Reduce,
+    Store,
+)
+from armature.lower.elements import NotSupported, Position, compute_dtype
+from armature.lower.index import (
+    Index,
+    Size,
+    Var,
+    add,
+    bounds,
+    contiguous_strides,
+    delinear,
+    floordiv,
+    hint,
+    mul,
+    numel,
+    sizes,
+    stride_of,
+    sub,
+    substitute,
+    variables,
+)
+from armature.lower.ops import OPS, REDUCTIONS
+from armature.lower.registry import collect_lowerings, lowers
+from armature.lower.values import Spec, TensorValue
+from armature.schedule.batch import Body, Row, body_of
+from armature.schedule.data import Batch, Kernel, KernelPlan, Pass, Work
+from armature.schedule.walk import (
+    depends,
+    operands,
+    postorder,
+    rebuild,
+    rename_node,
+    rename_store,
+    store_roots,
+    with_operands,
+)
+from armature.torch_abi.streams import raw_stream_getter
+
+__all__ = [
+    "OPS",
+    "PYTHON_INDEX",
+    "REDUCTIONS",
+    "Accumulate",
+    "Batch",
+    "Body",
+    "Buffer",
+    "Builder",
+    "CallInstead",
+    "CompileContext",
+    "Const",
+    "DeviceBackend",
+    "Features",
+    "Guarded",
+    "Index",
+    "IndexPrinter",
+    "IndexValue",
+    "Kernel",
+    "KernelBody",
+    "KernelPlan",
+    "KernelSource",
+    "Let",
+    "Lines",
+    "Load",
+    "Masked",
+    "Node",
+    "NotSupported",
+    "Op",
+    "OpForm",
+    "Pass",
+    "PassBody",
+    "Position",
+    "Reduce",
+    "Row",
+    "Size",
+    "Spec",
+    "Statement",
+    "Store",
+    "TensorValue",
+    "Var",
+    "Work",
+    "Write",
+    "add",
+    "body_of",
+    "bounds",
+    "collect_lowerings",
+    "compute_dtype",
+    "contiguous_strides",
+    "delinear",
+    "depends",
+    "floordiv",
+    "heading",
+    "hint",
+    "index",
+    "layout",
+    "lowers",
+    "mul",
+    "numel",
+    "operands",
+    "origin_of",
+    "place",
+    "position",
+    "postorder",
+    "print_op",
+    "raw_stream_getter",
+    "rebuild",
+    "rename_node",
+    "rename_store",
+    "sizes",
+    "store_roots",
+    "stride_of",
+    "sub",
+    "substitute",
+    "variables",
+    "walk_kernel",
+    "with_operands",
+]
