@@ -16,8 +16,11 @@ class _Facts(dict[str, object]):
 
 
 def fill(template: str, facts: Mapping[str, object]) -> str:
-    """The template with its facts."""
-    return template.format_map(_Facts(facts))
+    """The template with its facts; as it stands where they can't be filled in, which is a fault of its author."""
+    try:
+        return template.format_map(_Facts(facts))
+    except Exception:  # a template of a plugin, and facts of whatever type
+        return template
 
 
 def where(event: BreakEvent) -> str:

@@ -1,19 +1,40 @@
-"""`armature explain SCRIPT`: graphs, guards and graph breaks of a program."""
+"""`armature explain SCRIPT`: what a program was compiled to, where graphs broke, what was compiled again, and why."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from armature.api.explain import capturing, output_of
+import armature
+from armature.api.explain import capturing
 from armature.cli.run import PASS_ON, Arguments, Script
 from armature.cli.scripts import run_script
 from armature.cli.terminal import console, fail
 from armature.errors import ArmatureError
 from armature.pipeline.session import Session, session
+from armature.reports import gate, terminal
+from armature.reports.files import Reports
+from armature.reports.github import lines
+from armature.reports.record import Recording
+from armature.reports.recorder import Recorder
+
+FOUND = 1  # exit status where --fail-on-... found something
+INTERRUPTED = 130
+
+Html = Annotated[Path | None, typer.Option(help="also write a web page that stands alone")]
+Json = Annotated[Path | None, typer.Option("--json", help="also write the record as data")]
+Sarif = Annotated[Path | None, typer.Option(help="also write breaks and recompilations for code scanners")]
+Trace = Annotated[Path | None, typer.Option(help="also write a trace of compile and run for Perfetto")]
+Github = Annotated[bool, typer.Option(help="print annotations for GitHub Actions")]
+Guards = Annotated[bool, typer.Option(help="list the guards too")]
+FailOnBreak = Annotated[bool, typer.Option(help="status 1 if a graph broke")]
+FailOnRecompile = Annotated[bool, typer.Option(help="status 1 if something was compiled again")]
+Baseline = Annotated[Path | None, typer.Option(help="an earlier --json: what it has does not count as failure")]
+Capture = Annotated[bool, typer.Option("--capture-only", help="capture graphs, and run them operator by operator")]
 
 
 def recorder(records: Session) -> Callable[..., Any]:
@@ -27,26 +48,60 @@ def recorder(records: Session) -> Callable[..., Any]:
     return compile
 
 
+def recorded(script: Path, arguments: list[str], runs: bool, capture_only: bool) -> Recorder:
+    """Run a program and record it. What it raises is printed as Python prints it, and stands in the record."""
+    records = session().apart() if capture_only else session()
+    found = Recorder(str(script), tuple(arguments), runs, records)
+    try:
+        with found:
+            status = run_script(script, arguments, recorder(records) if capture_only else armature.compile)
+            if status:
+                found.exited(status)
+    except ArmatureError as error:
+        if found.error and not found.records.compilations:
+            fail(error)
+        print(found.error, file=sys.stderr)
+    except KeyboardInterrupt:
+        found.status = INTERRUPTED
+    except BaseException:
+        print(found.error, file=sys.stderr)
+    return found
+
+
 def explain(
     script: Script,
     arguments: Arguments = None,
-    html: Annotated[Path | None, typer.Option(help="also write a web page")] = None,
-    guards: Annotated[bool, typer.Option(help="list the guards too")] = False,
+    html: Html = None,
+    as_json: Json = None,
+    sarif: Sarif = None,
+    trace: Trace = None,
+    github: Github = False,
+    guards: Guards = False,
+    fail_on_break: FailOnBreak = False,
+    fail_on_recompile: FailOnRecompile = False,
+    baseline: Baseline = None,
+    capture_only: Capture = False,
 ) -> None:
-    """Run a program and tell which graphs were captured, where they broke and why."""
-    records = session().apart()
+    """Run a program and tell what was compiled, where graphs broke, what was compiled again, and why."""
     try:
-        status = run_script(script, arguments or [], recorder(records))
+        files = Reports(html=html, json=as_json, sarif=sarif, trace=trace)
+        files.check()
+        known = files.read(baseline) if baseline is not None else Recording()
     except ArmatureError as error:
         fail(error)
-    output = output_of(records)
+    found = recorded(script, arguments or [], trace is not None, capture_only)
+    recording = found.recording()
     screen = console()
-    screen.print(output)
-    if guards:
-        screen.print("Guards:", *output.guards, sep="\n  ", markup=False)
-    if html:
-        screen.print(f"Written to {output.to_html(html)}")
-    raise typer.Exit(status)
+    screen.print(*terminal.report(recording, guards), sep="\n")
+    if github:
+        print(*lines(recording), sep="\n")
+    problem = files.write(recording, lambda path: screen.print(f"Written to {path}", markup=False, soft_wrap=True))
+    bad = gate.failing(recording, known, fail_on_break, fail_on_recompile)
+    for finding in bad:
+        screen.print(gate.line(finding), style="red", markup=False, soft_wrap=True)
+    if problem is not None:
+        fail(problem)
+    raise typer.Exit(found.status or (FOUND if bad else 0))
 
 
 def register(app: typer.Typer) -> None:

@@ -88,7 +88,7 @@ def run_script(path: Path, arguments: list[str], compile: Compile) -> int:
     sys.path[0] = str(path.resolve().parent)
     try:
         with redirected(compile):
-            runpy.run_path(str(path), run_name="__main__")
+            runpy.run_path(str(path.absolute()), run_name="__main__")
     except SystemExit as leaving:
         return _status(leaving.code)
     finally:

@@ -119,7 +119,7 @@ class Compiler:
         if all(plugin.name == USER for plugin in tables.plugins):
             self._no_plugins(record, settings)
         ctx = new_context(settings, tables, record.id)
-        ctx.users_backend = callable(self.backend)
+        ctx.users_backend, ctx.timeline = callable(self.backend), self.records.timeline
         record.events = ctx.events
         ctx.emit(event_of(record, EventKind.START))
         start, hits, rebuilt = time.perf_counter(), ctx.cache.hits, len(ctx.cache.rebuilt)

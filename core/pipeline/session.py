@@ -19,11 +19,12 @@ from torch import fx, nn
 from armature.breaks.types import BreakEvent
 from armature.codegen.data import KernelSource
 from armature.events import CompileEvent
-from armature.frame.data import FrameRequest
+from armature.frame.data import FrameRequest, resume_point
 from armature.frame.guards.explain import FailedGuard, Mismatch
 from armature.pipeline.callers import Caller, callers
 from armature.rules.reliance import Relied
 from armature.run.data import CompiledGraph
+from armature.run.timeline import Timeline
 from armature.torch_abi.eval_frame import COMPILE, reset_code, set_code_strategy, skip_code
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class Compilation:
     failed_guards: tuple[FailedGuard, ...] = ()  # the same with values
     started: float = attrs.field(factory=time.perf_counter)
     callers: tuple[Caller, ...] = ()
+    resumes: bool = False  # whether it is the rest of a function after a graph break
     events: list[CompileEvent] = attrs.field(factory=list)
 
     def note_failed(self, failures: Iterable[Mismatch], request: FrameRequest) -> None:
@@ -130,12 +132,26 @@ class Totals:
 
 
 @attrs.define(eq=False)
+class Records:
+    """All that is recorded from some moment on, whatever is forgotten or left out by the session."""
+
+    compilations: list[Compilation] = attrs.field(factory=list)
+    skips: list[Skip] = attrs.field(factory=list)
+    limits: list[Limit] = attrs.field(factory=list)
+
+
+@attrs.define(eq=False)
 class Session:
-    """All records since the start or the last reset."""
+    """All records since the start or the last reset. followers: what is told of each record besides.
+
+    timeline: what is told of each run of what is compiled from now on; None: nothing is.
+    """
 
     compilations: deque[Compilation] = attrs.field(factory=lambda: deque(maxlen=KEPT))
     skips: deque[Skip] = attrs.field(factory=lambda: deque(maxlen=KEPT))
     limits: deque[Limit] = attrs.field(factory=lambda: deque(maxlen=KEPT))
+    followers: list[Records] = attrs.field(factory=list)
+    timeline: Timeline | None = None
     _numbers: Iterator[int] = attrs.field(factory=itertools.count)
     _codes: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)
     _relied: dict[int, Relied] = attrs.field(factory=dict)
@@ -153,8 +169,10 @@ class Session:
         """A record for the compilation of a code object."""
         self._remember(code)
         made = Compilation(next(self._numbers), code.co_qualname, code.co_filename, code.co_firstlineno, backend)
-        made.callers = callers()
+        made.callers, made.resumes = callers(), resume_point(code) is not None
         self.compilations.append(made)
+        for records in self.followers:
+            records.compilations.append(made)
         return made
 
     def next_id(self) -> int:
@@ -163,8 +181,9 @@ class Session:
 
     def withdraw(self, record: Compilation) -> None:
         """Drop a record that tells of nothing but a frame left alone."""
-        with contextlib.suppress(ValueError):
-            self.compilations.remove(record)
+        for kept in (self.compilations, *(records.compilations for records in self.followers)):
+            with contextlib.suppress(ValueError):
+                kept.remove(record)
 
     def skip(self, code: CodeType, reason: str, for_good: bool = False) -> bool:
         """A record of a code object that is left alone, from now on if for_good. Whether it is new."""
@@ -175,13 +194,17 @@ class Session:
         if reason in told:
             return False
         told.add(reason)
-        self.skips.append(Skip(code.co_qualname, code.co_filename, code.co_firstlineno, reason, callers()))
+        left = Skip(code.co_qualname, code.co_filename, code.co_firstlineno, reason, callers())
+        for kept in (self.skips, *(records.skips for records in self.followers)):
+            kept.append(left)
         return True
 
     def limit(self, code: CodeType, reason: str, failed: tuple[FailedGuard, ...]) -> None:
         """A record of a code object that was compiled too often."""
         place = (code.co_qualname, code.co_filename, code.co_firstlineno)
-        self.limits.append(Limit(*place, reason, failed, callers()))
+        found = Limit(*place, reason, failed, callers())
+        for kept in (self.limits, *(records.limits for records in self.followers)):
+            kept.append(found)
 
     def _skip_for_good(self, code: CodeType) -> None:
         self._remember(code)

@@ -14,6 +14,7 @@ from armature.errors import InvariantError
 from armature.graph.data import AtenGraph
 from armature.lower.data import LoopGraph
 from armature.run.data import CompiledGraph
+from armature.run.timeline import Timeline
 from armature.schedule.data import KernelPlan
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Binding:
     source: KernelSource
     names: dict[str, object]
     future: Future[Kernels]
+    timeline: Timeline | None = None
 
     def stand_in(self, name: str) -> Callable[..., None]:
         """What the wrapper calls in place of a kernel that may not be built yet."""
@@ -49,6 +51,9 @@ class Binding:
         missing = [name for name in self.source.kernels if name not in built]
         if missing:
             raise InvariantError(what="the back end built no such kernel", details=", ".join(missing))
+        timeline = self.timeline
+        if timeline is not None:
+            built = {name: timeline.timed("kernel", name, kernel) for name, kernel in built.items()}
         self.names.update(built)
         return built
 
@@ -68,7 +73,7 @@ def load(program: Program, aten: AtenGraph, loops: LoopGraph, plan: KernelPlan, 
     bindings: list[Binding] = []
     for source in program.sources:
         backend = backend_of(source, plan, ctx)
-        binding = Binding(source, names, ctx.workers.submit(backend.build, source, ctx))
+        binding = Binding(source, names, ctx.workers.submit(backend.build, source, ctx), ctx.timeline)
         names.update((name, binding.stand_in(name)) for name in source.kernels)
         bindings.append(binding)
     filename = f"<armature {program.name} {ctx.compile_id}>"
@@ -76,6 +81,8 @@ def load(program: Program, aten: AtenGraph, loops: LoopGraph, plan: KernelPlan, 
     linecache.cache[filename] = (len(program.wrapper), None, program.wrapper.splitlines(keepends=True), filename)
     exec(compile(program.wrapper, filename, "exec"), names)
     call: Any = names["call"]
+    if ctx.timeline is not None:
+        call = ctx.timeline.timed("graph", program.name, call)
 
     def ready() -> None:
         for binding in bindings:

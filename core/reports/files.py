@@ -1,0 +1,84 @@
+"""The files of a report: which form each has, and that they can be written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attrs
+
+from armature.errors import ArmatureError
+from armature.reports import chrome_trace, html, sarif, schema
+from armature.reports.record import Recording
+
+
+class CannotWriteReport(ArmatureError):
+    """The file of a report can't be written."""
+
+    code = "A241"
+    text = "the report can't be written to {path}: {problem}"
+    hint = "Name a file in a folder of yours that has room."
+
+
+class CannotReadBaseline(ArmatureError):
+    """The file of a baseline can't be read."""
+
+    code = "A242"
+    text = "the baseline {path} can't be read: {problem}"
+    hint = "Make it with `armature explain SCRIPT --json {path}`."
+
+
+def absolute(path: Path | None) -> Path | None:
+    """The path from the root of the file system."""
+    return None if path is None else path.absolute()
+
+
+@attrs.frozen
+class Reports:
+    """Files to write, by form; None: not that one. They stay where they are when the program changes its folder."""
+
+    html: Path | None = attrs.field(default=None, converter=absolute)
+    json: Path | None = attrs.field(default=None, converter=absolute)
+    sarif: Path | None = attrs.field(default=None, converter=absolute)
+    trace: Path | None = attrs.field(default=None, converter=absolute)
+
+    def _wanted(self) -> Iterator[tuple[Path, Callable[[Recording], str]]]:
+        forms: tuple[tuple[Path | None, Callable[[Recording], str]], ...] = (
+            (self.html, html.page),
+            (self.json, schema.as_json),
+            (self.sarif, sarif.as_sarif),
+            (self.trace, chrome_trace.as_trace),
+        )
+        yield from ((path, form) for path, form in forms if path is not None)
+
+    def check(self) -> None:
+        """Make the folders, before the program runs. Errors: CannotWriteReport."""
+        for path, _ in self._wanted():
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise CannotWriteReport(path=path, problem=error.strerror or error) from error
+            if path.is_dir():
+                raise CannotWriteReport(path=path, problem="it is a folder")
+            if not os.access(path if path.exists() else path.parent, os.W_OK):
+                raise CannotWriteReport(path=path, problem="there is no permission to write there")
+
+    def write(self, recording: Recording, told: Callable[[Path], None]) -> CannotWriteReport | None:
+        """Write all that can be; the first error otherwise. told: called with each path that was written."""
+        problem = None
+        for path, form in self._wanted():
+            try:
+                path.write_text(form(recording), encoding="utf-8")
+                told(path)
+            except OSError as error:
+                problem = problem or CannotWriteReport(path=path, problem=error.strerror or error)
+        return problem
+
+    def read(self, baseline: Path) -> Recording:
+        """The record in a file. Errors: CannotReadBaseline, NotARecord."""
+        try:
+            text = baseline.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CannotReadBaseline(path=baseline, problem=error) from error
+        return schema.from_json(text, baseline)

@@ -1,0 +1,65 @@
+"""Where the nodes of a graph stand in its drawing: in layers from inputs to outputs, neighbours near each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from armature.reports.record import Graph, Node
+
+SWEEPS = 4  # in which layers are put in order, each by the one before
+
+Positions = dict[str, tuple[float, int]]
+"""Of each node: its column, in node widths from the middle, and its layer, the first one is 0."""
+
+
+def layout(graph: Graph) -> Positions:
+    """The positions of all nodes. Nodes stand in the graph's order, users after what they use."""
+    users = users_of(graph.nodes)
+    layers = in_layers(graph.nodes, users)
+    rows: dict[int, list[str]] = {}
+    for node in graph.nodes:
+        rows.setdefault(layers[node.name], []).append(node.name)
+    used = {node.name: [name for name in node.inputs if name in layers] for node in graph.nodes}
+    ordered = [rows[layer] for layer in sorted(rows)]
+    columns: dict[str, float] = {}
+    for row in ordered:
+        place(row, columns)
+    for sweep in range(SWEEPS):
+        down = sweep % 2 == 0
+        for row in ordered if down else reversed(ordered):
+            neighbours = used if down else users
+            row.sort(key=lambda name: middle(neighbours[name], columns, columns[name]))
+            place(row, columns)
+    return {name: (columns[name], layers[name]) for name in layers}
+
+
+def users_of(nodes: Sequence[Node]) -> dict[str, list[str]]:
+    """The users of each node."""
+    users: dict[str, list[str]] = {node.name: [] for node in nodes}
+    for node in nodes:
+        for name in node.inputs:
+            if name in users:
+                users[name].append(node.name)
+    return users
+
+
+def in_layers(nodes: Sequence[Node], users: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """The layer of each node: below all that it uses. Inputs stand just above their first user."""
+    layers: dict[str, int] = {}
+    for node in nodes:
+        layers[node.name] = max((layers[name] + 1 for name in node.inputs if name in layers), default=0)
+    for node in nodes:
+        if not node.inputs and users[node.name]:
+            layers[node.name] = max(0, min(layers[name] for name in users[node.name]) - 1)
+    return layers
+
+
+def place(row: Sequence[str], columns: dict[str, float]) -> None:
+    """The nodes of a layer side by side, around the middle."""
+    for at, name in enumerate(row):
+        columns[name] = at - (len(row) - 1) / 2
+
+
+def middle(names: Sequence[str], columns: Mapping[str, float], otherwise: float) -> float:
+    """The mean column of these nodes."""
+    return sum(columns[name] for name in names) / len(names) if names else otherwise

@@ -1,0 +1,154 @@
+"""Recording while a program runs: what is compiled, samples of memory, and on demand each run of graphs and kernels."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import attrs
+import torch
+
+from armature.pipeline.session import Records, Session, session
+from armature.reports.collect import collected
+from armature.reports.record import End, MemorySample, Recording
+from armature.run.timeline import Timeline
+
+OWN = str(Path(__file__).resolve().parents[1]) + os.sep
+SAMPLES = 2_000  # of memory; when there are more, every second one is dropped
+EVERY = 0.02  # seconds between samples, at first
+
+
+@attrs.define(eq=False)
+class Recorder:
+    """Records for the body of a `with` what a session does; `recording` then gives the record.
+
+    program, arguments: what runs, for the report. runs: whether each run of a graph or kernel is timed. of: the session
+    to follow. What the body raises comes out, and stands in the record.
+    """
+
+    program: str = ""
+    arguments: tuple[str, ...] = ()
+    runs: bool = False
+    of: Session = attrs.field(factory=session)
+    records: Records = attrs.field(factory=Records)
+    timeline: Timeline | None = None
+    sampler: Sampler = attrs.field(factory=lambda: Sampler())
+    began: float = 0.0
+    seconds: float = 0.0
+    folder: str = attrs.field(factory=os.getcwd)
+    end: End = End.ENDED
+    status: int = 0
+    error: str = ""
+
+    def __enter__(self) -> Self:
+        self.began = time.perf_counter()
+        self.of.followers.append(self.records)
+        if self.runs:
+            self.timeline = self.of.timeline = Timeline()
+        self.sampler.start(self.began)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.seconds = time.perf_counter() - self.began
+        self.sampler.stop()
+        self.of.followers.remove(self.records)
+        if self.timeline is not None and self.of.timeline is self.timeline:
+            self.of.timeline = None
+        if error is not None:
+            self.end, self.status, self.error = End.RAISED, 1, shown(error)
+
+    def exited(self, status: int) -> None:
+        """Note that the program has ended by itself, with a status other than 0."""
+        self.end, self.status = End.EXITED, status
+
+    def recording(self) -> Recording:
+        """The record."""
+        made = collected(self.records, self.began, self.timeline)
+        return attrs.evolve(
+            made,
+            program=self.program,
+            arguments=self.arguments,
+            end=self.end,
+            status=self.status,
+            error=self.error,
+            seconds=self.seconds,
+            folder=self.folder,
+            memory=tuple(self.sampler.samples),
+        )
+
+
+def shown(error: BaseException) -> str:
+    """The traceback, from the first line of the program on."""
+    frames = traceback.extract_tb(error.__traceback__)
+    first = next((k for k, frame in enumerate(frames) if not _is_around(frame.filename)), 0)
+    found = traceback.TracebackException.from_exception(error)
+    found.stack = traceback.StackSummary.from_list(frames[first:])
+    return "".join(found.format()).rstrip()
+
+
+def _is_around(file: str) -> bool:
+    return file.startswith(OWN) or file == "<frozen runpy>"
+
+
+@attrs.define(eq=False)
+class Sampler:
+    """A thread that looks at the memory of the process from time to time."""
+
+    samples: list[MemorySample] = attrs.field(factory=list)
+    every: float = EVERY
+    _stopped: threading.Event = attrs.field(factory=threading.Event)
+    _thread: threading.Thread | None = None
+    _began: float = 0.0
+
+    def start(self, began: float) -> None:
+        """Begin to look; times are told since `began`."""
+        self._began = began
+        self._take()
+        self._thread = threading.Thread(target=self._run, name="armature-memory", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look once more, and end the thread."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._take()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self.every):
+            self._take()
+
+    def _take(self) -> None:
+        at = time.perf_counter() - self._began
+        self.samples.append(MemorySample(at, resident_bytes(), device_bytes()))
+        if len(self.samples) > SAMPLES:
+            self.samples, self.every = thinned(self.samples), self.every * 2
+
+
+def thinned(samples: Sequence[MemorySample]) -> list[MemorySample]:
+    """Of two neighbours the larger one, so that peaks stay."""
+    return [max(samples[k : k + 2], key=lambda sample: sample.resident) for k in range(0, len(samples), 2)]
+
+
+def resident_bytes() -> int:
+    """Main memory of this process, 0 where the system does not tell it in /proc."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def device_bytes() -> int:
+    """Bytes of tensors on accelerators; none is initialised for it."""
+    if not torch.accelerator.is_available():
+        return 0
+    return sum(map(torch.accelerator.memory_allocated, range(torch.accelerator.device_count())))

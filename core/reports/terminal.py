@@ -1,0 +1,189 @@
+"""The record for a terminal: totals, breaks by cause with the fix, recompilations, failures, frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from armature.reports.record import Break, End, Frame, GuardFailure, Outcome, Place, Recording
+
+STYLES = {
+    Outcome.COMPILED: "green",
+    Outcome.RECOMPILED: "yellow",
+    Outcome.BROKEN: "yellow",
+    Outcome.EMPTY: "dim",
+    Outcome.SKIPPED: "dim",
+    Outcome.FELL_BACK: "red",
+    Outcome.FAILED: "red",
+    Outcome.LIMIT: "red",
+}
+WRONG = (Outcome.FELL_BACK, Outcome.FAILED, Outcome.LIMIT)
+LEFT = (Outcome.SKIPPED, Outcome.EMPTY)
+NAMED = 5  # functions that are left alone for one reason
+
+
+def report(recording: Recording, guards: bool = False) -> Iterator[RenderableType]:
+    """The parts of the report. guards: whether to list those of each frame."""
+    yield headline(recording)
+    if recording.frames:
+        yield tree(recording)
+    yield from section("Graph breaks", [break_lines(one) for one in recording.breaks])
+    again = [recompile_lines(frame) for frame in recording.recompiled]
+    yield from section("Compiled again", again)
+    wrong = [frame for frame in recording.frames if frame.outcome in WRONG and not frame.breaks]
+    yield from section("Not compiled", [wrong_lines(frame) for frame in wrong])
+    yield from left_alone([frame for frame in recording.frames if frame.outcome in LEFT])
+    if recording.kernels:
+        yield kernels(recording)
+    if guards:
+        yield from section("Guards", [guard_lines(frame) for frame in recording.frames if frame.guards])
+    yield from section("Problems", [[Text(problem)] for problem in recording.problems])
+    if recording.end is not End.ENDED:
+        yield ended(recording)
+
+
+def headline(recording: Recording) -> Text:
+    """One line with the totals."""
+    graphs = sum(graph.kind != "backward" for graph in recording.graphs)
+    parts = [
+        f"{graphs} graphs",
+        f"{sum(one.count for one in recording.breaks)} breaks",
+        f"{len(recording.recompiled)} compiled again",
+        f"{recording.count(*WRONG)} left to eager",
+        f"{len(recording.kernels)} kernels",
+        f"{sum(frame.seconds for frame in recording.frames):.1f} s compiling",
+    ]
+    return Text(", ".join(parts), style="bold")
+
+
+def tree(recording: Recording) -> Tree:
+    """The frames by who called whom; those that were left alone stand in a table of their own."""
+    root = Tree(Text(recording.program or "program", style="bold"), guide_style="dim")
+    branches: dict[int | None, Tree] = {None: root}
+    for frame in recording.frames:
+        if frame.outcome in LEFT:
+            branches[frame.id] = branches.get(frame.parent, root)
+            continue
+        line = Text.assemble(
+            frame.function, (f"  {frame.where}  ", "dim"), (frame.outcome.value, STYLES[frame.outcome])
+        )
+        line.append(f"  {frame.reason}", style="dim")
+        branches[frame.id] = branches.get(frame.parent, root).add(line)
+    return root
+
+
+def section(title: str, entries: Sequence[Sequence[RenderableType]]) -> Iterator[RenderableType]:
+    """A heading with its entries; nothing where there are none."""
+    if not entries:
+        return
+    yield Text(f"\n{title} ({len(entries)})", style="bold underline")
+    for entry in entries:
+        head, *body = entry
+        yield head
+        yield from (Padding(line, (0, 0, 0, 3)) for line in body)
+
+
+def break_lines(one: Break) -> list[RenderableType]:
+    """A break: place, cause, what to do, the lines that led to it."""
+    where = one.place.where if one.place is not None else ""
+    head = Text.assemble((where, "bold"), f"  {one.title} ", (f"[{one.name}]", "cyan"))
+    head.append(f"  {one.count} times, {one.seconds:.2f} s" if one.count > 1 else f"  {one.seconds:.2f} s", style="dim")
+    lines: list[RenderableType] = [head, Text(one.explanation)]
+    lines += [Text(one.cause)] if one.cause else []
+    lines += [Text(f"{seen.expression} is {seen.description}", style="dim") for seen in one.values]
+    lines += [line for place in one.stack for line in place_lines(place)]
+    lines += [Text(f"What to do: {hint}") for hint in one.hints]
+    lines += [Text(f"More: {one.docs_url}")] if one.docs_url else []
+    return [*lines, Text(f"Described by {one.plugin}", style="dim")] if one.plugin else lines
+
+
+def place_lines(place: Place) -> Iterator[Text]:
+    """A line of a stack, as Python prints tracebacks."""
+    yield Text(f'File "{place.file}", line {place.line}, in {place.function}', style="dim")
+    if place.text:
+        yield Text(f"  {place.text}")
+    if place.caret and place.caret.strip() != "^" * len(place.text):
+        yield Text(f"  {place.caret}", style="yellow")
+
+
+def recompile_lines(frame: Frame) -> list[RenderableType]:
+    """A frame that was compiled again, and what was another one."""
+    head = Text.assemble((frame.where, "bold"), f"  {frame.function}  ", (frame.outcome.value, STYLES[frame.outcome]))
+    return [head, *map(failure_line, frame.failures)]
+
+
+def failure_line(failure: GuardFailure) -> Text:
+    """A guard that failed."""
+    if not (failure.expression and failure.now):
+        return Text(failure.text)
+    user = f"    relied on at {failure.user}" if failure.user else ""
+    return Text.assemble((failure.expression, "cyan"), f" was {failure.before}, is {failure.now}", (user, "dim"))
+
+
+def wrong_lines(frame: Frame) -> list[RenderableType]:
+    """A frame that could not be compiled."""
+    head = Text.assemble((frame.where, "bold"), f"  {frame.function}  ", (frame.outcome.value, STYLES[frame.outcome]))
+    return [head, Text(frame.reason)]
+
+
+def left_alone(frames: Sequence[Frame]) -> Iterator[RenderableType]:
+    """Why functions were left alone, and which."""
+    by_reason: dict[str, dict[str, None]] = {}
+    for frame in frames:
+        by_reason.setdefault(frame.reason, {})[f"{frame.function} {frame.where}"] = None
+    table = Table(title="left alone")
+    for name in ("reason", "functions"):
+        table.add_column(name)
+    for reason, functions in by_reason.items():
+        named = list(functions)
+        more = [f"and {len(named) - NAMED} more"] if len(named) > NAMED else []
+        table.add_row(Text(reason), Text("\n".join([*named[:NAMED], *more])))
+    if table.row_count:
+        yield table
+
+
+def kernels(recording: Recording) -> Table:
+    """The generated kernels, those that move most bytes first."""
+    table = Table(title="kernels")
+    for name in ("kernel", "graph", "fused", "from"):
+        table.add_column(name)
+    table.add_column("bytes", justify="right")
+    found = [(kernel, graph) for graph in recording.graphs for kernel in graph.kernels if kernel.generated]
+    found.sort(key=lambda pair: -(pair[0].bytes_read or 0) - (pair[0].bytes_written or 0))
+    for kernel, graph in found[:MOST_KERNELS]:
+        fused = ", ".join(operator.removeprefix("aten.").partition(".")[0] for operator in kernel.operators)
+        known = kernel.bytes_read is not None and kernel.bytes_written is not None
+        moved = size((kernel.bytes_read or 0) + (kernel.bytes_written or 0)) if known else "sizes vary"
+        lines = ", ".join(dict.fromkeys(place.where for place in kernel.places))
+        table.add_row(Text(kernel.name), Text(graph.name), Text(fused), Text(lines), moved)
+    if len(found) > MOST_KERNELS:
+        table.caption = f"and {len(found) - MOST_KERNELS} more"
+    return table
+
+
+MOST_KERNELS = 20
+
+
+def size(count: int) -> str:
+    """Bytes for people: `1.5 MiB`."""
+    amount, units = float(count), ["B", "KiB", "MiB", "GiB"]
+    while amount >= 1024 and len(units) > 1:
+        amount, units = amount / 1024, units[1:]
+    return f"{amount:.0f} {units[0]}" if units[0] == "B" else f"{amount:.1f} {units[0]}"
+
+
+def guard_lines(frame: Frame) -> list[RenderableType]:
+    """What the code of a frame relies on."""
+    return [Text.assemble((frame.where, "bold"), f"  {frame.function}"), *map(Text, frame.guards)]
+
+
+def ended(recording: Recording) -> Text:
+    """How a program ended that did not run to its end with status 0."""
+    if recording.end is End.EXITED:
+        return Text(f"The program left with status {recording.status}.", style="yellow")
+    return Text(f"The program raised; all above is what happened before.\n{recording.error}", style="red")

@@ -1,0 +1,53 @@
+"""When graphs and kernels ran, for traces. Only code that is compiled while a timeline is there is timed."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+MOST = 200_000  # runs kept; more are counted
+
+
+@attrs.frozen
+class Ran:
+    """One run of a graph or kernel. start: of `time.perf_counter`; thread: its identifier."""
+
+    name: str
+    kind: str
+    start: float
+    seconds: float
+    thread: int
+
+
+@attrs.define(eq=False)
+class Timeline:
+    """The runs, in the order in which they ended. left_out: how many were too many."""
+
+    runs: list[Ran] = attrs.field(factory=list)
+    most: int = MOST
+    left_out: int = 0
+
+    def timed(self, kind: str, name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, each call of it kept. On a GPU that is the time of the launch."""
+
+        @functools.wraps(fn, assigned=("__name__",), updated=())
+        def call(*args: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return fn(*args)
+            finally:
+                self.add(Ran(name, kind, start, time.perf_counter() - start, threading.get_ident()))
+
+        return call
+
+    def add(self, ran: Ran) -> None:
+        """Keep a run, while there is room."""
+        if len(self.runs) < self.most:
+            self.runs.append(ran)
+        else:
+            self.left_out += 1
