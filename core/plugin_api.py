@@ -61,7 +61,7 @@ from armature.trace.recording.opaque_calls import call_outside, running_graphs
 from armature.trace.recording.subgraphs import NotApart, Part, Watch, trace_part
 from armature.trace.recording.torch_function import OffValue as OverridesOff
 from armature.trace.recording.torch_function import default as as_overridden
-from armature.trace.semantics.cached_functions import as_begun, kept, written
+from armature.trace.semantics.cached_functions import alike, as_begun, holds, kept, written
 from armature.trace.semantics.class_bodies import LocalClassValue
 from armature.trace.semantics.weak_references import refer, rely_on_life
 from armature.trace.trust import is_trusted
@@ -172,6 +172,7 @@ __all__ = [
     "Verdict",
     "Watch",
     "Write",
+    "alike",
     "as_begun",
     "as_overridden",
     "assumed_constant",
@@ -194,6 +195,7 @@ __all__ = [
     "grad_mode_value",
     "handled_exception",
     "handles",
+    "holds",
     "hookimpl",
     "in_tree",
     "inference_mode_value",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,9 @@ from armature.frame.source import Resolver
 from armature.frame.sources import KeptSource, ObjectSource, Source
 from armature.trace.frame_state import whole
 from armature.trace.values.base import NotConstant, Tracing, Value
+from armature.trace.values.mapping import DictValue
+from armature.trace.values.sequence import ListValue, SequenceValue, TupleValue
+from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
     pass
@@ -58,3 +62,41 @@ def kept(
         return source, tracer.fakes.run_real(Resolver(tracer.request).value, source)
     except Exception:  # to be raised where the program calls it
         return None
+
+
+def alike(first: object, second: object) -> bool:
+    """Whether two constants are the same for the program."""
+    return first is second or (type(first) is type(second) and repr(first) == repr(second))
+
+
+DEPTH = 20  # of containers in one another; those that hold themselves have no end
+
+
+def holds(value: Value, obj: object, depth: int = DEPTH) -> bool:
+    """Whether a value that the frame has made is what an object of the program is: constants, lists, tuples, dicts and
+    objects with attributes of these, whatever objects they are."""
+    if value.source is not None or value.is_constant:
+        try:
+            return alike(value.as_object(), obj)
+        except NotConstant:
+            return False
+    if value.python_type() is not type(obj) or not depth:
+        return False
+    inside = functools.partial(holds, depth=depth - 1)
+    if type(value) in (ListValue, TupleValue) and isinstance(value, SequenceValue) and isinstance(obj, (list, tuple)):
+        return len(value.items) == len(obj) and all(map(inside, value.items, obj))
+    if isinstance(value, DictValue) and type(obj) is dict:
+        known = [] if value.pending is not None else list(value.entries.values())
+        pairs = zip(known, obj.items(), strict=False)
+        return len(known) == len(obj) and all(inside(a, b) and inside(c, d) for (a, c), (b, d) in pairs)
+    if not isinstance(value, UserObjectValue) or value.base is not None or value.instance_dict is not None:
+        return False
+    if not hasattr(obj, "__dict__") or has_slots(type(obj)):
+        return False
+    held, made = vars(obj), value.attributes
+    return made.keys() == held.keys() and all(one is not None and inside(one, held[name]) for name, one in made.items())
+
+
+def has_slots(cls: type) -> bool:
+    """Whether objects of the class hold more than their `__dict__` does."""
+    return any(vars(one).get("__slots__") for one in cls.__mro__)

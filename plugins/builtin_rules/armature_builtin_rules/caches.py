@@ -16,8 +16,10 @@ from armature.plugin_api import (
     Source,
     Tracing,
     Value,
+    alike,
     as_begun,
     assumed_constant,
+    holds,
     is_trusted,
     kept,
     places_of,
@@ -97,7 +99,7 @@ class CachedFunctionValue(Value):
         """What the function itself gives. It is asked before the frame begins, where it would compute the same."""
         if not as_begun(tracer):
             now = kept(tracer, AttrSource(self.source, "__wrapped__"), args, kwargs)  # type: ignore[arg-type]
-            if now is None or not made.is_constant or not alike(now[1], made.as_constant()):
+            if now is None or not holds(made, now[1]):
                 self._refuse(tracer, "may see what the frame or a context has changed by now")
         found = kept(tracer, self.source, args, kwargs)  # type: ignore[arg-type]
         room = self.obj.cache_parameters()["maxsize"]
@@ -115,11 +117,6 @@ class CachedFunctionValue(Value):
 
     def _refuse(self, tracer: Tracing, why: str) -> NoReturn:
         tracer.graph_break("unsupported-call", callable=f"{self.describe()} and which {why},")
-
-
-def alike(first: object, second: object) -> bool:
-    """Whether two constants are the same for the program."""
-    return first is second or (type(first) is type(second) and repr(first) == repr(second))
 
 
 def made_anew(key: Any) -> bool:

@@ -117,8 +117,21 @@ class Counts(Scales):
 
 
 SCALES, COUNTS = Scales(), Counts()
+
+
+class Recipe:
+    def __init__(self, axes: list[list[int]], names: dict[str, int], pair: tuple[int, ...]) -> None:
+        self.axes, self.names, self.pair = axes, names, pair
+
+
+@functools.lru_cache
+def recipe(pattern: str, names: tuple[str, ...] = ()) -> Recipe:
+    axes = [[len(word)] for word in pattern.split()]
+    return Recipe(axes, {name: k for k, name in enumerate(names)}, (len(axes), 1))
+
+
 CACHED = (
-    zeros, listed, nested, doubled, scaled, weighed, outer, last, decides, bumps, counts, thing, Scales.by, Scales.number,
+    zeros, listed, nested, doubled, scaled, weighed, outer, last, decides, bumps, counts, thing, Scales.by, Scales.number, recipe,
 )  # fmt: skip
 
 
@@ -230,9 +243,25 @@ def writes_once(x: torch.Tensor) -> Any:
     return x + bumps(2), WEIGHT.sum().item()
 
 
+def by_a_recipe(x: torch.Tensor) -> Any:
+    made = recipe("ab c", names=("a", "b"))
+    return x * made.axes[0][0] + made.names["b"] + made.pair[0], made is recipe("ab c", names=("a", "b"))
+
+
+def in_autocast(x: torch.Tensor) -> Any:
+    with torch.autocast("cpu", enabled=False):
+        return by_a_recipe(x)
+
+
+def after_another_change(x: torch.Tensor) -> Any:
+    COUNTS.calls += 1
+    return by_a_recipe(x)
+
+
 ONE_GRAPH = (
     changes_a_list, gives_a_list, given_tuples, changes_a_tensor, changes_parts, changes_an_object, of_a_tensor, of_a_new_tensor,
     within_another, of_a_module, counted_calls, constants, of_sizes, in_no_grad, in_grad_mode,
+    by_a_recipe, in_autocast, after_another_change,
 )  # fmt: skip
 WITH_BREAKS = (
     after_a_write, after_a_change, counting_module, keeps_one, goes_on_in_the_function, writes_once,
