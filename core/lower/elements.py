@@ -21,23 +21,6 @@ if TYPE_CHECKING:
     from armature.context import CompileContext
 
 Position = tuple[Index, ...]
-_BOOLEAN = frozenset(
-    [
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "isnan",
-        "isinf",
-        "signbit",
-        "logical_and",
-        "logical_or",
-        "logical_xor",
-        "logical_not",
-    ]
-)
 _NARROW_FLOATS = frozenset((torch.float16, torch.bfloat16))
 
 
@@ -107,7 +90,7 @@ class Elements:
         if name not in self.features.ops:
             raise NotSupported(f"operation {name}")
         if dtype is None:
-            dtype = torch.bool if name in _BOOLEAN else args[1 if name == "where" else 0].dtype
+            dtype = torch.bool if OPS[name].gives_bool else args[1 if name == "where" else 0].dtype
         self.need_dtype(dtype)
         return Op(name, args, dtype, self.origin)
 

@@ -22,11 +22,8 @@ from armature.lower.data import (
     View,
 )
 from armature.lower.index import Index, Var
+from armature.lower.ops import OPS
 
-INFIX = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "eq": "==", "ne": "!=", "lt": "<",
-    "le": "<=", "gt": ">", "ge": ">=", "logical_and": "&", "logical_or": "|", "logical_xor": "^",
-}  # fmt: skip
 COLUMN = 88
 
 
@@ -131,8 +128,8 @@ class _Printer:
             return f"{node.op}({parts[0]} over {', '.join(f'{v.name}<{v.extent}' for v in node.over)})"
         if node.op == "cast":
             return f"{dtype}({parts[0]})"
-        if node.op in INFIX:
-            return f"({parts[0]} {INFIX[node.op]} {parts[1]})"
+        if sign := OPS[node.op].sign:
+            return f"({parts[0]} {sign} {parts[1]})"
         return f"{node.op}({', '.join(parts)})"
 
     def place(

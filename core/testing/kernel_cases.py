@@ -15,7 +15,7 @@ from torch import Tensor
 from armature.codegen.backend import Features
 from armature.lower.data import Buffer, BufferKind, Load, Masked, Node, Op, Origin, Reduce, Store
 from armature.lower.index import Index, Size, Var, add, contiguous_strides, hint, mul
-from armature.lower.ops import OPS
+from armature.lower.ops import FAMILIES, FLOATS, INTEGERS, OPS
 from armature.schedule.data import Kernel, Pass
 
 F32, F64, I32, I64 = torch.float32, torch.float64, torch.int32, torch.int64
@@ -153,8 +153,6 @@ class Case:
 
 # ---- operations, one by one
 
-FLOATS = (F32, F64)
-INTEGERS = (I32, I64, torch.int16, torch.int8, torch.uint8)
 SPECIAL = (
     0.0,
     -0.0,
@@ -174,26 +172,6 @@ SPECIAL = (
     -87.5,
     1e5,
 )
-POSITIVE = ("log", "log2", "log10", "sqrt", "rsqrt", "lgamma")
-FAMILIES: dict[str, tuple[tuple[str, ...], tuple[torch.dtype, ...]]] = {
-    "arithmetic": (("add", "sub", "mul", "neg", "abs", "sign", "maximum", "minimum"), FLOATS + INTEGERS),
-    "division": (("floordiv", "truncdiv", "mod", "fmod"), FLOATS + INTEGERS),
-    "floating": (("div", "fma", "fmax", "fmin", "copysign", "hypot", "nextafter"), FLOATS),
-    "roots": (("reciprocal", "sqrt", "rsqrt"), FLOATS),
-    "rounding": (("floor", "ceil", "trunc", "round"), FLOATS),
-    "comparison": (("eq", "ne", "lt", "le", "gt", "ge"), FLOATS + INTEGERS),
-    "predicates": (("isnan", "isinf", "signbit"), FLOATS),
-    "logic": (("logical_and", "logical_or", "logical_xor", "logical_not"), (BOOL,)),
-    "bits_of_bools": (("bit_and", "bit_or", "bit_xor", "bit_not"), (BOOL,)),
-    "bits": (("bit_and", "bit_or", "bit_xor", "bit_not", "shift_left", "shift_right"), INTEGERS),
-    "exponential": (("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sigmoid", "pow"), FLOATS),
-    "trigonometric": (("sin", "cos", "tan", "asin", "acos", "atan", "atan2"), FLOATS),
-    "hyperbolic": (("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"), FLOATS),
-    "special": (("erf", "erfc", "erfinv", "lgamma"), FLOATS),
-}  # fmt: skip
-PREDICATES = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "signbit"))
-# Allowed error relative to max(1, |reference|), for float32; kernels may use their own approximations.
-TOLERANCE = {"pow": 2e-5, "tan": 2e-5, "lgamma": 2e-5, "erfinv": 2e-5, "sinh": 2e-5, "cosh": 2e-5}
 
 
 def _operands(family: str, dtype: torch.dtype, count: int) -> tuple[Tensor, Tensor]:
@@ -206,7 +184,7 @@ def _operands(family: str, dtype: torch.dtype, count: int) -> tuple[Tensor, Tens
             b[2 : len(SPECIAL) + 2] = pairs.flip(0)
     if family == "division":
         b = torch.where(b == 0, torch.ones_like(b), b)
-    if family == "bits":
+    if family in ("bits", "shifts") and dtype != BOOL:
         b = b.abs() % 7
     return a, b
 
@@ -215,7 +193,7 @@ def family_case(family: str, dtype: torch.dtype) -> Case:
     """Every operation of a family on one dtype: 77 elements, so that vectors have a tail."""
 
     def make(device: torch.device, features: Features) -> Sketch:
-        names = [n for n in FAMILIES[family][0] if n in features.ops]
+        names = [n for n, info in OPS.items() if info.family == family and n in features.ops]
         if not names or dtype not in features.dtypes or (BOOL not in features.dtypes):
             raise Skip
         sketch = Sketch(f"{family}_{str(dtype).removeprefix('torch.')}", device)
@@ -225,12 +203,11 @@ def family_case(family: str, dtype: torch.dtype) -> Case:
         stores = []
         for name in names:
             operands: list[Node] = [x, y, x]
-            given = operands[: OPS[name].arity]
-            if name in POSITIVE:
-                given = [op("abs", x)]
-            out = BOOL if name in PREDICATES else dtype
+            info = OPS[name]
+            given = [op("abs", x)] if info.positive else operands[: info.arity]
+            out = BOOL if info.gives_bool else dtype
             sketch.buffer(f"out_{name}", out, (77,))
-            sketch.tolerance[f"out_{name}"] = TOLERANCE.get(name, 4e-6)
+            sketch.tolerance[f"out_{name}"] = info.tolerance
             stores.append(Store(f"out_{name}", (i,), op(name, *given, dtype=out)))
         return sketch.pointwise((i,), *stores)
 
@@ -262,6 +239,6 @@ def cast_case(source: torch.dtype) -> Case:
 
 
 OPERATION_CASES = (
-    *(family_case(f, dtype) for f, (_, dtypes) in FAMILIES.items() for dtype in dtypes),
+    *(family_case(f, dtype) for f, dtypes in FAMILIES.items() for dtype in dtypes),
     *(cast_case(dtype) for dtype in (*FLOATS, *INTEGERS, BF16, F16, BOOL)),
 )

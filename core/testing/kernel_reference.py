@@ -15,7 +15,7 @@ from armature.errors import invariant
 from armature.lower.data import Buffer, Const, IndexValue, Load, Masked, Node, Reduce, Store
 from armature.lower.index import FloorDiv, Index, Product, Size, Sum, Var, linear
 from armature.schedule.data import Kernel
-from armature.testing.loop_evaluator import OPERATIONS
+from armature.testing.loop_evaluator import meaning
 
 
 def _wide(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -124,7 +124,7 @@ class Reference:
             return args[0].view(node.dtype)
         if node.op == "check_index":
             return self.check_index(args[0], args[1], mask)
-        return _wide(OPERATIONS[node.op])(*args).to(node.dtype)
+        return _wide(meaning(node.op))(*args).to(node.dtype)
 
     def check_index(self, value: Tensor, size: Tensor, mask: Tensor | None) -> Tensor:
         bad = (value < -size) | (value >= size)

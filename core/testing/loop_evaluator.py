@@ -10,7 +10,7 @@ import attrs
 import torch
 from torch import Tensor
 
-from armature.errors import invariant
+from armature.errors import InvariantError, invariant
 from armature.lower.data import (
     Buffer,
     Const,
@@ -27,34 +27,17 @@ from armature.lower.data import (
     View,
 )
 from armature.lower.index import FloorDiv, Index, Mod, Product, Size, Sum, Var, computed
+from armature.lower.ops import OPS
 
 Grids = Mapping[Var, Tensor]
 
 
-def _floordiv(a: Tensor, b: Tensor) -> Tensor:
-    return torch.div(a, b, rounding_mode="floor")
-
-
-OPERATIONS: Mapping[str, Callable[..., Tensor]] = {
-    "add": torch.add, "sub": torch.sub, "mul": torch.mul, "neg": torch.neg, "abs": torch.abs, "sign": torch.sign,
-    "div": torch.div, "floordiv": _floordiv, "truncdiv": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
-    "mod": torch.remainder, "fmod": torch.fmod, "pow": torch.pow, "fma": lambda a, b, c: a * b + c,
-    "maximum": torch.maximum, "minimum": torch.minimum, "fmax": torch.fmax, "fmin": torch.fmin,
-    "floor": torch.floor, "ceil": torch.ceil, "trunc": torch.trunc, "round": torch.round,
-    "eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge,
-    "isnan": torch.isnan, "isinf": torch.isinf, "signbit": torch.signbit,
-    "logical_and": torch.logical_and, "logical_or": torch.logical_or, "logical_xor": torch.logical_xor,
-    "logical_not": torch.logical_not, "bit_and": torch.bitwise_and, "bit_or": torch.bitwise_or,
-    "bit_xor": torch.bitwise_xor, "bit_not": torch.bitwise_not, "shift_left": torch.bitwise_left_shift,
-    "shift_right": torch.bitwise_right_shift, "where": torch.where,
-    "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "reciprocal": torch.reciprocal, "exp": torch.exp, "exp2": torch.exp2,
-    "expm1": torch.expm1, "log": torch.log, "log2": torch.log2, "log10": torch.log10, "log1p": torch.log1p,
-    "sigmoid": torch.sigmoid, "sin": torch.sin, "cos": torch.cos, "tan": torch.tan, "asin": torch.asin,
-    "acos": torch.acos, "atan": torch.atan, "sinh": torch.sinh, "cosh": torch.cosh, "tanh": torch.tanh,
-    "asinh": torch.asinh, "acosh": torch.acosh, "atanh": torch.atanh, "atan2": torch.atan2, "hypot": torch.hypot,
-    "copysign": torch.copysign, "erf": torch.erf, "erfc": torch.erfc, "erfinv": torch.erfinv, "lgamma": torch.lgamma,
-    "nextafter": torch.nextafter,
-}  # fmt: skip
+def meaning(op: str) -> Callable[..., Tensor]:
+    """What an operation computes of tensors of one dtype."""
+    computes = OPS[op].meaning
+    if computes is None:
+        raise InvariantError(what="an operation on tensors alone", details=op)
+    return computes
 
 
 def run_loops(graph: LoopGraph, args: Sequence[object]) -> tuple[object, ...]:
@@ -231,7 +214,7 @@ class _Evaluation:
             return self.checked(*args)
         values = args[1:] if node.op == "where" else args
         invariant(len({a.dtype for a in values}) == 1, "an operation on mixed dtypes", op=node.op, args=values)
-        out = OPERATIONS[node.op](*args)
+        out = meaning(node.op)(*args)
         invariant(out.dtype == node.dtype, "an operation gave another dtype", op=node.op, dtype=node.dtype)
         return out
 

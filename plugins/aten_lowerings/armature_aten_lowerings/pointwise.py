@@ -32,7 +32,7 @@ UNARY: Mapping[Overload, str] = {
     aten.asin.default: "asin", aten.acos.default: "acos", aten.atan.default: "atan", aten.sinh.default: "sinh",
     aten.cosh.default: "cosh", aten.tanh.default: "tanh", aten.asinh.default: "asinh", aten.acosh.default: "acosh",
     aten.atanh.default: "atanh", aten.erf.default: "erf", aten.erfc.default: "erfc", aten.erfinv.default: "erfinv",
-    aten.special_erfcx.default: "erfcx", aten.lgamma.default: "lgamma", aten.bitwise_not.default: "bit_not",
+    aten.lgamma.default: "lgamma", aten.bitwise_not.default: "bit_not",
 }  # fmt: skip
 
 # Rounding leaves integers as they are.
@@ -123,12 +123,7 @@ def logical(name: str) -> Fn:
 
 
 LOWERINGS = [
-    *(
-        Lowering(op, in_result_dtype(name))
-        for table in (UNARY, BINARY)
-        for op, name in table.items()
-        if name != "erfcx"
-    ),
+    *(Lowering(op, in_result_dtype(name)) for table in (UNARY, BINARY) for op, name in table.items()),
     *(Lowering(op, rounding(name)) for op, name in ROUNDING.items()),
     *(Lowering(op, comparison(name)) for op, name in COMPARISON.items()),
     *(Lowering(op, logical(name)) for op, name in LOGICAL.items()),
