@@ -22,7 +22,6 @@ LARGE_CLASSES = {
     "core/trace/emit/rebuild.py Rebuilder",
     "core/trace/tracer.py Tracer",
     "core/trace/values/base.py Value",
-    "core/trace/values/tensor.py TensorValue",
     "core/trace/values/user_object.py UserObjectValue",
     "plugins/cpu_cpp/armature_cpu_cpp/kernel.py KernelPrinter",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import networkx
@@ -104,16 +104,40 @@ def runtime_imports(tree: ast.Module) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def test_no_import_cycles() -> None:
-    core = {module_of(p): p for p in PRODUCT if p.is_relative_to(ROOT / "core")}
+def all_imports(tree: ast.Module) -> Iterator[str]:
+    """Imports that run, and those for annotations."""
+    yield from (name for _, name in imports_of(tree))
+
+
+def cycles(below: Path, imports: Callable[[ast.Module], Iterator[str]]) -> list[list[str]]:
+    """Modules that import one another, by one way or several."""
+    modules = {module_of(p): p for p in PRODUCT if p.is_relative_to(below)}
     graph: networkx.DiGraph[str] = networkx.DiGraph()
-    for module, path in core.items():
-        for name in runtime_imports(parse(path)):
-            target = name if name in core else name.rpartition(".")[0]
-            if target in core and target != module and target != "armature":
+    for module, path in modules.items():
+        for name in imports(parse(path)):
+            target = name if name in modules else name.rpartition(".")[0]
+            if target in modules and target != module and target != "armature":
                 graph.add_edge(module, target)
-    cycles = [sorted(c) for c in networkx.strongly_connected_components(graph) if len(c) > 1]
-    assert cycles == []
+    return [sorted(c) for c in networkx.strongly_connected_components(graph) if len(c) > 1]
+
+
+def test_no_import_cycles() -> None:
+    assert cycles(ROOT / "core", runtime_imports) == []
+
+
+@pytest.mark.parametrize("room", ["trace", "frame", "torch_abi", "schedule", "codegen"])
+def test_no_import_cycles_with_those_for_annotations(room: str) -> None:
+    assert cycles(ROOT / "core" / room, all_imports) == []
+
+
+TRACES = frozenset({"tracer", "tracing", "trace"})  # names of parameters that are a trace
+
+
+@pytest.mark.parametrize("path", PRODUCT, ids=name_of)
+def test_a_trace_is_never_any(path: Path) -> None:
+    args = (node for node in ast.walk(parse(path)) if isinstance(node, ast.arg) and node.arg in TRACES)
+    found = [node.lineno for node in args if node.annotation is not None and "Any" in ast.unparse(node.annotation)]
+    assert not found, f"{name_of(path)}:{found} takes Any for the trace"
 
 
 @pytest.mark.parametrize("path", PRODUCT, ids=name_of)

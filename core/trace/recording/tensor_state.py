@@ -21,7 +21,7 @@ from armature.trace.values.base import Args, Kwargs, Value
 
 if TYPE_CHECKING:
     from armature.trace.values.base import Tracing
-    from armature.trace.values.tensor import TensorValue
+    from armature.trace.values.graph_tensor import GraphTensor
 
 AS_CAPTURED = "as_captured"  # in the meta of a node that a functional graph would not have
 COLLECTING = frozenset({"requires_grad_", "retain_grad"})  # of what they do, a tensor's memory and history know nothing
@@ -62,7 +62,7 @@ def gives_leaf(graph: fx.Graph) -> bool:
     return any(LEAF_VIEW in node.meta for node in graph.output_node().all_input_nodes)
 
 
-def set_attribute(tracer: Tracing, tensor: TensorValue, name: str, value: Value) -> bool:
+def set_attribute(tracer: Tracing, tensor: GraphTensor, name: str, value: Value) -> bool:
     """`tensor.name = value`, where that changes what the tensor is. False: it does not."""
     if name == "data" and value is tensor:
         return True
@@ -75,7 +75,7 @@ def set_attribute(tracer: Tracing, tensor: TensorValue, name: str, value: Value)
     return False
 
 
-def requires_grad_(tracer: Tracing, tensor: TensorValue, requires_grad: Value | None = None) -> Value:
+def requires_grad_(tracer: Tracing, tensor: GraphTensor, requires_grad: Value | None = None) -> Value:
     """`tensor.requires_grad_(requires_grad)`."""
     wanted = tracer.constant(True) if requires_grad is None else requires_grad
     if not wanted.is_constant or not isinstance(wanted.as_constant(), bool):
@@ -88,19 +88,19 @@ def requires_grad_(tracer: Tracing, tensor: TensorValue, requires_grad: Value | 
     return _alter(tracer, tensor, "requires_grad_", (wanted,))
 
 
-def set_(tracer: Tracing, tensor: TensorValue, source: Value | None = None) -> Value:
+def set_(tracer: Tracing, tensor: GraphTensor, source: Value | None = None) -> Value:
     """`tensor.set_(source)` of another tensor."""
     return _set_memory(tracer, tensor, "set_", source, "Tensor.set_")
 
 
-def detach_(tracer: Tracing, tensor: TensorValue) -> Value:
+def detach_(tracer: Tracing, tensor: GraphTensor) -> Value:
     """`tensor.detach_()`; what made a tensor of the program would be lost for good if the graph then raised."""
     if tensor.real is not None and tensor.fake.requires_grad:
         _refuse(tracer, "detach_")
     return _alter(tracer, tensor, "detach_", ())
 
 
-def retain_grad(tracer: Tracing, tensor: TensorValue) -> Value:
+def retain_grad(tracer: Tracing, tensor: GraphTensor) -> Value:
     """`tensor.retain_grad()`: nothing, for a leaf."""
     tensor.guard_autograd(tracer)
     if tensor.fake.is_leaf and tensor.fake.requires_grad:
@@ -118,7 +118,7 @@ METHODS: Mapping[str, Callable[..., Value]] = {
 }
 
 
-def method(tracer: Tracing, tensor: TensorValue, name: str, args: Args, kwargs: Kwargs) -> Value | None:
+def method(tracer: Tracing, tensor: GraphTensor, name: str, args: Args, kwargs: Kwargs) -> Value | None:
     """A method that changes what the tensor is; None: that is none of these, or is called in a form not known."""
     known = METHODS.get(name)
     if known is None or len(args) + len(kwargs) > 1 or not kwargs.keys() <= {"requires_grad", "source"}:
@@ -127,7 +127,7 @@ def method(tracer: Tracing, tensor: TensorValue, name: str, args: Args, kwargs: 
 
 
 def _set_memory(
-    tracer: Tracing, tensor: TensorValue, fn: Callable[..., Any] | str, source: Value | None, operation: str
+    tracer: Tracing, tensor: GraphTensor, fn: Callable[..., Any] | str, source: Value | None, operation: str
 ) -> Value:
     if source is None or not source.is_tensor or not _is_plain(source):
         tracer.graph_break("unsupported-mutation", operation=operation, type="a tensor")
@@ -151,7 +151,7 @@ def _is_plain(value: Any) -> bool:
     return value.kind is None and not is_wrapper(type(value.fake)) and not of_transform(value.fake)
 
 
-def _alter(tracer: Tracing, tensor: TensorValue, fn: Callable[..., Any] | str, args: Args) -> Value:
+def _alter(tracer: Tracing, tensor: GraphTensor, fn: Callable[..., Any] | str, args: Args) -> Value:
     """Put the change in the graph. What the tensor was is set back if the graph raises."""
     if tracer.regions or tracer.overrides.present or not _is_plain(tensor) or tensor.fake.is_inference():
         _refuse(tracer, fn if isinstance(fn, str) else fn.__name__)

@@ -19,7 +19,6 @@ from armature.trace.values.sets import SetValue
 
 if TYPE_CHECKING:
     from armature.trace.values.base import Rebuilding, Tracing
-    from armature.trace.values.user_object import UserObjectValue
 
 # The more derived first.
 DICTS: tuple[type, ...] = (collections.defaultdict, collections.OrderedDict, dict)
@@ -64,7 +63,7 @@ def asks_the_program(value: Value, *names: str) -> bool:
     return value.base is not None and any(overrides(cls, name) for name in names or ASKED)
 
 
-def base_value(tracer: Tracing, obj: Any, kind: type, source: Source, owner: UserObjectValue) -> Value:
+def base_value(tracer: Tracing, obj: Any, kind: type, source: Source, owner: Value) -> Value:
     """What an object of the program is as one of its builtin type; guarded."""
     if kind in DICTS:
         made = DictValue({}, kind, None, obj, source=source)

@@ -5,27 +5,24 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Hashable, Iterator
 from types import GetSetDescriptorType
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import attrs
 import torch
-from torch import nn
 
 from armature.frame.sources import AttrSource, DictOfSource
 from armature.introspection import MISSING, class_member
-from armature.torch_abi.altering import is_parameter
 from armature.torch_abi.fake import alias, of_transform, version_of
 from armature.torch_abi.overrides import OWN_CLASSES, as_subclass
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.recording import tensor_state
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write, raise_missing
 from armature.trace.values.classes import ClassValue, class_attribute, find_in_class, is_data_descriptor
+from armature.trace.values.graph_tensor import GraphTensor
 from armature.trace.values.keys import Identity
 from armature.trace.values.sequence import ListValue
 
 if TYPE_CHECKING:
-    from torch import fx
-
     from armature.trace.values.base import Rebuilding, Tracing
 
 # Attributes that the fake tensor answers; none depends on the numbers.
@@ -63,67 +60,8 @@ TYPE_PREFIXES = {"cpu": "torch.", "cuda": "torch.cuda."}
 
 
 @attrs.define(eq=False)
-class TensorValue(Value):
-    """A tensor. `node` is made when an input is first used; `real` is the tensor of the program, for an input.
-
-    kind: of a tensor that the frame has given a class, that class; it is another object than the one it was made of.
-    """
-
-    fake: torch.Tensor
-    node: fx.Node | None = None
-    real: torch.Tensor | None = None
-    written: dict[str, Value] = attrs.field(factory=dict)  # attributes to set on the tensor at the end of the frame
-    kind: type | None = None
-
-    is_tensor: ClassVar[bool] = True
-    mutable: ClassVar[bool] = True
-    plain_items: ClassVar[bool] = True
-
-    @property
-    def shape(self) -> torch.Size:
-        """Sizes, in elements."""
-        return self.fake.shape
-
-    @property
-    def has_static_shape(self) -> bool:
-        """Whether all sizes are numbers, and none a symbol."""
-        return all(isinstance(size, int) for size in self.fake.shape)
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Element type."""
-        return self.fake.dtype
-
-    @property
-    def device(self) -> torch.device:
-        """Where the tensor is in the program, not where the fake is."""
-        return self.fake.device
-
-    @property
-    def is_written(self) -> bool:
-        """Whether the frame has changed it in place."""
-        return bool(version_of(self.fake))
-
-    def python_type(self) -> type:
-        if self.real is not None:
-            return type(self.real)
-        made = type(self.fake)
-        if is_wrapper(made):
-            return made
-        return self.kind or (nn.Parameter if is_parameter(self.fake) else torch.Tensor)
-
-    def holds(self, name: str) -> bool:
-        """Whether the tensor, which the graph computes, holds others and has an attribute of that name."""
-        return self.real is None and name in self.fake.__dict__ and is_wrapper(type(self.fake))
-
-    def describe(self) -> str:
-        return f"a tensor of shape {tuple(self.fake.shape)}"
-
-    def as_argument(self, tracer: Tracing) -> object:
-        return self.node if self.node is not None else tracer.lift(self)
-
-    def as_fake(self, tracer: Tracing) -> object:
-        return self.fake
+class TensorValue(GraphTensor):
+    """A tensor as the program sees it: its attributes, methods and operators."""
 
     def as_key(self) -> object:
         return self.fake if self.real is None else self.real  # one made in the frame is in no dict of the program
@@ -207,11 +145,6 @@ class TensorValue(Value):
         if name not in self.real.__dict__:
             return None
         return tracer.wrap(self.real.__dict__[name], AttrSource(self.source, name))
-
-    def guard_autograd(self, tracer: Tracing) -> None:
-        """Rely on how an input stands in autograd's graph; one without gradients is a leaf in any case."""
-        if self.real is not None and self.source is not None and self.real.requires_grad:
-            tracer.guards.autograd(self.source, self.real.is_leaf, self.real.retains_grad)
 
     def _autograd_attribute(self, tracer: Tracing, name: str) -> Value:
         if tracer.overrides.present:
