@@ -1,0 +1,109 @@
+"""What the pytest plugin says of a test: counts to assert on, whether all is in one graph, and its report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+import attrs
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from rich.console import Console
+
+from armature.pipeline.session import session
+from armature.reports import html, schema, terminal
+from armature.reports.record import Outcome, Recording
+from armature.reports.recorder import Recorder
+
+WIDTH = 120
+COMPILED = (Outcome.COMPILED, Outcome.RECOMPILED, Outcome.BROKEN)
+
+
+@attrs.frozen(eq=False)
+class Watch:
+    """What was compiled since the watch began. All counts are of now, and may be asked at any time."""
+
+    recorder: Recorder
+
+    @classmethod
+    def begin(cls, name: str, forget: bool) -> Self:
+        """A watch of a test. forget: compile anew what was compiled before."""
+        if forget:
+            session().forget_code()
+        return cls(Recorder(name))
+
+    @property
+    def recording(self) -> Recording:
+        """The record so far."""
+        return self.recorder.recording()
+
+    @property
+    def graphs(self) -> int:
+        """Graphs that were captured and compiled, those of backward left out."""
+        return sum(graph.kind != "backward" for graph in self.recording.graphs)
+
+    @property
+    def breaks(self) -> int:
+        """Graph breaks that were met."""
+        return sum(one.count for one in self.recording.breaks)
+
+    @property
+    def recompiles(self) -> int:
+        """Frames that were compiled again because a guard failed."""
+        return len(self.recording.recompiled)
+
+    @property
+    def kernels(self) -> int:
+        """Kernels that were generated, those of backward included."""
+        return len(self.recording.kernels)
+
+    def expect(
+        self,
+        *,
+        graphs: int | None = None,
+        breaks: int | None = None,
+        recompiles: int | None = None,
+        kernels: int | None = None,
+    ) -> None:
+        """Assert counts; None is not asserted. Raises AssertionError, which has the whole report."""
+        wanted = {"graphs": graphs, "breaks": breaks, "recompiles": recompiles, "kernels": kernels}
+        found = {name: (getattr(self, name), count) for name, count in wanted.items() if count is not None}
+        wrong = [f"{is_now} {name}, expected {count}" for name, (is_now, count) in found.items() if is_now != count]
+        if wrong:
+            raise AssertionError(f"{'; '.join(wrong)}\n\n{told(self.recording)}")
+
+    def no_full_graph(self) -> str:
+        """Why not all is in graphs without a break, "" if it is."""
+        recording = self.recording
+        eager = recording.count(*terminal.WRONG)
+        if not recording.breaks and not eager and recording.count(*COMPILED):
+            return ""
+        lead = "the test is marked fullgraph"
+        if not recording.count(*COMPILED) and not recording.breaks and not eager:
+            return f"{lead}, but armature compiled nothing in it"
+        return f"{lead}, but {self.breaks} graphs broke and {eager} frames run eagerly\n\n{told(recording)}"
+
+    def write(self, folder: Path, name: str) -> None:
+        """Write the page and the data of a test in which a frame was looked at."""
+        recording = self.recording
+        if recording.frames:
+            (folder / f"{name}.html").write_text(html.page(recording), encoding="utf-8")
+            (folder / f"{name}.json").write_text(schema.as_json(recording), encoding="utf-8")
+
+
+def told(recording: Recording) -> str:
+    """The report as plain text."""
+    console = Console(width=WIDTH, no_color=True, highlight=False)
+    with console.capture() as captured:
+        console.print(*terminal.report(recording), sep="\n")
+    return captured.get()
+
+
+def write_index(folder: Path) -> None:
+    """A page that links to those of all tests in a folder, with their counts."""
+    found = [(file, schema.from_json(file.read_text(encoding="utf-8"), file)) for file in sorted(folder.glob("*.json"))]
+    loader = FileSystemLoader(html.TEMPLATES)
+    page = Environment(loader=loader, autoescape=True, undefined=StrictUndefined).get_template("index.html.j2")
+    style = (html.TEMPLATES / "report.css").read_text(encoding="utf-8")
+    rows = [(file.with_suffix(".html").name, recording) for file, recording in found]
+    text = page.render(rows=rows, style=style, wrong=terminal.WRONG)
+    (folder / "index.html").write_text(text, encoding="utf-8")
