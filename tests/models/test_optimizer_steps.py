@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import armature
-from armature.pipeline import session
+from armature.pipeline.session import session
 from armature.testing.differential import difference
 
 SHAPES = ((8, 5), (5,), (3, 4, 2), (1,), (), (16,), (64, 3), (7,), (2, 9))

@@ -16,7 +16,7 @@ from armature.codegen.data import KernelSource
 from armature.context import CompileContext
 from armature.lower.data import Buffer, BufferKind, Load, Node, Op, Store
 from armature.lower.index import Var, contiguous_strides
-from armature.pipeline import session
+from armature.pipeline.session import session
 from armature.plugin_api import hookimpl
 from armature.plugins import manager
 from armature.schedule.data import Batch, Kernel, KernelPlan, Launch, Pass
