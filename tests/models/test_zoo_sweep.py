@@ -18,7 +18,7 @@ from rich.console import Console
 
 from benchmarks.zoo import known
 from benchmarks.zoo.app import evenly, prepare_environment
-from benchmarks.zoo.causes import Failure, failures, normalised, summary
+from benchmarks.zoo.causes import Failure, breaks_of, failures, normalised, summary
 from benchmarks.zoo.earlier import machines, read_rows
 from benchmarks.zoo.explaining import explained
 from benchmarks.zoo.pool import Job, run_all
@@ -141,6 +141,11 @@ VALUE = {"group": "output", "path": "out", "kind": "value", "detail": "1e-1 off"
 )
 def test_failures_of_a_row(made: dict[str, Any], expected: list[str]) -> None:
     assert [failure.kind for failure in failures(made)] == expected
+
+
+@pytest.mark.parametrize(("graphs", "breaks", "expected"), [(3, 0, 2), (3, 4, 4), (1, 0, 0), (0, 0, 0)])
+def test_breaks_of_a_frame_that_torch_compile_gave_up_on(graphs: int, breaks: int, expected: int) -> None:
+    assert breaks_of({"graphs": [1] * graphs, "break count": breaks}) == expected
 
 
 def test_the_table_of_causes_names_breaks() -> None:
