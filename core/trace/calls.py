@@ -17,7 +17,6 @@ from types import (
 )
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import torch
 from torch import nn
 
@@ -35,8 +34,9 @@ from armature.torch_abi.marks import (
 from armature.torch_abi.overrides import OWN_CLASSES, is_overriding
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.errors import GraphBreak
-from armature.trace.handlers import Call, Handler, Polyfill
+from armature.trace.handlers import Call
 from armature.trace.places import places_of
+from armature.trace.plans import Plan
 from armature.trace.recording import torch_function, wrapper_subclasses
 from armature.trace.recording.traced_through import call_through
 from armature.trace.semantics import exception_groups, inlining
@@ -71,27 +71,20 @@ if TYPE_CHECKING:
     from armature.trace.frame_state import Trace
 
 
-@attrs.frozen(eq=False)
-class Plan:
-    """What plugins say of a callable. Holding it keeps its id its own. `first`: a rule that goes before all else."""
-
-    fn: Any
-    handler: Handler | None
-    polyfill: Polyfill | None
-    first: Verdict | None = None
-
-    @property
-    def speaks(self) -> bool:
-        """Whether there is anything to ask before the interpreter's own ways and the rules."""
-        return self.handler is not None or self.polyfill is not None or self.first is not None
-
-
 def plan_for(tracer: Trace, fn: object) -> Plan:
     """The rows for a callable. A rule whose priority is larger than those of handler and polyfill goes before them."""
     handler, polyfill = tracer.tables.handler(fn), tracer.tables.polyfill(fn)
     verdict = tracer.verdict(fn)
     least = max((row.priority for row in (handler, polyfill) if row is not None), default=0)
     return Plan(fn, handler, polyfill, verdict if verdict.priority > max(least, 0) else None)
+
+
+def plan_of(tracer: Trace, fn: object) -> Plan:
+    """What plugins say of a callable; asked once."""
+    known = tracer.plans.get(id(fn))
+    if known is None:
+        known = tracer.plans[id(fn)] = plan_for(tracer, fn)
+    return known
 
 
 def ruled(tracer: Trace, plan: Plan, verdict: Verdict, args: Args, kwargs: Kwargs) -> Value | None:
@@ -143,7 +136,7 @@ def call_object(tracer: Trace, fn: Callable[..., Any], value: Value, args: Args,
     check_call(tracer, fn, len(args), kwargs, value.describe())
     if type(fn) in C_METHODS and not (args and issubclass(args[0].python_type(), fn.__objclass__)):  # type: ignore[attr-defined]
         tracer.graph_break("unsupported-call", callable=f"{value.describe()} of an object of another type")
-    plan = tracer.plan(fn)
+    plan = plan_of(tracer, fn)
     if plan.speaks:
         found = handled(tracer, plan, args, kwargs)
         if found is not None:
@@ -270,7 +263,7 @@ def inline_python(tracer: Trace, fn: Callable[..., Any], args: Args, kwargs: Kwa
 
 def call_whole(tracer: Trace, fn: Value | Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
     """Trace a call that no break may cut: it leaves things half done in between. A Python function is traced into."""
-    tracer.regions += 1
+    tracer.atomic_depth += 1
     try:
         if isinstance(fn, Value):
             return fn.call(tracer, args, kwargs)
@@ -279,7 +272,7 @@ def call_whole(tracer: Trace, fn: Value | Callable[..., Any], args: Args, kwargs
         stop.places, stop.blame = places_of(tracer.frames), None
         raise
     finally:
-        tracer.regions -= 1
+        tracer.atomic_depth -= 1
 
 
 def call_class(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
@@ -290,7 +283,7 @@ def call_class(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> 
         if answer is not None:
             return answer
     check_call(tracer, cls, len(args), kwargs, value.describe())
-    plan = tracer.plan(cls)
+    plan = plan_of(tracer, cls)
     if plan.speaks:
         found = handled(tracer, plan, args, kwargs)
         if found is not None:

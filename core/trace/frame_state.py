@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import attrs
 
 from armature.trace.instructions import Instruction, instructions_of, start_of
-from armature.trace.values.base import Args, Kwargs, Tracing, Value
+from armature.trace.values.base import Tracing, Value
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import CellValue
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from armature.rules.book import Verdict
     from armature.trace.effects import Effects
     from armature.trace.errors import GraphBreak
+    from armature.trace.names import Names
     from armature.trace.places import Moment, Place
+    from armature.trace.plans import Plan
     from armature.trace.recording.overriding import Overrides
     from armature.trace.recording.sizes import Sizes
     from armature.trace.user_stack import Extent, UserStack
-    from armature.trace.values.classes import ClassValue
     from armature.trace.values.floats import FloatValue
-    from armature.trace.values.mapping import DictValue
     from armature.trace.values.precomputed import EarlyCalls
     from armature.trace.values.symbolic import SymbolicValue
     from armature.trace.values.tensor import TensorValue
@@ -110,9 +110,11 @@ class Trace(Tracing, Protocol):
 
     where: the frames as people read them. inputs: of the graph. frames_cells: free variables of the outermost frame.
     held_weakly: objects by weak references made; whether one calls back. stop: where to stop tracing. too_deep: where
-    the Python that traces came to its limit. has_handlers: some function that was traced has `try` or `with`. parts: of
-    `regions`, calls whose nodes go in graphs of their own. doubts: where the graph ends if the frame can't run again.
-    buried: tensors made in such a call; where that was. modules: graphs that nodes call.
+    the Python that traces came to its limit. has_handlers: some function that was traced has `try` or `with`.
+    names: what globals and constants stand for. plans: what plugins say of callables, each asked for once.
+    subgraph_depth: of the calls that `atomic_depth` counts, those whose nodes go in graphs of their own.
+    subgraph_tensors: made in such a call; where that was. rerun_breaks: where the graph ends if the frame can't run
+    again. modules: graphs that nodes call.
     """
 
     ctx: CompileContext
@@ -129,15 +131,17 @@ class Trace(Tracing, Protocol):
     too_deep: tuple[Place, ...]
     extent: Extent
     has_handlers: bool
-    parts: int
-    doubts: list[GraphBreak]
-    buried: dict[TensorValue, tuple[Place, ...]]
+    subgraph_depth: int
+    rerun_breaks: list[GraphBreak]
+    subgraph_tensors: dict[TensorValue, tuple[Place, ...]]
     sizes: Sizes
     floats: dict[Source, FloatValue]
-    early: EarlyCalls
+    precalls: EarlyCalls
     cells: dict[int, CellValue]
     modules: dict[str, fx.GraphModule]
     overrides: Overrides
+    names: Names
+    plans: dict[int, Plan]
 
     @property
     def tables(self) -> Any:
@@ -145,24 +149,6 @@ class Trace(Tracing, Protocol):
 
     def verdict(self, fn: object) -> Verdict:
         """What the rules say of a callable."""
-
-    def code_constant(self, obj: object) -> Value:
-        """The value of a constant of a code object: the same object gives the same value."""
-
-    def module_variables(self, namespace: dict[str, object]) -> DictValue:
-        """The variables of a module as a dict, which is not to be changed."""
-
-    def load_global(self, frame: Frame, name: str) -> Value:
-        """A global or builtin of a frame."""
-
-    def instantiate(self, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
-        """Make an object of a class by `__new__` and `__init__`."""
-
-    def plan(self, fn: object) -> Any:
-        """What plugins say of a callable; asked once."""
-
-    def operate_in_place(self, name: str, left: Value, right: Value) -> Value:
-        """`left <op>= right`."""
 
 
 def whole(tracing: Tracing) -> Trace:

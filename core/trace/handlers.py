@@ -94,11 +94,11 @@ class Call:
 
     def polyfill(self, fn: Callable[..., object], *args: Value, **kwargs: Value) -> Value:
         """Trace `fn`, a Python stand-in, in place of the function called."""
-        return self.tracing.inline_python(fn, args, kwargs)
+        return self.tracing.calls.inline_python(fn, args, kwargs)
 
     def whole(self, fn: Value | Callable[..., object], *args: Value, **kwargs: Value) -> Value:
         """The same for a function that must not be cut: what breaks in it breaks at the call being handled."""
-        return self.tracing.call_whole(fn, args, kwargs)
+        return self.tracing.calls.call_whole(fn, args, kwargs)
 
     def graph_break(self, type_id: str, **facts: object) -> NoReturn:
         """Stop here: the break type of the catalogue and the facts its explanation names."""

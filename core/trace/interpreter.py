@@ -206,7 +206,7 @@ def traced_frame(
     """The whole: the graph with its outputs, what it takes, its guards, and the code that calls it."""
     name = tracer.request.code.co_name
     graph = None
-    if tracer.floats or tracer.early.taken:
+    if tracer.floats or tracer.precalls.taken:
         tracer.fakes.symbols.take_numbers()  # the graph does, wherever it runs on fakes again
     if computes:
         made = tracer.graph.output(tuple(out.outputs))

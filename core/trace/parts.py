@@ -6,7 +6,7 @@ to use, which say that, stand in `values/base.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
@@ -29,7 +29,8 @@ class FrameView(Protocol[V]):
 
     position: of the instruction that runs next. ordinal, rounds: its number in the trace, and how often it jumped back.
     trusted: it runs code of a library of which globals are not guarded. callee: what its last call instruction called.
-    lazy: arguments that were not read yet, and where they are.
+    lazy: arguments that were not read yet, and where they are. globals_source: None for those of the frame being
+    compiled.
     """
 
     code: CodeType
@@ -40,6 +41,7 @@ class FrameView(Protocol[V]):
     rounds: int
     trusted: bool
     callee: V | None
+    globals_source: Source | None
     variables: dict[str, V]
     lazy: dict[str, tuple[object, Source]]
     instructions: tuple[Instruction, ...]
@@ -263,3 +265,95 @@ class Rebuilding(Protocol[V, W_contra, T_co]):
 
     def dict_of(self, items: dict[str, V]) -> V:
         """A dict of names to values."""
+
+
+class PythonVerbs(Protocol[V]):
+    """What Python does with values: operators, comparison, iteration, text and the lookup of attributes."""
+
+    def iterator(self, value: V) -> V:
+        """`iter(value)`."""
+
+    def taken(self, value: V) -> Iterator[V]:
+        """The items of an iterable, of which Python makes a list or tuple."""
+
+    def in_sequence(self, value: V, refusal: str) -> list[V]:
+        """The items of a list or tuple, or of a list that Python makes of an iterator; `refusal`: of what is none."""
+
+    def index(self, value: V) -> V:
+        """`operator.index(value)` of an object that has `__index__`; any other value as it is."""
+
+    def operate(self, name: str, left: V, right: V) -> V:
+        """`left <op> right`."""
+
+    def operate_unary(self, name: str, value: V) -> V:
+        """`-value` and the like."""
+
+    def operate_in_place(self, name: str, left: V, right: V) -> V:
+        """`left <op>= right`."""
+
+    def compare(self, op: str, left: V, right: V) -> V:
+        """A comparison."""
+
+    def same_or_equal(self, left: V, right: V) -> bool:
+        """How containers compare members."""
+
+    def identical(self, left: V, right: V) -> bool:
+        """`left is right`."""
+
+    def text_of(self, value: V, convert: Callable[..., str], spec: V | None = None) -> V:
+        """`str(value)` and the like."""
+
+    def format_method(self, template: str, args: Sequence[V], kwargs: Mapping[str, V]) -> V:
+        """`template.format(*args, **kwargs)`."""
+
+    def join_text(self, parts: list[V]) -> V:
+        """The parts of an f-string in one."""
+
+    def attribute_or_none(self, value: V, name: str) -> V | None:
+        """An attribute, None where reading it raises AttributeError."""
+
+    def has_attribute(self, value: V, name: str) -> bool:
+        """Whether an object has an attribute. Of one of the program's classes it is read, as C code does."""
+
+    def method_or_none(self, owner: V, name: str) -> V | None:
+        """A special method as the language looks it up, in the class only; None when the class has none."""
+
+    def iterates_plainly(self, value: V) -> bool:
+        """Whether the class of an object derives from a builtin type and iterates as that does."""
+
+    def class_attribute(self, owner: V, cls: type, name: str) -> V:
+        """An attribute that the classes of an object know."""
+
+
+class CallVerbs(Protocol[V]):
+    """Calls of functions and classes that are known as objects, as handlers, polyfills and rules say."""
+
+    def call_object(self, fn: Callable[..., Any], value: V, args: Sequence[V], kwargs: Mapping[str, V]) -> V:
+        """Call a Python function or one written in C, as handlers, polyfills and rules say. value: the function's."""
+
+    def instantiate(self, value: Any, args: Sequence[V], kwargs: Mapping[str, V]) -> V:
+        """Make an object of a class by `__new__` and `__init__`."""
+
+    def call_class(self, value: Any, args: Sequence[V], kwargs: Mapping[str, V]) -> V:
+        """Call a class."""
+
+    def handled(self, fn: object, args: Sequence[V], kwargs: Mapping[str, V]) -> V | None:
+        """What a handler or polyfill of `fn` gives, None when there is none or it declines."""
+
+    def has_handler(self, fn: object) -> bool:
+        """Whether a handler or a polyfill knows a callable."""
+
+    def goes_first(self, fn: object) -> bool:
+        """Whether a handler, a polyfill, or a rule that goes before these, knows a callable."""
+
+    def inline_closure(self, function: Any, args: Sequence[V], kwargs: Mapping[str, V]) -> V:
+        """Call a function made in the frame."""
+
+    def inline_python(self, fn: Callable[..., Any], args: Sequence[V], kwargs: Mapping[str, V]) -> V:
+        """Trace into a Python function that stands in for another."""
+
+    def call_whole(self, fn: V | Callable[..., Any], args: Sequence[V], kwargs: Mapping[str, V]) -> V:
+        """Trace into a function; what breaks in it breaks at the call of it."""
+
+    def resume(self, frame: Any) -> V:
+        """Run a suspended frame to its next value."""

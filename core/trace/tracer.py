@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import attrs
@@ -13,29 +13,28 @@ from armature.errors import UnknownBreakType
 from armature.frame.data import FrameRequest
 from armature.frame.sources import (
     DictOfSource,
-    GlobalSource,
-    ItemSource,
     ObjectSource,
     Source,
     object_source,
 )
 from armature.introspection import dict_of
 from armature.torch_abi.fake import FakeWorld
-from armature.trace import calls
+from armature.trace.call_verbs import Calls
 from armature.trace.effects import Effects
-from armature.trace.errors import GraphBreak, UserRaised
+from armature.trace.errors import GraphBreak
 from armature.trace.frame_state import Frame, Trace
 from armature.trace.guards import GuardRecorder
+from armature.trace.names import Names
 from armature.trace.places import Moment, Place, places_of
+from armature.trace.plans import Plan
+from armature.trace.python_rules import PythonRules
 from armature.trace.recording import graph_calls
 from armature.trace.recording.overriding import Overrides
 from armature.trace.recording.sizes import Sizes, new_world
 from armature.trace.recording.torch_function import dispatched
-from armature.trace.semantics import inlining, iteration, operators, text
-from armature.trace.trust import trusted_module
 from armature.trace.user_stack import Extent, UserStack
 from armature.trace.values.base import Args, Kwargs, Value
-from armature.trace.values.classes import ClassValue, class_attribute, overrides
+from armature.trace.values.classes import ClassValue
 from armature.trace.values.constant import FALSE, NONE, TRUE, ConstantValue
 from armature.trace.values.exception import ExceptionValue, raising
 from armature.trace.values.floats import FloatValue
@@ -88,21 +87,22 @@ class Tracer(Trace):
     extent: Extent = attrs.field(factory=Extent)
     has_handlers: bool = False  # some function that was traced has `try` or `with`
     mutates: bool = False  # an operator in place is in the graph
-    regions: int = 0  # calls being traced that go in the graph whole or not at all
-    parts: int = 0  # of these, calls whose nodes go in graphs of their own
-    doubts: list[GraphBreak] = attrs.field(factory=list)  # where the graph ends if the frame can't run again
-    buried: dict[TensorValue, tuple[Place, ...]] = attrs.field(factory=dict)  # made in such a call; where that was
+    atomic_depth: int = 0  # calls being traced that go in the graph whole or not at all
+    subgraph_depth: int = 0  # of these, calls whose nodes go in graphs of their own
+    rerun_breaks: list[GraphBreak] = attrs.field(factory=list)  # where the graph ends if the frame can't run again
+    subgraph_tensors: dict[TensorValue, tuple[Place, ...]] = attrs.field(factory=dict)
     sizes: Sizes = attrs.field(default=attrs.Factory(lambda self: Sizes(self, self.fakes), takes_self=True))
     floats: dict[Source, FloatValue] = attrs.field(factory=dict)
-    asking: set[Source] = attrs.field(factory=set)  # of objects whose classes look up attributes themselves
+    own_lookups: set[Source] = attrs.field(factory=set)  # of objects whose classes look up attributes themselves
     keeps_floats: bool = False  # arguments that are floats of the program stay nodes
-    early: EarlyCalls = attrs.field(factory=EarlyCalls)
+    precalls: EarlyCalls = attrs.field(factory=EarlyCalls)
     modules: dict[str, fx.GraphModule] = attrs.field(factory=dict)
     overrides: Overrides = attrs.field(factory=Overrides)
     _guards: GuardRecorder | None = None
-    _globals: dict[tuple[int, str], Value] = attrs.field(factory=dict)
-    _constants: dict[int, tuple[object, Value]] = attrs.field(factory=dict)
-    _plans: dict[int, calls.Plan] = attrs.field(factory=dict)
+    plans: dict[int, Plan] = attrs.field(factory=dict)
+    python: PythonRules = attrs.field(default=attrs.Factory(PythonRules, takes_self=True))
+    calls: Calls = attrs.field(default=attrs.Factory(Calls, takes_self=True))
+    names: Names = attrs.field(default=attrs.Factory(lambda self: Names(self, self.effects), takes_self=True))
 
     def end(self) -> None:
         """The trace is over: let go of all that it knows, so that asking it anything is an AttributeError.
@@ -150,13 +150,6 @@ class Tracer(Trace):
             return FALSE
         return as_value(self, obj)
 
-    def code_constant(self, obj: object) -> Value:
-        """The value of a constant of a code object: the same object gives the same value."""
-        held = self._constants.get(id(obj))
-        if held is None:
-            held = self._constants[id(obj)] = (obj, self.constant(obj))
-        return held[1]
-
     def remember(self, obj: object, value: V) -> V:
         """Keep the value of an object that has an identity."""
         self.by_id[id(obj)] = (obj, value)
@@ -167,121 +160,16 @@ class Tracer(Trace):
         self.by_id[id(obj)] = (obj, value)
         return obj
 
-    def iterator(self, value: Value) -> Value:
-        """`iter(value)`."""
-        return iteration.iterator(self, value)
-
     def unpack(self, value: Value) -> list[Value]:
         """All items of an iterable."""
         return list(value.stream(self))
 
-    def taken(self, value: Value) -> Iterator[Value]:
-        """The items of an iterable, of which Python makes a list or tuple."""
-        return iteration.taken(self, value)
-
-    def in_sequence(self, value: Value, refusal: str) -> list[Value]:
-        """The items of a list or tuple, or of a list that Python makes of an iterator; `refusal`: of what is none."""
-        return iteration.in_sequence(self, value, refusal)
-
-    # Dicts of the program.
-
-    def module_variables(self, namespace: dict[str, object]) -> DictValue:
-        """The variables of a module as a dict, which is not to be changed."""
-        held = self.by_id.get(id(namespace))
-        if held is not None and isinstance(held[1], DictValue):
-            return held[1]
-        source = ObjectSource(namespace, "globals()")
-        return self.remember(namespace, DictValue({}, dict, None, namespace, fixed=True, source=source))
-
-    # Guards.
-
-    # Globals.
-
-    def load_global(self, frame: Frame, name: str) -> Value:
-        """A global or builtin of a frame."""
-        key = (id(frame.namespace), name)
-        if self.effects.globals_:
-            stored = self.effects.global_of(frame.namespace, name)
-            if stored is not None:
-                return stored[1] or self._builtin(frame, name)
-        if key not in self._globals:
-            self._globals[key] = self._wrap_global(frame, name)
-        return self._globals[key]
-
-    def _wrap_global(self, frame: Frame, name: str) -> Value:
-        namespace = frame.namespace
-        if name not in namespace:
-            if not frame.trusted:
-                source = frame.globals_source or ObjectSource(namespace, "globals()")
-                self.guards.absent(source, name)
-            return self._builtin(frame, name)
-        obj = namespace[name]
-        if frame.trusted or trusted_module(str(namespace.get("__name__", ""))):
-            return wrap(self, obj, ObjectSource(obj, f"{namespace.get('__name__')}.{name}"))
-        if frame.globals_source is None:
-            return wrap(self, obj, GlobalSource(name))
-        return wrap(self, obj, ItemSource(frame.globals_source, name))
-
-    def _builtin(self, frame: Frame, name: str) -> Value:
-        source = self.guards.builtin(frame.builtins, name)
-        if source is None:
-            self.raise_error(NameError, f"name '{name}' is not defined")
-        return wrap(self, frame.builtins[name], source)
-
-    # Calls.
-
-    def call_object(self, fn: Callable[..., Any], value: Value, args: Args, kwargs: Kwargs) -> Value:
-        """Call a Python function or one written in C, as handlers, polyfills and rules say."""
-        return calls.call_object(self, fn, value, args, kwargs)
-
-    def instantiate(self, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
-        """Make an object of a class by `__new__` and `__init__`."""
-        return calls.instantiate(self, value, args, kwargs)
-
-    def call_class(self, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
-        """Call a class."""
-        return calls.call_class(self, value, args, kwargs)
-
-    def handled(self, fn: object, args: Args, kwargs: Kwargs) -> Value | None:
-        """What a handler or polyfill of `fn` gives, None when there is none or it declines."""
-        return calls.handled(self, self.plan(fn), args, kwargs)
-
-    def plan(self, fn: object) -> calls.Plan:
-        """What plugins say of a callable; asked once."""
-        known = self._plans.get(id(fn))
-        if known is None:
-            known = self._plans[id(fn)] = calls.plan_for(self, fn)
-        return known
-
-    def has_handler(self, fn: object) -> bool:
-        """Whether a handler or a polyfill knows a callable."""
-        plan = self.plan(fn)
-        return plan.handler is not None or plan.polyfill is not None
-
-    def goes_first(self, fn: object) -> bool:
-        """Whether a handler, a polyfill, or a rule that goes before these, knows a callable."""
-        return self.plan(fn).speaks
+    # Rules and calls.
 
     def verdict(self, fn: object) -> Verdict:
         """What the rules say of a callable. That it was asked for is kept: the code is as good as the answer."""
         self.ctx.asked[id(fn)] = fn
         return self.tables.rule_book.verdict(fn)  # type: ignore[no-any-return]
-
-    def inline_closure(self, function: ClosureValue, args: Args, kwargs: Kwargs) -> Value:
-        """Call a function made in the frame."""
-        return inlining.inline_closure(self, function, args, kwargs)
-
-    def inline_python(self, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
-        """Trace into a Python function that stands in for another."""
-        return calls.inline_python(self, fn, args, kwargs)
-
-    def call_whole(self, fn: Value | Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
-        """Trace into a function; what breaks in it breaks at the call of it."""
-        return calls.call_whole(self, fn, args, kwargs)
-
-    def resume(self, frame: Frame) -> Value:
-        """Run a suspended frame to its next value."""
-        return inlining.run_frame(self, frame)
 
     def graph_call(
         self, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, fake: Callable[..., Any] | None = None
@@ -301,27 +189,6 @@ class Tracer(Trace):
         """The graph input of a tensor or int of the program."""
         return graph_calls.lift(self, value)
 
-    def index(self, value: Value) -> Value:
-        """`operator.index(value)` of an object that has `__index__`; any other value as it is."""
-        if not isinstance(value, UserObjectValue) or issubclass(value.cls, int):
-            return value
-        method = value.method(self, "__index__")
-        return value if method is None else operators.must_be_int(self, method.call(self, (), {}))
-
-    def method_or_none(self, owner: Value, name: str) -> Value | None:
-        """A special method as the language looks it up, in the class only; None when the class has none."""
-        return owner.method(self, name) if isinstance(owner, UserObjectValue) else None
-
-    def iterates_plainly(self, value: Value) -> bool:
-        """Whether the class of an object derives from a builtin type and iterates as that does."""
-        return value.base is not None and not overrides(value.python_type(), "__iter__")
-
-    def has_attribute(self, value: Value, name: str) -> bool:
-        """Whether an object has an attribute. Of one of the program's classes it is read, as C code does."""
-        if isinstance(value, UserObjectValue):
-            return self.attribute_or_none(value, name) is not None
-        return hasattr(value.python_type(), name)
-
     def new_instance_dict(self, owner: UserObjectValue | ClosureValue) -> DictValue:
         """`owner.__dict__` as the program has it."""
         if isinstance(owner, ClosureValue) or owner.obj is None:
@@ -329,57 +196,6 @@ class Tracer(Trace):
         real, source = dict_of(owner.obj), DictOfSource(owner.source or object_source(owner.obj))
         made = DictValue({}, dict, None, real, source=source)
         return self.wrap(real, source) if id(real) in self.by_id else self.remember(real, made)  # type: ignore[return-value]
-
-    def class_attribute(self, owner: Value, cls: type, name: str) -> Value:
-        """An attribute that the classes of an object know."""
-        return class_attribute(self, owner, cls, name)
-
-    def attribute_or_none(self, value: Value, name: str) -> Value | None:
-        """An attribute, None where reading it raises AttributeError."""
-        try:
-            return value.get_attribute(self, name)
-        except UserRaised as raised:
-            if issubclass(raised.value.python_type(), AttributeError):
-                return None
-            raise
-
-    # Operators.
-
-    def operate(self, name: str, left: Value, right: Value) -> Value:
-        """`left <op> right`."""
-        return operators.operate(self, name, left, right)
-
-    def operate_in_place(self, name: str, left: Value, right: Value) -> Value:
-        """`left <op>= right`."""
-        return operators.operate_in_place(self, name, left, right)
-
-    def operate_unary(self, name: str, value: Value) -> Value:
-        """`-value` and the like."""
-        return operators.operate_unary(self, name, value)
-
-    def compare(self, op: str, left: Value, right: Value) -> Value:
-        """A comparison."""
-        return operators.compare(self, op, left, right)
-
-    def same_or_equal(self, left: Value, right: Value) -> bool:
-        """How containers compare members."""
-        return operators.same_or_equal(self, left, right)
-
-    def identical(self, left: Value, right: Value) -> bool:
-        """`left is right`."""
-        return operators.identical(self, left, right)
-
-    def text_of(self, value: Value, convert: Callable[..., str], spec: Value | None = None) -> Value:
-        """`str(value)` and the like."""
-        return text.text_of(self, value, convert, spec)
-
-    def format_method(self, template: str, args: Args, kwargs: Kwargs) -> Value:
-        """`template.format(*args, **kwargs)`."""
-        return text.format_method(self, template, args, kwargs)
-
-    def join_text(self, parts: list[Value]) -> Value:
-        """The parts of an f-string in one."""
-        return text.join(parts)
 
     # Effects, exceptions, breaks.
 
@@ -404,7 +220,7 @@ class Tracer(Trace):
     def as_exception(self, value: Value) -> ExceptionValue:
         """The exception to raise for the operand of `raise`."""
         if isinstance(value, ClassValue) and issubclass(value.cls, BaseException):
-            value = self.call_class(value, (), {})
+            value = self.calls.call_class(value, (), {})
         if not isinstance(value, ExceptionValue):
             self.graph_break("unsupported-operation", operation="raise", type=value.describe())
         return value

@@ -298,14 +298,14 @@ def _builtin(tracer: Trace, obj: Any, source: Source) -> Value:
     owner = getattr(obj, "__self__", None)
     if type(obj) is BuiltinFunctionType and type(owner) in METHOD_OWNERS:
         return BoundMethod(wrap(tracer, owner, AttrSource(source, "__self__")), obj.__name__, source=source)
-    if type(obj) is BuiltinFunctionType and not tracer.plan(obj).speaks:
+    if type(obj) is BuiltinFunctionType and not tracer.calls.goes_first(obj):
         descriptor = unbound(obj)
         if type(descriptor) is MethodDescriptorType:  # it reads and writes its object: no constant of the code
             bound_to = wrap(tracer, owner, AttrSource(source, "__self__"))
             return MethodValue(BuiltinValue(descriptor), bound_to, source=source)
     if type(obj) is BuiltinFunctionType and isinstance(owner, type):
         descriptor = unbound(obj)
-        if type(descriptor) is ClassMethodDescriptorType and tracer.plan(descriptor).speaks:
+        if type(descriptor) is ClassMethodDescriptorType and tracer.calls.goes_first(descriptor):
             return MethodValue(BuiltinValue(descriptor), ClassValue(owner), source=source)
     return BuiltinValue(obj, source=source)
 
@@ -359,7 +359,7 @@ def _nn_module(tracer: Trace, obj: nn.Module, source: Source) -> Value:
 def note_lookup(tracer: Trace, obj: object, source: Source) -> None:
     """Keep that the class of the object at a source looks up attributes itself: compiled code does not ask it."""
     if has_own_lookup(type(obj)):
-        tracer.asking.add(source)
+        tracer.own_lookups.add(source)
 
 
 def _exception(tracer: Trace, obj: BaseException, source: Source) -> Value:

@@ -20,7 +20,6 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 # Classes of more than 25 public methods.
 LARGE_CLASSES = {
     "core/trace/emit/rebuild.py Rebuilder",
-    "core/trace/tracer.py Tracer",
     "core/trace/values/base.py Value",
     "core/trace/values/user_object.py UserObjectValue",
     "plugins/cpu_cpp/armature_cpu_cpp/kernel.py KernelPrinter",

@@ -154,7 +154,7 @@ def counter(tracer: Trace, obj: Any, source: Source) -> Value:
         number = found[0]
         while True:
             yield number
-            number = tracer.operate("add", number, step)
+            number = tracer.python.operate("add", number, step)
 
     return tracer.remember(obj, PassedIterator(numbers(), type(obj), source=source))
 

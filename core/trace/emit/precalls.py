@@ -27,7 +27,7 @@ def change_early(tracer: Tracing, value: Value, read: Callable[[Any], Any], writ
     """
     if not all(graph_calls.is_torchs(n.target) for n in tracer.graph.nodes if n.op.startswith("call_")):
         tracer.graph_break("unsupported-mutation", operation="a call after code of the program", type=value.describe())
-    tracer.early.changed.setdefault(value, (read, write))
+    tracer.precalls.changed.setdefault(value, (read, write))
 
 
 def run(function: Callable[..., Any], *operands: Any) -> Any:
@@ -48,14 +48,14 @@ class EarlyWriter:
 
     def save(self, out: Rebuilding) -> None:
         """Keep what the calls change."""
-        for value, (read, write) in out.tracer.early.changed.items():
+        for value, (read, write) in out.tracer.precalls.changed.items():
             owner = out.keep(value)
             self._call(out, read, self._loaded(out, owner))
             self.states.append((owner, self._store(out), write))
 
     def calls(self, out: Rebuilding) -> None:
         """Make the calls."""
-        for call in out.tracer.early.calls:
+        for call in out.tracer.precalls.calls:
             self._call(out, call.function, *(functools.partial(out.load, value) for value in call.operands))
             self.names.append(self._store(out))
 

@@ -253,7 +253,7 @@ class Rebuilder(Emitter):
 
     def asks(self, source: Source) -> bool:
         """Whether the class of the object at a source looks up attributes itself."""
-        return source in self.tracer.asking
+        return source in self.tracer.own_lookups
 
     def count_uses(self, sources: list[Source]) -> None:
         """Count how often each prefix of the sources is walked."""
@@ -385,9 +385,9 @@ class Rebuilder(Emitter):
             self.emit("MAKE_CELL", CellVar(name))
         self.emit("RESUME", 0)
         self.undo = Undo() if slot is None else plan(self.tracer)
-        repeats, early = slot is not None and can_run_again(self.tracer, self.undo), bool(self.tracer.early.calls)
-        if self.tracer.doubts and (self.undo.remembered or not repeats):
-            raise self.tracer.doubts[0]
+        repeats, early = slot is not None and can_run_again(self.tracer, self.undo), bool(self.tracer.precalls.calls)
+        if self.tracer.rerun_breaks and (self.undo.remembered or not repeats):
+            raise self.tracer.rerun_breaks[0]
         self._again = run_again(self.tracer, self.code, self.undo) if repeats or early else None
         begin = TryBegin(self._failed, False, 0)
         if early:

@@ -87,6 +87,6 @@ def run_again(tracer: Trace, code: CodeType, undo: Undo) -> Again:
     """What runs a frame again."""
     copy = code.replace()  # with no compiled code of its own
     skip_code(copy)
-    certain = not tracer.has_handlers and not tracer.early.calls
+    certain = not tracer.has_handlers and not tracer.precalls.calls
     strict = tracer.strict or tracer.ctx.users_backend
     return Again(copy, torch.is_grad_enabled(), certain, strict, undo)

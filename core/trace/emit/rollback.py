@@ -230,7 +230,7 @@ def watch(tracer: Trace, node: fx.Node) -> None:
             )
         except GraphBreak as stop:
             stop.assumed = True
-            tracer.doubts.append(stop)
+            tracer.rerun_breaks.append(stop)
 
 
 def _has_history(fake: Any) -> bool:

@@ -129,14 +129,14 @@ def dict_merge(frame: Frame, inst: Instruction) -> None:
 @opcode("BUILD_STRING")
 def build_string(frame: Frame, inst: Instruction) -> None:
     parts = frame.popn(inst.arg)
-    frame.push(frame.tracer.join_text(parts))
+    frame.push(frame.tracer.python.join_text(parts))
 
 
 def converted(frame: Frame, value: Value, conversion: int) -> Value:
     """`!s`, `!r` or `!a` applied to a value of an f-string."""
     if conversion == 0:
         return value
-    return frame.tracer.text_of(value, (str, repr, ascii)[conversion - 1])
+    return frame.tracer.python.text_of(value, (str, repr, ascii)[conversion - 1])
 
 
 def formatted(frame: Frame, value: Value, spec: Value | None) -> Value:
@@ -172,7 +172,7 @@ def steps_of(frame: Frame, value: Value) -> tuple[Value, Iterator[Value]]:
     if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
         tracer.raise_error(TypeError, f"cannot unpack non-iterable {type_name(kind)} object")
     made = TupleValue(tracer.unpack(value)) if value.plain_items or value.is_tensor else value
-    iterator = tracer.iterator(made)
+    iterator = tracer.python.iterator(made)
     return iterator, Steps(lambda: advance(tracer, iterator))
 
 
@@ -194,7 +194,7 @@ def unpack_ex(frame: Frame, inst: Instruction) -> None:
     iterator, steps = steps_of(frame, frame.pop())
     items = list(itertools.islice(steps, before))
     if len(items) == before:
-        items += frame.tracer.taken(iterator)
+        items += frame.tracer.python.taken(iterator)
     if len(items) < before + after:
         text = f"not enough values to unpack (expected at least {before + after}, got {len(items)})"
         frame.tracer.raise_error(ValueError, text)

@@ -47,7 +47,7 @@ def call_function_ex(frame: Frame, inst: Instruction) -> None:
     given = frame.stack.pop()
     function = frame.stack.pop()
     check_stars(frame, given, named)
-    args = list(frame.tracer.taken(given))
+    args = list(frame.tracer.python.taken(given))
     if frame.stack and isinstance(frame.stack[-1], Null):
         frame.stack.pop()
     kwargs = keywords(frame, named)

@@ -21,7 +21,7 @@ def load_build_class(frame: Frame, inst: Instruction) -> None:
 def load_name(frame: Frame, inst: Instruction) -> None:
     name = str(inst.argval)
     value = frame.variables.get(name)
-    frame.push(frame.tracer.load_global(frame, name) if value is None else value)
+    frame.push(frame.tracer.names.load_global(frame, name) if value is None else value)
 
 
 @opcode("STORE_NAME")
@@ -59,7 +59,7 @@ def load_from_dict_or_deref(frame: Frame, inst: Instruction) -> None:
 def load_from_dict_or_globals(frame: Frame, inst: Instruction) -> None:
     name = str(inst.argval)
     value = found_in(frame, name)
-    frame.push(frame.tracer.load_global(frame, name) if value is None else value)
+    frame.push(frame.tracer.names.load_global(frame, name) if value is None else value)
 
 
 def found_in(frame: Frame, name: str) -> Value | None:

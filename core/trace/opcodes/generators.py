@@ -33,7 +33,7 @@ def yield_value(frame: Frame, inst: Instruction) -> None:
 def get_yield_from_iter(frame: Frame, inst: Instruction) -> None:
     if isinstance(frame.stack[-1], GeneratorValue):
         return
-    made = frame.tracer.iterator(frame.pop())
+    made = frame.tracer.python.iterator(frame.pop())
     if not isinstance(made, GeneratorValue) and any(find_in_class(made.python_type(), name) for name in DELEGATED):
         # CPython hands on what is sent and thrown, and calls `close` when the generator is dropped.
         frame.tracer.graph_break("unsupported-operation", operation="`yield from`", type=made.describe())

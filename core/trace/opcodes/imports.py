@@ -57,7 +57,7 @@ def loaded(tracer: Trace, name: str) -> Value:
 def part_of(tracer: Trace, module: Value, name: str, part: str) -> Value:
     """`part` of `from name import part`: an attribute, else a module below it that is loaded."""
     held = module.as_object()
-    found = None if part == "*" else tracer.attribute_or_none(module, part)
+    found = None if part == "*" else tracer.python.attribute_or_none(module, part)
     if found is not None:
         return found
     if not isinstance(held, ModuleType) or held.__dict__.get("__name__") != name:

@@ -62,7 +62,7 @@ def jump_if_false_or_pop(frame: Frame, inst: Instruction) -> None:
 
 @opcode("GET_ITER")
 def get_iter(frame: Frame, inst: Instruction) -> None:
-    frame.stack.append(frame.tracer.iterator(frame.stack.pop()))
+    frame.stack.append(frame.tracer.python.iterator(frame.stack.pop()))
 
 
 @opcode("FOR_ITER")

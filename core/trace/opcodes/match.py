@@ -81,7 +81,7 @@ def _attributes(frame: Frame, subject: Value, cls: type, count: int, keyword: li
     else:
         first = []
         names = [*positional_names(tracer, cls, count, keyword), *keyword]
-    found = [tracer.attribute_or_none(subject, name) for name in names]
+    found = [tracer.python.attribute_or_none(subject, name) for name in names]
     present = [value for value in found if value is not None]
     if len(present) < len(found):
         return tracer.constant(None)

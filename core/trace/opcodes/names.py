@@ -38,7 +38,7 @@ def cell_of(frame: Frame, name: str) -> CellValue:
 
 @opcode("LOAD_CONST")
 def load_const(frame: Frame, inst: Instruction) -> None:
-    frame.stack.append(frame.tracer.code_constant(inst.argval))
+    frame.stack.append(frame.tracer.names.constant(inst.argval))
 
 
 @opcode("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW")
@@ -67,7 +67,7 @@ def delete_fast(frame: Frame, inst: Instruction) -> None:
 def load_global(frame: Frame, inst: Instruction) -> None:
     if inst.arg & 1:
         frame.stack.append(NULL)
-    frame.stack.append(frame.tracer.load_global(frame, str(inst.argval)))
+    frame.stack.append(frame.tracer.names.load_global(frame, str(inst.argval)))
 
 
 @opcode("STORE_GLOBAL")
@@ -77,7 +77,7 @@ def store_global(frame: Frame, inst: Instruction) -> None:
 
 @opcode("DELETE_GLOBAL")
 def delete_global(frame: Frame, inst: Instruction) -> None:
-    frame.tracer.load_global(frame, str(inst.argval))
+    frame.tracer.names.load_global(frame, str(inst.argval))
     frame.tracer.effects.store_global(frame.namespace, str(inst.argval), None)
 
 

@@ -21,26 +21,26 @@ def binary_op(frame: Frame, inst: Instruction) -> None:
     right = stack.pop()
     left = stack.pop()
     if inst.arg < len(BINARY):
-        stack.append(frame.tracer.operate(BINARY[inst.arg], left, right))
+        stack.append(frame.tracer.python.operate(BINARY[inst.arg], left, right))
     elif inst.arg < 2 * len(BINARY):
-        stack.append(frame.tracer.operate_in_place(BINARY[inst.arg - len(BINARY)], left, right))
+        stack.append(frame.tracer.python.operate_in_place(BINARY[inst.arg - len(BINARY)], left, right))
     else:
         stack.append(left.get_item(frame.tracer, right))
 
 
 @opcode("UNARY_NEGATIVE")
 def unary_negative(frame: Frame, inst: Instruction) -> None:
-    frame.stack.append(frame.tracer.operate_unary("neg", frame.stack.pop()))
+    frame.stack.append(frame.tracer.python.operate_unary("neg", frame.stack.pop()))
 
 
 @opcode("UNARY_POSITIVE")
 def unary_positive(frame: Frame, inst: Instruction) -> None:
-    frame.stack.append(frame.tracer.operate_unary("pos", frame.stack.pop()))
+    frame.stack.append(frame.tracer.python.operate_unary("pos", frame.stack.pop()))
 
 
 @opcode("UNARY_INVERT")
 def unary_invert(frame: Frame, inst: Instruction) -> None:
-    frame.stack.append(frame.tracer.operate_unary("invert", frame.stack.pop()))
+    frame.stack.append(frame.tracer.python.operate_unary("invert", frame.stack.pop()))
 
 
 @opcode("UNARY_NOT")
@@ -63,7 +63,7 @@ def compare_op(frame: Frame, inst: Instruction) -> None:
     stack = frame.stack
     right = stack.pop()
     left = stack.pop()
-    stack.append(frame.tracer.compare(str(inst.argval), left, right))
+    stack.append(frame.tracer.python.compare(str(inst.argval), left, right))
 
 
 @opcode("IS_OP")
@@ -71,7 +71,7 @@ def is_op(frame: Frame, inst: Instruction) -> None:
     stack = frame.stack
     right = stack.pop()
     left = stack.pop()
-    stack.append(frame.tracer.constant(frame.tracer.identical(left, right) != bool(inst.arg)))
+    stack.append(frame.tracer.constant(frame.tracer.python.identical(left, right) != bool(inst.arg)))
 
 
 @opcode("CONTAINS_OP")

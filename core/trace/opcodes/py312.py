@@ -23,7 +23,7 @@ PREP_RERAISE_STAR = 1  # of the functions with two arguments
 
 @opcode("RETURN_CONST")
 def return_const(frame: Frame, inst: Instruction) -> None:
-    frame.result = frame.tracer.code_constant(inst.argval)
+    frame.result = frame.tracer.names.constant(inst.argval)
     frame.done = True
 
 
@@ -113,7 +113,7 @@ def call_intrinsic_1(frame: Frame, inst: Instruction) -> None:
     if inst.arg == LIST_TO_TUPLE:
         frame.push(TupleValue(frame.tracer.unpack(value)))
     elif inst.arg == UNARY_POSITIVE:
-        frame.push(frame.tracer.operate_unary("pos", value))
+        frame.push(frame.tracer.python.operate_unary("pos", value))
     elif inst.arg == STOPITERATION_ERROR:
         if issubclass(value.python_type(), StopIteration):
             frame.tracer.raise_error(RuntimeError, "generator raised StopIteration")

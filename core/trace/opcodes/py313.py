@@ -17,7 +17,7 @@ TO_BOOL = 16  # of COMPARE_OP: its result is made True or False
 
 @opcode("LOAD_GLOBAL")
 def load_global(frame: Frame, inst: Instruction) -> None:
-    frame.stack.append(frame.tracer.load_global(frame, str(inst.argval)))
+    frame.stack.append(frame.tracer.names.load_global(frame, str(inst.argval)))
     if inst.arg & 1:
         frame.stack.append(NULL)
 
@@ -65,7 +65,7 @@ def call_function_ex(frame: Frame, inst: Instruction) -> None:
     named = frame.stack.pop() if inst.arg & 1 else None
     given = frame.stack.pop()
     check_stars(frame, given, named)
-    args = list(frame.tracer.taken(given))
+    args = list(frame.tracer.python.taken(given))
     owner = frame.stack.pop()
     function = frame.stack.pop()
     if not isinstance(owner, Null):

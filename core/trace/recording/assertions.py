@@ -36,7 +36,7 @@ def truth(frame: Frame, value: Value, jump: Instruction, after: int) -> bool:
 def may_assume(frame: Frame, value: TensorValue) -> bool:
     """Whether the value can be checked in the graph, and no handler of the program is there for what is raised."""
     tracer = frame.tracer
-    inside = tracer.regions or tracer.overrides.present or tracer.floats or tracer.early.calls
+    inside = tracer.atomic_depth or tracer.overrides.present or tracer.floats or tracer.precalls.calls
     if inside or value.fake.numel() != 1 or value.fake.device.type != "cpu":
         return False
     return not any(is_handled(each) for each in tracer.frames)
@@ -68,7 +68,7 @@ def assume(frame: Frame, value: TensorValue, wanted: bool) -> bool:
         value.truth(tracer)
     except GraphBreak as stop:  # what it is without the check
         stop.assumed = True
-        tracer.doubts.append(stop)
+        tracer.rerun_breaks.append(stop)
     condition = tracer.graph_call("bool", (value,), {})
     if not wanted:
         condition = tracer.graph_call(torch.logical_not, (condition,), {})

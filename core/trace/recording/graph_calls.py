@@ -81,11 +81,11 @@ def graph_call(
         if found is not None:
             return found
     fn = BY_OPERATOR.get(method_name(fn), fn) if len(args) == 2 and not kwargs else fn
-    if (tracer.floats or tracer.early.calls) and not kwargs and not state.present:
+    if (tracer.floats or tracer.precalls.calls) and not kwargs and not state.present:
         given = as_tensors(tracer, fn, args)
         if given is not None:
             return graph_call(tracer, fn, given, {})
-    keeps = tracer.keeps_floats or tracer.parts or state.asks_modes
+    keeps = tracer.keeps_floats or tracer.subgraph_depth or state.asks_modes
     if tracer.floats and not keeps and takes_floats(fn, args, kwargs):
         return _keeping_floats(tracer, fn, args, kwargs)
     told = folding.told(tracer, fn, args, kwargs)
@@ -143,7 +143,7 @@ def scripted(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def under_default_dtype(tracer: Trace, fn: Callable[..., Any] | str, chosen: torch.dtype) -> Callable[..., Any]:
     """A function that is called while the default dtype is the one that the frame has set."""
-    if tracer.parts:  # such a graph may run when the default is another one
+    if tracer.subgraph_depth:  # such a graph may run when the default is another one
         tracer.graph_break("unsupported-mutation", operation="a change of the default dtype", type="torch")
     return with_default_dtype(chosen, getattr(torch.Tensor, fn) if isinstance(fn, str) else fn)
 
@@ -358,5 +358,5 @@ def _out_of_reach(tracer: Trace, value: TensorValue | SymbolicValue) -> NoReturn
     try:
         tracer.graph_break("unsupported-result", type=f"{value.describe()} that a function with its own graph has made")
     except GraphBreak as stop:
-        stop.places = tracer.buried.get(value, stop.places)  # type: ignore[arg-type]
+        stop.places = tracer.subgraph_tensors.get(value, stop.places)  # type: ignore[arg-type]
         raise

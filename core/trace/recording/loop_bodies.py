@@ -247,4 +247,4 @@ def needs_gradient(values: Sequence[Value], bodies: Sequence[Body]) -> bool:
 
 def in_tree(tracer: Tracing, leaves: Sequence[Value], tree: Value) -> Value:
     """Values in a structure."""
-    return tracer.inline_python(pytree.tree_unflatten, (ListValue(list(leaves)), tree), {})
+    return tracer.calls.inline_python(pytree.tree_unflatten, (ListValue(list(leaves)), tree), {})

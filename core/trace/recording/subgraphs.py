@@ -140,7 +140,7 @@ def trace_part(tracer: Tracing, function: Value | Callable[..., Any], args: Args
     known, mutates = list(tracer.by_fake.values()), tracer.mutates
     versions = [version_of(value.fake) for value in known]
     tracer.mutates = False
-    tracer.parts += 1
+    tracer.subgraph_depth += 1
     watch = Watch(tracer)
     try:
         with watch:
@@ -157,7 +157,7 @@ def trace_part(tracer: Tracing, function: Value | Callable[..., Any], args: Args
             raise NotApart("writes to a tensor, and raises") from None
         raise
     finally:
-        tracer.parts -= 1
+        tracer.subgraph_depth -= 1
         writes, tracer.mutates = tracer.mutates, mutates
     written = tuple(value for value, version in zip(known, versions) if version_of(value.fake) != version)
     used = (given for node in nodes for given in node.all_input_nodes if given not in own)
@@ -189,7 +189,7 @@ def remove(tracer: Trace, nodes: tuple[fx.Node, ...], places: tuple[Place, ...])
     for value in tracer.by_fake.values():
         if value.node in own:
             value.node = None
-            tracer.buried[value] = places
+            tracer.subgraph_tensors[value] = places
     for number in tracer.floats.values():
         _forget_item(number, own)
     tracer.sizes.forget(own)

@@ -153,7 +153,7 @@ def _is_plain(value: Any) -> bool:
 
 def _alter(tracer: Tracing, tensor: GraphTensor, fn: Callable[..., Any] | str, args: Args) -> Value:
     """Put the change in the graph. What the tensor was is set back if the graph raises."""
-    if tracer.regions or tracer.overrides.present or not _is_plain(tensor) or tensor.fake.is_inference():
+    if tracer.atomic_depth or tracer.overrides.present or not _is_plain(tensor) or tensor.fake.is_inference():
         _refuse(tracer, fn if isinstance(fn, str) else fn.__name__)
     tensor.as_argument(tracer)
     tracer.mutates = True

@@ -168,7 +168,7 @@ def in_graph(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kw
     if isinstance(fn, FunctionType) and not abi.asks(fn):
         if not str(fn.__module__).startswith("torch") or tracer.verdict(fn).decision is not Decision.IN_GRAPH:
             tracer.graph_break("overridden-call", function=getattr(fn, "__qualname__", str(fn)))
-        return tracer.inline_python(fn, args, kwargs)  # what it calls is overridden
+        return tracer.calls.inline_python(fn, args, kwargs)  # what it calls is overridden
     if is_asked_for(tracer, fn) or fn is getattr or str(getattr(fn, "__module__", "")) == "_operator":
         return dispatched(tracer, fn, args, kwargs)
     tracer.graph_break("overridden-call", function=getattr(fn, "__name__", str(fn)))

@@ -112,7 +112,7 @@ def take_apart(tracer: Tracing, value: Value, leaves: list[Value]) -> Branch | N
     if node is None:
         leaves.append(value)
         return None
-    children, context = tracer.unpack(tracer.inline_python(node.flatten, (value,), {}))
+    children, context = tracer.unpack(tracer.calls.inline_python(node.flatten, (value,), {}))
     parts = tuple(take_apart(tracer, child, leaves) for child in tracer.unpack(children))
     known = context.as_constant()
     return Branch(lambda items: node.unflatten(items, known), parts)

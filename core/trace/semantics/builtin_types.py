@@ -94,7 +94,7 @@ def _number(kind: type) -> Make:
             return found
         named = {name: value.as_constant() for name, value in kwargs.items()}
         if kind is bytes and args and not args[0].is_constant:
-            args = (tracer.as_value([item.as_constant() for item in tracer.taken(args[0])]), *args[1:])
+            args = (tracer.as_value([item.as_constant() for item in tracer.python.taken(args[0])]), *args[1:])
         try:
             return tracer.constant(kind(*(arg.as_constant() for arg in args), **named))
         except NotConstant:
@@ -125,17 +125,17 @@ def converted(tracer: Trace, kind: type, cls: type, method: str, given: object) 
 
 
 def _list(tracer: Trace, items: Value | None = None) -> Value:
-    return ListValue([] if items is None else list(tracer.taken(items)))
+    return ListValue([] if items is None else list(tracer.python.taken(items)))
 
 
 def _tuple(tracer: Trace, items: Value | None = None) -> Value:
     if isinstance(items, TupleValue) and items.kind is tuple:
         return items
-    return TupleValue([] if items is None else list(tracer.taken(items)))
+    return TupleValue([] if items is None else list(tracer.python.taken(items)))
 
 
 def _size(tracer: Trace, items: Value | None = None) -> Value:
-    sizes = [] if items is None else list(tracer.taken(items))
+    sizes = [] if items is None else list(tracer.python.taken(items))
     if not all(issubclass(size.python_type(), int) for size in sizes):
         tracer.graph_break("unsupported-call", callable="torch.Size() of what are no ints")
     return TupleValue(sizes, torch.Size)
@@ -180,7 +180,7 @@ def _range(tracer: Trace, *bounds: Value) -> Value:
     if any(bound.is_tensor for bound in bounds):
         tracer.graph_break("data-dependent-value", operation="range() of a tensor")
     try:
-        plain: list[Any] = [tracer.index(bound).as_constant() for bound in bounds]
+        plain: list[Any] = [tracer.python.index(bound).as_constant() for bound in bounds]
         return RangeValue(range(*plain))
     except (TypeError, ValueError) as error:
         tracer.raise_real(error)
@@ -214,7 +214,7 @@ def inner_iterator(tracer: Trace, items: Value) -> Value:
     if not is_iterable(items.python_type()):
         iterate(tracer, items)
     if isinstance(items, UserObjectValue):
-        return tracer.iterator(items)
+        return tracer.python.iterator(items)
     return iterate(tracer, items) if items.is_tensor or can_be_remade(items) else items
 
 

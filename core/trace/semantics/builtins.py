@@ -74,7 +74,7 @@ def _getattr(tracer: Trace, obj: Value, name: Value, default: Value | None = Non
     text = _attribute_name(tracer, name)
     if default is None:
         return obj.get_attribute(tracer, text)
-    found = tracer.attribute_or_none(obj, text)
+    found = tracer.python.attribute_or_none(obj, text)
     return default if found is None else found
 
 
@@ -82,7 +82,7 @@ def _hasattr(tracer: Trace, obj: Value, name: Value) -> Value:
     text = _attribute_name(tracer, name)
     if isinstance(obj, TensorValue) and class_member(torch.Tensor, text) is not MISSING:
         return tracer.constant(True)
-    return tracer.constant(tracer.attribute_or_none(obj, text) is not None)
+    return tracer.constant(tracer.python.attribute_or_none(obj, text) is not None)
 
 
 def _setattr(tracer: Trace, obj: Value, name: Value, value: Value) -> Value:
@@ -159,8 +159,8 @@ def _type_call(tracer: Trace, cls: Value, *args: Value, **kwargs: Value) -> Valu
     if not isinstance(cls, ClassValue):
         tracer.graph_break("unsupported-call", callable="type.__call__")
     if is_written_in_c(cls.cls):
-        return tracer.call_class(cls, args, kwargs)
-    return tracer.instantiate(cls, args, kwargs)
+        return tracer.calls.call_class(cls, args, kwargs)
+    return tracer.calls.instantiate(cls, args, kwargs)
 
 
 def _object_init(tracer: Trace, obj: Value, *args: Value, **kwargs: Value) -> Value:
@@ -169,13 +169,13 @@ def _object_init(tracer: Trace, obj: Value, *args: Value, **kwargs: Value) -> Va
 
 def _module_getattr(tracer: Trace, module: Value, name: Value) -> Value:
     if not isinstance(module, ModuleValue):  # made in the frame
-        return tracer.inline_python(GETTER, (module, name), {})
+        return tracer.calls.inline_python(GETTER, (module, name), {})
     return module.fallback(tracer, str(name.as_constant()))
 
 
 def _module_setattr(tracer: Trace, module: Value, name: Value, value: Value) -> Value:
     if not isinstance(module, ModuleValue):
-        return tracer.inline_python(SETTER, (module, name, value), {})
+        return tracer.calls.inline_python(SETTER, (module, name, value), {})
     module.assign(tracer, str(name.as_constant()), value)
     return tracer.constant(None)
 
@@ -188,7 +188,7 @@ def _len(tracer: Trace, obj: Value) -> Value:
 
 def _iter(tracer: Trace, obj: Value, *sentinel: Value) -> Value:
     if not sentinel:
-        return tracer.iterator(obj)
+        return tracer.python.iterator(obj)
     if not _callable(tracer, obj).truth(tracer):
         tracer.graph_break("unsupported-call", callable="iter() with a sentinel")  # versions of Python word the error
     return iteration.until(tracer, obj, sentinel[0])
@@ -241,7 +241,7 @@ def _sum(tracer: Trace, items: Value, start: Value | None = None) -> Value:
         numbers.append(term)
     total = computed.total(tracer, numbers)
     for term in rest:  # each is added before the next one is asked for
-        total = tracer.operate("add", total, term)
+        total = tracer.python.operate("add", total, term)
     return total
 
 
@@ -276,7 +276,7 @@ def _extreme(name: str, op: str) -> Builtin:
         held = key.call(tracer, (best,), {}) if keyed and key is not None else best
         for item in itertools.chain(items[1:], stream):
             mine = key.call(tracer, (item,), {}) if keyed and key is not None else item
-            if tracer.compare(op, mine, held).truth(tracer):
+            if tracer.python.compare(op, mine, held).truth(tracer):
                 best, held = item, mine
         return best
 
@@ -285,7 +285,7 @@ def _extreme(name: str, op: str) -> Builtin:
 
 def _sorted(tracer: Trace, items: Value, *, key: Value | None = None, reverse: Value | None = None) -> Value:
     ordered = key is not None or not items.plain_items
-    given = list(tracer.taken(items)) if ordered else in_any_order(tracer, items)
+    given = list(tracer.python.taken(items)) if ordered else in_any_order(tracer, items)
     return ListValue(sorted_items(tracer, given, key, reverse))
 
 
@@ -320,7 +320,7 @@ def _abs(tracer: Trace, value: Value) -> Value:
 
 def _pow(tracer: Trace, base: Value, exp: Value, mod: Value | None = None) -> Value:
     if mod is None or (mod.is_constant and mod.as_constant() is None):
-        return tracer.operate("pow", base, exp)
+        return tracer.python.operate("pow", base, exp)
     if isinstance(base, UserObjectValue) and base.base is None:
         method = base.method(tracer, "__pow__")
         found = None if method is None else method.call(tracer, (exp, mod), {})
@@ -359,13 +359,13 @@ def _operator_index(tracer: Trace, value: Value, /) -> Value:
         if not overrides(kind, "__index__"):
             rely_on_class(tracer, kind, "__index__")
             tracer.raise_error(TypeError, f"'{type_name(kind)}' object cannot be interpreted as an integer")
-        return tracer.index(value)
+        return tracer.python.index(value)
     return _fold(operator.index)(tracer, value)
 
 
 def _text(convert: Callable[[object], str]) -> Builtin:
     def made(tracer: Trace, value: Value, /) -> Value:
-        return tracer.text_of(value, convert)
+        return tracer.python.text_of(value, convert)
 
     return made
 
@@ -373,7 +373,7 @@ def _text(convert: Callable[[object], str]) -> Builtin:
 def _str(tracer: Trace, value: Value | None = None, *decoding: Value) -> Value:
     if decoding and value is not None:
         return _folded(tracer, str, *(part.as_constant() for part in (value, *decoding)))
-    return tracer.constant("") if value is None else tracer.text_of(value, str)
+    return tracer.constant("") if value is None else tracer.python.text_of(value, str)
 
 
 def _format(tracer: Trace, value: Value, spec: Value | None = None) -> Value:
@@ -390,14 +390,14 @@ def _id(tracer: Trace, value: Value) -> Value:
 
 
 def _object_eq(tracer: Trace, left: Value, right: Value) -> Value:
-    return tracer.constant(True if tracer.identical(left, right) else NotImplemented)
+    return tracer.constant(True if tracer.python.identical(left, right) else NotImplemented)
 
 
 def _object_ne(tracer: Trace, left: Value, right: Value) -> Value:
     equal = left.binary(tracer, "__eq__", right)
     if equal is not None:
         return tracer.constant(not equal.truth(tracer))
-    return tracer.constant(False if tracer.identical(left, right) else NotImplemented)
+    return tracer.constant(False if tracer.python.identical(left, right) else NotImplemented)
 
 
 def _locals(tracer: Trace) -> Value:
@@ -432,7 +432,7 @@ def _dir(tracer: Trace, obj: Value) -> Value:
 def _vars(tracer: Trace, obj: Value | None = None) -> Value:
     if obj is None:
         return _locals(tracer)
-    found = tracer.attribute_or_none(obj, "__dict__")
+    found = tracer.python.attribute_or_none(obj, "__dict__")
     if found is None:
         tracer.raise_error(TypeError, "vars() argument must have __dict__ attribute")
     return found
@@ -443,7 +443,7 @@ def _globals(tracer: Trace) -> Value:
     namespace = tracer.frames[-1].namespace
     if any(held is namespace for held, _ in tracer.effects.globals_.values()):
         tracer.graph_break("unsupported-operation", operation="globals()", type="a frame that has changed them")
-    return tracer.module_variables(namespace)
+    return tracer.names.of_module(namespace)
 
 
 FUNCTION_TYPES = (FunctionType, BuiltinFunctionType, MethodType)
@@ -468,7 +468,7 @@ def _update_wrapper(tracer: Trace, wrapper: Value, wrapped: Value, *args: Value,
         return wrapper
     if isinstance(wrapper, ClosureValue) and usual and is_trusted(kind) and not kind.__dictoffset__:
         for name in functools.WRAPPER_ASSIGNMENTS:
-            found = tracer.attribute_or_none(wrapped, name)
+            found = tracer.python.attribute_or_none(wrapped, name)
             if found is not None:
                 wrapper.set_attribute(tracer, name, found)
         wrapper.set_attribute(tracer, "__wrapped__", wrapped)

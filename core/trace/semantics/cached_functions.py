@@ -33,7 +33,7 @@ def as_begun(tracer: Tracing) -> bool:
     """Whether all that outlives the frame, and torch's modes but the grad mode, are as they were when it began."""
     tracer = whole(tracer)
     effects = tracer.effects
-    changed = effects.count or tracer.early.calls or tracer.on_abort or written(tracer)
+    changed = effects.count or tracer.precalls.calls or tracer.on_abort or written(tracer)
     return not changed and not tracer.overrides.moved
 
 

@@ -70,7 +70,7 @@ def _says_so(tracer: Trace, obj: Value, wanted: type) -> bool:
     """Whether an object is of a class, or says so itself: it is asked once for each class that it is not of."""
     if issubclass(obj.python_type(), wanted):
         return True
-    told = tracer.attribute_or_none(obj, "__class__")
+    told = tracer.python.attribute_or_none(obj, "__class__")
     return isinstance(told, ClassValue) and _issubclass(tracer, told, tracer.as_value(wanted)).truth(tracer)
 
 
@@ -82,7 +82,7 @@ def _is_parameter(tracer: Trace, obj: TensorValue) -> bool:
 
 
 def _is_marked(tracer: Trace, obj: TensorValue, name: str) -> bool:
-    mark = tracer.attribute_or_none(obj, name)
+    mark = tracer.python.attribute_or_none(obj, name)
     return mark is not None and bool(mark.as_constant())
 
 

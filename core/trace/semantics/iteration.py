@@ -70,7 +70,7 @@ def in_sequence(tracer: Trace, value: Value, refusal: str) -> list[Value]:
     if value.plain_items:
         return tracer.unpack(value)
     try:
-        made = tracer.iterator(value)
+        made = tracer.python.iterator(value)
     except UserRaised as raised:
         if not issubclass(raised.value.python_type(), TypeError):
             raise
@@ -143,7 +143,7 @@ def until(tracer: Trace, function: Value, sentinel: Value) -> IteratorValue:
                 raise
             over = True
             raise StopIteration from None
-        over = tracer.same_or_equal(item, sentinel)
+        over = tracer.python.same_or_equal(item, sentinel)
         if over:
             raise StopIteration
         return item

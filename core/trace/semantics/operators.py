@@ -586,7 +586,7 @@ def _repeated(tracer: Trace, items: Value, count: Value) -> Value | None:
     kind = items.python_type()
     if kind not in REPEATED or not isinstance(count, UserObjectValue):
         return None
-    times = tracer.index(count)
+    times = tracer.python.index(count)
     if times is count:
         tracer.raise_error(TypeError, f"can't multiply sequence by non-int of type '{type_name(count.cls)}'")
     return operate(tracer, "mul", items, times)

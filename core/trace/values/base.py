@@ -189,7 +189,7 @@ class Value:
         """`item in obj`."""
         if class_member(self.python_type(), "__contains__") is MISSING and not is_iterable(self.python_type()):
             raise_unsupported(tracer, self, "argument of type '{0}' is not iterable")
-        return any(tracer.same_or_equal(other, item) for other in self.stream(tracer))
+        return any(tracer.python.same_or_equal(other, item) for other in self.stream(tracer))
 
     # The end of the frame.
 
@@ -209,7 +209,7 @@ class Tracing(Protocol):
 
     guards: what the compiled code relies on. effects: what the frame has changed. frames: those being traced, the
     outermost first. graph: the FX graph as far as it has grown. fakes: makes fake tensors. request: the frame to
-    compile. config: the settings. overrides: who overrides torch's functions. sizes: symbolic numbers. early: calls
+    compile. config: the settings. overrides: who overrides torch's functions. sizes: symbolic numbers. precalls: calls
     before the graph. by_id: values of objects that have an identity, with the objects. by_fake: tensors by the ids of
     their fakes. keys: looked up in dicts and sets by their identity. class_values: of attributes of classes.
     on_abort: functions and arguments that take back what tracing has done to torch's state, if it ends here. regions:
@@ -225,19 +225,27 @@ class Tracing(Protocol):
     request: FrameRequest
     overrides: OverridingNow
     sizes: parts.SymbolicSizes
-    early: CallsBefore
+    precalls: CallsBefore
     by_id: dict[int, tuple[object, Value]]
     by_fake: dict[int, Any]
     floats: dict[Source, Any]
-    asking: set[Source]
+    own_lookups: set[Source]
     keys: dict[Value, None]
     class_values: dict[Hashable, Value]
     cells: dict[int, Any]
     called: set[int]
     on_abort: list[tuple[Callable[[Any], Any], Any]]
-    regions: int
+    atomic_depth: int
     mutates: bool
     keeps_floats: bool
+
+    @property
+    def python(self) -> PythonVerbs:
+        """What Python does with values."""
+
+    @property
+    def calls(self) -> CallVerbs:
+        """Calls of functions and classes that are known as objects."""
 
     @property
     def guards(self) -> GuardRecorder:
@@ -265,18 +273,6 @@ class Tracing(Protocol):
         """Keep the value that an object stands for."""
 
     # What the program does.
-
-    def inline_python(self, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
-        """Trace into a Python function that stands in for another."""
-
-    def call_whole(self, fn: Value | Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
-        """Trace into a function; what breaks in it breaks at the call of it."""
-
-    def call_object(self, fn: Callable[..., Any], value: Value, args: Args, kwargs: Kwargs) -> Value:
-        """Call a Python function or one written in C, as handlers, polyfills and rules say. value: the function's."""
-
-    def handled(self, fn: object, args: Args, kwargs: Kwargs) -> Value | None:
-        """What a handler or polyfill of `fn` gives, None when there is none or it declines."""
 
     def unpack(self, value: Value) -> list[Value]:
         """All items of an iterable."""
@@ -310,80 +306,14 @@ class Tracing(Protocol):
 
     # Verbs of values.
 
-    def iterator(self, value: Value) -> Value:
-        """`iter(value)`."""
-
-    def taken(self, value: Value) -> Iterator[Value]:
-        """The items of an iterable, of which Python makes a list or tuple."""
-
-    def in_sequence(self, value: Value, refusal: str) -> list[Value]:
-        """The items of a list or tuple, or of a list that Python makes of an iterator; `refusal`: of what is none."""
-
-    def index(self, value: Value) -> Value:
-        """`operator.index(value)` of an object that has `__index__`; any other value as it is."""
-
-    def operate(self, name: str, left: Value, right: Value) -> Value:
-        """`left <op> right`."""
-
-    def operate_unary(self, name: str, value: Value) -> Value:
-        """`-value` and the like."""
-
-    def compare(self, op: str, left: Value, right: Value) -> Value:
-        """A comparison."""
-
-    def same_or_equal(self, left: Value, right: Value) -> bool:
-        """How containers compare members."""
-
-    def identical(self, left: Value, right: Value) -> bool:
-        """`left is right`."""
-
-    def text_of(self, value: Value, convert: Callable[..., str], spec: Value | None = None) -> Value:
-        """`str(value)` and the like."""
-
-    def format_method(self, template: str, args: Args, kwargs: Kwargs) -> Value:
-        """`template.format(*args, **kwargs)`."""
-
-    def join_text(self, parts: list[Value]) -> Value:
-        """The parts of an f-string in one."""
-
-    def has_attribute(self, value: Value, name: str) -> bool:
-        """Whether an object has an attribute. Of one of the program's classes it is read, as C code does."""
-
-    def method_or_none(self, owner: Value, name: str) -> Value | None:
-        """A special method as the language looks it up, in the class only; None when the class has none."""
-
-    def iterates_plainly(self, value: Value) -> bool:
-        """Whether the class of an object derives from a builtin type and iterates as that does."""
-
     def new_instance_dict(self, owner: Any) -> Any:
         """`owner.__dict__` as the program has it."""
-
-    def class_attribute(self, owner: Value, cls: type, name: str) -> Value:
-        """An attribute that the classes of an object know."""
-
-    def attribute_or_none(self, value: Value, name: str) -> Value | None:
-        """An attribute, None where reading it raises AttributeError."""
-
-    def inline_closure(self, function: Any, args: Args, kwargs: Kwargs) -> Value:
-        """Call a function made in the frame."""
-
-    def resume(self, frame: Any) -> Value:
-        """Run a suspended frame to its next value."""
-
-    def call_class(self, value: Any, args: Args, kwargs: Kwargs) -> Value:
-        """Call a class."""
 
     def dispatched(self, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
         """What `__torch_function__` of modes or of arguments makes of a call; None: nobody takes it over."""
 
     def lift(self, value: Any) -> fx.Node:
         """The graph input of a tensor or int of the program."""
-
-    def has_handler(self, fn: object) -> bool:
-        """Whether a handler or a polyfill knows a callable."""
-
-    def goes_first(self, fn: object) -> bool:
-        """Whether a handler, a polyfill, or a rule that goes before these, knows a callable."""
 
     def as_exception(self, value: Value) -> Any:
         """The exception to raise for the operand of `raise`."""
@@ -404,6 +334,8 @@ FrameView: TypeAlias = "parts.FrameView[Value]"
 Changes: TypeAlias = "parts.Changes[Value, Write]"
 OverridingNow: TypeAlias = "parts.OverridingNow[Value, Write, Tracing]"
 CallsBefore: TypeAlias = "parts.CallsBefore[Value]"
+PythonVerbs: TypeAlias = "parts.PythonVerbs[Value]"
+CallVerbs: TypeAlias = "parts.CallVerbs[Value]"
 Rebuilding: TypeAlias = "parts.Rebuilding[Value, Write, Tracing]"
 
 

@@ -290,7 +290,7 @@ def got_by_class(tracer: Tracing, holder: type, found: Found, name: str, owner: 
 
 def class_method_in_c(tracer: Tracing, descriptor: Any, owner: ClassValue) -> Value:
     """A class method written in C, of a class."""
-    if tracer.goes_first(descriptor):
+    if tracer.calls.goes_first(descriptor):
         return MethodValue(BuiltinValue(descriptor), owner)
     return BuiltinValue(descriptor.__get__(None, owner.cls))
 
@@ -319,7 +319,7 @@ class ClassValue(Value):
         return self.cls
 
     def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
-        return tracer.call_class(self, args, kwargs)
+        return tracer.calls.call_class(self, args, kwargs)
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in ("__name__", "__qualname__", "__module__", "__doc__") and not is_trusted(self.cls):

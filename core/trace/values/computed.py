@@ -110,7 +110,7 @@ def extreme(tracer: Tracing, op: str, items: list[Value]) -> Value | None:
 def total(tracer: Tracing, numbers: list[Value]) -> Value:
     """`sum(numbers[1:], numbers[0])`."""
     if sys.version_info < (3, 12) or float not in map(_kind, numbers):
-        return functools.reduce(functools.partial(tracer.operate, "add"), numbers)
+        return functools.reduce(functools.partial(tracer.python.operate, "add"), numbers)
     # Of floats, later Pythons keep what the additions lose.
     if all(isinstance(number, ConstantValue) for number in numbers):
         return ConstantValue(sum_of(*(number.as_constant() for number in numbers)))

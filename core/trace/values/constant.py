@@ -124,7 +124,7 @@ class ConstantValue(Value):
     def get_item(self, tracer: Tracing, key: Value) -> Value:
         held: Any = self.value
         self._has(tracer, "__getitem__", lambda: held[0])
-        return super().get_item(tracer, tracer.index(key))
+        return super().get_item(tracer, tracer.python.index(key))
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "join" and isinstance(self.value, str) and len(args) == 1:
@@ -134,7 +134,7 @@ class ConstantValue(Value):
         if name == "translate" and isinstance(self.value, str) and len(args) == 1 and args[0].python_type() is dict:
             args = (tracer.as_value(dict).call(tracer, args, {}),)  # a copy, of which each item is known
         if name == "format" and isinstance(self.value, str) and not all_plain((*args, *kwargs.values())):
-            return tracer.format_method(self.value, args, kwargs)
+            return tracer.python.format_method(self.value, args, kwargs)
         try:
             plain = [arg.as_constant() for arg in args]
             named = {key: arg.as_constant() for key, arg in kwargs.items()}
@@ -197,7 +197,7 @@ def all_plain(values: Iterable[Value]) -> bool:
 
 def constants(tracer: Tracing, iterable: Value) -> list[Value]:
     """The items of an iterable, all of which must be constants."""
-    items = tracer.in_sequence(iterable, "can only join an iterable")
+    items = tracer.python.in_sequence(iterable, "can only join an iterable")
     for item in items:
         if not item.is_constant:
             tracer.graph_break("unsupported-argument", type=item.describe())

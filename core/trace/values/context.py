@@ -57,7 +57,7 @@ class ContextValue(Value):
         """As a decorator of a function."""
         if len(args) != 1 or kwargs or not issubclass(args[0].python_type(), (FunctionType, MethodType)):
             return super().call(tracer, args, kwargs)
-        return tracer.inline_python(decorated, (self, args[0]), {})
+        return tracer.calls.inline_python(decorated, (self, args[0]), {})
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in ("__enter__", "__exit__", "clone", "_recreate_cm"):  # the last: as a decorator

@@ -142,7 +142,7 @@ class CallableValue(Value):
         return self.fn
 
     def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
-        return tracer.call_object(self.fn, self, args, kwargs)
+        return tracer.calls.call_object(self.fn, self, args, kwargs)
 
     def rebuild(self, out: Rebuilding) -> None:
         out.constant(self.fn)
@@ -200,7 +200,7 @@ class FunctionValue(CallableValue):
         return is_trusted(self.fn) and not made
 
     def direct_code(self, tracer: Tracing) -> CodeType | None:
-        return None if tracer.has_handler(self.fn) else self.fn.__code__
+        return None if tracer.calls.has_handler(self.fn) else self.fn.__code__
 
     def closure(self, tracer: Tracing) -> tuple[CellValue, ...]:
         """The cells of the free variables."""
@@ -276,7 +276,7 @@ class ClosureValue(Value):
         return Identity(self)
 
     def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
-        return tracer.inline_closure(self, args, kwargs)
+        return tracer.calls.inline_closure(self, args, kwargs)
 
     def direct_code(self, tracer: Tracing) -> CodeType | None:
         return self.code
@@ -434,7 +434,9 @@ class MethodValue(Value):
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         if name not in ("__eq__", "__ne__") or not isinstance(other, MethodValue):
             return None
-        same = tracer.identical(self.owner, other.owner) and tracer.identical(self.function, other.function)
+        same = tracer.python.identical(self.owner, other.owner) and tracer.python.identical(
+            self.function, other.function
+        )
         return tracer.constant(same == (name == "__eq__"))
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:

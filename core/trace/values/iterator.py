@@ -247,7 +247,7 @@ class GeneratorValue(Value):
     def _run(self, tracer: Tracing) -> Value:
         self.started = self.running = True
         try:
-            result = tracer.resume(self.frame)
+            result = tracer.calls.resume(self.frame)
         except UserRaised as raised:
             self.finished = True
             if issubclass(raised.value.python_type(), StopIteration):

@@ -40,10 +40,10 @@ class TracedKey:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TracedKey):
             theirs = other.value if isinstance(other, Identity) else self.tracer.as_value(other)
-            return self.tracer.same_or_equal(self.value, theirs)
+            return self.tracer.python.same_or_equal(self.value, theirs)
         asked = next((answer for key, answer in other.answers if key is self), None)
         if asked is None:
-            asked = self.tracer.same_or_equal(self.value, other.value)
+            asked = self.tracer.python.same_or_equal(self.value, other.value)
             other.answers.append((self, asked))
         return asked
 

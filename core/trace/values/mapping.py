@@ -166,7 +166,7 @@ class DictValue(Value):
             made = self.factory.call(tracer, (), {})
             self.set_item(tracer, key, made)
             return made
-        missing = None if self.owner is None else tracer.method_or_none(self.owner, "__missing__")
+        missing = None if self.owner is None else tracer.python.method_or_none(self.owner, "__missing__")
         if missing is not None:
             return missing.call(tracer, (key,), {})
         tracer.raise_value(KeyError, (key,))
@@ -281,7 +281,7 @@ class DictViewValue(SetLike):
             return self.owner.contains(tracer, item)
         if self.which == "items" and isinstance(item, TupleValue) and len(item.items) == 2:
             found = self.owner.find(tracer, item.items[0])
-            return found is not None and tracer.same_or_equal(found, item.items[1])
+            return found is not None and tracer.python.same_or_equal(found, item.items[1])
         return super().contains(tracer, item)
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
@@ -373,7 +373,7 @@ PARTS: dict[str, Callable[[tuple[Value, Value]], Value]] = {
     "items": lambda entry: TupleValue(list(entry)),
 }
 VIEW_METHODS: dict[str, Callable[..., Value]] = {
-    "__iter__": lambda tracer, self: tracer.iterator(self),
+    "__iter__": lambda tracer, self: tracer.python.iterator(self),
     "__len__": lambda tracer, self: tracer.constant(self.length(tracer)),
     "__contains__": lambda tracer, self, item: tracer.constant(self.contains(tracer, item)),
     "isdisjoint": lambda tracer, self, other: self.as_set(tracer).call_method(tracer, "isdisjoint", (other,), {}),
@@ -430,7 +430,7 @@ def update(tracer: Tracing, self: DictValue, /, *others: Value, **more: Value) -
 
 def pairs(tracer: Tracing, other: Value) -> Iterator[tuple[Value, Value]]:
     """The keys and values of a mapping, or of an iterable of pairs, as they come."""
-    if tracer.has_attribute(other, "keys"):
+    if tracer.python.has_attribute(other, "keys"):
         yield from items_of_mapping(tracer, other)
     else:
         for position, pair in enumerate(other.stream(tracer)):
@@ -438,7 +438,7 @@ def pairs(tracer: Tracing, other: Value) -> Iterator[tuple[Value, Value]]:
             number = pair.is_tensor and not pair.fake.dim()  # type: ignore[attr-defined]
             if number or not is_iterable(pair.python_type()):
                 tracer.raise_error(TypeError, f"cannot convert {element} to a sequence")
-            parts = tracer.in_sequence(pair, f"cannot convert {element} to a sequence")
+            parts = tracer.python.in_sequence(pair, f"cannot convert {element} to a sequence")
             if len(parts) != 2:
                 tracer.raise_error(ValueError, f"{element} has length {len(parts)}; 2 is required")
             yield parts[0], parts[1]
@@ -446,14 +446,14 @@ def pairs(tracer: Tracing, other: Value) -> Iterator[tuple[Value, Value]]:
 
 def items_of_mapping(tracer: Tracing, other: Value) -> Iterator[tuple[Value, Value]]:
     """The keys and values of a mapping. AttributeError of the program where it has no `keys`."""
-    if isinstance(other.base, DictValue) and tracer.iterates_plainly(other):
+    if isinstance(other.base, DictValue) and tracer.python.iterates_plainly(other):
         other = other.base
     if isinstance(other, DictValue):
         yield from list(other.realise(tracer).values())
         return
     keys = other.call_method(tracer, "keys", (), {})
     kind, returned = other.python_type(), type_name(keys.python_type())
-    for key in tracer.in_sequence(keys, f"{type_name(kind)}.keys() returned a non-iterable (type {returned})"):
+    for key in tracer.python.in_sequence(keys, f"{type_name(kind)}.keys() returned a non-iterable (type {returned})"):
         yield key, other.get_item(tracer, key)
 
 
@@ -515,7 +515,7 @@ def _or(tracer: Tracing, self: DictValue, other: Value) -> Value:
     united = other.base if other.base is not None else other
     if self.kind is not MappingProxyType and not issubclass(united.python_type(), dict):
         return tracer.constant(NotImplemented)
-    return tracer.operate("or_", self, united)
+    return tracer.python.operate("or_", self, united)
 
 
 DICT_METHODS: dict[str, Callable[..., Value | None]] = {
@@ -531,7 +531,7 @@ DICT_METHODS: dict[str, Callable[..., Value | None]] = {
     "values": lambda tracer, self: DictViewValue(self, "values"),
     "items": lambda tracer, self: DictViewValue(self, "items"),
     "__len__": lambda tracer, self: tracer.constant(self.length(tracer)),
-    "__iter__": lambda tracer, self: tracer.iterator(self),
+    "__iter__": lambda tracer, self: tracer.python.iterator(self),
     "__getitem__": lambda tracer, self, key: self.get_item(tracer, key),
     "__setitem__": lambda tracer, self, key, value: self.set_item(tracer, key, value),
     "__delitem__": lambda tracer, self, key: self.delete_item(tracer, key),

@@ -96,7 +96,7 @@ class ModuleValue(UserObjectValue):
     def fallback(self, tracer: Tracing, name: str) -> Value:
         """`nn.Module.__getattr__`."""
         if has_own_lookup(self.cls):  # it is asked for each table
-            return tracer.inline_python(GETTER, (self, tracer.constant(name)), {})
+            return tracer.calls.inline_python(GETTER, (self, tracer.constant(name)), {})
         found = self.registered(tracer, name)
         if found is None:
             for registry in REGISTRIES:
@@ -116,7 +116,7 @@ class ModuleValue(UserObjectValue):
     def assign(self, tracer: Tracing, name: str, value: Value) -> None:
         """`nn.Module.__setattr__`."""
         if has_own_lookup(self.cls):
-            tracer.inline_python(SETTER, (self, tracer.constant(name), value), {})
+            tracer.calls.inline_python(SETTER, (self, tracer.constant(name), value), {})
             return
         rely_on_class(tracer, self.cls, name)
         if value.is_tensor and self._keeps_marked(tracer, name, value):
@@ -147,11 +147,11 @@ class ModuleValue(UserObjectValue):
 
     def _keeps_marked(self, tracer: Tracing, name: str, value: Value) -> bool:
         """Register a tensor that is marked as a buffer. Whether it is one."""
-        mark = tracer.attribute_or_none(value, "_is_buffer")
+        mark = tracer.python.attribute_or_none(value, "_is_buffer")
         if mark is None or not mark.as_constant():
             return False
         rely_on_class(tracer, self.cls, "register_buffer")
-        held = tracer.attribute_or_none(self, name)
+        held = tracer.python.attribute_or_none(self, name)
         known = self.registry(tracer, "_buffers").find(tracer, tracer.constant(name))
         if not inherits(self.cls, "register_buffer", nn.Module) or (held is not None and known is None):
             tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
@@ -212,7 +212,7 @@ class ModuleValue(UserObjectValue):
         for table in REGISTRIES:
             if table != wanted and name in self.registry(tracer, table).entries:
                 self.registry(tracer, table).delete_item(tracer, tracer.constant(name))
-        hidden = tracer.attribute_or_none(self, "_non_persistent_buffers_set")
+        hidden = tracer.python.attribute_or_none(self, "_non_persistent_buffers_set")
         if hidden is not None and not value.is_constant:
             hidden.call_method(tracer, "discard", (tracer.constant(name),), {})
         if self.attributes.pop(name, None) is not None:

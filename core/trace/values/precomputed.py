@@ -123,7 +123,7 @@ class EarlyNumber(Value):
         if type(self.number) is bool or not (tracer.request.fullgraph or tracer.config.capture_scalar_outputs):
             tracer.graph_break("unsupported-argument", type=self.describe())
         if self.item is None:
-            tracer.early.taken = True
+            tracer.precalls.taken = True
             with tracer.fakes.symbols.taking_numbers():
                 self.item = tracer.graph_call("item", (self.as_tensor(),), {})
         return self.item  # type: ignore[no-any-return]
@@ -217,7 +217,7 @@ def compute(tracer: Tracing, function: Callable[..., Any], operands: Args) -> Va
 
 def call_early(tracer: Tracing, function: Callable[..., Any], operands: Args, example: object) -> Value:
     """The value of a call made before the graph, which gave `example` this time."""
-    return of_example(tracer, example, tracer.early.add(function, tuple(operands)))
+    return of_example(tracer, example, tracer.precalls.add(function, tuple(operands)))
 
 
 def of_example(tracer: Tracing, example: object, source: Source) -> Value:

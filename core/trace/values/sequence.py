@@ -92,7 +92,7 @@ class SequenceValue(Value):
     def raise_lacking(self, tracer: Tracing, item: Value) -> NoReturn:
         """The ValueError of the program for an item that a list or deque has not."""
         ending = tracer.constant(f" is not in {self.python_type().__name__}")
-        tracer.raise_value(ValueError, (tracer.join_text([tracer.text_of(item, repr), ending]),))
+        tracer.raise_value(ValueError, (tracer.python.join_text([tracer.python.text_of(item, repr), ending]),))
 
 
 @attrs.define(eq=False)
@@ -123,7 +123,7 @@ class ListValue(SequenceValue):
         if isinstance(index, slice):
             plain = index.step in (None, 1)
             text = "can only assign an iterable" if plain else "must assign iterable to extended slice"
-            new = tracer.in_sequence(value, text)
+            new = tracer.python.in_sequence(value, text)
         tracer.mutate(self)
         try:
             self.items[index] = new
@@ -191,7 +191,7 @@ class TupleValue(SequenceValue):
             return super().get_attribute(tracer, name)
         if class_member(self.kind, name) is class_member(tuple, name):
             return super().get_attribute(tracer, name)
-        return tracer.class_attribute(self, self.kind, name)
+        return tracer.python.class_attribute(self, self.kind, name)
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "numel" and self.kind is torch.Size:
@@ -201,10 +201,10 @@ class TupleValue(SequenceValue):
             except TypeError as error:
                 tracer.raise_real(error)
             for item in self.items:
-                total = tracer.operate("mul", total, item)
+                total = tracer.python.operate("mul", total, item)
             return total
         if name not in SHARED_METHODS:
-            return tracer.class_attribute(self, self.kind, name).call(tracer, args, kwargs)
+            return tracer.python.class_attribute(self, self.kind, name).call(tracer, args, kwargs)
         return super().call_method(tracer, name, args, kwargs)
 
     def rebuild(self, out: Rebuilding) -> None:
@@ -306,7 +306,7 @@ class RangeValue(Value):
             except (TypeError, ValueError) as error:
                 tracer.raise_real(error)
         if name == "__iter__" and not args:
-            return tracer.iterator(self)
+            return tracer.python.iterator(self)
         if name == "__getitem__" and len(args) == 1:
             return self.get_item(tracer, args[0])
         return super().call_method(tracer, name, args, kwargs)
@@ -349,7 +349,7 @@ def field_names(kind: type) -> tuple[str, ...]:
 def index_of(tracer: Tracing, key: Value, kind: type = list) -> Any:
     """The int or slice that a subscript stands for. `kind`: the class of what is subscribed, for the error."""
     try:
-        index = tracer.index(key).as_constant()
+        index = tracer.python.index(key).as_constant()
     except NotConstant:
         if key.is_tensor:
             tracer.graph_break("data-dependent-value", operation="an index that is a tensor")
@@ -375,7 +375,7 @@ def _position(tracer: Tracing, self: SequenceValue, item: Value, *bounds: Value)
     first, last, *_ = (*(place_of(tracer, bound) for bound in bounds), None, None)
     start, stop, _ = slice(first or 0, last).indices(len(self.items))
     for position in range(start, stop):
-        if tracer.same_or_equal(self.items[position], item):
+        if tracer.python.same_or_equal(self.items[position], item):
             return tracer.constant(position)
     if isinstance(self, TupleValue):
         tracer.raise_error(ValueError, "tuple.index(x): x not in tuple")
@@ -383,7 +383,7 @@ def _position(tracer: Tracing, self: SequenceValue, item: Value, *bounds: Value)
 
 
 def _count(tracer: Tracing, self: SequenceValue, item: Value) -> Value:
-    return tracer.constant(sum(tracer.same_or_equal(other, item) for other in self.items))
+    return tracer.constant(sum(tracer.python.same_or_equal(other, item) for other in self.items))
 
 
 def comparison(op: str, *kinds: type) -> Callable[..., Value]:
@@ -393,7 +393,7 @@ def comparison(op: str, *kinds: type) -> Callable[..., Value]:
         kind = next((kind for kind in kinds if issubclass(self.python_type(), kind)), None)
         if kind is not None and not issubclass(other.python_type(), kind):
             return tracer.constant(NotImplemented)
-        return tracer.compare(op, self, other)
+        return tracer.python.compare(op, self, other)
 
     return method
 
@@ -405,16 +405,16 @@ def _add(tracer: Tracing, self: SequenceValue, other: Value) -> Value:
     fits = more.python_type() is kind if alike else isinstance(more, SequenceValue)
     if not fits:  # the method of the other object has no say here
         tracer.graph_break("unsupported-call", callable=f"{kind.__name__}.__add__ with {other.describe()}")
-    return tracer.operate("add", self, more)
+    return tracer.python.operate("add", self, more)
 
 
 def _times(tracer: Tracing, self: SequenceValue, count: Value) -> Value:
-    times = tracer.index(count)
+    times = tracer.python.index(count)
     if not issubclass(times.python_type(), int):
         tracer.graph_break(
             "unsupported-call", callable=f"{self.python_type().__name__}.__mul__ with {count.describe()}"
         )
-    return tracer.operate("mul", self, times)
+    return tracer.python.operate("mul", self, times)
 
 
 COMPARING = {"__eq__": "==", "__ne__": "!=", "__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
@@ -422,7 +422,7 @@ SHARED_METHODS: dict[str, Callable[..., Value]] = {
     "index": _position,
     "count": _count,
     "__len__": lambda tracer, self: tracer.constant(len(self.items)),
-    "__iter__": lambda tracer, self: tracer.iterator(self),
+    "__iter__": lambda tracer, self: tracer.python.iterator(self),
     "__getitem__": lambda tracer, self, key: self.get_item(tracer, key),
     "__contains__": lambda tracer, self, item: tracer.constant(self.contains(tracer, item)),
     "__hash__": lambda tracer, self: tracer.constant(hash(self.key(tracer))),
@@ -441,11 +441,11 @@ def _append(tracer: Tracing, self: ListValue, item: Value) -> None:
 
 def _extend(tracer: Tracing, self: ListValue, more: Value) -> None:
     if more.plain_items:
-        added = list(tracer.taken(more))
+        added = list(tracer.python.taken(more))
         tracer.mutate(self)
         self.items.extend(added)
         return
-    for item in tracer.taken(more):  # what makes them may look at the list, or raise
+    for item in tracer.python.taken(more):  # what makes them may look at the list, or raise
         _append(tracer, self, item)
 
 
@@ -466,7 +466,7 @@ def _pop(tracer: Tracing, self: ListValue, position: Value | None = None) -> Val
 
 def _remove(tracer: Tracing, self: ListValue, item: Value) -> None:
     for position, other in enumerate(self.items):
-        if tracer.same_or_equal(other, item):
+        if tracer.python.same_or_equal(other, item):
             tracer.mutate(self)
             del self.items[position]
             return
@@ -511,7 +511,7 @@ class TracedOrder:
             if found is None:  # how often C code asks once more is its own matter
                 self.tracer.graph_break("unsupported-operation", operation="sorting", type=self.value.describe())
             return found.truth(self.tracer)
-        return self.tracer.compare("<", self.value, other.value).truth(self.tracer)
+        return self.tracer.python.compare("<", self.value, other.value).truth(self.tracer)
 
 
 def sorted_items(tracer: Tracing, items: list[Value], key: Value | None, reverse: Value | None) -> list[Value]:

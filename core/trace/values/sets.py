@@ -473,7 +473,7 @@ SET_METHODS: dict[str, Callable[..., Value | None]] = {
     "issuperset": lambda tracer, self, other: tracer.constant(_is_superset(tracer, self, other)),
     "isdisjoint": lambda tracer, self, other: tracer.constant(_is_disjoint(tracer, self, other)),
     "__len__": lambda tracer, self: tracer.constant(len(self.entries)),
-    "__iter__": lambda tracer, self: tracer.iterator(self),
+    "__iter__": lambda tracer, self: tracer.python.iterator(self),
     "__contains__": lambda tracer, self, item: tracer.constant(self.contains(tracer, item)),
 }
 COMPARISONS = ("__le__", "__ge__", "__lt__", "__gt__", "__eq__", "__ne__")

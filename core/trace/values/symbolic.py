@@ -183,7 +183,7 @@ def _arithmetic(name: str, swapped: bool = False) -> Callable[..., Value]:
     def method(tracer: Tracing, value: SymbolicValue, other: Value) -> Value:
         if other.python_type() not in (int, bool):
             return value.constant().call_method(tracer, f"__{'r' if swapped else ''}{name}__", (other,), {})
-        return tracer.operate(name, other, value) if swapped else tracer.operate(name, value, other)
+        return tracer.python.operate(name, other, value) if swapped else tracer.python.operate(name, value, other)
 
     return method
 
@@ -193,6 +193,6 @@ NUMBER_METHODS: dict[str, Callable[..., Value]] = {
     **{f"__{name}__": _arithmetic(name) for name in (*ARITHMETIC, "pow", "truediv")},
     **{f"__r{name}__": _arithmetic(name, swapped=True) for name in (*ARITHMETIC, "pow", "truediv")},
     "__bool__": lambda tracer, value: tracer.constant(value.truth(tracer)),
-    "__neg__": lambda tracer, value: tracer.operate_unary("neg", value),
+    "__neg__": lambda tracer, value: tracer.python.operate_unary("neg", value),
     "__abs__": lambda tracer, value: absolute(tracer, value) or value.constant(),
 }

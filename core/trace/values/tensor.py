@@ -162,7 +162,7 @@ class TensorValue(GraphTensor):
     def _writes_counted(self, tracer: Tracing) -> Value:
         """`_version`: of a tensor of the program before anything is written to, and of one alone in its memory."""
         plain = self.kind is None and not is_wrapper(type(self.fake)) and not of_transform(self.fake)
-        inside = tracer.overrides.present or tracer.overrides.wrappers or tracer.regions
+        inside = tracer.overrides.present or tracer.overrides.wrappers or tracer.atomic_depth
         if plain and not inside and not self.fake.is_inference():
             if self.real is not None and self.source is not None and not tracer.mutates:
                 return tracer.wrap(self.real._version, AttrSource(self.source, "_version"))
@@ -229,7 +229,7 @@ class TensorValue(GraphTensor):
             found = tracer.dispatched(method, (self, *args), kwargs)
             if found is not None:
                 return found
-        known = tracer.handled(method, (self, *args), kwargs)
+        known = tracer.calls.handled(method, (self, *args), kwargs)
         if known is not None:
             return known
         if name in STATIC_METHODS:
@@ -267,7 +267,7 @@ class TensorValue(GraphTensor):
             tracer.graph_call(operator.setitem, (self, args[0], args[1]), {})
             return tracer.constant(None)
         if name == "__iter__":
-            return tracer.iterator(self)
+            return tracer.python.iterator(self)
         return tracer.graph_call(name, (self, *args), kwargs)
 
     def _static(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
@@ -318,14 +318,14 @@ class TensorValue(GraphTensor):
         method = self.own_method(tracer, "__getitem__")
         if method is not None:
             return method.call(tracer, (key,), {})
-        found = None if tracer.overrides.present else tracer.handled(torch.Tensor.__getitem__, (self, key), {})
+        found = None if tracer.overrides.present else tracer.calls.handled(torch.Tensor.__getitem__, (self, key), {})
         return tracer.graph_call(operator.getitem, (self, key), {}) if found is None else found
 
     def set_item(self, tracer: Tracing, key: Value, value: Value) -> None:
         method = self.own_method(tracer, "__setitem__")
         if method is not None:
             method.call(tracer, (key, value), {})
-        elif tracer.overrides.present or tracer.handled(torch.Tensor.__setitem__, (self, key, value), {}) is None:
+        elif tracer.overrides.present or tracer.calls.handled(torch.Tensor.__setitem__, (self, key, value), {}) is None:
             tracer.graph_call(operator.setitem, (self, key, value), {})
 
     def truth(self, tracer: Tracing) -> bool:
@@ -347,7 +347,7 @@ class TensorValue(GraphTensor):
             if found is not None:
                 return found.call(tracer, (), {}).stream(tracer)
             if tracer.overrides.may_ask([self]):
-                return tracer.inline_python(torch.Tensor.__iter__, (self,), {}).stream(tracer)
+                return tracer.calls.inline_python(torch.Tensor.__iter__, (self,), {}).stream(tracer)
         if not self.fake.shape:
             tracer.raise_error(TypeError, "iteration over a 0-d tensor")
         rows = tracer.graph_call("unbind", (self, tracer.constant(0)), {})

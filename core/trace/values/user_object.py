@@ -261,7 +261,7 @@ class UserObjectValue(Value):
         if found is not None and self._descriptor(tracer, found, name, "__delete__"):
             return
         slot = found is not None and isinstance(found.obj, MemberDescriptorType)
-        held = tracer.attribute_or_none(self, name) if slot else self.own_attribute(tracer, name)
+        held = tracer.python.attribute_or_none(self, name) if slot else self.own_attribute(tracer, name)
         if self.attributes.get(name) is None and held is None:
             text = name if slot else f"'{self.cls.__name__}' object has no attribute '{name}'"
             tracer.raise_error(AttributeError, text)
@@ -375,7 +375,7 @@ class UserObjectValue(Value):
         return found is not None and found.obj is None
 
     def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
-        known = tracer.handled(self.obj, args, kwargs) if self.obj is not None else None
+        known = tracer.calls.handled(self.obj, args, kwargs) if self.obj is not None else None
         if known is not None:
             return known
         method = self.method(tracer, "__call__")
@@ -417,7 +417,7 @@ class UserObjectValue(Value):
         found = find_in_class(self.cls, name)
         if found is None or not isinstance(found.obj, FunctionType):
             rely_on_class(tracer, self.cls, name)
-            known = tracer.handled(found.obj, (self, other), {}) if found is not None else None
+            known = tracer.calls.handled(found.obj, (self, other), {}) if found is not None else None
             if known is not None:
                 return None if says_not_implemented(known) else known
             if name in ("__eq__", "__ne__") or self.base is not None:
@@ -443,7 +443,7 @@ class UserObjectValue(Value):
         return lacks or bool(self.length(tracer))
 
     def length(self, tracer: Tracing) -> int:
-        length = tracer.index(self.special(tracer, "__len__"))
+        length = tracer.python.index(self.special(tracer, "__len__"))
         if not issubclass(length.python_type(), int):
             text = f"'{length.python_type().__name__}' object cannot be interpreted as an integer"
             tracer.raise_error(TypeError, text)
@@ -459,7 +459,7 @@ class UserObjectValue(Value):
             if self.method(tracer, "__getitem__") is None or self.refuses("__iter__"):
                 tracer.raise_error(TypeError, f"'{self.cls.__name__}' object is not iterable")
             return self._by_index(tracer)
-        iterator = tracer.iterator(self)
+        iterator = tracer.python.iterator(self)
         if isinstance(iterator, UserObjectValue):
             return iterator.drain(tracer)
         return iterator.stream(tracer)
@@ -514,13 +514,13 @@ class UserObjectValue(Value):
             tracer.raise_error(TypeError, f"'{self.cls.__name__}' object is not a container")
         rely_on_class(tracer, self.cls, "__iter__", "__getitem__")
         try:
-            iterator = tracer.iterator(self)
+            iterator = tracer.python.iterator(self)
         except UserRaised as raised:
             if not issubclass(raised.value.python_type(), TypeError):
                 raise
             tracer.raise_error(TypeError, f"argument of type '{self.cls.__name__}' is not iterable")
         steps = iterator.drain(tracer) if isinstance(iterator, UserObjectValue) else iterator.stream(tracer)
-        return any(tracer.same_or_equal(found, item) for found in steps)
+        return any(tracer.python.same_or_equal(found, item) for found in steps)
 
     def rebuild(self, out: Rebuilding) -> None:
         kind: Any = base_of(self.cls)

@@ -207,7 +207,7 @@ def plain_bytes(tracer: Tracing, value: Value) -> Any:
         return bytes(value.held)
     if value.python_type() in (list, tuple):
         return value.python_type()(plain_bytes(tracer, item) for item in tracer.unpack(value))
-    return tracer.index(value).as_constant()
+    return tracer.python.index(value).as_constant()
 
 
 @handles(bytearray)

@@ -80,14 +80,14 @@ class CachedFunctionValue(Value):
 
     def _computed(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         """What the function computes. One that does more than that runs in Python, which does it once."""
-        before, random = (tracer.effects.count, written(tracer), len(tracer.early.calls)), tracer.fakes.mode.random
+        before, random = (tracer.effects.count, written(tracer), len(tracer.precalls.calls)), tracer.fakes.mode.random
         tracer.fakes.mode.random = False
         try:
             made: Value = self.inner.call(tracer, args, kwargs)
         except GraphBreak as stop:  # what follows it would run, and not be kept
             stop.places = places_of(tracer.frames)
             raise
-        after = (tracer.effects.count, written(tracer), len(tracer.early.calls))
+        after = (tracer.effects.count, written(tracer), len(tracer.precalls.calls))
         if after != before or tracer.fakes.random:
             self._refuse(tracer, "does more than compute them")
         tracer.fakes.mode.random = random

@@ -78,7 +78,7 @@ class DequeValue(SequenceValue):
         kind = key.python_type()
         if not hasattr(kind, "__index__"):
             tracer.raise_error(TypeError, f"sequence index must be integer, not '{kind.__name__}'")
-        return tracer.index(key).as_constant()
+        return tracer.python.index(key).as_constant()
 
     def get_item(self, tracer: Tracing, key: Value) -> Value:
         try:
@@ -175,7 +175,7 @@ def _take(position: int) -> Callable[..., Value]:
 def _whole(tracer: Tracing, value: Value) -> Any:
     if not hasattr(value.python_type(), "__index__"):
         tracer.raise_error(TypeError, f"'{value.python_type().__name__}' object cannot be interpreted as an integer")
-    return tracer.index(value).as_constant()
+    return tracer.python.index(value).as_constant()
 
 
 def _rotate(tracer: Tracing, self: DequeValue, steps: Value | None = None) -> None:
@@ -195,7 +195,7 @@ def _insert(tracer: Tracing, self: DequeValue, position: Value, item: Value) -> 
 
 def _remove(tracer: Tracing, self: DequeValue, item: Value) -> None:
     for position, other in enumerate(self.items):
-        if tracer.same_or_equal(other, item):
+        if tracer.python.same_or_equal(other, item):
             self.reshape(tracer)
             del self.items[position]
             return

@@ -94,7 +94,7 @@ def held(obj: Any, source: Source, tracer: Tracing) -> Value:
     tracer.guards.same(source, obj)
     given = tuple(tracer.as_value(arg) for arg in args)
     named = {name: tracer.as_value(value) for name, value in keywords.items()}
-    made = GetterValue(type(obj), given, named, tracer.inline_python(STAND_INS[type(obj)], given, named))
+    made = GetterValue(type(obj), given, named, tracer.calls.inline_python(STAND_INS[type(obj)], given, named))
     made.source = source
     return made
 

@@ -78,7 +78,7 @@ def signature(call: Call, fn: Value, **options: Value) -> Value | None:
         except NotConstant:
             return None
     bound = issubclass(fn.python_type(), MethodType)
-    function = call.tracing.attribute_or_none(fn, "__func__") if bound else fn
+    function = call.tracing.python.attribute_or_none(fn, "__func__") if bound else fn
     real: Any = None if function is None else getattr(function, "fn", None)
     if not isinstance(real, FunctionType) or not SAYS_OTHERWISE.isdisjoint(real.__dict__):
         return None

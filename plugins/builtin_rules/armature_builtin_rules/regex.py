@@ -92,7 +92,7 @@ class PatternValue(Value):
         by = replacement(name, args, kwargs)
         if by is not None:
             stand_in = replaced if name == "sub" else replaced_and_counted
-            return tracer.inline_python(stand_in, (self, *args), kwargs)  # type: ignore[no-any-return]
+            return tracer.calls.inline_python(stand_in, (self, *args), kwargs)  # type: ignore[no-any-return]
         found, again = run(tracer, f"Pattern.{name}", getattr(self.pattern, name), args, kwargs)
         if name == "finditer":
             return iterator(found, again)

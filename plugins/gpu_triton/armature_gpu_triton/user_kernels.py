@@ -271,9 +271,9 @@ def grids_of(
             tracer.as_value(names),
             tracer.as_value(defaults),
             TupleValue(list(args)),
-            tracer.inline_python(dict, (), named),
+            tracer.calls.inline_python(dict, (), named),
         )
-        traced = tracer.inline_python(
+        traced = tracer.calls.inline_python(
             computed_grids if tried else computed_grid,
             (value, grid, *arguments, tracer.as_value(tuple(range(len(kernel.heuristics))))),
             {},

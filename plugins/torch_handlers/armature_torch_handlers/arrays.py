@@ -160,7 +160,7 @@ class ArrayValue(Value):
         if name == "__getitem__" and len(args) == 1:
             return self.get_item(tracer, args[0])
         if name == "__iter__":
-            made: Value = tracer.iterator(self)
+            made: Value = tracer.python.iterator(self)
             return made
         if name in BINARY or name in IN_PLACE:
             found = self.binary(tracer, name, *args)

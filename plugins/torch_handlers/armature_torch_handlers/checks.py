@@ -69,7 +69,7 @@ def message_of(call: Call, message: Value | None) -> str:
 def check_is_size(call: Call, i: Value, message: Value | None = None, *, max: Value | None = None) -> Value | None:
     """A size that tracing knows must not be negative."""
     if isinstance(i, SymbolicNumber) and max is None:
-        return known_condition(call, RuntimeError, call.tracing.compare(">=", i, call.constant(0)), message)
+        return known_condition(call, RuntimeError, call.tracing.python.compare(">=", i, call.constant(0)), message)
     if not i.is_constant or (max is not None and not max.is_constant):
         return None
     size, limit = i.as_constant(), None if max is None else max.as_constant()

@@ -50,7 +50,7 @@ def parameter(call: Call, data: Value | None = None, requires_grad: Value | None
     """Made by the graph, which then runs as it is captured; not within a graph of a function."""
     wanted = call.constant(True) if requires_grad is None else requires_grad
     made_of = call.graph_call(torch.empty, call.constant(0)) if data is None else data
-    if made_of.python_type() not in PLAIN or not wanted.is_constant or call.tracing.regions:
+    if made_of.python_type() not in PLAIN or not wanted.is_constant or call.tracing.atomic_depth:
         call.graph_break("creates-leaf", operation="torch.nn.Parameter(...)")
     call.tracing.mutates = True  # it counts changes together with what it is made of
     return call.graph_call(torch.nn.Parameter, made_of, wanted)
@@ -61,7 +61,7 @@ def buffer(call: Call, data: Value | None = None, *, persistent: Value | None = 
     """A tensor over the same memory, with marks that modules look for."""
     made_of = call.graph_call(torch.empty, call.constant(0)) if data is None else data
     plain = isinstance(made_of, TracedTensor) and made_of.python_type() in PLAIN and not made_of.fake.requires_grad
-    if not plain or call.tracing.regions or call.tracing.overrides.present:
+    if not plain or call.tracing.atomic_depth or call.tracing.overrides.present:
         call.graph_break("creates-leaf", operation="torch.nn.Buffer(...)")
     call.tracing.mutates = True  # it counts changes together with what it is made of
     made = call.graph_call(torch.ops.aten.alias.default, call.graph_call("detach", made_of))

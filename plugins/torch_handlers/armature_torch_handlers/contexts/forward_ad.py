@@ -28,13 +28,13 @@ class DualLevelValue(ContextValue):
     reenters: ClassVar[bool] = False
 
     def enter(self, tracer: Tracing) -> Value:
-        tracer.regions += 1
-        level: Value = tracer.inline_python(forward_ad.enter_dual_level, (), {})
+        tracer.atomic_depth += 1
+        level: Value = tracer.calls.inline_python(forward_ad.enter_dual_level, (), {})
         return level
 
     def leave(self, tracer: Tracing) -> None:
-        tracer.inline_python(forward_ad.exit_dual_level, (), {})
-        tracer.regions -= 1
+        tracer.calls.inline_python(forward_ad.exit_dual_level, (), {})
+        tracer.atomic_depth -= 1
 
     def again(self) -> Value:
         return DualLevelValue(self.kind, made_at=self.made_at)

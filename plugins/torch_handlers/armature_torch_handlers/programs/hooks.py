@@ -41,7 +41,7 @@ def register_hook(call: Call, self: Value, hook: Value) -> Value | None:
         not isinstance(self, TracedTensor)
         or self.kind is not None
         or not self.fake.requires_grad
-        or call.tracing.regions
+        or call.tracing.atomic_depth
     ):
         return None
     if self.source is not None:
@@ -65,7 +65,10 @@ def register_hook(call: Call, self: Value, hook: Value) -> Value | None:
 def register_after_accumulation(call: Call, self: Value, hook: Value) -> Value | None:
     """Of a leaf of the program."""
     plain = (
-        isinstance(self, TracedTensor) and self.kind is None and self.fake.requires_grad and not call.tracing.regions
+        isinstance(self, TracedTensor)
+        and self.kind is None
+        and self.fake.requires_grad
+        and not call.tracing.atomic_depth
     )
     if not plain or self.source is None or not self.fake.is_leaf:
         return None

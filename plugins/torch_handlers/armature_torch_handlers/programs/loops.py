@@ -41,7 +41,7 @@ from armature.plugin_api import (
 )
 def entry(call: Call, *args: Value, **kwargs: Value) -> Value:
     """What programs call: Python that ends in a call of the operator."""
-    return call.tracing.call_whole(call.fn, args, kwargs)
+    return call.tracing.calls.call_whole(call.fn, args, kwargs)
 
 
 @handles(*existing("torch._higher_order_ops.while_loop.while_loop_op"))

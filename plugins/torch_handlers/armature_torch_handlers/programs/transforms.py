@@ -56,7 +56,7 @@ def enter_level(call: Call, *args: Value, **kwargs: Value) -> Value:
     """Enter a level while tracing and in the graph; the number of the level."""
     tracer = call.tracing
     fn: Any = getattr(LEVELS, call.fn.__name__)
-    if not tracer.regions:
+    if not tracer.atomic_depth:
         call.graph_break("transform-level", operation=call.fn.__name__)
     tracer.state_call(fn, tuple([arg.as_argument(tracer) for arg in args]))
     level = fn(*[arg.as_fake(tracer) for arg in args])
@@ -99,7 +99,7 @@ def switch(call: Call, enabled: Value) -> Value:
     """A setting that a transform changes and changes back."""
     tracer = call.tracing
     fn: Any = call.fn
-    if not tracer.regions:
+    if not tracer.atomic_depth:
         call.graph_break("transform-level", operation=fn.__name__)
     wanted = bool(enabled.as_constant())
     if tracer.on_abort and tracer.on_abort[-1] == (fn, wanted):
@@ -128,7 +128,7 @@ READ: Mapping[str, Callable[[], bool]] = {
 def enter_dual_level(call: Call) -> Value:
     """Forward mode's own levels."""
     tracer = call.tracing
-    if not tracer.regions:
+    if not tracer.atomic_depth:
         call.graph_break("transform-level", operation=call.fn.__name__)
     tracer.state_call(torch._C._enter_dual_level, ())
     level = torch._C._enter_dual_level()
@@ -169,4 +169,4 @@ def load_decompositions(call: Call) -> Value:
 @handles(*existing("torch.autograd.grad"))
 def gradient(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """Inside a level it is an operation like others."""
-    return call.graph_call(call.fn, *args, **kwargs) if call.tracing.regions else None
+    return call.graph_call(call.fn, *args, **kwargs) if call.tracing.atomic_depth else None

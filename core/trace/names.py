@@ -1,0 +1,71 @@
+"""What names and constants of code stand for: globals, builtins, the constants of code objects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from armature.frame.sources import GlobalSource, ItemSource, ObjectSource
+from armature.trace.trust import trusted_module
+from armature.trace.values.base import FrameView, Tracing, Value
+from armature.trace.values.mapping import DictValue
+
+if TYPE_CHECKING:
+    from armature.trace.effects import Effects
+
+
+@attrs.define(eq=False)
+class Names:
+    """The globals and constants that were read. trace: makes their values, guards them, raises NameError."""
+
+    trace: Tracing
+    effects: Effects
+    _globals: dict[tuple[int, str], Value] = attrs.field(factory=dict)
+    _constants: dict[int, tuple[object, Value]] = attrs.field(factory=dict)
+
+    def load_global(self, frame: FrameView, name: str) -> Value:
+        """A global or builtin of a frame."""
+        key = (id(frame.namespace), name)
+        if self.effects.globals_:
+            stored = self.effects.global_of(frame.namespace, name)
+            if stored is not None:
+                return stored[1] or self._builtin(frame, name)
+        if key not in self._globals:
+            self._globals[key] = self._wrap_global(frame, name)
+        return self._globals[key]
+
+    def constant(self, obj: object) -> Value:
+        """The value of a constant of a code object: the same object gives the same value."""
+        held = self._constants.get(id(obj))
+        if held is None:
+            held = self._constants[id(obj)] = (obj, self.trace.constant(obj))
+        return held[1]
+
+    def of_module(self, namespace: dict[str, object]) -> DictValue:
+        """The variables of a module as a dict, which is not to be changed."""
+        held = self.trace.by_id.get(id(namespace))
+        if held is not None and isinstance(held[1], DictValue):
+            return held[1]
+        source = ObjectSource(namespace, "globals()")
+        return self.trace.remember(namespace, DictValue({}, dict, None, namespace, fixed=True, source=source))
+
+    def _wrap_global(self, frame: FrameView, name: str) -> Value:
+        namespace = frame.namespace
+        if name not in namespace:
+            if not frame.trusted:
+                source = frame.globals_source or ObjectSource(namespace, "globals()")
+                self.trace.guards.absent(source, name)
+            return self._builtin(frame, name)
+        obj = namespace[name]
+        if frame.trusted or trusted_module(str(namespace.get("__name__", ""))):
+            return self.trace.wrap(obj, ObjectSource(obj, f"{namespace.get('__name__')}.{name}"))
+        if frame.globals_source is None:
+            return self.trace.wrap(obj, GlobalSource(name))
+        return self.trace.wrap(obj, ItemSource(frame.globals_source, name))
+
+    def _builtin(self, frame: FrameView, name: str) -> Value:
+        source = self.trace.guards.builtin(frame.builtins, name)
+        if source is None:
+            self.trace.raise_error(NameError, f"name '{name}' is not defined")
+        return self.trace.wrap(frame.builtins[name], source)

@@ -1,0 +1,25 @@
+"""What plugins say of a callable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from armature.rules.book import Verdict
+from armature.trace.handlers import Handler, Polyfill
+
+
+@attrs.frozen(eq=False)
+class Plan:
+    """What plugins say of a callable. Holding it keeps its id its own. `first`: a rule that goes before all else."""
+
+    fn: Any
+    handler: Handler | None
+    polyfill: Polyfill | None
+    first: Verdict | None = None
+
+    @property
+    def speaks(self) -> bool:
+        """Whether there is anything to ask before the interpreter's own ways and the rules."""
+        return self.handler is not None or self.polyfill is not None or self.first is not None
