@@ -1,0 +1,165 @@
+"""The catalogue of graph breaks for people: one type at a time, and all as a web site."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import inspect
+import json
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.syntax import Syntax
+from rich.text import Text
+
+from armature.breaks.types import BreakType
+from armature.errors import ArmatureError
+from armature.plugins.registry import Row
+from armature.reports.files import CannotWriteReport
+from armature.reports.html import TEMPLATES
+
+NEAREST = 3
+
+
+class NoSuchBreakType(ArmatureError):
+    """There is no break type by that name."""
+
+    code = "A243"
+    text = "there is no kind of graph break called {name!r}"
+    hint = "{advice}"
+
+
+@attrs.frozen(eq=False)
+class Entry:
+    """A break type and who gives it."""
+
+    type: BreakType
+    plugin: str
+    place: str = ""
+
+    @property
+    def page(self) -> str:
+        """The file of its page."""
+        return f"{slug(self.type.id)}.html"
+
+    @property
+    def before(self) -> str:
+        """The source of the example that breaks, "" without one."""
+        return source_of(self.type.example.before) if self.type.example is not None else ""
+
+    @property
+    def after(self) -> str:
+        """The source of the same without a break, "" where there is none."""
+        example = self.type.example
+        return source_of(example.after) if example is not None and example.after is not None else ""
+
+    def as_data(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "id": self.type.id,
+            "code": self.type.code,
+            "title": self.type.title,
+            "explanation": self.type.explanation,
+            "cause": self.type.cause,
+            "hints": [{"text": hint.text, "kind": hint.kind.value} for hint in self.type.hints],
+            "also": list(self.type.also),
+            "before": self.before,
+            "after": self.after,
+            "docs_url": self.type.docs_url,
+            "plugin": self.plugin,
+        }
+
+
+def slug(name: str) -> str:
+    """A name as that of a file; one with other than small letters, digits and - has a digest, to be like no other."""
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower())
+    return plain if plain == name else f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+
+
+def source_of(fn: Callable[..., Any]) -> str:
+    """The text of a function, "" where it can't be read."""
+    try:
+        return textwrap.dedent(inspect.getsource(fn)).rstrip()
+    except (OSError, TypeError):
+        return ""
+
+
+def entries(rows: Iterable[Row[BreakType]]) -> list[Entry]:
+    """The types in the order of their names."""
+    found = [Entry(row.value, row.plugin.title, f"{row.origin.file}:{row.origin.line}") for row in rows]
+    return sorted(found, key=lambda entry: entry.type.id)
+
+
+def find(name: str, known: Sequence[Entry]) -> Entry:
+    """The type of an id or code. Errors: NoSuchBreakType, which names what is near."""
+    wanted = name.lower()
+    for entry in known:
+        if wanted in (entry.type.id.lower(), entry.type.code.lower(), entry.type.title.lower()):
+            return entry
+    names = [entry.type.id for entry in known]
+    inside = [entry.type.id for entry in known if wanted in f"{entry.type.id} {entry.type.title}".lower()]
+    near = (inside or difflib.get_close_matches(name, names, NEAREST, cutoff=0.4))[:NEAREST]
+    advice = f"Did you mean {', '.join(near)}?" if near else "`armature breaks` lists all."
+    raise NoSuchBreakType(name=name, advice=advice)
+
+
+def lines(entry: Entry) -> Iterator[RenderableType]:
+    """A type for the terminal."""
+    shown = entry.type
+    yield Text.assemble((shown.title, "bold"), "  ", (shown.name, "cyan"))
+    yield Text(shown.explanation)
+    if shown.cause:
+        yield Text(shown.cause)
+    yield from (Text(f"What to do ({hint.kind.value}): {hint.text}") for hint in shown.hints)
+    for caption, source in (("It breaks:", entry.before), ("It does not:", entry.after)):
+        if source:
+            yield Text(caption, style="dim")
+            yield Padding(Syntax(source, "python", background_color="default"), (0, 0, 0, 3))
+    if shown.also:
+        yield Text(f"Covers also: {', '.join(shown.also)}", style="dim")
+    yield Text(f"Described by {entry.plugin}, {entry.place}", style="dim")
+    if shown.docs_url:
+        yield Text(shown.docs_url)
+
+
+def write_site(folder: Path, known: Sequence[Entry]) -> list[Path]:
+    """A page for each type and each plugin, and one that lists all with a search. Errors: CannotWriteReport."""
+    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
+    by_plugin: dict[str, list[Entry]] = {}
+    for entry in known:
+        by_plugin.setdefault(entry.plugin, []).append(entry)
+    plugins = {name: f"plugin-{slug(name)}.html" for name in sorted(by_plugin)}
+    shared = {"plugins": plugins, "style": (TEMPLATES / "report.css").read_text(encoding="utf-8")}
+    listing, single = environment.get_template("breaks.html.j2"), environment.get_template("break.html.j2")
+    pages = {"index.html": listing.render(shared, entries=known, plugin="", words=search_words(known))}
+    for name, file in plugins.items():
+        own = by_plugin[name]
+        pages[file] = listing.render(shared, entries=own, plugin=name, words=search_words(own))
+    pages |= {entry.page: single.render(shared, entry=entry) for entry in known}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, text in pages.items():
+            (folder / file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CannotWriteReport(path=folder, problem=error.strerror or error) from error
+    return [folder / file for file in pages]
+
+
+def search_words(known: Sequence[Entry]) -> str:
+    """What the search looks through, per page, as JSON that can stand in a script element."""
+    words = {
+        entry.page: " ".join(
+            [entry.type.id, entry.type.code, entry.type.title, entry.type.explanation, entry.type.cause]
+            + [hint.text for hint in entry.type.hints]
+            + [*entry.type.also, entry.before]
+        ).lower()
+        for entry in known
+    }
+    return json.dumps(words).replace("<", "\\u003c")
