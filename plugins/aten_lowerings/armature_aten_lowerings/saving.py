@@ -1,0 +1,145 @@
+"""What forward keeps for backward, in a form that takes less memory: changes of the graph of both, before it is cut.
+
+The cut passes on the fewest bytes that it can; here are the choices that operators for backward do not leave it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils.checkpoint import CheckpointPolicy
+
+aten = torch.ops.aten
+MOST_PLACES = 128  # of a window: what int8 can tell apart
+
+
+def drop_detached(module: object, ctx: object) -> object:
+    """Autograd has done its work when the graph of both is there: `detach` of a value is the value.
+
+    A formula that reads the result of its operator reads it detached, by an operator that is no loop: the value would
+    have to be kept for it where it might be computed again.
+    """
+    if not isinstance(module, fx.GraphModule):
+        return module
+    for target in (aten.detach.default, aten.alias.default):
+        for node in module.graph.find_nodes(op="call_function", target=target):
+            if all(user.op != "output" for user in node.users):  # two results are two tensors
+                node.replace_all_uses_with(node.all_input_nodes[0])
+                module.graph.erase_node(node)
+    return module
+
+
+def keep_signs(module: object, ctx: object) -> object:
+    """The derivative of `relu` asks where the result is positive: a byte for each number is enough for that."""
+    if not isinstance(module, fx.GraphModule):
+        return module
+    for node in module.graph.find_nodes(op="call_function", target=aten.threshold_backward.default):
+        grad, result, limit = node.args
+        if grad.meta["val"].dtype == node.meta["val"].dtype == result.meta["val"].dtype:
+            made = inlined(node, where_above(limit), grad, result)
+            node.replace_all_uses_with(made)
+            module.graph.erase_node(node)
+    return module
+
+
+def where_above(limit: float) -> Callable[[Tensor, Tensor], Tensor]:
+    """What `threshold_backward` computes, comparison and choice apart."""
+    return lambda grad, result: torch.where(result <= limit, grad.new_zeros(()), grad)
+
+
+def keep_places_in_windows(module: object, ctx: object) -> object:
+    """Where in its window a maximum stood takes a byte, its position in the image eight. Backward of `max_pool2d` takes
+    only the size and layout of the image from it, for which any memory will do."""
+    if not isinstance(module, fx.GraphModule):
+        return module
+    for node in module.graph.find_nodes(op="call_function", target=aten.max_pool2d_with_indices_backward.default):
+        grad, image, kernel, stride, padding, dilation, _, places = node.args
+        if not has_numbers(image) or not has_numbers(places):
+            continue
+        node.replace_input_with(image, memory_like(image, grad, node))
+        window = Window(image.meta["val"], kernel, stride or kernel, padding, dilation)
+        if math.prod(window.kernel) <= MOST_PLACES and all(user.target is node.target for user in places.users):
+            packed = inlined(places.next, window.packed, places)
+            found = inlined(node, window.unpacked, packed, recompute=True)
+            node.replace_input_with(places, found)
+    return module
+
+
+def memory_like(node: fx.Node, source: fx.Node, before: fx.Node) -> fx.Node:
+    """New memory of a node's size and layout, made of `source` (which says when) and not written."""
+    value = node.meta["val"]
+    size, strides = list(value.shape), list(value.stride())
+    with before.graph.inserting_before(before):
+        made = before.graph.call_function(
+            aten.new_empty_strided.default, (source, size, strides), {"dtype": value.dtype}
+        )
+    made.meta.update(before.meta)
+    made.meta["val"] = value.new_empty_strided(size, strides)
+    return made
+
+
+def has_numbers(node: Any) -> bool:
+    """Whether sizes and strides are known while compiling."""
+    value = node.meta.get("val")
+    return isinstance(value, Tensor) and all(isinstance(n, int) for n in (*value.shape, *value.stride()))
+
+
+class Window:
+    """The windows of a pooling operator, and the way from positions in the image to positions in the window."""
+
+    def __init__(self, image: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any) -> None:
+        self.width = image.shape[-1]
+        self.kernel, self.stride, self.padding, self.dilation = map(pair, (kernel, stride, padding, dilation))
+
+    def starts(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Row and column in the image at which each window begins."""
+        rows, columns = (torch.arange(n, device=places.device) for n in places.shape[-2:])
+        return (
+            (rows * self.stride[0] - self.padding[0]).unsqueeze(1),
+            columns * self.stride[1] - self.padding[1],
+        )
+
+    def packed(self, places: Tensor) -> Tensor:
+        """int8: the element of its window that each position is."""
+        row, column = self.starts(places)
+        down = (places // self.width - row) // self.dilation[0]
+        across = (places % self.width - column) // self.dilation[1]
+        return (down * self.kernel[1] + across).to(torch.int8)
+
+    def unpacked(self, packed: Tensor) -> Tensor:
+        """int64: positions in the image."""
+        row, column = self.starts(packed)
+        element = packed.to(torch.int64)
+        down, across = element // self.kernel[1], element % self.kernel[1]
+        return (row + down * self.dilation[0]) * self.width + column + across * self.dilation[1]
+
+
+def pair(values: Any) -> tuple[int, int]:
+    """A number for both axes, or one for each."""
+    several = values if isinstance(values, (list, tuple)) else (values,)
+    return several[0], several[-1]
+
+
+def inlined(before: fx.Node, function: Callable[..., Tensor], *given: fx.Node, recompute: bool = False) -> fx.Node:
+    """The operators of `function` on the nodes' values, put before a node. recompute: they belong to backward."""
+    values = [node.meta["val"] for node in given]
+    with values[0].fake_mode:
+        traced = make_fx(lambda given: function(*given))(values)
+    known = dict(zip(traced.graph.find_nodes(op="placeholder"), given, strict=True))
+    origin = {key: before.meta[key] for key in ("origin", "stack_trace") if key in before.meta}
+    for node in traced.graph.nodes:
+        if node.op == "output":
+            return known[node.all_input_nodes[0]]
+        if node.op == "placeholder":
+            continue
+        with before.graph.inserting_before(before):
+            made = known[node] = before.graph.node_copy(node, known.__getitem__)
+        made.meta = {**origin, "val": node.meta["val"]}
+        if recompute:
+            made.meta["recompute"] = CheckpointPolicy.PREFER_RECOMPUTE
+    raise ValueError("a graph without an output")

@@ -1,0 +1,124 @@
+"""What forward keeps for backward: as few bytes as it takes, and the same gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, fx, nn
+from torch.nn import functional
+
+import armature
+from armature.graph.data import GraphKind
+from armature.pipeline.session import session
+from armature.testing.differential import difference
+from armature_aten_lowerings import saving
+
+aten = torch.ops.aten
+
+
+def gradients(function: Callable[..., Tensor], *inputs: Tensor) -> list[Any]:
+    """The result, and the gradients of all inputs."""
+    given = [x.detach().clone(memory_format=torch.preserve_format).requires_grad_() for x in inputs]
+    result = function(*given)
+    result.backward(torch.linspace(-1, 1, result.numel(), dtype=result.dtype).reshape(result.shape))
+    return [result.detach(), *(x.grad for x in given)]
+
+
+def checked(function: Callable[..., Tensor], *inputs: Tensor, within: float = 1e-5) -> list[Tensor]:
+    """Gradients as in eager; gives the values that the forward graph passes on, inputs and views of them left out."""
+    armature.reset()
+    expected = gradients(function, *inputs)
+    assert difference(expected, gradients(armature.compile(function, fullgraph=True), *inputs)) <= within
+    found: list[Tensor] = []
+    for graph in session().compilations[-1].graphs:
+        if graph.aten.kind is GraphKind.FORWARD:
+            results: Any = graph.aten.module.graph.output_node().args[0]
+            kept = [node for node in results[1:] if isinstance(node, fx.Node) and node.op != "placeholder"]
+            values = [node.meta["val"] for node in kept]
+            found += list({v.untyped_storage()._cdata: v for v in values if isinstance(v, Tensor)}.values())
+    return found
+
+
+def total(values: list[Tensor]) -> int:
+    return sum(v.numel() * v.dtype.itemsize for v in values)
+
+
+def test_of_relu_a_byte_for_each_number() -> None:
+    x, w = torch.randn(8, 16), torch.randn(16, 16)
+    kept = checked(lambda x, w: (x @ w).relu().cos() @ w, x, w, within=1e-4)
+    assert all(v.dtype != torch.bool or v.numel() == 128 for v in kept)
+    scaled = checked(lambda x, w: (torch.relu(x @ w) * 3).sum(1), x, w)
+    assert total(scaled) <= 128 * 4
+    odd = torch.tensor([[0.0, -0.0, float("nan"), float("inf"), -1.0, 2.0]])
+    checked(lambda x: functional.threshold(x, 0.5, 0.25) + x.relu(), odd)
+
+
+def test_a_result_is_not_kept_for_its_own_derivative() -> None:
+    """HF's GELU: `tanh` of what a product gives is computed again from that."""
+    w, x = torch.randn(16, 16), torch.randn(8, 16)
+
+    def gelu(x: Tensor, w: Tensor) -> Tensor:
+        h = x @ w
+        return (0.5 * h * (1 + torch.tanh(0.8 * (h + 0.045 * h**3)))) @ w
+
+    kept = checked(gelu, x, w, within=1e-4)
+    assert total(kept) <= 2 * 8 * 16 * 4
+
+
+POOLS: tuple[dict[str, Any], ...] = (
+    {"kernel_size": 2},
+    {"kernel_size": 3, "stride": 2, "padding": 1},
+    {"kernel_size": (3, 2), "stride": (1, 2), "padding": (1, 0)},
+    {"kernel_size": 3, "stride": 2, "dilation": 2},
+    {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True},
+    {"kernel_size": 12, "stride": 1},
+)
+
+
+@pytest.mark.parametrize("options", POOLS, ids=str)
+@pytest.mark.parametrize("last", [False, True])
+def test_of_a_maximum_its_place_in_the_window(options: dict[str, Any], last: bool) -> None:
+    x = torch.randn(2, 3, 13, 15)
+    x = x.contiguous(memory_format=torch.channels_last) if last else x
+    x[0, 0, 0, 0] = float("nan")
+
+    def pooled(x: Tensor) -> Tensor:
+        return functional.max_pool2d(x.sin(), **options)
+
+    kept = checked(pooled, x)
+    window = options["kernel_size"]
+    large = window == 12
+    assert any(v.dtype == torch.int64 for v in kept) is large
+    assert any(v.dtype == torch.int8 for v in kept) is not large
+    assert not any(v.dtype == torch.float32 for v in kept)  # of the image, backward takes the size alone
+
+
+def test_images_without_a_batch_and_positions_that_are_returned() -> None:
+    checked(lambda x: functional.max_pool2d(x * 2, 2), torch.randn(3, 8, 8))
+
+    def both(x: Tensor) -> Tensor:
+        values, places = functional.max_pool2d(x * 2, 2, return_indices=True)
+        return values * places
+
+    checked(both, torch.randn(2, 3, 8, 8))
+
+
+def test_a_block_of_a_residual_network() -> None:
+    torch.manual_seed(0)
+    block = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(3, 2, 1)).train()
+    x = torch.randn(2, 3, 16, 16)
+    kept = checked(lambda x: block(x), x, within=1e-4)
+    assert total(kept) <= 2 * 8 * 256 * 4 + 2 * 8 * 64 * (1 + 4) + 1024
+
+
+def test_what_is_returned_stays_detached() -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    kept, gone = graph.call_function(aten.detach.default, (x,)), graph.call_function(aten.detach.default, (x,))
+    graph.output((kept, graph.call_function(aten.sin.default, (gone,))))
+    module = fx.GraphModule(nn.Module(), graph)
+    saving.drop_detached(module, None)
+    assert [n for n in graph.nodes if n.target is aten.detach.default] == [kept]
