@@ -36,6 +36,8 @@ SCALARS: frozenset[type] = frozenset() if numpy is None else frozenset(numpy.dty
 """numpy's scalars: immutable numbers, each of a fixed dtype."""
 TAKEN_FOR_FLOATS: frozenset[type] = frozenset() if numpy is None else frozenset((numpy.bool_, numpy.complex64))
 """Of them, those that operators take for the float which they convert to: no bool, no imaginary part."""
+NUMBERS: frozenset[type] = frozenset(kind for kind in SCALARS - TAKEN_FOR_FLOATS if not issubclass(kind, complex))
+"""Of them, those that hold an int or a float."""
 DTYPE_TYPES: frozenset[type] = frozenset() if numpy is None else frozenset(type(numpy.dtype(name)) for name in _NAMES)
 
 
@@ -63,6 +65,11 @@ def as_array(tensor: torch.Tensor) -> Any:
 def as_scalar(tensor: torch.Tensor) -> Any:
     """The scalar of numpy that a tensor without dimensions holds."""
     return tensor.numpy()[()]
+
+
+def number_in(scalar: Any) -> Any:
+    """The number of Python that a scalar of numpy is to torch's operators."""
+    return scalar.item()
 
 
 def is_array(obj: object) -> bool:

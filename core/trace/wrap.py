@@ -30,6 +30,7 @@ from armature.frame.sources import AttrSource, DictOfSource, ItemSource, ObjectS
 from armature.introspection import class_member, unbound
 from armature.torch_abi.fake import PLAIN_TENSORS, is_wrapped
 from armature.torch_abi.jagged import is_jagged
+from armature.torch_abi.numpy import NUMBERS
 from armature.torch_abi.overrides import is_overriding, without_numbers
 from armature.torch_abi.symbols import SYMBOLIC
 from armature.torch_abi.wrappers import is_wrapper
@@ -56,6 +57,7 @@ from armature.trace.values.function import (
 )
 from armature.trace.values.mapping import DICT_KINDS, DictValue, shown_by, shows
 from armature.trace.values.module import REGISTRIES, ModuleValue, held_by, is_module
+from armature.trace.values.numpy_number import numpy_number
 from armature.trace.values.python_module import PythonModuleValue
 from armature.trace.values.sequence import (
     TUPLE_METHODS,
@@ -416,6 +418,7 @@ EXACT: dict[type, Build] = {
     **dict.fromkeys(ATOMS, _constant),
     int: _int,
     float: _float,
+    **dict.fromkeys(NUMBERS, numpy_number),
     torch.Tensor: _tensor,
     nn.Parameter: _tensor,
     list: _list,

@@ -32,6 +32,7 @@ from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.computed import real_power
 from armature.trace.values.constant import ConstantValue, is_atom
 from armature.trace.values.floats import KEEPS, FloatValue
+from armature.trace.values.numpy_number import numbers_for
 from armature.trace.values.precomputed import as_tensors
 from armature.trace.values.sequence import ListValue, TupleValue
 from armature.trace.values.symbolic import SymbolicValue
@@ -80,7 +81,7 @@ def graph_call(
         found = torch_function.in_graph(tracer, fn, args, kwargs)
         if found is not None:
             return found
-    fn = BY_OPERATOR.get(method_name(fn), fn) if len(args) == 2 and not kwargs else fn
+    fn, args, kwargs = in_graphs_terms(fn, args, kwargs)
     if (tracer.floats or tracer.precalls.calls) and not kwargs and not state.present:
         given = as_tensors(tracer, fn, args)
         if given is not None:
@@ -122,6 +123,14 @@ def graph_call(
     if tracer.mutates:
         watch(tracer, node)
     return made
+
+
+def in_graphs_terms(
+    fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs
+) -> tuple[Callable[..., Any] | str, Args, Kwargs]:
+    """The call with operators for their methods, and numbers of Python for those of numpy."""
+    fn = BY_OPERATOR.get(method_name(fn), fn) if len(args) == 2 and not kwargs else fn
+    return fn, *numbers_for(fn, args, kwargs)
 
 
 def call_script(tracer: Trace, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
