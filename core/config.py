@@ -28,6 +28,7 @@ Parse = Callable[[str], object]
 COMPILERS = ("c++", "g++", "clang++")
 MAX_WORKERS = 16
 STAGES = ("fx", "aten", "loops", "plan", "kernels", "wrapper")  # that can be printed
+TOPICS = ("frame", "guards", "recompiles", "graph", "kernels")  # that can be logged
 
 
 def parse_bool(text: str) -> bool:
@@ -131,6 +132,12 @@ class Config:
     )
     show: frozenset[str] = setting(
         frozenset(), env="ARMATURE_SHOW", choices=STAGES, help=f"What to print while compiling: {', '.join(STAGES)}."
+    )
+    log: frozenset[str] = setting(
+        frozenset(),
+        env="ARMATURE_LOG",
+        choices=TOPICS,
+        help=f"What to tell through Python's logging: {', '.join(TOPICS)}.",
     )
     fallback_warning: bool = setting(
         True, env="ARMATURE_FALLBACK_WARNING", help="Warn once when a frame falls back to eager."

@@ -35,6 +35,7 @@ from armature.frame import skip
 from armature.frame.data import FrameRequest, resume_point
 from armature.frame.guards.explain import Mismatch
 from armature.frame.hook import CompiledFrame, RunEagerly
+from armature.pipeline import logs
 from armature.pipeline.backends import backend_for
 from armature.pipeline.notices import event_of, warn_once
 from armature.pipeline.session import Compilation, Outcome, Session, failed_guards, session
@@ -116,6 +117,8 @@ class Compiler:
         record = self.current = self.records.begin(request.code, self.backend_name)
         record.note_failed(self.failed, request)
         self.failed = ()
+        if record.failed_guards:
+            logs.recompiling(request.code, record.failed_guards)
         if all(plugin.name == USER for plugin in tables.plugins):
             self._no_plugins(record, settings)
         ctx = new_context(settings, tables, record.id)
@@ -141,9 +144,12 @@ class Compiler:
             raise
         finally:
             record.seconds = time.perf_counter() - start
+            if record.reason and record.outcome is not Outcome.EMPTY:  # else it is told where that is decided
+                logs.frame(record)
             self.records.relied(request.code).add(tables, ctx.asked.values())
         record.outcome = Outcome.COMPILED
         record.breaks = traced.breaks
+        logs.frame(record)
         for event in traced.breaks:
             ctx.tables.observe_break(event)
         if ctx.cache.hits > hits:
@@ -158,6 +164,7 @@ class Compiler:
         """Keep the guards in words."""
         if self.current is not None:
             self.current.guards = guards
+            logs.guards(self.current)
         self.current = None
 
     def guards_unbuildable(self, request: FrameRequest, error: Exception) -> None:
@@ -171,6 +178,7 @@ class Compiler:
         """Keep a record, and tell observers, once for each code object and reason."""
         if not self.records.skip(code, reason, for_good):
             return
+        logs.left_alone(code, reason)
         event = CompileEvent(EventKind.SKIP, -1, code.co_qualname, code.co_filename, code.co_firstlineno, reason)
         manager().tables().observe_compile(event)
 
@@ -199,7 +207,9 @@ class Compiler:
             f"Guards that failed, one per compilation:\n{seen}\n"
             f"  What to do: {sizes}; ARMATURE_RECOMPILE_LIMIT raises the limit."
         )
-        self.records.limit(code, f"compiled {limit} times: {sizes}", failed_guards(failures, request))
+        reason = f"compiled {limit} times: {sizes}"
+        self.records.limit(code, reason, failed_guards(failures, request))
+        logs.left_alone(code, reason)
         _warn_at(code, text)
         place = (code.co_qualname, code.co_filename, code.co_firstlineno)
         manager().tables().observe_compile(CompileEvent(EventKind.FALLBACK, -1, *place, "recompile limit"))
@@ -214,6 +224,7 @@ class Compiler:
             self.records.withdraw(record)
             self.skipped(request.code, nothing.reason)
         else:
+            logs.left_alone(request.code, nothing.reason)
             ctx.emit(event_of(record, EventKind.SKIP, nothing.reason))
         if nothing.frees:
             nothing.__traceback__ = None

@@ -17,6 +17,7 @@ from armature.lower import verify as lower_spec
 from armature.lower.data import LoopGraph
 from armature.lower.lower import lower
 from armature.lower.show import show as show_loops
+from armature.pipeline import logs
 from armature.pipeline.notices import timed
 from armature.pipeline.session import Compilation
 from armature.run.compiled import load
@@ -49,6 +50,7 @@ class KernelCompiler:
         if aten.kind is GraphKind.BACKWARD:
             compiled.ready()  # it is compiled when it is called: its errors belong to this compilation
         self.record.graphs.append(compiled)
+        logs.kernels(self.record, compiled)
         return compiled
 
     def lowered(self, aten: AtenGraph, ctx: CompileContext) -> LoopGraph:

@@ -15,6 +15,7 @@ from armature.context import CompileContext
 from armature.errors import invariant
 from armature.frame import verify as frame_spec
 from armature.frame.data import FrameRequest
+from armature.pipeline import logs
 from armature.pipeline.backends import GraphBackend, GraphCallable, native_backend
 from armature.pipeline.notices import timed
 from armature.pipeline.session import Compilation
@@ -60,6 +61,7 @@ def compile_frame(
     if ctx.config.strict:
         trace_spec.verify(traced)
     record.module, record.captured = traced.graph, show_captured(traced)
+    logs.graph(record)
     if "fx" in ctx.config.show:
         print(f"# {record.function}    {record.where}    fx\n{record.captured}", file=sys.stderr)
     if traced.graph is None:

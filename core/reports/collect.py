@@ -141,12 +141,14 @@ class Collector:
         return found
 
     def _outcome(self, record: Compilation, graphs: Sequence[Graph], frame: Frame) -> tuple[Outcome, str]:
-        if record.outcome is not Ended.COMPILED:
-            return OUTCOMES[record.outcome], record.reason or UNFINISHED
         if record.breaks:
             first = self.breaks[self._met[-len(record.breaks)]]
             where = f"{first.place.where}: " if first.place is not None else ""
-            return Outcome.BROKEN, f"{where}{first.title} [{first.type}]: {first.explanation}"
+            reason = f"{where}{first.title} [{first.type}]: {first.explanation}"
+            cut = record.outcome is Ended.COMPILED
+            return Outcome.BROKEN, reason if cut else f"{reason} The frame runs eagerly: {record.reason}"
+        if record.outcome is not Ended.COMPILED:
+            return OUTCOMES[record.outcome], record.reason or UNFINISHED
         if frame.failures:
             return Outcome.RECOMPILED, "; ".join(dict.fromkeys(map(told, frame.failures)))
         return Outcome.COMPILED, compiled_as(record, graphs)

@@ -1,0 +1,95 @@
+"""What is compiled, told through Python's logging: the loggers `armature.frame`, `.guards`, `.recompiles`, `.graph` and
+`.kernels`, each at level INFO.
+
+A program turns one on as it does any logger; `ARMATURE_LOG=frame,kernels` does so without it, on standard error unless
+the program has set up logging.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from types import CodeType
+
+from armature import config
+from armature.breaks import events
+from armature.codegen.origins import place
+from armature.frame.guards.explain import FailedGuard
+from armature.pipeline.session import Compilation, Outcome
+from armature.run.data import CompiledGraph
+
+ROOT = "armature"
+FORMAT = "%(name)s: %(message)s"
+
+
+def tell(topic: str, text: Callable[[], str]) -> None:
+    """Log a text, which is made only if someone listens."""
+    logger = logging.getLogger(f"{ROOT}.{topic}")
+    asked = topic in config.current().log
+    if not (asked or logger.isEnabledFor(logging.INFO)):
+        return
+    if asked and not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter(FORMAT))
+        logging.getLogger(ROOT).addHandler(handler)
+    # Past the logger's level, which is the program's to set.
+    logger.handle(logger.makeRecord(logger.name, logging.INFO, __file__, 0, text(), (), None))
+
+
+def frame(record: Compilation) -> None:
+    """How a compilation ended, with the lines of its graph breaks."""
+    tell("frame", lambda: _frame(record))
+
+
+def _frame(record: Compilation) -> str:
+    because = f": {record.reason}" if record.reason else ""
+    ended = "compiled up to a graph break" if _is_cut(record) else record.outcome.value
+    lines = [
+        f"{record.where} {record.function}: {ended}{because}, {record.operators} operators, {record.seconds:.2f} s"
+    ]
+    lines += [events.describe(event) for event in record.breaks]
+    return "\n".join(lines)
+
+
+def _is_cut(record: Compilation) -> bool:
+    return record.outcome is Outcome.COMPILED and bool(record.breaks)
+
+
+def left_alone(code: CodeType, reason: str) -> None:
+    """A frame that was not compiled."""
+    tell("frame", lambda: f"{code.co_filename}:{code.co_firstlineno} {code.co_qualname}: left alone: {reason}")
+
+
+def guards(record: Compilation) -> None:
+    """What the code of a frame relies on, each with the line that does."""
+    tell("guards", lambda: "\n  ".join([f"{record.where} {record.function}:", *record.guards]))
+
+
+def recompiling(code: CodeType, failed: Iterable[FailedGuard]) -> None:
+    """Which guards failed, with what was there before and now."""
+    lead = f"{code.co_filename}:{code.co_firstlineno} {code.co_qualname} is compiled again:"
+    tell("recompiles", lambda: "\n  ".join([lead, *map(_failure, failed)]))
+
+
+def _failure(guard: FailedGuard) -> str:
+    if not (guard.expression and guard.now):
+        return guard.text
+    return f"{guard.expression} was {guard.before}, is {guard.now}    ({guard.user})"
+
+
+def graph(record: Compilation) -> None:
+    """The captured graph as a program, with the user's lines."""
+    if record.module is not None:
+        tell("graph", lambda: f"{record.where} {record.function}:\n{record.captured}")
+
+
+def kernels(record: Compilation, compiled: CompiledGraph) -> None:
+    """The kernels of a graph: what is fused in each, and the user's lines."""
+    tell("kernels", lambda: "\n  ".join([f"{record.where} {compiled.name}:", *map(str, _kernels(compiled))]))
+
+
+def _kernels(compiled: CompiledGraph) -> Iterable[str]:
+    for kernel in compiled.plan.kernels:
+        operators = ", ".join(dict.fromkeys(origin.op for origin in kernel.origins))
+        lines = "; ".join(dict.fromkeys(place(origin) for origin in kernel.origins if origin.file))
+        yield f"{kernel.name}: {operators}    {lines}"
