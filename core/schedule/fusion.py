@@ -8,7 +8,7 @@ overwritten is read too late, no cycle through other groups, and the kernel stay
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -39,15 +39,22 @@ from armature.schedule.group import (
     group_of_item,
 )  # fmt: skip
 from armature.schedule.order import Order
-from armature.schedule.score import MOST_BUFFERS, MOST_SCALARS, SCALAR_NODES, SMALL_KERNEL, bytes_of, points
+from armature.schedule.score import (
+    MOST_BUFFERS,
+    MOST_SCALARS,
+    NEIGHBOURS,
+    ROUNDS,
+    SCALAR_NODES,
+    SMALL_KERNEL,
+    bytes_of,
+    points,
+)
 
 if TYPE_CHECKING:
     from armature.codegen.backend import Features
     from armature.context import CompileContext
 
-_NEIGHBOURS = 8  # groups looked at per buffer: those that touched it last
 _SCALARS = ""  # in place of a buffer's name: what all loops of one point have in common
-_ROUNDS = 2  # a join can make another one possible that was looked at before
 
 
 @attrs.define(eq=False)
@@ -68,8 +75,8 @@ class Fusion:
         for name in names:
             found = list(dict.fromkeys(self.order.find(g) for g in self.touching.get(name, ())))
             self.touching[name] = found
-            nearest = found[-_NEIGHBOURS:]
-            nearest += [g for g in found[:-_NEIGHBOURS] if name in g.stores]
+            nearest = found[-NEIGHBOURS:]
+            nearest += [g for g in found[:-NEIGHBOURS] if name in g.stores]
             for other in nearest:
                 if other is not group and not other.solo:
                     handed = name in other.stores or name in group.stores
@@ -105,16 +112,10 @@ class Fusion:
     def try_join(self, one: Group, other: Group) -> Group | None:
         """The joined group, or None when the two can't or should not be one kernel."""
         keep, gone = (one, other) if len(one.members) >= len(other.members) else (other, one)
-        if keep.members[0].item.device != gone.members[0].item.device:
-            return None
-        if not self.small_enough(keep, gone):
-            return None
-        if not self.worth(keep, gone) or not self.order.can_join(keep, gone):
-            return None
-        if self.deps.meet(keep.stores, (*gone.loads, *gone.stores)) or self.deps.meet(gone.stores, keep.loads):
+        if not all(rule(self, keep, gone) for rule in PAIR_RULES):
             return None
         found = self.alignment(keep, gone)
-        if found is None or not self.fits(keep, gone, found):
+        if found is None or not all(rule(self, keep, gone, found) for rule in NEST_RULES):
             return None
         handed = [n for n in gone.stores if n in keep.loads] + [n for n in keep.stores if n in gone.loads]
         on_top = adds_on_top(keep, gone)
@@ -132,32 +133,11 @@ class Fusion:
                 keep.forget(name)
         return keep
 
-    def small_enough(self, one: Group, other: Group) -> bool:
-        """Whether a kernel of both is short enough, and takes few enough buffers. Loops of one point cost nothing but
-        their launch: of these it may hold more, and as many buffers as the back end takes."""
-        nodes, buffers = self.ctx.config.max_kernel_nodes, MOST_BUFFERS
-        if one.is_scalar and other.is_scalar:
-            nodes *= SCALAR_NODES
-            buffers = max(buffers, min(MOST_SCALARS, self.features(one.members[0].item.device.type).batch))
-        touched = sum(len(group.loads) + len(group.stores) for group in (one, other))
-        return one.weight + other.weight <= nodes and touched <= buffers
-
     def kept(self, name: str, *groups: Group) -> bool:
         """Whether the buffer is needed outside of these groups."""
         if name in self.deps.wanted or name in self.deps.changed:
             return True
         return any(self.order.find(self.groups[k]) not in groups for k in self.deps.readers.get(name, ()))
-
-    def worth(self, one: Group, other: Group) -> bool:
-        """False for kernels that have next to nothing in common."""
-        if one.is_scalar and other.is_scalar:
-            return True
-        small, large = sorted((one, other), key=lambda g: len(g.loads) + len(g.stores))
-        if any(n in large.stores for n in (*small.stores, *small.loads)) or any(n in large.loads for n in small.stores):
-            return True
-        common = sum(self.bytes_of(n) for n in small.loads if n in large.loads)
-        least = min(sum(self.bytes_of(n) for n in (*g.loads, *g.stores)) for g in (one, other))
-        return common * 8 >= least
 
     def alignment(self, one: Group, other: Group) -> Alignment | None:
         """How the two nests run over the same points, such that each value is read where it was written."""
@@ -198,29 +178,6 @@ class Fusion:
                 return False  # overwritten in one pass, read in another
         return True
 
-    def fits(self, keep: Group, gone: Group, found: Alignment) -> bool:
-        """Whether the kernel would keep within the back end's limits and keep the device busy."""
-        if not found.inner:
-            return True
-        features = self.features(keep.members[0].item.device.type)
-        deeper = frozenset(found.inner)
-        trial = [moved_member(m, found.right, deeper) for m in gone.members]
-        if adds_on_top(keep, gone):
-            passes = add_levels(trial, ChainMap({}, keep.known), keep.passes)
-        else:
-            trial += [moved_member(m, found.left, deeper) for m in keep.members]
-            trial.sort(key=lambda m: m.item.number)
-            passes = add_levels(trial, {}, 1)
-        if passes > features.max_passes:
-            return False
-        if keep.positions or gone.positions:
-            every = [moved_member(m, found.right, deeper) for m in gone.members]
-            every += [moved_member(m, found.left, deeper) for m in keep.members]
-            if not keeps_positions(every, found.inner):
-                return False
-        idle = points(found.outer) < features.parallel and points((*found.outer, *found.inner)) > SMALL_KERNEL
-        return not (idle and self.stores_inside(keep, gone, found))
-
     def features(self, device_type: str) -> Features:
         backend = self.ctx.tables.device_backend(device_type)
         if backend is None:
@@ -236,6 +193,86 @@ class Fusion:
                 if inside and self.kept(name, keep, gone):
                     return True
         return False
+
+
+def on_one_device(fusion: Fusion, one: Group, other: Group) -> bool:
+    """Both run on the same device."""
+    return one.members[0].item.device == other.members[0].item.device
+
+
+def small_enough(fusion: Fusion, one: Group, other: Group) -> bool:
+    """Whether a kernel of both is short enough, and takes few enough buffers. Loops of one point cost nothing but
+    their launch: of these it may hold more, and as many buffers as the back end takes."""
+    nodes, buffers = fusion.ctx.config.max_kernel_nodes, MOST_BUFFERS
+    if one.is_scalar and other.is_scalar:
+        nodes *= SCALAR_NODES
+        buffers = max(buffers, min(MOST_SCALARS, fusion.features(one.members[0].item.device.type).batch))
+    touched = sum(len(group.loads) + len(group.stores) for group in (one, other))
+    return one.weight + other.weight <= nodes and touched <= buffers
+
+
+def worth(fusion: Fusion, one: Group, other: Group) -> bool:
+    """False for kernels that have next to nothing in common."""
+    if one.is_scalar and other.is_scalar:
+        return True
+    small, large = sorted((one, other), key=lambda g: len(g.loads) + len(g.stores))
+    if any(n in large.stores for n in (*small.stores, *small.loads)) or any(n in large.loads for n in small.stores):
+        return True
+    common = sum(fusion.bytes_of(n) for n in small.loads if n in large.loads)
+    least = min(sum(fusion.bytes_of(n) for n in (*g.loads, *g.stores)) for g in (one, other))
+    return common * 8 >= least
+
+
+def in_order(fusion: Fusion, one: Group, other: Group) -> bool:
+    """No third group has to run after the one and before the other."""
+    return fusion.order.can_join(one, other)
+
+
+def touch_no_shared_memory(fusion: Fusion, one: Group, other: Group) -> bool:
+    """Neither writes to memory that the other touches under another name."""
+    meet = fusion.deps.meet
+    return not (meet(one.stores, (*other.loads, *other.stores)) or meet(other.stores, one.loads))
+
+
+def within_passes(fusion: Fusion, keep: Group, gone: Group, found: Alignment) -> bool:
+    """The kernel runs over its inner loop no more often than the back end can."""
+    if not found.inner:
+        return True
+    deeper = frozenset(found.inner)
+    trial = [moved_member(m, found.right, deeper) for m in gone.members]
+    if adds_on_top(keep, gone):
+        passes = add_levels(trial, ChainMap({}, keep.known), keep.passes)
+    else:
+        trial += [moved_member(m, found.left, deeper) for m in keep.members]
+        trial.sort(key=lambda m: m.item.number)
+        passes = add_levels(trial, {}, 1)
+    return passes <= fusion.features(keep.members[0].item.device.type).max_passes
+
+
+def in_order_of_positions(fusion: Fusion, keep: Group, gone: Group, found: Alignment) -> bool:
+    """A reduction that gives a position runs over its variables in its own order."""
+    if not found.inner or not (keep.positions or gone.positions):
+        return True
+    deeper = frozenset(found.inner)
+    every = [moved_member(m, found.right, deeper) for m in gone.members]
+    every += [moved_member(m, found.left, deeper) for m in keep.members]
+    return keeps_positions(every, found.inner)
+
+
+def keeps_busy(fusion: Fusion, keep: Group, gone: Group, found: Alignment) -> bool:
+    """A large kernel with few outer points, which leaves most of the device idle, stores nothing at inner ones."""
+    features = fusion.features(keep.members[0].item.device.type)
+    large = bool(found.inner) and points((*found.outer, *found.inner)) > SMALL_KERNEL
+    idle = large and points(found.outer) < features.parallel
+    return not (idle and fusion.stores_inside(keep, gone, found))
+
+
+# All must hold for two groups to become one. Those of two groups as they are, the quickest first:
+PairRule = Callable[[Fusion, Group, Group], bool]
+PAIR_RULES: tuple[PairRule, ...] = (on_one_device, small_enough, worth, in_order, touch_no_shared_memory)
+# Those of two groups, `keep` and `gone`, and the nest that they would have in common:
+NestRule = Callable[[Fusion, Group, Group, Alignment], bool]
+NEST_RULES: tuple[NestRule, ...] = (within_passes, in_order_of_positions, keeps_busy)
 
 
 def adds_on_top(keep: Group, gone: Group) -> bool:
@@ -305,7 +342,7 @@ def fuse(units: Sequence[Unit], deps: Dependencies, buffers: Mapping[str, Buffer
         for name in names:
             work.touching.setdefault(name, []).append(group)
         work.visit(group, names)
-    for _ in range(_ROUNDS - 1):
+    for _ in range(ROUNDS - 1):
         for group in order.groups():
             if order.find(group) is group:
                 work.visit(group, work.names_of(group))

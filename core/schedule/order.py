@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-G = TypeVar("G")
+from armature.schedule.score import FARTHEST
 
-_FARTHEST = 400  # groups between two that are joined: keeps the cost of one join bounded
+G = TypeVar("G")
 
 
 class Order(Generic[G]):
@@ -42,7 +42,7 @@ class Order(Generic[G]):
     def later(self, first: G, second: G) -> list[G] | None:
         """What must move behind `second` when `first` joins it; None when something in between needs both orders."""
         low, high = self.place[first], self.place[second]
-        if high - low > _FARTHEST:
+        if high - low > FARTHEST:
             return None
         moved = {first}
         line: list[G] = []
