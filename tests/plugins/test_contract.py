@@ -31,12 +31,14 @@ from armature.plugin_api import (
     Polyfill,
     Rule,
     RuleOrigin,
+    Tracing,
     ValueType,
     Verdict,
     hookimpl,
 )
 from armature.plugins import PluginManager
 from armature.plugins.hook_check import hook_specs
+from armature.trace import parts
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "plugins.md"
 OP = torch.ops.aten.hardtanh.default
@@ -222,6 +224,24 @@ def verbs_of(cls: type) -> dict[str, str]:
 
 def written(parameter: inspect.Parameter) -> str:
     return {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "") + parameter.name
+
+
+@pytest.mark.parametrize(
+    ("what", "protocol"),
+    [("Tracing", Tracing), ("Tracing.python", parts.PythonVerbs), ("Tracing.calls", parts.CallVerbs)],
+    ids=lambda given: given if isinstance(given, str) else "",
+)
+def test_the_guide_has_all_verbs_of_the_trace(what: str, protocol: type) -> None:
+    table = GUIDE.read_text().partition(f"| verb of `{what}` |")[2].partition("\n\n")[0]
+    told = re.findall(r"`(\w+)\(([^)]*)\)`", "\n".join(line.split(" | ")[0] for line in table.splitlines()))
+    assert sorted(told) == sorted(verbs_of(protocol).items())
+
+
+def test_the_guide_has_all_parts_of_the_trace() -> None:
+    table = GUIDE.read_text().partition("| part of `Tracing` |")[2].partition("\n\n")[0]
+    told = re.findall(r"`(\w+)`", "\n".join(line.split(" | ")[0] for line in table.splitlines()))
+    properties = [name for name, held in vars(Tracing).items() if isinstance(held, property)]
+    assert sorted(told) == sorted([*Tracing.__annotations__, *properties])
 
 
 def test_the_guide_has_all_verbs_of_a_call() -> None:

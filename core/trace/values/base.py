@@ -212,10 +212,11 @@ class Tracing(Protocol):
     compile. config: the settings. overrides: who overrides torch's functions. sizes: symbolic numbers. precalls: calls
     before the graph. by_id: values of objects that have an identity, with the objects. by_fake: tensors by the ids of
     their fakes. keys: looked up in dicts and sets by their identity. class_values: of attributes of classes.
-    on_abort: functions and arguments that take back what tracing has done to torch's state, if it ends here. regions:
-    how many calls are being traced that go in the graph whole or not at all. mutates: whether an operator in place is
-    in the graph. cells: of functions of the program, by id. called: ids of modules that were called before.
-    keeps_floats: whether arguments that are floats of the program stay nodes.
+    on_abort: functions and arguments that take back what tracing has done to torch's state, if it ends here.
+    atomic_depth: how many calls are being traced that go in the graph whole or not at all. mutates: whether an operator
+    in place is in the graph. cells: of functions of the program, by id. called: ids of modules that were called before.
+    own_lookups: of objects whose classes look up attributes themselves. keeps_floats: whether arguments that are floats
+    of the program stay nodes.
     """
 
     effects: Changes

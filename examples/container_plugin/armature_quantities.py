@@ -1,0 +1,63 @@
+"""What armature has to know of `quantities`: how a Quantity is traced, and what `with relaxed()` does."""
+
+from __future__ import annotations
+
+import attrs
+import quantities
+
+from armature import plugin_api as api
+
+
+@attrs.define(eq=False)
+class QuantityValue(api.Value):
+    """A quantity: the value of its numbers, and its unit, which is known while tracing."""
+
+    values: api.Value
+    unit: str
+
+    def python_type(self) -> type:
+        return quantities.Quantity
+
+    def get_attribute(self, tracer: api.Tracing, name: str) -> api.Value:
+        found = {"values": self.values, "unit": tracer.constant(self.unit)}.get(name)
+        return super().get_attribute(tracer, name) if found is None else found
+
+    def binary(self, tracer: api.Tracing, name: str, other: api.Value) -> api.Value | None:
+        if name == "__mul__":
+            return QuantityValue(tracer.python.operate("mul", self.values, other), self.unit)
+        if name != "__add__" or not isinstance(other, QuantityValue):
+            return None
+        if not tracer.effects.entered:  # what the caller has set must be so next time; what the frame sets will be
+            tracer.guards.answers(quantities.is_relaxed, (), {}, quantities.is_relaxed())
+        if self.unit != other.unit and not quantities.is_relaxed():
+            tracer.raise_error(ValueError, f"{self.unit} and {other.unit} do not add up")
+        return QuantityValue(tracer.python.operate("add", self.values, other.values), self.unit)
+
+    def rebuild(self, out: api.Rebuilding) -> None:
+        out.spread(quantities.Quantity, (self.values, out.value(self.unit)), {})
+
+
+def of_program(obj: quantities.Quantity, source: api.Source, tracer: api.Tracing) -> api.Value:
+    """A quantity that the frame is given: with another unit, the frame is compiled again."""
+    tracer.guards.equal(api.AttrSource(source, "unit"), obj.unit)
+    return QuantityValue(tracer.wrap(obj.values, api.AttrSource(source, "values")), obj.unit, source=source)
+
+
+@api.handles(quantities.Quantity)
+def make(call: api.Call, values: api.Value, unit: api.Value) -> api.Value | None:
+    return QuantityValue(values, unit.as_constant()) if unit.is_constant else None
+
+
+@api.handles(quantities.relaxed)
+def mix(call: api.Call) -> api.Value:
+    return api.PairedContextValue(quantities.relaxed, quantities.enter, (), quantities.leave, quantities.relaxed)
+
+
+@api.hookimpl
+def armature_value_types() -> list[api.ValueType]:
+    return [api.ValueType(quantities.is_whole, of_program)]
+
+
+@api.hookimpl
+def armature_handlers() -> list[api.Handler]:
+    return [make.__armature_handler__, mix.__armature_handler__]
