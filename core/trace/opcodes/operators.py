@@ -7,12 +7,10 @@ from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
 from armature.trace.recording.assertions import truth
 from armature.trace.semantics.operators import delete_item, set_item
+from armature.trace.semantics.slots import OPERATORS
 from armature.trace.values.sequence import SliceValue
 
-# By argument of BINARY_OP; the second half are the in-place forms.
-BINARY = (
-    "add", "and_", "floordiv", "lshift", "matmul", "mul", "mod", "or_", "pow", "rshift", "sub", "truediv", "xor",
-)  # fmt: skip
+BINARY = tuple(OPERATORS)  # by argument of BINARY_OP; the in-place forms follow
 
 
 @opcode("BINARY_OP")

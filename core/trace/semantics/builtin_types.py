@@ -24,8 +24,9 @@ from armature.trace.semantics.iteration import (
     set_state,
     state_of,
 )
+from armature.trace.semantics.slots import CONVERSIONS, is_iterable
 from armature.trace.values import computed
-from armature.trace.values.base import NotConstant, Value, is_iterable, type_name
+from armature.trace.values.base import Args, Kwargs, NotConstant, Value, raise_lacking, type_name
 from armature.trace.values.classes import ClassValue, SuperValue, rely_on_class
 from armature.trace.values.context import NullContextValue, autocast_value, grad_mode_value, switch_grad
 from armature.trace.values.derived import native
@@ -62,6 +63,8 @@ def _bool(tracer: Trace, obj: Value | None = None) -> Value:
 
 
 def _number(kind: type) -> Make:
+    """How a number type, or bytes, is called."""
+
     def make(tracer: Trace, *args: Value, **kwargs: Value) -> Value:
         if any(arg.is_tensor for arg in args):
             tracer.graph_break("data-dependent-value", operation=f"{kind.__name__}() of a tensor")
@@ -69,50 +72,53 @@ def _number(kind: type) -> Make:
             if args[0].python_type() is bool:  # int(n > 2) is 0 or 1
                 return tracer.constant(int(args[0].truth(tracer)))
             return args[0].call_method(tracer, "__int__", (), {})
-        if any(isinstance(arg, UserObjectValue) for arg in args) and (kwargs or len(args) > 1):
-            tracer.graph_break("unsupported-call", callable=f"{kind.__name__}() of several objects")
         if kind is complex and args and issubclass(args[0].python_type(), str):
             args = (native(args[0]), *args[1:])
-        if args and isinstance(args[0], UserObjectValue):
-            for name in CONVERSIONS[kind]:
-                method = args[0].method(tracer, name) if hasattr(args[0].cls, name) else None
-                if method is not None:
-                    made = method.call(tracer, (), {})
-                    if kind is not bytes:
-                        return converted(tracer, kind, args[0].cls, name, made.as_constant())
-                    if not issubclass(made.python_type(), bytes):
-                        returned = made.python_type().__name__
-                        tracer.raise_error(TypeError, f"__bytes__ returned non-bytes (type {returned})")
-                    return made
-            cls = args[0].cls
-            if kind is bytes and issubclass(cls, str):
-                args = (native(args[0]), *args[1:])
-            elif kind is bytes and not is_iterable(cls) and not kwargs:
-                tracer.raise_error(TypeError, f"cannot convert '{type_name(cls)}' object to bytes")
-        found = None if kwargs else computed.call(tracer, kind, args)
-        if found is not None:
-            return found
-        named = {name: value.as_constant() for name, value in kwargs.items()}
-        if kind is bytes and args and not args[0].is_constant:
-            args = (tracer.as_value([item.as_constant() for item in tracer.python.taken(args[0])]), *args[1:])
-        try:
-            return tracer.constant(kind(*(arg.as_constant() for arg in args), **named))
-        except NotConstant:
-            tracer.graph_break("unsupported-argument", type=args[0].describe())
-        except Exception as error:
-            if args[0].base is not None:  # whose text is the program's
-                tracer.graph_break("unsupported-argument", type=args[0].describe())
-            tracer.raise_real(error)
+        found = _by_conversion(tracer, kind, args, kwargs)
+        if found is None and not kwargs:
+            found = computed.call(tracer, kind, args)
+        return _of_constants(tracer, kind, args, kwargs) if found is None else found
 
     return make
 
 
-CONVERSIONS: dict[type, tuple[str, ...]] = {
-    int: ("__int__", "__index__", "__trunc__"),
-    float: ("__float__", "__index__"),
-    complex: ("__complex__", "__float__", "__index__"),
-    bytes: ("__bytes__",),
-}
+def _by_conversion(tracer: Trace, kind: type, args: Args, kwargs: Kwargs) -> Value | None:
+    """By the first method of `slots.CONVERSIONS` that the class of the object has; None: by what the object is."""
+    if any(isinstance(arg, UserObjectValue) for arg in args) and (kwargs or len(args) > 1):
+        tracer.graph_break("unsupported-call", callable=f"{kind.__name__}() of several objects")
+    owner = args[0] if args else None
+    if not isinstance(owner, UserObjectValue):
+        return None
+    for name in CONVERSIONS[kind]:
+        method = owner.method(tracer, name) if hasattr(owner.cls, name) else None
+        if method is None:
+            continue
+        made = method.call(tracer, (), {})
+        if kind is not bytes:
+            return converted(tracer, kind, owner.cls, name, made.as_constant())
+        if not issubclass(made.python_type(), bytes):
+            tracer.raise_error(TypeError, f"__bytes__ returned non-bytes (type {made.python_type().__name__})")
+        return made
+    if kind is bytes and not issubclass(owner.cls, str) and not is_iterable(owner.cls):
+        tracer.raise_error(TypeError, f"cannot convert '{type_name(owner.cls)}' object to bytes")
+    return None
+
+
+def _of_constants(tracer: Trace, kind: type, args: Args, kwargs: Kwargs) -> Value:
+    """The number, or bytes, that a type makes of constants."""
+    if kind is bytes and args and issubclass(args[0].python_type(), str):
+        args = (native(args[0]), *args[1:])
+    elif kind is bytes and args and not args[0].is_constant:
+        args = (tracer.as_value([item.as_constant() for item in tracer.python.taken(args[0])]), *args[1:])
+    try:
+        named = {name: value.as_constant() for name, value in kwargs.items()}
+        return tracer.constant(kind(*(arg.as_constant() for arg in args), **named))
+    except NotConstant:
+        tracer.graph_break("unsupported-argument", type=args[0].describe())
+    except Exception as error:
+        if args[0].base is not None:  # whose text is the program's
+            tracer.graph_break("unsupported-argument", type=args[0].describe())
+        tracer.raise_real(error)
 
 
 def converted(tracer: Trace, kind: type, cls: type, method: str, given: object) -> Value:
@@ -354,7 +360,7 @@ def _reversed(tracer: Trace, items: Value) -> Value:
     own = class_member(kind, "__reversed__")
     rely_on_class(tracer, kind, "__reversed__", "__getitem__")
     if own is None or (own is MISSING and class_member(kind, "__getitem__") is MISSING):
-        tracer.raise_error(TypeError, f"'{type_name(kind)}' object is not reversible")
+        raise_lacking(tracer, items, "__reversed__")
     if isinstance(items, UserObjectValue):
         method = items.method(tracer, "__reversed__")
         if method is not None:

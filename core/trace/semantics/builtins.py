@@ -26,7 +26,7 @@ from armature.trace.semantics.text import formatted
 from armature.trace.trust import is_trusted
 from armature.trace.values import computed, symbolic
 from armature.trace.values.address import AddressValue
-from armature.trace.values.base import Value, raise_missing, raise_unsupported, type_name
+from armature.trace.values.base import Value, raise_lacking, raise_missing, type_name
 from armature.trace.values.classes import (
     ClassValue,
     find_in_class,
@@ -44,7 +44,6 @@ from armature.trace.values.sequence import ListValue, TupleValue, is_named_tuple
 from armature.trace.values.sets import in_any_order
 from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import (
-    LACKING,
     PLAIN_LOOKUP,
     UserObjectValue,
     has_own_lookup,
@@ -198,7 +197,7 @@ def _next(tracer: Trace, iterator: Value, default: Value | None = None, /) -> Va
     kind = iterator.python_type()
     if class_member(kind, "__next__") is MISSING:
         rely_on_class(tracer, kind, "__next__")
-        tracer.raise_error(TypeError, f"'{type_name(kind)}' object is not an iterator")
+        raise_lacking(tracer, iterator, "__next__")
     try:
         if isinstance(iterator, (IteratorValue, GeneratorValue)):
             return advance_or_raise(tracer, iterator)
@@ -301,7 +300,7 @@ def _round(tracer: Trace, value: Value, digits: Value | None = None) -> Value:
             tracer.raise_error(TypeError, "type Tensor doesn't define __round__ method")
         return tracer.graph_call("round", (value,), {} if digits is None else {"decimals": digits})
     places = None if digits is None else digits.as_constant()
-    return _folded(tracer, round, value.as_constant(), places)
+    return operators.fold(tracer, round, value.as_constant(), places)
 
 
 def _abs(tracer: Trace, value: Value) -> Value:
@@ -312,10 +311,10 @@ def _abs(tracer: Trace, value: Value) -> Value:
         return value.special(tracer, "__abs__")
     if not value.is_constant and not value.is_symbolic:
         if class_member(value.python_type(), "__abs__") is MISSING:
-            raise_unsupported(tracer, value, LACKING["__abs__"])
+            raise_lacking(tracer, value, "__abs__")
         return value.call_method(tracer, "__abs__", (), {})
     found = computed.absolute(tracer, value) or symbolic.absolute(tracer, value)
-    return _folded(tracer, abs, value.as_constant()) if found is None else found
+    return operators.fold(tracer, abs, value.as_constant()) if found is None else found
 
 
 def _pow(tracer: Trace, base: Value, exp: Value, mod: Value | None = None) -> Value:
@@ -328,14 +327,7 @@ def _pow(tracer: Trace, base: Value, exp: Value, mod: Value | None = None) -> Va
             return found
         kinds = ", ".join(repr(type_name(side.python_type())) for side in (base, exp, mod))
         tracer.raise_error(TypeError, f"unsupported operand type(s) for ** or pow(): {kinds}")
-    return _folded(tracer, pow, base.as_constant(), exp.as_constant(), mod.as_constant())
-
-
-def _folded(tracer: Trace, fn: Callable[..., Any], *args: Any) -> Value:
-    try:
-        return tracer.as_value(fn(*args))
-    except Exception as error:
-        tracer.raise_real(error)
+    return operators.fold(tracer, pow, base.as_constant(), exp.as_constant(), mod.as_constant())
 
 
 def _fold(fn: Callable[..., Any]) -> Builtin:
@@ -348,7 +340,7 @@ def _fold(fn: Callable[..., Any]) -> Builtin:
         if found is not None:
             return found
         named = {name: value.as_constant() for name, value in kwargs.items()}
-        return _folded(tracer, functools.partial(fn, **named), *(arg.as_constant() for arg in args))
+        return operators.fold(tracer, functools.partial(fn, **named), *(arg.as_constant() for arg in args))
 
     return folded
 
@@ -358,7 +350,7 @@ def _operator_index(tracer: Trace, value: Value, /) -> Value:
     if value.base is not None and not issubclass(kind, int):
         if not overrides(kind, "__index__"):
             rely_on_class(tracer, kind, "__index__")
-            tracer.raise_error(TypeError, f"'{type_name(kind)}' object cannot be interpreted as an integer")
+            raise_lacking(tracer, value, "__index__")
         return tracer.python.index(value)
     return _fold(operator.index)(tracer, value)
 
@@ -372,7 +364,7 @@ def _text(convert: Callable[[object], str]) -> Builtin:
 
 def _str(tracer: Trace, value: Value | None = None, *decoding: Value) -> Value:
     if decoding and value is not None:
-        return _folded(tracer, str, *(part.as_constant() for part in (value, *decoding)))
+        return operators.fold(tracer, str, *(part.as_constant() for part in (value, *decoding)))
     return tracer.constant("") if value is None else tracer.python.text_of(value, str)
 
 

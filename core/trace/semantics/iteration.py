@@ -15,7 +15,8 @@ from armature.introspection import MISSING, class_member, is_written_in_c
 from armature.torch_abi.eval_frame import skip_code
 from armature.trace.errors import UserRaised
 from armature.trace.places import places_of
-from armature.trace.values.base import Value, is_iterable, type_name
+from armature.trace.semantics.slots import is_iterable
+from armature.trace.values.base import Value, raise_lacking, type_name
 from armature.trace.values.classes import find_in_class, rely_on_class
 from armature.trace.values.constant import NONE
 from armature.trace.values.iterator import LIST_ITERATOR, GeneratorValue, IteratorValue
@@ -111,7 +112,7 @@ def iterate(tracer: Trace, value: Value) -> IteratorValue:
     kind = value.python_type()
     if not is_iterable(kind):
         rely_on_class(tracer, kind, "__iter__", "__getitem__")
-        tracer.raise_error(TypeError, f"'{type_name(kind)}' object is not iterable")
+        raise_lacking(tracer, value, "__iter__")
     if isinstance(value, TensorValue):
         value = TupleValue(list(value.stream(tracer)))
     if isinstance(value, (DictValue, DictViewValue)):

@@ -1,4 +1,8 @@
-"""Operators on values: folded on constants, in the graph on tensors, by the methods of the types on others."""
+"""Operators on values: folded on constants, in the graph on tensors, by the methods of the types on others.
+
+Which methods are asked, and in which order, is said in `slots.py`. What a method of a builtin type does is said by the
+value class of the type (`Value.binary`).
+"""
 
 from __future__ import annotations
 
@@ -15,35 +19,21 @@ from armature.frame.sources import object_source
 from armature.introspection import MISSING, class_member
 from armature.trace.errors import UserRaised
 from armature.trace.recording import aliasing
-from armature.trace.semantics import text
+from armature.trace.semantics import slots, text
+from armature.trace.semantics.slots import COMPARISONS, OPERATORS, Comparison, Operator
 from armature.trace.values import computed, derived, symbolic
-from armature.trace.values.base import BoundMethod, NotConstant, Value, raise_unsupported, type_name
+from armature.trace.values.base import BoundMethod, NotConstant, Value, raise_lacking, raise_unordered, type_name
 from armature.trace.values.classes import ClassValue, inherits, overrides, rely_on_class
 from armature.trace.values.constant import SCALARS
-from armature.trace.values.derived import AS_OPERAND, AS_TEXT, ASKED, LOOKUPS, asks_the_program, native, or_itself
-from armature.trace.values.mapping import DictValue
-from armature.trace.values.sequence import COMPARING, ListValue, SequenceValue, TupleValue
+from armature.trace.values.derived import asks_the_program, native, or_itself
+from armature.trace.values.sequence import TupleValue
 from armature.trace.values.symbolic import SymbolicValue
-from armature.trace.values.user_object import LACKING, UserObjectValue, namesake
+from armature.trace.values.user_object import UserObjectValue, namesake
 
 if TYPE_CHECKING:
     from armature.trace.frame_state import Trace
 
-FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
-    name: getattr(operator, name)
-    for name in (
-        "add", "and_", "floordiv", "lshift", "matmul", "mul", "mod", "or_", "pow", "rshift", "sub", "truediv", "xor",
-    )
-}  # fmt: skip
-IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
-    name: getattr(operator, "i" + name.removesuffix("_")) for name in FUNCTIONS
-}
-UNARY: dict[str, Callable[[Any], Any]] = {"neg": operator.neg, "pos": operator.pos, "invert": operator.invert}
-COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
 Ask = Callable[["Trace", str, str, Value, Value], Value | None]
-COMPARE_METHODS = {op: name for name, op in COMPARING.items()}
 UNIONS = (UnionType, type(Union[int, str]))  # noqa: UP007 - the older spelling has a type of its own
 # What stands for a type with parameters, or for several types.
 ALIASES = (GenericAlias, type(List[int]), TypeVar, *UNIONS)  # noqa: UP006 - the older spelling has a type of its own
@@ -53,8 +43,9 @@ MADE_BY_NO_CALL: tuple[Any, ...] = (
     (0 for _ in ()), MappingProxyType({}),
 )  # fmt: skip
 EXAMPLES: dict[type, object] = {type(example): example for example in MADE_BY_NO_CALL}
-SWAPPED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 TOO_LARGE = 1 << 20  # bytes or bits of a folded result that the program itself might never have computed
+# Sequences that `*` repeats: the methods of numbers are asked before these (`PySequence_Repeat` of the C API).
+REPEATED: frozenset[type] = frozenset({list, tuple, torch.Size, collections.deque, str, bytes, bytearray})
 
 
 def fold(tracer: Trace, function: Callable[..., Any], *operands: Any) -> Value:
@@ -65,75 +56,105 @@ def fold(tracer: Trace, function: Callable[..., Any], *operands: Any) -> Value:
         tracer.raise_real(error)
 
 
-REPEATED: frozenset[type] = frozenset({list, tuple, torch.Size, str, bytes, bytearray})
-
-
 def operate(tracer: Trace, name: str, left: Value, right: Value, in_place: bool = False) -> Value:
-    """`left <op> right`. in_place: for `left <op>= right`, which says so in its errors."""
-    functions = IN_PLACE if in_place else FUNCTIONS
-    plain = name.removesuffix("_")
+    """`left <op> right` (data model, 3.3.8). in_place: for `left <op>= right`, which says so in its errors."""
+    op = OPERATORS[name]
     if left.is_constant and right.is_constant:
-        found = _by_member(tracer, by_methods, f"__{plain}__", f"__r{plain}__", left, right)
-        if found is not None:
-            return found
-        return _fold_scalars(tracer, name, functions[name], left.as_constant(), right.as_constant())
-    if right.is_tensor and _is_template(name, left):
-        return _percent(tracer, left, right)
+        return _of_constants(tracer, op, left, right, in_place)
     if left.is_tensor or right.is_tensor:
-        found = _with_tensor(tracer, by_methods, f"__{plain}__", f"__r{plain}__", left, right)
-        return tracer.graph_call(FUNCTIONS[name], (left, right), {}) if found is None else found
+        return _of_tensors(tracer, op, left, right)
+    found = None
     if left.is_symbolic or right.is_symbolic:
         found = computed.operate(tracer, name, left, right) or symbolic.operate(tracer, name, left, right)
-        if found is not None:
-            return found
-    found = _containers(tracer, name, left, right)
+    elif name == "or_":
+        found = _union_of_types(tracer, left, right)
+    if found is None and is_derived(left, right):
+        found = _of_derived(tracer, op, left, right, in_place)
+    elif found is None and not _formats(op, left, right):
+        found = by_methods(tracer, op.method, op.reflected, left, right)
+    if found is None and name == "mul":
+        found = _repeated(tracer, left, right) or (None if in_place else _repeated(tracer, right, left))
+    if found is None and _is_template(op, left):
+        found = text.percent(tracer, str(left.as_constant()), right)
+    return _without_method(tracer, op, left, right, in_place) if found is None else found
+
+
+def _of_constants(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value:
+    """By a method that the class of an enum member has, else folded."""
+    found = _by_member(tracer, by_methods, op.method, op.reflected, left, right)
     if found is not None:
         return found
-    made = _union_of_types(tracer, left, right) if name == "or_" else None
-    if made is not None:
-        return made
-    formats = name == "mod" and left.python_type() is str and not issubclass(right.python_type(), str)
-    if name == "mod" and issubclass(left.python_type(), (str, bytes)) and asks_the_program(right, *ASKED, *AS_TEXT):
-        unclear(tracer, plain, left, right)
-    if _asks(name, left, right, in_place) and not has_own(tracer, left, right, f"__{plain}__", f"__r{plain}__"):
-        unclear(tracer, plain, left, right)
-    found = None if formats else by_methods(tracer, f"__{plain}__", f"__r{plain}__", left, right)
-    if found is not None:
-        return found
-    made = _repeated_by_index(tracer, left, right) if name == "mul" and not in_place else None
-    if made is not None:
-        return made
-    if (left.base is not None or right.base is not None) and not formats:
-        try:
-            made = operate(tracer, name, native(left), native(right), in_place)
-        except UserRaised as raised:
-            raise_for_classes(tracer, raised, functions[name], left, right)
-        return or_itself(tracer, left, "__mod__", (native(right),), {}, made) if name == "mod" else made
-    if name == "mul" and (isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue)):
-        made = _repeated(tracer, left, right) or (None if in_place else _repeated(tracer, right, left))
-        if made is not None:
-            return made
-    if _is_template(name, left):
+    function = op.in_place if in_place else op.function
+    a: Any = left.as_constant()
+    b: Any = right.as_constant()
+    huge = op.name in ("pow", "lshift") and isinstance(a, int) and isinstance(b, int)
+    if huge and (b if op.name == "lshift" else a.bit_length() * abs(b)) > TOO_LARGE:
+        tracer.graph_break("unsupported-operation", operation=op.name, type="integers this large")
+    return fold(tracer, function, a, b)
+
+
+def _of_tensors(tracer: Trace, op: Operator, left: Value, right: Value) -> Value:
+    """Where an operand is a tensor: in the graph, unless an object of the program knows the operator."""
+    if right.is_tensor and _is_template(op, left):  # the text of a fake is another one
         made = text.percent(tracer, str(left.as_constant()), right)
-        if made is not None:
-            return made
+        if made is None:
+            tracer.graph_break("unsupported-operation", operation="mod", type=f"a text and {right.describe()}")
+        return made
+    found = _with_tensor(tracer, by_methods, op.method, op.reflected, left, right)
+    return tracer.graph_call(op.function, (left, right), {}) if found is None else found
+
+
+def _of_derived(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
+    """Where the class of an operand derives from a builtin type: by its method in Python, if that is asked first, else
+    as objects of the builtin types. None: a text is formatted."""
+    texts = op.name == "mod" and issubclass(left.python_type(), (str, bytes))
+    if texts and asks_the_program(right, *slots.AS_ARGUMENT, *slots.AS_TEXT):
+        unclear(tracer, op.method, left, right)
+    if _may_ask(op, left, right, in_place) and not has_own(tracer, left, right, op.method, op.reflected):
+        unclear(tracer, op.method, left, right)
+    if _formats(op, left, right):
+        return None
+    found = by_methods(tracer, op.method, op.reflected, left, right)
+    if found is None and op.name == "mul" and not in_place:
+        found = _repeated_by_index(tracer, left, right)
+    if found is not None:
+        return found
+    try:
+        made = operate(tracer, op.name, native(left), native(right), in_place)
+    except UserRaised as raised:
+        raise_for_classes(tracer, raised, op.in_place if in_place else op.function, left, right)
+    return or_itself(tracer, left, "__mod__", (native(right),), {}, made) if op.name == "mod" else made
+
+
+def _without_method(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value:
+    """Operands that no method was found for: folded if tracing knows both, else the TypeError of the program."""
+    function = op.in_place if in_place else op.function
     try:
         operands = left.as_constant(), right.as_constant()
     except NotConstant:
         if isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue):
-            if formats:
+            if _formats(op, left, right):
                 tracer.graph_break("unsupported-operation", operation="%", type=right.describe())
-            fold(tracer, functions[name], stand_in(tracer, left), stand_in(tracer, right))
-        unknown = f"{left.describe()} and {right.describe()}"
-        tracer.graph_break("unsupported-operation", operation=plain, type=unknown)
-    return fold(tracer, functions[name], *operands)
+            fold(tracer, function, stand_in(tracer, left), stand_in(tracer, right))
+        unclear(tracer, op.name.removesuffix("_"), left, right)
+    return fold(tracer, function, *operands)
 
 
-def _asks(name: str, left: Value, right: Value, in_place: bool) -> bool:
+def _formats(op: Operator, left: Value, right: Value) -> bool:
+    """Whether it is `text % operand`, of which the method of the operand is not asked: only that of a text may be."""
+    return op.name == "mod" and left.python_type() is str and not issubclass(right.python_type(), str)
+
+
+def _is_template(op: Operator, left: Value) -> bool:
+    """Whether the operation is `text % operand`, and tracing knows the text."""
+    return op.name == "mod" and left.is_constant and isinstance(left.as_constant(), str)
+
+
+def _may_ask(op: Operator, left: Value, right: Value, in_place: bool) -> bool:
     """Whether C code asks what the class of an operand defines, which derives from a builtin type."""
-    if name == "or_" and not in_place and (derived.makes_its_own(left) or derived.makes_its_own(right)):
+    if op.name == "or_" and not in_place and (derived.makes_its_own(left) or derived.makes_its_own(right)):
         return True
-    return is_derived(left, right) and any(asks_the_program(side, *AS_OPERAND) for side in (left, right))
+    return any(asks_the_program(side, *slots.AS_OPERAND) for side in (left, right))
 
 
 def raise_for_classes(
@@ -168,46 +189,30 @@ def stand_in(tracer: Trace, value: Value) -> object:
 
 
 def set_item(tracer: Trace, container: Value, key: Value, value: Value) -> None:
-    """`container[key] = value`."""
+    """`container[key] = value` (data model, 3.3.7)."""
     if lacks(tracer, container, "__setitem__", key):
         fold(tracer, operator.setitem, stand_in(tracer, container), key.as_constant(), None)
     container.set_item(tracer, key, value)
 
 
 def delete_item(tracer: Trace, container: Value, key: Value) -> None:
-    """`del container[key]`."""
+    """`del container[key]` (data model, 3.3.7)."""
     if lacks(tracer, container, "__delitem__", key):
         fold(tracer, operator.delitem, stand_in(tracer, container), key.as_constant())
     container.delete_item(tracer, key)
 
 
-SLOT_MATES = {"__setitem__": "__delitem__", "__delitem__": "__setitem__"}  # one slot of a type in C
-
-
 def lacks(tracer: Trace, container: Value, name: str, key: Value) -> bool:
     """Whether the class of a container has no such method. C says so in an error that depends on the key."""
     kind = container.python_type()
-    if class_member(kind, name) is not MISSING or class_member(kind, SLOT_MATES[name]) is not MISSING:
+    if class_member(kind, name) is not MISSING or class_member(kind, slots.SLOT_MATES[name]) is not MISSING:
         return False
-    rely_on_class(tracer, kind, name, SLOT_MATES[name])
+    rely_on_class(tracer, kind, name, slots.SLOT_MATES[name])
     try:
         key.as_constant()
     except NotConstant:
         tracer.graph_break("unsupported-operation", operation=name, type=container.describe())
     return True
-
-
-def _is_template(name: str, left: Value) -> bool:
-    """Whether the operation is `text % operand`."""
-    return name == "mod" and left.is_constant and isinstance(left.as_constant(), str)
-
-
-def _percent(tracer: Trace, template: Value, tensor: Value) -> Value:
-    """`template % tensor`: the text of a fake is another one."""
-    made = text.percent(tracer, str(template.as_constant()), tensor)
-    if made is None:
-        tracer.graph_break("unsupported-operation", operation="mod", type=f"a text and {tensor.describe()}")
-    return made
 
 
 def _union_of_types(tracer: Trace, left: Value, right: Value) -> Value | None:
@@ -233,7 +238,7 @@ def _with_tensor(tracer: Trace, ask: Ask, name: str, reflected: str, left: Value
     if left.is_tensor and right.base is not None and issubclass(right.python_type(), (int, float, complex)):
         return None  # a number to torch
     for side in (left, right):
-        if isinstance(side, UserObjectValue) and has_own(tracer, side, side, *LOOKUPS):
+        if isinstance(side, UserObjectValue) and has_own(tracer, side, side, *slots.LOOKUPS):
             unclear(tracer, name, left, right)  # torch asks the object for `__torch_function__`
     if isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue) or tracer.overrides.present:
         return ask(tracer, name, reflected, left, right)
@@ -241,30 +246,27 @@ def _with_tensor(tracer: Trace, ask: Ask, name: str, reflected: str, left: Value
 
 
 def by_methods(tracer: Trace, name: str, reflected: str, left: Value, right: Value) -> Value | None:
-    """By the method of the left operand, else of the right one. None: neither knows.
+    """A binary operator by the methods of the operands, in the order of `slots.right_goes_first`. None: neither knows.
 
-    A derived class on the right goes first where it reflects in a way of its own; two of one class reflect nothing.
+    Two objects of one class of the program reflect nothing (data model, 3.3.8).
     """
     mine, theirs = left.python_type(), right.python_type()
     if is_derived(left, right):
-        again = class_member(mine, reflected) is not class_member(theirs, reflected)
-        return by_first_method(tracer, name, reflected, left, right, again)
+        return by_first_method(tracer, name, reflected, left, right, slots.differs(mine, theirs, reflected))
     order = [(left, name, right)]
     if mine is not theirs or not isinstance(left, UserObjectValue) or not isinstance(right, UserObjectValue):
         rely_on_class(tracer, mine, reflected)
         rely_on_class(tracer, theirs, reflected)
-        overloaded = class_member(mine, reflected) is not class_member(theirs, reflected)
-        order.insert(0 if overloaded and issubclass(theirs, mine) else 1, (right, reflected, left))
+        order.insert(0 if slots.right_goes_first(mine, theirs, reflected) else 1, (right, reflected, left))
     return _first_known(tracer, order)
 
 
 def by_comparing(tracer: Trace, name: str, reflected: str, left: Value, right: Value) -> Value | None:
-    """By the method of the left operand, else of the right one; of a derived class first. None: neither knows."""
+    """A comparison by the methods of the operands (data model, 3.3.1). None: neither knows."""
     if is_derived(left, right):
         return by_first_method(tracer, name, reflected, left, right)
     order = [(left, name, right), (right, reflected, left)]
-    mine, theirs = left.python_type(), right.python_type()
-    if mine is not theirs and issubclass(theirs, mine):
+    if slots.right_compares_first(left.python_type(), right.python_type()):
         order.reverse()
     return _first_known(tracer, order)
 
@@ -302,7 +304,7 @@ def has_own(tracer: Trace, left: Value, right: Value, *names: str) -> bool:
 
 
 def unclear(tracer: Trace, name: str, left: Value, right: Value) -> NoReturn:
-    """Which method does it is for Python to find out."""
+    """Break: tracing does not know which method carries the operation out."""
     operands = f"{left.describe()} and {right.describe()}"
     tracer.graph_break("unsupported-operation", operation=name, type=operands)
 
@@ -336,155 +338,101 @@ def divide_with_rest(tracer: Trace, left: Value, right: Value) -> Value:
     return TupleValue([operate(tracer, "floordiv", left, right), operate(tracer, "mod", left, right)])
 
 
-def _fold_scalars(tracer: Trace, name: str, function: Callable[..., Any], left: Any, right: Any) -> Value:
-    huge = name in ("pow", "lshift") and isinstance(left, int) and isinstance(right, int)
-    if huge and (right if name == "lshift" else left.bit_length() * abs(right)) > TOO_LARGE:
-        tracer.graph_break("unsupported-operation", operation=name, type="integers this large")
-    return fold(tracer, function, left, right)
-
-
-def _containers(tracer: Trace, name: str, left: Value, right: Value) -> Value | None:
-    if name == "add" and isinstance(left, ListValue) and isinstance(right, ListValue):
-        return ListValue([*left.items, *right.items])
-    if name == "add" and isinstance(left, TupleValue) and isinstance(right, TupleValue):
-        if left.kind is tuple and right.kind is tuple:
-            return TupleValue([*left.items, *right.items])
-    elif name == "mul":
-        for sequence, count in ((left, right), (right, left)):
-            if isinstance(sequence, SequenceValue) and _is_count(count):
-                return sequence.like(repeated(tracer, sequence.items, count))
-    elif name == "or_" and isinstance(left, DictValue) and isinstance(right, DictValue):
-        return _merged(tracer, left, right)
-    return None
-
-
-def _merged(tracer: Trace, left: DictValue, right: DictValue) -> Value:
-    """`left | right`: a key that both have is the left one's, and a derived type goes before dict on either side."""
-    kinds = [side.dict_kind for side in (left, right)]
-    first = kinds[0] is not dict or kinds[1] is dict
-    owner, kind = (left, kinds[0]) if first else (right, kinds[1])
-    made = DictValue(dict(left.realise(tracer)), kind, owner.factory)
-    for key, value in right.realise(tracer).values():
-        made.set_item(tracer, key, value)
-    return made
-
-
-def repeated(tracer: Trace, items: list[Value], count: Value) -> list[Value]:
-    """`items * count`, of a list that the program has room for."""
-    try:
-        return items * count.as_constant()  # type: ignore[operator]
-    except (OverflowError, MemoryError) as error:
-        tracer.raise_real(error)
-
-
-def _is_count(value: Value) -> bool:
-    return value.is_symbolic or (value.is_constant and isinstance(value.as_constant(), int))
-
-
 def operate_in_place(tracer: Trace, name: str, left: Value, right: Value) -> Value:
-    """`left <op>= right`: the value to store."""
+    """`left <op>= right`: the value to store (data model, 3.3.8: the in-place method, else as `left <op> right`)."""
+    op = OPERATORS[name]
     if left.is_tensor:
-        found = left.binary(tracer, f"__i{name.removesuffix('_')}__", right) if tracer.overrides.present else None
-        return tracer.graph_call(IN_PLACE[name], (left, right), {}) if found is None else found
-    plain = name.removesuffix("_")
-    method = f"__i{plain}__"
+        found = left.binary(tracer, op.in_place_method, right) if tracer.overrides.present else None
+        return tracer.graph_call(op.in_place, (left, right), {}) if found is None else found
     if is_derived(left, right):
-        found = left.binary(tracer, method, right) if overrides(left.python_type(), method) else None
+        found = (
+            left.binary(tracer, op.in_place_method, right)
+            if overrides(left.python_type(), op.in_place_method)
+            else None
+        )
         if found is not None:
             return found
-        if left is right or has_own(tracer, left, right, method, f"__{plain}__", f"__r{plain}__"):
-            unclear(tracer, method, left, right)
-    if isinstance(left, ListValue):
-        # A number's method goes before the one of a list.
-        own = isinstance(right, UserObjectValue) and name in ("add", "mul")
-        found = right.binary(tracer, f"__r{name}__", left) if own else None
-        if found is not None:
-            return found
-        if name == "add":
-            left.call_method(tracer, "extend", (right,), {})
-            return left
-        if name == "mul" and right.python_type() in (int, bool):
-            items = repeated(tracer, left.items, right)
-            tracer.mutate(left)
-            left.items[:] = items
-            return left
-    if isinstance(left, DictValue) and name == "or_":
-        left.call_method(tracer, "update", (right,), {})
-        return left
-    found = left.binary(tracer, method, right)
+        if left is right or has_own(tracer, left, right, op.in_place_method, op.method, op.reflected):
+            unclear(tracer, op.in_place_method, left, right)
+    # The method of a number goes before `+=` and `*=` of a sequence, which have slots of their own in C.
+    numbers = isinstance(right, UserObjectValue) and left.python_type() is list and name in ("add", "mul")
+    found = right.binary(tracer, op.reflected, left) if numbers else None
+    if found is None:
+        found = left.binary(tracer, op.in_place_method, right)
     if found is None and left.base is not None and left.base.mutable:  # the methods of the builtin type change it
         try:
             changed = operate_in_place(tracer, name, left.base, right)
         except UserRaised as raised:
-            raise_for_classes(tracer, raised, IN_PLACE[name], left, right)
+            raise_for_classes(tracer, raised, op.in_place, left, right)
         return left if changed is left.base else changed
     if found is None and right.base is not None:  # a set is changed by any set, also by one of a derived class
-        found = left.binary(tracer, method, native(right))
+        found = left.binary(tracer, op.in_place_method, native(right))
     return found if found is not None else operate(tracer, name, left, right, in_place=True)
 
 
 def operate_unary(tracer: Trace, name: str, value: Value) -> Value:
-    """`-value`, `+value` or `~value`."""
+    """`-value`, `+value` or `~value` (data model, 3.3.8)."""
+    function, special = slots.UNARY[name], f"__{name}__"
     if value.is_tensor:
-        method = value.get_attribute(tracer, f"__{name}__") if tracer.overrides.present else None
+        method = value.get_attribute(tracer, special) if tracer.overrides.present else None
         if method is not None and not isinstance(method, BoundMethod):
             return method.call(tracer, (), {})
-        return tracer.graph_call(UNARY[name], (value,), {})
+        return tracer.graph_call(function, (value,), {})
     if isinstance(value, SymbolicValue):
         found = computed.unary(tracer, name, value) or symbolic.negated(tracer, name, value)
-        return fold(tracer, UNARY[name], value.as_constant()) if found is None else found
+        return fold(tracer, function, value.as_constant()) if found is None else found
     if value.is_constant:
-        return fold(tracer, UNARY[name], value.as_constant())
+        return fold(tracer, function, value.as_constant())
     if isinstance(value, UserObjectValue):
-        return value.special(tracer, f"__{name}__")
+        return value.special(tracer, special)
     if isinstance(value, ClassValue):
-        method = value.meta(tracer, f"__{name}__")
-        if method is None:
-            text = LACKING[f"__{name}__"].format(type_name(value.python_type()))
-            tracer.raise_error(TypeError, text)
-        return method.call(tracer, (), {})
-    if class_member(value.python_type(), f"__{name}__") is MISSING:
-        raise_unsupported(tracer, value, LACKING[f"__{name}__"])
-    return value.call_method(tracer, f"__{name}__", (), {})
+        method = value.meta(tracer, special)
+        return raise_lacking(tracer, value, special) if method is None else method.call(tracer, (), {})
+    if class_member(value.python_type(), special) is MISSING:
+        raise_lacking(tracer, value, special)
+    return value.call_method(tracer, special, (), {})
 
 
-def compare(tracer: Trace, op: str, left: Value, right: Value) -> Value:
-    """`left <op> right` for a comparison."""
+def compare(tracer: Trace, symbol: str, left: Value, right: Value) -> Value:
+    """`left <op> right` for a comparison (data model, 3.3.1)."""
+    row = COMPARISONS[symbol]
     if left.is_constant and right.is_constant:
-        found = _by_member(tracer, by_comparing, COMPARE_METHODS[op], COMPARE_METHODS[SWAPPED[op]], left, right)
-        if found is None and op == "!=":
-            found = _by_member(tracer, by_comparing, "__eq__", "__eq__", left, right)
-            found = None if found is None else tracer.constant(not found.truth(tracer))
-        if found is not None:
-            return found
-        return fold(tracer, COMPARISONS[op], left.as_constant(), right.as_constant())
+        return _compare_constants(tracer, row, left, right)
     if left.is_tensor or right.is_tensor:
-        found = _with_tensor(tracer, by_comparing, COMPARE_METHODS[op], COMPARE_METHODS[SWAPPED[op]], left, right)
-        return tracer.graph_call(COMPARISONS[op], (left, right), {}) if found is None else found
+        found = _with_tensor(tracer, by_comparing, row.method, row.reflected, left, right)
+        return tracer.graph_call(row.function, (left, right), {}) if found is None else found
+    found = None
     if left.is_symbolic or right.is_symbolic:
-        found = symbolic.compare(tracer, COMPARISONS[op], left, right)
-        if found is not None:
-            return found
-    if isinstance(left, SequenceValue) and isinstance(right, SequenceValue):
-        return _compare_sequences(tracer, op, left, right)
-    if isinstance(left, DictValue) and isinstance(right, DictValue) and op in ("==", "!="):
-        equal = _equal_dicts(tracer, left, right)
-        if left.dict_kind is right.dict_kind is collections.OrderedDict:
-            equal = equal and list(left.entries) == list(right.entries)
-        return tracer.constant(equal == (op == "=="))
-    found = by_comparing(tracer, COMPARE_METHODS[op], COMPARE_METHODS[SWAPPED[op]], left, right)
-    if found is None and op == "!=":
+        found = symbolic.compare(tracer, row.function, left, right)
+    if found is None:
+        found = by_comparing(tracer, row.method, row.reflected, left, right)
+    if found is None and symbol == "!=":
         found = _negated_eq(tracer, left, right)
-    derived = left.base is not None or right.base is not None
+    if found is None and is_derived(left, right):
+        found = _compare_derived(tracer, row, left, right)
+    return found if found is not None else _compare_objects(tracer, row, left, right)
+
+
+def _compare_constants(tracer: Trace, row: Comparison, left: Value, right: Value) -> Value:
+    """By a method that the class of an enum member has, else folded."""
+    found = _by_member(tracer, by_comparing, row.method, row.reflected, left, right)
+    if found is None and row.symbol == "!=":
+        equal = _by_member(tracer, by_comparing, "__eq__", "__eq__", left, right)
+        found = None if equal is None else tracer.constant(not equal.truth(tracer))
+    return fold(tracer, row.function, left.as_constant(), right.as_constant()) if found is None else found
+
+
+def _compare_derived(tracer: Trace, row: Comparison, left: Value, right: Value) -> Value | None:
+    """As objects of the builtin types that the classes of the operands derive from. None: one object, is it equal?"""
     plain = [side for side in (left, right) if isinstance(side, UserObjectValue) and side.base is None]
-    if found is None and derived and op == "!=" and any(has_own(tracer, side, side, "__eq__") for side in plain):
+    if row.symbol == "!=" and any(has_own(tracer, side, side, "__eq__") for side in plain):
         unclear(tracer, "__ne__", left, right)  # it was asked, and did not know
-    if found is None and derived and (left is not right or op not in ("==", "!=")):
-        try:
-            return compare(tracer, op, native(left), native(right))
-        except UserRaised as raised:
-            raise_for_classes(tracer, raised, COMPARISONS[op], left, right)
-    return found if found is not None else _compare_objects(tracer, op, left, right)
+    if left is right and row.symbol in ("==", "!="):
+        return None
+    try:
+        return compare(tracer, row.symbol, native(left), native(right))
+    except UserRaised as raised:
+        raise_for_classes(tracer, raised, row.function, left, right)
 
 
 def _negated_eq(tracer: Trace, left: Value, right: Value) -> Value | None:
@@ -496,53 +444,29 @@ def _negated_eq(tracer: Trace, left: Value, right: Value) -> Value | None:
     return None
 
 
-def _compare_objects(tracer: Trace, op: str, left: Value, right: Value) -> Value:
+def _compare_objects(tracer: Trace, row: Comparison, left: Value, right: Value) -> Value:
     """Objects without a method for it: constants by value, others equal only themselves."""
-    methods = (COMPARE_METHODS[op], COMPARE_METHODS[SWAPPED[op]], *(("__eq__",) if op == "!=" else ()))
+    methods = {row.method, row.reflected} | ({"__eq__"} if row.symbol == "!=" else set())
     objects = [side for side in (left, right) if isinstance(side, UserObjectValue)]
-    asked = any(has_own(tracer, side, side, *methods) for side in objects)  # and did not know
+    asked = any(has_own(tracer, side, side, *sorted(methods)) for side in objects)  # and did not know
     try:
         if not asked:
-            return fold(tracer, COMPARISONS[op], left.as_object(), right.as_object())
+            return fold(tracer, row.function, left.as_object(), right.as_object())
     except NotConstant:
         pass
-    if op in ("==", "!="):
+    if row.symbol in ("==", "!="):
         if left is right:
-            return tracer.constant(op == "==")
+            return tracer.constant(row.symbol == "==")
         if asked or plain_identity(left) or plain_identity(right) or left.is_constant or right.is_constant:
-            return tracer.constant(identical(tracer, left, right) == (op == "=="))
+            return tracer.constant(identical(tracer, left, right) == (row.symbol == "=="))
     elif isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue):
-        kinds = f"'{type_name(left.python_type())}' and '{type_name(right.python_type())}'"
-        tracer.raise_error(TypeError, f"'{op}' not supported between instances of {kinds}")
-    unknown = f"{left.describe()} and {right.describe()}"
-    tracer.graph_break("unsupported-operation", operation=op, type=unknown)
+        raise_unordered(tracer, row.symbol, left, right)
+    unclear(tracer, row.symbol, left, right)
 
 
 def plain_identity(value: Value) -> bool:
     """Whether objects of the type are equal only to themselves."""
     return inherits(value.python_type(), "__eq__", object)
-
-
-def _compare_sequences(tracer: Trace, op: str, left: SequenceValue, right: SequenceValue) -> Value:
-    same_family = type(left) is type(right)
-    if op in ("==", "!="):
-        equal = same_family and len(left.items) == len(right.items)
-        equal = equal and all(same_or_equal(tracer, a, b) for a, b in zip(left.items, right.items))
-        return tracer.constant(equal == (op == "=="))
-    if not same_family:
-        names = f"'{type_name(left.python_type())}' and '{type_name(right.python_type())}'"
-        tracer.raise_error(TypeError, f"'{op}' not supported between instances of {names}")
-    for a, b in zip(left.items, right.items):
-        if not same_or_equal(tracer, a, b):
-            return compare(tracer, op, a, b)
-    return tracer.constant(COMPARISONS[op](len(left.items), len(right.items)))
-
-
-def _equal_dicts(tracer: Trace, left: DictValue, right: DictValue) -> bool:
-    mine, theirs = left.realise(tracer), right.realise(tracer)
-    if mine.keys() != theirs.keys():
-        return False
-    return all(same_or_equal(tracer, mine[key][1], theirs[key][1]) for key in mine)
 
 
 def same_or_equal(tracer: Trace, left: Value, right: Value) -> bool:

@@ -17,6 +17,7 @@ import torch
 from armature.introspection import MISSING, class_member
 from armature.torch_abi.fake import version_of
 from armature.trace.places import Place, places_of
+from armature.trace.semantics.slots import TEXT
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import Args, Kwargs, NotConstant, Value, type_name
 from armature.trace.values.classes import ClassValue, class_attribute, find_in_class, overrides, rely_on_class
@@ -33,14 +34,6 @@ from armature.trace.values.user_object import UserObjectValue
 if TYPE_CHECKING:
     from armature.trace.frame_state import Trace
     from armature.trace.values.base import Rebuilding, Tracing
-
-
-METHODS: dict[Callable[[object], str], tuple[str, ...]] = {
-    repr: ("__repr__",),
-    ascii: ("__repr__",),
-    str: ("__str__", "__repr__"),
-    format: ("__format__", "__str__", "__repr__"),
-}
 
 
 SHOWN: dict[type, tuple[str, str]] = {ListValue: ("[", "]"), TupleValue: ("(", ")"), DictValue: ("{", "}")}
@@ -210,8 +203,8 @@ def text_of_container(tracer: Trace, value: Value) -> Value:
 
 def text_of_object(tracer: Trace, value: UserObjectValue, convert: Callable[[object], str]) -> Value | None:
     """By the methods of the object's class, as each falls back on the next; None when it has none in Python."""
-    rely_on_class(tracer, value.cls, *METHODS[convert])
-    for name in METHODS[convert]:
+    rely_on_class(tracer, value.cls, *TEXT[convert])
+    for name in TEXT[convert]:
         if name == "__repr__" and convert in (str, format) and issubclass(value.cls, str):
             break  # a string is its own text
         if overrides(value.cls, name):
@@ -226,7 +219,7 @@ def text_of_member(tracer: Trace, value: Value, member: enum.Enum, convert: Call
     """By the methods that the class of an enum member has; None where they are Python's: these show name and value."""
     if is_trusted(type(member)):
         return None
-    for name in METHODS[convert]:
+    for name in TEXT[convert]:
         rely_on_class(tracer, type(member), name)
         found = find_in_class(type(member), name)
         if found is not None and not is_trusted(found.holder):

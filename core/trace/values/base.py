@@ -18,6 +18,7 @@ import attrs
 from armature.introspection import MISSING, class_member
 from armature.trace import parts
 from armature.trace.semantics.keywords import takes
+from armature.trace.semantics.slots import LACKING, is_iterable
 
 if TYPE_CHECKING:
     from torch import fx
@@ -168,7 +169,10 @@ class Value:
         tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
-        """`obj <op> other` by the method of this name ("__add__", "__radd__", "__lt__"); None: NotImplemented."""
+        """What the method of an operator gives ("__add__", "__radd__", "__iadd__", "__lt__"); None: NotImplemented.
+
+        Which operand is asked first is no matter of the value: see `semantics/slots.py`.
+        """
         return None
 
     # Protocols.
@@ -188,7 +192,7 @@ class Value:
     def contains(self, tracer: Tracing, item: Value) -> bool:
         """`item in obj`."""
         if class_member(self.python_type(), "__contains__") is MISSING and not is_iterable(self.python_type()):
-            raise_unsupported(tracer, self, "argument of type '{0}' is not iterable")
+            raise_lacking(tracer, self, "__contains__")
         return any(tracer.python.same_or_equal(other, item) for other in self.stream(tracer))
 
     # The end of the frame.
@@ -351,15 +355,16 @@ def is_nan(constant: object) -> bool:
     return isinstance(constant, (float, complex)) and constant != constant
 
 
-def raise_unsupported(tracer: Tracing, value: Value, text: str) -> NoReturn:
-    """The TypeError of the program for an operation that the class of an object does not have."""
+def raise_lacking(tracer: Tracing, value: Value, method: str) -> NoReturn:
+    """The TypeError of the program for an operation whose special method the class of an object does not have."""
+    text = LACKING.get(method, f"'{{0}}' object does not support {method}")
     tracer.raise_error(TypeError, text.format(type_name(value.python_type())))
 
 
-def is_iterable(kind: type) -> bool:
-    """Whether `iter()` takes objects of a class."""
-    own = class_member(kind, "__iter__")
-    return own is not None and (own is not MISSING or class_member(kind, "__getitem__") is not MISSING)
+def raise_unordered(tracer: Tracing, symbol: str, left: Value, right: Value) -> NoReturn:
+    """The TypeError of the program for `left <op> right`, of objects that have no order."""
+    kinds = f"'{type_name(left.python_type())}' and '{type_name(right.python_type())}'"
+    tracer.raise_error(TypeError, f"'{symbol}' not supported between instances of {kinds}")
 
 
 def type_name(kind: type) -> str:

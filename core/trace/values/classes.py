@@ -19,7 +19,7 @@ import attrs
 
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource, object_source
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, Kwargs, NotConstant, Value, raise_missing
+from armature.trace.values.base import Args, Kwargs, NotConstant, Value, raise_lacking, raise_missing
 from armature.trace.values.function import BUILTIN_TYPES, BuiltinValue, MethodValue
 
 if TYPE_CHECKING:
@@ -537,7 +537,7 @@ class SuperValue(Value):
         return bind(tracer, self.owner, found.holder, found, name)
 
     def get_item(self, tracer: Tracing, key: Value) -> Value:
-        tracer.raise_error(TypeError, "'super' object is not subscriptable")
+        raise_lacking(tracer, self, "__getitem__")
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         return self.get_attribute(tracer, name).call(tracer, args, kwargs)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from armature.frame.guards.values import same_members
 from armature.frame.sources import AttrSource, MemberSource, Source
 from armature.introspection import is_written_in_c
+from armature.trace.semantics.slots import AS_ARGUMENT
 from armature.trace.values.base import Args, Kwargs, NotConstant, Value, Write
 from armature.trace.values.classes import overrides
 from armature.trace.values.constant import ConstantValue
@@ -25,16 +26,6 @@ DICTS: tuple[type, ...] = (collections.defaultdict, collections.OrderedDict, dic
 SCALARS: tuple[type, ...] = (int, float, complex, str, bytes)
 FILLED: tuple[type, ...] = (*DICTS, list, set)  # made empty
 BASES: tuple[type, ...] = (*DICTS, list, set, frozenset, tuple, *SCALARS)
-
-
-# What C code asks of an object whose class derives from a builtin type, or may ask.
-AS_SEQUENCE = ("__iter__", "__len__", "__getitem__")
-AS_NUMBER = ("__index__", "__int__", "__float__", "__complex__", "__bool__")
-COMPARED = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__")
-ASKED = (*AS_SEQUENCE, *AS_NUMBER, *COMPARED)
-AS_OPERAND = (*AS_SEQUENCE, *AS_NUMBER, "__getattribute__", "__getattr__")
-AS_TEXT = ("__str__", "__repr__", "__format__")
-LOOKUPS = ("__getattribute__", "__getattr__")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -60,7 +51,7 @@ def asks_the_program(value: Value, *names: str) -> bool:
     """Whether the class of a value derives from a builtin type, and has a method of its own that C code may ask. Of
     those named, if any are."""
     cls = value.python_type()
-    return value.base is not None and any(overrides(cls, name) for name in names or ASKED)
+    return value.base is not None and any(overrides(cls, name) for name in names or AS_ARGUMENT)
 
 
 def base_value(tracer: Tracing, obj: Any, kind: type, source: Source, owner: Value) -> Value:

@@ -14,6 +14,7 @@ import attrs
 
 from armature.frame.sources import CallSource, Source
 from armature.torch_abi.fake import tensor_of_number
+from armature.trace.semantics.slots import by_method
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.tensor import TensorValue
@@ -21,11 +22,7 @@ from armature.trace.values.tensor import TensorValue
 if TYPE_CHECKING:
     from armature.trace.values.base import Rebuilding, Tracing
 
-ARITHMETIC: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
-    f"__{prefix}{name}__": (getattr(operator, name), bool(prefix))
-    for name in ("add", "sub", "mul", "truediv")
-    for prefix in ("", "r")
-}
+ARITHMETIC = by_method("add", "sub", "mul", "truediv")
 # Calls whose result has the same dtype and sizes whatever the number is.
 KEEPS = frozenset({
     "add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "truediv", "iadd", "isub", "imul", "itruediv",

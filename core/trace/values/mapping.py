@@ -12,6 +12,7 @@ import attrs
 
 from armature.frame.sources import ItemSource, MemberSource, held_key, object_source
 from armature.trace.errors import UserRaised
+from armature.trace.semantics.slots import is_iterable
 from armature.trace.values.base import (
     Args,
     Kwargs,
@@ -19,7 +20,7 @@ from armature.trace.values.base import (
     Value,
     Write,
     attribute_of_builtin,
-    is_iterable,
+    raise_lacking,
     type_name,
 )
 from armature.trace.values.keys import is_new, looked_up
@@ -123,7 +124,7 @@ class DictValue(Value):
         return {key.as_constant(): value.as_fake(tracer) for key, value in self.realise(tracer).values()}
 
     def key(self, tracer: Tracing) -> Hashable:
-        tracer.raise_error(TypeError, f"unhashable type: '{self.kind.__name__}'")
+        raise_lacking(tracer, self, "__hash__")
 
     def truth(self, tracer: Tracing) -> bool:
         return bool(self.length(tracer))
@@ -216,6 +217,23 @@ class DictValue(Value):
         result = invoke(tracer, method, name, (self,), args, kwargs)
         return tracer.constant(None) if result is None else result
 
+    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
+        if name == "__ior__":
+            self.call_method(tracer, "update", (other,), {})
+            return self
+        if not isinstance(other, DictValue):
+            return None
+        if name in ("__or__", "__ror__"):
+            return merged(tracer, self, other) if name == "__or__" else merged(tracer, other, self)
+        if name not in ("__eq__", "__ne__"):
+            return None
+        mine, theirs = self.realise(tracer), other.realise(tracer)
+        equal = mine.keys() == theirs.keys()
+        equal = equal and all(tracer.python.same_or_equal(mine[key][1], theirs[key][1]) for key in mine)
+        if self.dict_kind is other.dict_kind is collections.OrderedDict:
+            equal = equal and list(mine) == list(theirs)
+        return tracer.constant(equal == (name == "__eq__"))
+
     def rebuild(self, out: Rebuilding) -> None:
         if self.instance is not None:
             out.load(self.instance)
@@ -249,6 +267,17 @@ class DictValue(Value):
             return [*cleared, Write(dict.update, (self, DictValue(dict(self.entries))))]
         # Not `update`: it is Python, and calls what a derived class has defined.
         return [*cleared, *(Write(kind.__setitem__, (self, key, value)) for key, value in self.entries.values())]
+
+
+def merged(tracer: Tracing, left: DictValue, right: DictValue) -> Value:
+    """`left | right`: a key that both have is the left one's, and a derived type goes before dict on either side."""
+    kinds = [side.dict_kind for side in (left, right)]
+    first = kinds[0] is not dict or kinds[1] is dict
+    owner, kind = (left, kinds[0]) if first else (right, kinds[1])
+    made = DictValue(dict(left.realise(tracer)), kind, owner.factory)
+    for key, value in right.realise(tracer).values():
+        made.set_item(tracer, key, value)
+    return made
 
 
 @attrs.define(eq=False)

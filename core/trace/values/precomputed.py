@@ -16,6 +16,7 @@ import torch
 from armature.frame.sources import CallSource, EarlySource, ItemSource, Source
 from armature.torch_abi.fake import tensor_of_number
 from armature.torch_abi.symbols import hint, is_unbacked
+from armature.trace.semantics.slots import COMPARISONS, by_method
 from armature.trace.values.base import Args, BoundMethod, Kwargs, NotConstant, Value
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.floats import FloatValue
@@ -29,15 +30,10 @@ if TYPE_CHECKING:
 NUMBERS = (int, float, bool)
 BITS = 62  # of an int in a tensor
 # Of each, the type of the result follows from the types of the operands.
-ARITHMETIC: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
-    f"__{prefix}{name}__": (getattr(operator, name), bool(prefix))
-    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod")
-    for prefix in ("", "r")
+BINARY = {
+    **by_method("add", "sub", "mul", "truediv", "floordiv", "mod"),
+    **{row.method: (row.function, False) for row in COMPARISONS.values()},
 }
-COMPARISONS: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
-    f"__{name}__": (getattr(operator, name), False) for name in ("eq", "ne", "lt", "le", "gt", "ge")
-}
-BINARY = {**ARITHMETIC, **COMPARISONS}
 UNARY: dict[str, Callable[[Any], Any]] = {
     "__neg__": operator.neg, "__pos__": operator.pos, "__abs__": operator.abs, "__int__": int, "__float__": float,
 }  # fmt: skip

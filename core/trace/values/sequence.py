@@ -12,7 +12,19 @@ import attrs
 import torch
 
 from armature.introspection import class_member
-from armature.trace.values.base import Args, Kwargs, NotConstant, Value, Write, attribute_of_builtin, is_nan, type_name
+from armature.trace.semantics.slots import COMPARED_BY, COMPARISONS, Comparison
+from armature.trace.values.base import (
+    Args,
+    Kwargs,
+    NotConstant,
+    Value,
+    Write,
+    attribute_of_builtin,
+    is_nan,
+    raise_lacking,
+    raise_unordered,
+    type_name,
+)
 from armature.trace.values.methods import invoke
 
 if TYPE_CHECKING:
@@ -86,10 +98,38 @@ class SequenceValue(Value):
             return super().call_method(tracer, name, args, kwargs)
         return invoke(tracer, method, name, (self,), args, kwargs) or tracer.constant(None)
 
+    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
+        if name in COMPARED_BY:
+            return self._compared(tracer, COMPARED_BY[name], other) if isinstance(other, SequenceValue) else None
+        if name in ("__mul__", "__rmul__") and is_count(other):
+            return self.like(self.repeated(tracer, other))
+        return None
+
+    def _compared(self, tracer: Tracing, row: Comparison, other: SequenceValue) -> Value:
+        """Item by item; the first two that differ decide (reference, 6.10.1)."""
+        alike = type(self) is type(other)
+        if row.symbol in ("==", "!="):
+            equal = alike and len(self.items) == len(other.items)
+            equal = equal and all(tracer.python.same_or_equal(a, b) for a, b in zip(self.items, other.items))
+            return tracer.constant(equal == (row.symbol == "=="))
+        if not alike:
+            raise_unordered(tracer, row.symbol, self, other)
+        for a, b in zip(self.items, other.items):
+            if not tracer.python.same_or_equal(a, b):
+                return tracer.python.compare(row.symbol, a, b)
+        return tracer.constant(row.function(len(self.items), len(other.items)))
+
+    def repeated(self, tracer: Tracing, count: Value) -> list[Value]:
+        """The items as often as a number says."""
+        try:
+            return self.items * count.as_constant()  # type: ignore[operator]
+        except (OverflowError, MemoryError) as error:
+            tracer.raise_real(error)
+
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         return attribute_of_builtin(tracer, self, name)
 
-    def raise_lacking(self, tracer: Tracing, item: Value) -> NoReturn:
+    def raise_not_found(self, tracer: Tracing, item: Value) -> NoReturn:
         """The ValueError of the program for an item that a list or deque has not."""
         ending = tracer.constant(f" is not in {self.python_type().__name__}")
         tracer.raise_value(ValueError, (tracer.python.join_text([tracer.python.text_of(item, repr), ending]),))
@@ -108,8 +148,21 @@ class ListValue(SequenceValue):
     def like(self, items: list[Value]) -> Value:
         return ListValue(items)
 
+    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
+        if name == "__add__" and isinstance(other, ListValue):
+            return ListValue([*self.items, *other.items])
+        if name == "__iadd__":
+            _extend(tracer, self, other)
+            return self
+        if name == "__imul__" and is_count(other):
+            items = self.repeated(tracer, other)
+            tracer.mutate(self)
+            self.items[:] = items
+            return self
+        return super().binary(tracer, name, other)
+
     def key(self, tracer: Tracing) -> Hashable:
-        tracer.raise_error(TypeError, "unhashable type: 'list'")
+        raise_lacking(tracer, self, "__hash__")
 
     def set_item(self, tracer: Tracing, key: Value, value: Value) -> None:
         index = index_of(tracer, key)
@@ -172,6 +225,11 @@ class TupleValue(SequenceValue):
 
     def like(self, items: list[Value]) -> Value:
         return TupleValue(items, torch.Size if self.kind is torch.Size else tuple)
+
+    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
+        if name == "__add__" and isinstance(other, TupleValue) and self.kind is other.kind is tuple:
+            return TupleValue([*self.items, *other.items])
+        return super().binary(tracer, name, other)
 
     def key(self, tracer: Tracing) -> Hashable:
         try:
@@ -318,6 +376,11 @@ class RangeValue(Value):
         out.call(3)
 
 
+def is_count(value: Value) -> bool:
+    """Whether it is an int that a sequence may be repeated by: one that tracing knows, or may rely on."""
+    return value.is_symbolic or (value.is_constant and isinstance(value.as_constant(), int))
+
+
 def is_structseq(kind: type) -> bool:
     """Whether it is a tuple type made in C with named fields (torch.return_types.max)."""
     return hasattr(kind, "n_sequence_fields") and not hasattr(kind, "_make")
@@ -366,8 +429,7 @@ def index_of(tracer: Tracing, key: Value, kind: type = list) -> Any:
 def place_of(tracer: Tracing, position: Value) -> Any:
     """The int that an argument stands for. TypeError of the program for what is none."""
     if not hasattr(position.python_type(), "__index__"):
-        kind = type_name(position.python_type())
-        tracer.raise_error(TypeError, f"'{kind}' object cannot be interpreted as an integer")
+        raise_lacking(tracer, position, "__index__")
     return index_of(tracer, position)
 
 
@@ -379,7 +441,7 @@ def _position(tracer: Tracing, self: SequenceValue, item: Value, *bounds: Value)
             return tracer.constant(position)
     if isinstance(self, TupleValue):
         tracer.raise_error(ValueError, "tuple.index(x): x not in tuple")
-    self.raise_lacking(tracer, item)
+    self.raise_not_found(tracer, item)
 
 
 def _count(tracer: Tracing, self: SequenceValue, item: Value) -> Value:
@@ -417,7 +479,6 @@ def _times(tracer: Tracing, self: SequenceValue, count: Value) -> Value:
     return tracer.python.operate("mul", self, times)
 
 
-COMPARING = {"__eq__": "==", "__ne__": "!=", "__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
 SHARED_METHODS: dict[str, Callable[..., Value]] = {
     "index": _position,
     "count": _count,
@@ -426,8 +487,8 @@ SHARED_METHODS: dict[str, Callable[..., Value]] = {
     "__getitem__": lambda tracer, self, key: self.get_item(tracer, key),
     "__contains__": lambda tracer, self, item: tracer.constant(self.contains(tracer, item)),
     "__hash__": lambda tracer, self: tracer.constant(hash(self.key(tracer))),
-    "__reversed__": lambda tracer, self: tracer.as_value(reversed).call(tracer, (self,), {}),
-    **{name: comparison(op, list, tuple, collections.deque) for name, op in COMPARING.items()},
+    "__reversed__": lambda tracer, self: tracer.backwards(self),
+    **{row.method: comparison(row.symbol, list, tuple, collections.deque) for row in COMPARISONS.values()},
     "__add__": _add,
     "__rmul__": _times,
     "__mul__": _times,
@@ -532,11 +593,6 @@ def sorted_items(tracer: Tracing, items: list[Value], key: Value | None, reverse
     return [items[position] for position in order]
 
 
-def _iadd(tracer: Tracing, self: ListValue, more: Value) -> Value:
-    _extend(tracer, self, more)
-    return self
-
-
 def _init(tracer: Tracing, self: ListValue, *items: Value) -> None:
     _clear(tracer, self)
     for more in items:
@@ -556,7 +612,7 @@ LIST_METHODS: dict[str, Callable[..., Value | None]] = {
     "__init__": _init,
     "__setitem__": lambda tracer, self, key, value: self.set_item(tracer, key, value),
     "__delitem__": lambda tracer, self, key: self.delete_item(tracer, key),
-    "__iadd__": _iadd,
+    "__iadd__": lambda tracer, self, more: self.binary(tracer, "__iadd__", more),
 }
 
 

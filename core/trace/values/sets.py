@@ -12,7 +12,7 @@ import attrs
 
 from armature.frame.guards.values import layout, lies_alike
 from armature.trace.errors import UserRaised
-from armature.trace.values.base import Args, Kwargs, Value, Write, attribute_of_builtin
+from armature.trace.values.base import Args, Kwargs, Value, Write, attribute_of_builtin, raise_lacking
 from armature.trace.values.keys import is_by_address, looked_up, settle
 from armature.trace.values.methods import invoke
 from armature.trace.values.sequence import TupleValue
@@ -85,7 +85,7 @@ class SetValue(Value):
 
     def key(self, tracer: Tracing) -> Hashable:
         if self.kind is set:
-            tracer.raise_error(TypeError, "unhashable type: 'set'")
+            raise_lacking(tracer, self, "__hash__")
         return frozenset(self.entries)
 
     def copy(self) -> SetValue:

@@ -16,8 +16,9 @@ import attrs
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource, object_source
 from armature.introspection import dict_of, is_written_in_c
 from armature.trace.errors import SkipFrame, UserRaised
+from armature.trace.semantics.slots import AS_ARGUMENT, LOOKUPS
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, Kwargs, NotConstant, Value, Write, raise_missing, type_name
+from armature.trace.values.base import Args, Kwargs, NotConstant, Value, Write, raise_lacking, raise_missing
 from armature.trace.values.classes import (
     Found,
     bind,
@@ -29,7 +30,7 @@ from armature.trace.values.classes import (
     overrides,
     rely_on_class,
 )
-from armature.trace.values.derived import ASKED, BASES, LOOKUPS, asks_the_program, base_of, fill, make
+from armature.trace.values.derived import BASES, asks_the_program, base_of, fill, make
 from armature.trace.values.keys import Identity, TracedKey
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.streams import Steps
@@ -91,7 +92,7 @@ class UserObjectValue(Value):
 
     def _plain(self, tracer: Tracing, base: Value) -> Value:
         """What it is as an object of its builtin type. A break where C code may ask a method of the program."""
-        rely_on_class(tracer, self.cls, *ASKED, *LOOKUPS)
+        rely_on_class(tracer, self.cls, *AS_ARGUMENT, *LOOKUPS)
         if asks_the_program(self) or any(overrides(self.cls, name) for name in LOOKUPS):
             tracer.graph_break("unsupported-argument", type=self.describe())
         return base
@@ -109,11 +110,11 @@ class UserObjectValue(Value):
         kind = base_of(self.cls)
         if self.base is not None and inherits(self.cls, "__hash__", kind or object):
             if kind is not None and kind.__hash__ is None:
-                tracer.raise_error(TypeError, f"unhashable type: '{type_name(self.cls)}'")
+                raise_lacking(tracer, self, "__hash__")
             return self.base.key(tracer)
         method = self.method(tracer, "__hash__")
         if method is None:
-            tracer.raise_error(TypeError, f"unhashable type: '{self.cls.__name__}'")
+            raise_lacking(tracer, self, "__hash__")
         hashed = method.call(tracer, (), {})
         if not issubclass(hashed.python_type(), int):
             tracer.raise_error(TypeError, "__hash__ method should return an integer")
@@ -380,7 +381,7 @@ class UserObjectValue(Value):
             return known
         method = self.method(tracer, "__call__")
         if method is None:
-            tracer.raise_error(TypeError, f"'{self.cls.__name__}' object is not callable")
+            raise_lacking(tracer, self, "__call__")
         return method.call(tracer, args, kwargs)
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
@@ -409,8 +410,7 @@ class UserObjectValue(Value):
         if method is None:
             if self.refuses(name):
                 tracer.raise_error(TypeError, "'NoneType' object is not callable")
-            text = LACKING.get(name, f"'{{0}}' object does not support {name}")
-            tracer.raise_error(TypeError, text.format(type_name(self.cls)))
+            raise_lacking(tracer, self, name)
         return method.call(tracer, args, {})
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
@@ -445,8 +445,7 @@ class UserObjectValue(Value):
     def length(self, tracer: Tracing) -> int:
         length = tracer.python.index(self.special(tracer, "__len__"))
         if not issubclass(length.python_type(), int):
-            text = f"'{length.python_type().__name__}' object cannot be interpreted as an integer"
-            tracer.raise_error(TypeError, text)
+            raise_lacking(tracer, length, "__index__")
         found: int = operator.index(length.as_constant())  # type: ignore[arg-type]
         if found < 0:
             tracer.raise_error(ValueError, "__len__() should return >= 0")
@@ -457,7 +456,7 @@ class UserObjectValue(Value):
     def stream(self, tracer: Tracing) -> Iterator[Value]:
         if self.method(tracer, "__iter__") is None:
             if self.method(tracer, "__getitem__") is None or self.refuses("__iter__"):
-                tracer.raise_error(TypeError, f"'{self.cls.__name__}' object is not iterable")
+                raise_lacking(tracer, self, "__iter__")
             return self._by_index(tracer)
         iterator = tracer.python.iterator(self)
         if isinstance(iterator, UserObjectValue):
@@ -518,7 +517,7 @@ class UserObjectValue(Value):
         except UserRaised as raised:
             if not issubclass(raised.value.python_type(), TypeError):
                 raise
-            tracer.raise_error(TypeError, f"argument of type '{self.cls.__name__}' is not iterable")
+            raise_lacking(tracer, self, "__contains__")
         steps = iterator.drain(tracer) if isinstance(iterator, UserObjectValue) else iterator.stream(tracer)
         return any(tracer.python.same_or_equal(found, item) for found in steps)
 
@@ -559,21 +558,6 @@ class UserObjectValue(Value):
 def says_not_implemented(result: Value) -> bool:
     """Whether the other operand is to be asked."""
     return result.is_constant and result.as_constant() is NotImplemented
-
-
-LACKING: dict[str, str] = {
-    "__len__": "object of type '{0}' has no len()",
-    "__getitem__": "'{0}' object is not subscriptable",
-    "__setitem__": "'{0}' object does not support item assignment",
-    "__delitem__": "'{0}' object doesn't support item deletion",
-    "__next__": "'{0}' object is not an iterator",
-    "__iter__": "'{0}' object is not iterable",
-    "__neg__": "bad operand type for unary -: '{0}'",
-    "__pos__": "bad operand type for unary +: '{0}'",
-    "__invert__": "bad operand type for unary ~: '{0}'",
-    "__abs__": "bad operand type for abs(): '{0}'",
-    "__round__": "type {0} doesn't define __round__ method",
-}
 
 
 def allocator(cls: type) -> Callable[..., object]:

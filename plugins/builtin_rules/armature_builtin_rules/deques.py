@@ -199,7 +199,7 @@ def _remove(tracer: Tracing, self: DequeValue, item: Value) -> None:
             self.reshape(tracer)
             del self.items[position]
             return
-    self.raise_lacking(tracer, item)
+    self.raise_not_found(tracer, item)
 
 
 def _clear(tracer: Tracing, self: DequeValue) -> None:

@@ -1,0 +1,144 @@
+"""CPython's protocols in one table: which methods an operation asks, of which operand, and in which order.
+
+A section number is one of the language reference, chapter 3 "Data model", unless another chapter is named. Special
+methods are looked up in the class of an object and never in the object itself (3.3.12). Here are names and orders only:
+`operators.py`, `iteration.py`, `text.py` and the classes of values carry them out.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from armature.introspection import MISSING, class_member
+
+
+@attrs.frozen
+class Operator:
+    """A binary operator (3.3.8). name: as in the module `operator`; in_place: of `left <op>= right`."""
+
+    name: str
+    function: Callable[[Any, Any], Any]
+    in_place: Callable[[Any, Any], Any]
+    method: str
+    reflected: str
+    in_place_method: str
+
+
+def _operator(name: str) -> Operator:
+    plain = name.removesuffix("_")
+    names = (f"__{plain}__", f"__r{plain}__", f"__i{plain}__")
+    return Operator(name, getattr(operator, name), getattr(operator, f"i{plain}"), *names)
+
+
+# In the order of the argument of the instruction BINARY_OP; the in-place forms follow them there, in the same order.
+OPERATORS: Mapping[str, Operator] = {
+    name: _operator(name)
+    for name in (
+        "add", "and_", "floordiv", "lshift", "matmul", "mul", "mod", "or_", "pow", "rshift", "sub", "truediv", "xor",
+    )
+}  # fmt: skip
+
+
+def by_method(*names: str) -> dict[str, tuple[Callable[[Any, Any], Any], bool]]:
+    """Of some operators: by the name of a method its function, and whether the object is the right operand."""
+    rows = [OPERATORS[name] for name in names]
+    return {row.method: (row.function, False) for row in rows} | {row.reflected: (row.function, True) for row in rows}
+
+
+@attrs.frozen
+class Comparison:
+    """A rich comparison (3.3.1). reflected: the method that the other operand is asked, with operands swapped."""
+
+    symbol: str
+    function: Callable[[Any, Any], Any]
+    method: str
+    reflected: str
+
+
+COMPARISONS: Mapping[str, Comparison] = {
+    row.symbol: row
+    for row in (
+        Comparison("==", operator.eq, "__eq__", "__eq__"),
+        Comparison("!=", operator.ne, "__ne__", "__ne__"),
+        Comparison("<", operator.lt, "__lt__", "__gt__"),
+        Comparison("<=", operator.le, "__le__", "__ge__"),
+        Comparison(">", operator.gt, "__gt__", "__lt__"),
+        Comparison(">=", operator.ge, "__ge__", "__le__"),
+    )
+}
+COMPARED_BY: Mapping[str, Comparison] = {row.method: row for row in COMPARISONS.values()}
+UNARY: Mapping[str, Callable[[Any], Any]] = {"neg": operator.neg, "pos": operator.pos, "invert": operator.invert}
+
+
+def right_goes_first(left: type, right: type, reflected: str) -> bool:
+    """Whether the right operand of a binary operator is asked before the left one (3.3.8): its class derives from the
+    left one's, and has another reflected method."""
+    return left is not right and issubclass(right, left) and differs(left, right, reflected)
+
+
+def right_compares_first(left: type, right: type) -> bool:
+    """Whether the right operand of a comparison is asked first: its class derives from the left one's (3.3.1),
+    whether or not it has a method of its own."""
+    return left is not right and issubclass(right, left)
+
+
+def differs(left: type, right: type, name: str) -> bool:
+    """Whether two classes have different methods of a name."""
+    return class_member(left, name) is not class_member(right, name)
+
+
+# What is raised where the class of an object has no such method; {0}: the class.
+LACKING: Mapping[str, str] = {
+    "__len__": "object of type '{0}' has no len()",
+    "__getitem__": "'{0}' object is not subscriptable",
+    "__setitem__": "'{0}' object does not support item assignment",
+    "__delitem__": "'{0}' object doesn't support item deletion",
+    "__next__": "'{0}' object is not an iterator",
+    "__iter__": "'{0}' object is not iterable",
+    "__reversed__": "'{0}' object is not reversible",
+    "__contains__": "argument of type '{0}' is not iterable",
+    "__call__": "'{0}' object is not callable",
+    "__hash__": "unhashable type: '{0}'",
+    "__neg__": "bad operand type for unary -: '{0}'",
+    "__pos__": "bad operand type for unary +: '{0}'",
+    "__invert__": "bad operand type for unary ~: '{0}'",
+    "__abs__": "bad operand type for abs(): '{0}'",
+    "__round__": "type {0} doesn't define __round__ method",
+    "__index__": "'{0}' object cannot be interpreted as an integer",
+}
+# Two methods that share one slot of a type in C: a class with one of them raises AttributeError for the other.
+SLOT_MATES: Mapping[str, str] = {"__setitem__": "__delitem__", "__delitem__": "__setitem__"}
+
+# The methods that a conversion asks, each only where the class has none of those before it ("Built-in Functions" of the
+# library reference; 3.3.1 for text).
+CONVERSIONS: Mapping[type, tuple[str, ...]] = {
+    int: ("__int__", "__index__", "__trunc__"),
+    float: ("__float__", "__index__"),
+    complex: ("__complex__", "__float__", "__index__"),
+    bytes: ("__bytes__",),
+}
+TEXT: Mapping[Callable[[object], str], tuple[str, ...]] = {
+    repr: ("__repr__",),
+    ascii: ("__repr__",),
+    str: ("__str__", "__repr__"),
+    format: ("__format__", "__str__", "__repr__"),
+}
+
+# What functions in C ask of an object whose class derives from a builtin type, or may ask: by kind of function.
+AS_SEQUENCE = ("__iter__", "__len__", "__getitem__")
+AS_NUMBER = ("__index__", "__int__", "__float__", "__complex__", "__bool__")
+AS_KEY = (*COMPARED_BY, "__hash__")
+AS_TEXT = ("__str__", "__repr__", "__format__")
+LOOKUPS = ("__getattribute__", "__getattr__")
+AS_OPERAND = (*AS_SEQUENCE, *AS_NUMBER, *LOOKUPS)
+AS_ARGUMENT = (*AS_SEQUENCE, *AS_NUMBER, *AS_KEY)
+
+
+def is_iterable(kind: type) -> bool:
+    """Whether `iter()` takes objects of a class (3.3.7): by `__iter__`, which None switches off, or `__getitem__`."""
+    own = class_member(kind, "__iter__")
+    return own is not None and (own is not MISSING or class_member(kind, "__getitem__") is not MISSING)
