@@ -31,7 +31,7 @@ from armature.frame.sources import (
 from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Pass, Split
 from armature.graph.known import KnownValues, NotKnown
 from armature.hookspecs import API_VERSION, hookimpl
-from armature.introspection import existing
+from armature.introspection import MISSING, class_member, existing
 from armature.rules.book import Answer, Decision, Rule, RuleOrigin, RuleTable, Subject, Verdict
 from armature.torch_abi import collectives as functional_collectives
 from armature.torch_abi import data_parallel
@@ -66,7 +66,17 @@ from armature.trace.semantics.class_bodies import LocalClassValue
 from armature.trace.semantics.weak_references import refer, rely_on_life
 from armature.trace.trust import is_trusted
 from armature.trace.values.address import AddressValue
-from armature.trace.values.base import Args, BoundMethod, Kwargs, NotConstant, Rebuilding, Tracing, Value, Write
+from armature.trace.values.base import (
+    Args,
+    BoundMethod,
+    Kwargs,
+    NotConstant,
+    Rebuilding,
+    Tracing,
+    Value,
+    Write,
+    attribute_of_builtin,
+)
 from armature.trace.values.classes import ClassValue
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.context import (
@@ -79,9 +89,10 @@ from armature.trace.values.context import (
     switch_grad,
 )
 from armature.trace.values.exception import handled_exception
-from armature.trace.values.function import BuiltinValue, ClosureValue
+from armature.trace.values.function import BuiltinValue, ClosureValue, MethodValue
 from armature.trace.values.iterator import IteratorValue
 from armature.trace.values.keys import Identity, Referring
+from armature.trace.values.mapping import namespace_of
 from armature.trace.values.methods import invoke
 from armature.trace.values.precomputed import EarlyNumber, EarlyValue, before_the_graph, call_early
 from armature.trace.values.precomputed import compute as compute_early
@@ -96,6 +107,7 @@ __all__ = [
     "ANY_INT",
     "API_VERSION",
     "CHECK",
+    "MISSING",
     "AddressValue",
     "Answer",
     "Args",
@@ -139,6 +151,7 @@ __all__ = [
     "ListValue",
     "LocalClassValue",
     "Lowering",
+    "MethodValue",
     "NotApart",
     "NotConstant",
     "NotKnown",
@@ -178,6 +191,7 @@ __all__ = [
     "assumed_constant",
     "attach_body",
     "attention_results",
+    "attribute_of_builtin",
     "autocast_value",
     "before_the_graph",
     "call_bodies",
@@ -185,6 +199,7 @@ __all__ = [
     "call_outside",
     "change_early",
     "choose",
+    "class_member",
     "collect",
     "compile_functional",
     "compute_early",
@@ -205,6 +220,7 @@ __all__ = [
     "item_by_tensors",
     "kept",
     "min_cut",
+    "namespace_of",
     "needs_gradient",
     "nested_attention",
     "number_now",

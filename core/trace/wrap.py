@@ -52,7 +52,6 @@ from armature.trace.values.function import (
     BuiltinValue,
     FunctionValue,
     MethodValue,
-    PartialValue,
     cell_of,
 )
 from armature.trace.values.mapping import DICT_KINDS, DictValue, shown_by, shows
@@ -322,17 +321,6 @@ def _python_module(tracer: Trace, obj: ModuleType, source: Source) -> Value:
     return tracer.remember(obj, PythonModuleValue(obj, source=source))
 
 
-def _partial(tracer: Trace, obj: functools.partial[object], source: Source) -> Value:
-    tracer.guards.type_is(source, type(obj))
-    function = wrap(tracer, obj.func, AttrSource(source, "func"))
-    args = tracer.unpack(wrap(tracer, obj.args, AttrSource(source, "args")))
-    held = wrap(tracer, obj.keywords, AttrSource(source, "keywords"))
-    named = {name: held.get_item(tracer, tracer.constant(name)) for name in obj.keywords}
-    if isinstance(held, DictValue):
-        held.realise(tracer)
-    return tracer.remember(obj, PartialValue(function, tuple(args), named, type(obj), source=source))
-
-
 def _grad_mode(tracer: Trace, obj: Any, source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
     enabled = type(obj) is torch.enable_grad
@@ -437,7 +425,6 @@ EXACT: dict[type, Build] = {
     type(torch.ops.aten.add): _builtin,
     type(torch.ops.aten.add.Tensor): _builtin,
     ModuleType: _python_module,
-    functools.partial: _partial,
     torch.no_grad: _grad_mode,
     torch.enable_grad: _grad_mode,
     torch.set_grad_enabled: _grad_mode,

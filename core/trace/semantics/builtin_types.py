@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from types import CellType, MappingProxyType, MethodType
@@ -17,7 +16,6 @@ from armature.trace.places import places_of
 from armature.trace.semantics.iteration import (
     REVERSED,
     advanced,
-    can_be_remade,
     iterate,
     keeps_position,
     kind_of_iterator,
@@ -28,9 +26,8 @@ from armature.trace.semantics.slots import CONVERSIONS, is_iterable
 from armature.trace.values import computed
 from armature.trace.values.base import Args, Kwargs, NotConstant, Value, raise_lacking, type_name
 from armature.trace.values.classes import ClassValue, SuperValue, rely_on_class
-from armature.trace.values.context import NullContextValue, autocast_value, grad_mode_value, switch_grad
 from armature.trace.values.derived import native
-from armature.trace.values.function import CellValue, MethodValue, PartialValue
+from armature.trace.values.function import CellValue, MethodValue
 from armature.trace.values.iterator import IteratorValue
 from armature.trace.values.mapping import DictValue, DictViewValue, factory_of, update
 from armature.trace.values.sequence import (
@@ -221,7 +218,7 @@ def inner_iterator(tracer: Trace, items: Value) -> Value:
         iterate(tracer, items)
     if isinstance(items, UserObjectValue):
         return tracer.python.iterator(items)
-    return iterate(tracer, items) if items.is_tensor or can_be_remade(items) else items
+    return iterate(tracer, items) if items.is_tensor or items.plain_items else items
 
 
 def stream_of(tracer: Trace, inner: Value) -> Iterator[Value]:
@@ -393,15 +390,6 @@ def _super(tracer: Trace, *args: Value) -> Value:
     return SuperValue(cls.cls, owner)
 
 
-def _partial(tracer: Trace, function: Value, *args: Value, **kwargs: Value) -> Value:
-    if isinstance(function, PartialValue) and function.kind is functools.partial and not function.attributes:
-        args, kwargs = (*function.args, *args), {**function.kwargs, **kwargs}
-        function = function.function
-    if class_member(function.python_type(), "__call__") is MISSING:
-        tracer.raise_error(TypeError, "the first argument must be callable")
-    return PartialValue(function, args, kwargs, functools.partial)
-
-
 def _object(tracer: Trace) -> Value:
     return UserObjectValue(object)
 
@@ -412,43 +400,6 @@ def _method(tracer: Trace, function: Value, owner: Value) -> Value:
 
 def _cell(tracer: Trace, *content: Value) -> Value:
     return CellValue(content[0] if content else None)
-
-
-def _grad_mode(kind: type, enabled: bool) -> Make:
-    def make(tracer: Trace, *function: Value) -> Value:
-        if function:  # used as a decorator without parentheses
-            tracer.graph_break("unsupported-call", callable=f"torch.{kind.__name__} as a decorator inside a function")
-        return grad_mode_value(kind, enabled)
-
-    return make
-
-
-def _set_grad_enabled(tracer: Trace, mode: Value) -> Value:
-    enabled = mode.truth(tracer)
-    made = grad_mode_value(torch.set_grad_enabled, enabled)
-    switch_grad(tracer, enabled)  # in force from the call on, with or without `with`
-    return made
-
-
-def _null_context(tracer: Trace, enter_result: Value | None = None) -> Value:
-    return NullContextValue(contextlib.nullcontext, tracer.constant(None) if enter_result is None else enter_result)
-
-
-def _autocast(
-    tracer: Trace,
-    device_type: Value,
-    dtype: Value | None = None,
-    enabled: Value | None = None,
-    cache_enabled: Value | None = None,
-) -> Value:
-    if enabled is not None and enabled.python_type() is not bool:
-        tracer.graph_break("unsupported-call", callable="torch.autocast with `enabled` that is no bool")
-    on = True if enabled is None else enabled.truth(tracer)
-    kind = None if dtype is None else dtype.as_constant()
-    cache = None if cache_enabled is None else cache_enabled.as_constant()
-    if kind is None:
-        tracer.guards.autocast_dtype(str(device_type.as_constant()))
-    return autocast_value(torch.autocast, str(device_type.as_constant()), kind, on, cache)
 
 
 TYPES: dict[Any, Make] = {
@@ -475,13 +426,7 @@ TYPES: dict[Any, Make] = {
     filter: _filter,
     reversed: _reversed,
     super: _super,
-    functools.partial: _partial,
     object: _object,
     CellType: _cell,
     MethodType: _method,
-    torch.no_grad: _grad_mode(torch.no_grad, False),
-    torch.enable_grad: _grad_mode(torch.enable_grad, True),
-    torch.set_grad_enabled: _set_grad_enabled,
-    contextlib.nullcontext: _null_context,
-    torch.autocast: _autocast,
 }

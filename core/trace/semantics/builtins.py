@@ -9,7 +9,6 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Iterator
-from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,7 +22,6 @@ from armature.trace.semantics.class_bodies import DESCRIPTORS, MAKERS, build_cla
 from armature.trace.semantics.class_checks import CHECKS
 from armature.trace.semantics.new_classes import ASKS
 from armature.trace.semantics.text import formatted
-from armature.trace.trust import is_trusted
 from armature.trace.values import computed, symbolic
 from armature.trace.values.address import AddressValue
 from armature.trace.values.base import Value, raise_lacking, raise_missing, type_name
@@ -35,7 +33,6 @@ from armature.trace.values.classes import (
     rely_on_class,
 )
 from armature.trace.values.derived import BASES, FILLED, base_of
-from armature.trace.values.function import ClosureValue, MethodValue
 from armature.trace.values.iterator import GeneratorValue, IteratorValue, advance_or_raise
 from armature.trace.values.keys import is_by_address
 from armature.trace.values.mapping import DictValue, namespace_of
@@ -438,43 +435,6 @@ def _globals(tracer: Trace) -> Value:
     return tracer.names.of_module(namespace)
 
 
-FUNCTION_TYPES = (FunctionType, BuiltinFunctionType, MethodType)
-COPIED = {"assigned": functools.WRAPPER_ASSIGNMENTS, "updated": functools.WRAPPER_UPDATES}
-
-
-def _update_wrapper(tracer: Trace, wrapper: Value, wrapped: Value, *args: Value, **kwargs: Value) -> Value:
-    """functools.update_wrapper on functions made in the frame, for another function."""
-    usual = not args and all(is_tuple_of(value, COPIED[name]) for name, value in kwargs.items())
-    kind = wrapped.python_type()
-    if isinstance(wrapper, ClosureValue) and usual and kind in FUNCTION_TYPES:
-        for name in ("__name__", "__qualname__", "__module__", "__doc__"):
-            wrapper.set_attribute(tracer, name, wrapped.get_attribute(tracer, name))
-        function = wrapped.function if isinstance(wrapped, MethodValue) else wrapped
-        if isinstance(function, ClosureValue):
-            own = function.own_names()
-        else:
-            own = list(getattr(function.as_object(), "__dict__", ()))
-        for name in own:
-            wrapper.set_attribute(tracer, name, wrapped.get_attribute(tracer, name))
-        wrapper.set_attribute(tracer, "__wrapped__", wrapped)
-        return wrapper
-    if isinstance(wrapper, ClosureValue) and usual and is_trusted(kind) and not kind.__dictoffset__:
-        for name in functools.WRAPPER_ASSIGNMENTS:
-            found = tracer.python.attribute_or_none(wrapped, name)
-            if found is not None:
-                wrapper.set_attribute(tracer, name, found)
-        wrapper.set_attribute(tracer, "__wrapped__", wrapped)
-        return wrapper
-    tracer.graph_break("unsupported-call", callable="functools.update_wrapper")
-
-
-def is_tuple_of(value: Value, names: tuple[str, ...]) -> bool:
-    """Whether it is a tuple of just these names."""
-    if not isinstance(value, TupleValue) or len(value.items) != len(names):
-        return False
-    return all(item.is_constant and item.as_constant() == name for item, name in zip(value.items, names))
-
-
 def _getitem(tracer: Trace, obj: Value, key: Value) -> Value:
     return obj.get_item(tracer, key)
 
@@ -541,7 +501,6 @@ BUILTINS: dict[Any, Builtin] = {
     object.__delattr__: _object_delattr,
     GETTER: _module_getattr,
     SETTER: _module_setattr,
-    functools.update_wrapper: _update_wrapper,
     operator.index: _operator_index,
     operator.getitem: _getitem,
 }

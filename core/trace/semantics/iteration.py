@@ -21,7 +21,6 @@ from armature.trace.values.classes import find_in_class, rely_on_class
 from armature.trace.values.constant import NONE
 from armature.trace.values.iterator import LIST_ITERATOR, GeneratorValue, IteratorValue
 from armature.trace.values.mapping import DictValue, DictViewValue
-from armature.trace.values.module import CONTAINERS, ModuleValue
 from armature.trace.values.sequence import SequenceValue, TupleValue
 from armature.trace.values.sets import SetValue
 from armature.trace.values.streams import Steps
@@ -83,7 +82,7 @@ def ask_length(tracer: Trace, value: UserObjectValue) -> None:
     """`operator.length_hint(value)`. What it gives makes no difference, unless it raises."""
     rely_on_class(tracer, value.cls, "__len__", "__length_hint__")
     found = find_in_class(value.cls, "__len__")
-    plain = found is not None and (is_written_in_c(found.holder) or value.cls in CONTAINERS)
+    plain = found is not None and is_written_in_c(found.holder)
     if plain or (found is not None and unless_type_error(lambda: value.length(tracer)) is not None):
         return
     method = value.method(tracer, "__length_hint__")
@@ -117,11 +116,11 @@ def iterate(tracer: Trace, value: Value) -> IteratorValue:
         value = TupleValue(list(value.stream(tracer)))
     if isinstance(value, (DictValue, DictViewValue)):
         (value if isinstance(value, DictValue) else value.owner).realise(tracer)
-    remake = functools.partial(remake_over, value, state_of(value)) if can_be_remade(value) else None
+    remake = functools.partial(remake_over, value, state_of(value)) if value.plain_items else None
     made = IteratorValue(
         iter(value.stream(tracer)), kind_of_iterator(ITERATORS, kind), remake, places_of(tracer.frames)
     )
-    if isinstance(value, UserObjectValue) and class_member(kind, "__iter__") is MISSING and value.cls not in CONTAINERS:
+    if isinstance(value, UserObjectValue) and class_member(kind, "__iter__") is MISSING:
         made.indexed, made.kind = value, SEQUENCE_ITERATOR
     return made
 
@@ -191,13 +190,6 @@ def must_be_iterator(tracer: Trace, value: Value) -> Value:
         rely_on_class(tracer, kind, "__next__")
         tracer.raise_error(TypeError, f"iter() returned non-iterator of type '{type_name(kind)}'")
     return value
-
-
-def can_be_remade(value: Value) -> bool:
-    """Whether iterating the value runs no code of the program, so that it may be done again."""
-    if isinstance(value, ModuleValue):
-        return value.cls in CONTAINERS
-    return value.plain_items
 
 
 def state_of(value: Value) -> tuple[int, int]:

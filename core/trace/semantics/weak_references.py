@@ -6,8 +6,8 @@ A frame that may ask for one that has gone, or be told of its end, runs eagerly.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NoReturn
 
 import torch
 
@@ -17,31 +17,11 @@ from armature.trace.errors import SkipFrame
 from armature.trace.frame_state import Frame, whole
 from armature.trace.values.base import Tracing, Value
 from armature.trace.values.constant import is_atom
-from armature.trace.values.function import CellValue, ClosureValue, FunctionValue, MethodValue, PartialValue
-from armature.trace.values.mapping import DictValue, DictViewValue
 from armature.trace.values.module import ModuleValue
-from armature.trace.values.sequence import ListValue, TupleValue
-from armature.trace.values.sets import SetValue
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
     from armature.trace.frame_state import Trace
-
-# Of each kind of value, what its object holds.
-HOLDS: Mapping[type, Callable[[Any], object]] = {
-    ListValue: lambda v: v.items,
-    TupleValue: lambda v: v.items,
-    DictValue: lambda v: v.entries,
-    DictViewValue: lambda v: v.owner,
-    SetValue: lambda v: v.entries,
-    UserObjectValue: lambda v: (v.attributes, v.instance_dict, v.base),
-    ModuleValue: lambda v: (v.attributes, v.registries, v.instance_dict),
-    CellValue: lambda v: v.content,
-    FunctionValue: lambda v: v.cells,
-    ClosureValue: lambda v: (v.defaults, v.keyword_defaults, v.cells, v.attributes, v.instance_dict),
-    MethodValue: lambda v: (v.function, v.owner),
-    PartialValue: lambda v: (v.function, v.args, v.kwargs),
-}
 
 
 def rely_on_life(tracer: Tracing, referent: Value) -> None:
@@ -96,9 +76,7 @@ def held_by(roots: list[object]) -> Iterator[Value]:
         seen.add(id(held))
         if isinstance(held, Value):
             yield held
-            content = HOLDS.get(type(held))
-            if content is not None:
-                roots.append(content(held))
+            roots.append(held.contents())
         elif isinstance(held, Mapping):
             roots += held.values()
         elif isinstance(held, (list, tuple)):

@@ -115,6 +115,10 @@ class Value:
         else:
             tracer.guards.same(self.source, self.as_object())
 
+    def contents(self) -> object:
+        """What the object holds, which keeps that alive: a value, or values in lists, tuples and mappings."""
+        return ()
+
     # Attributes, items, calls.
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:

@@ -38,7 +38,6 @@ from armature.trace.values.base import (
     NotConstant,
     Value,
     Write,
-    attribute_of_builtin,
     raise_missing,
 )
 from armature.trace.values.keys import Identity
@@ -67,6 +66,9 @@ class CellValue(Value):
     changed: bool = False
 
     mutable: ClassVar[bool] = True
+
+    def contents(self) -> object:
+        return self.content
 
     def python_type(self) -> type:
         return CellType
@@ -173,6 +175,9 @@ class FunctionValue(CallableValue):
     fn: Any  # FunctionType
     cells: tuple[CellValue, ...] | None = None
 
+    def contents(self) -> object:
+        return self.cells
+
     def default(self, tracer: Tracing, position: int) -> Value:
         """The value of the default at a position of `__defaults__`."""
         obj = self.fn.__defaults__[position]
@@ -256,6 +261,10 @@ class ClosureValue(Value):
 
     code: CodeType
     namespace: dict[str, object]
+
+    def contents(self) -> object:
+        return (self.defaults, self.keyword_defaults, self.cells, self.attributes, self.instance_dict)
+
     defaults: tuple[Value, ...] = ()
     keyword_defaults: dict[str, Value] = attrs.field(factory=dict)
     keyword_dict: Value | None = None  # `__kwdefaults__`, once that was read
@@ -416,6 +425,9 @@ class MethodValue(Value):
 
     mutable: ClassVar[bool] = True
 
+    def contents(self) -> object:
+        return (self.function, self.owner)
+
     def python_type(self) -> type:
         return MethodType if self.explicit else BOUND.get(self.function.python_type(), MethodType)
 
@@ -458,46 +470,6 @@ class MethodValue(Value):
         out.load(self.function)
         out.load(self.owner)
         out.call(2)
-
-
-@attrs.define(eq=False)
-class PartialValue(Value):
-    """functools.partial(function, *args, **kwargs)."""
-
-    function: Value
-    args: tuple[Value, ...]
-    kwargs: dict[str, Value]
-    kind: type
-    attributes: dict[str, Value] = attrs.field(factory=dict)
-
-    mutable: ClassVar[bool] = True
-
-    def python_type(self) -> type:
-        return self.kind
-
-    def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
-        return self.function.call(tracer, (*self.args, *args), {**self.kwargs, **kwargs})
-
-    def get_attribute(self, tracer: Tracing, name: str) -> Value:
-        if name == "func":
-            return self.function
-        if name == "args":
-            return TupleValue(list(self.args))
-        if name == "keywords":
-            return namespace_of(tracer, self.kwargs)
-        if name in self.attributes:
-            return self.attributes[name]
-        return attribute_of_builtin(tracer, self, name)
-
-    def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
-        if self.source is not None or hasattr(self.kind, name):
-            super().set_attribute(tracer, name, value)
-        self.attributes[name] = value
-
-    def rebuild(self, out: Rebuilding) -> None:
-        out.spread(self.kind, (self.function, *self.args), self.kwargs)
-        for name, value in self.attributes.items():
-            out.store_attribute(name, value)
 
 
 def content_source(source: Source | None) -> Source | None:

@@ -58,6 +58,9 @@ class DictValue(Value):
     mutable: ClassVar[bool] = True
     plain_items: ClassVar[bool] = True
 
+    def contents(self) -> object:
+        return self.entries
+
     @property
     def dict_kind(self) -> Any:
         """`kind`; of a mapping proxy, that of the dict that it shows."""
@@ -288,6 +291,9 @@ class DictViewValue(SetLike):
     which: str
 
     plain_items: ClassVar[bool] = True
+
+    def contents(self) -> object:
+        return self.owner
 
     def python_type(self) -> type:
         return VIEW_TYPES[self.which]

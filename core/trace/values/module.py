@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import CodeType, FunctionType, NoneType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -44,6 +43,9 @@ class ModuleValue(UserObjectValue):
 
     obj: Any = None
     registries: dict[str, DictValue] = attrs.field(factory=dict)
+
+    def contents(self) -> object:
+        return (super().contents(), self.registries)
 
     def registry(self, tracer: Tracing, name: str) -> DictValue:
         """The value of `module._parameters`, `module._buffers` or `module._modules`."""
@@ -250,32 +252,6 @@ class ModuleValue(UserObjectValue):
             tracer.guards.absent(where, "_compiled_call_impl")
         return True
 
-    def get_item(self, tracer: Tracing, key: Value) -> Value:
-        plain = CONTAINERS.get(self.cls)
-        position = key.as_constant() if plain is not None and key.is_constant else None
-        if isinstance(position, int):
-            return self._by_position(tracer, position)
-        return super().get_item(tracer, key)
-
-    def _by_position(self, tracer: Tracing, position: int) -> Value:
-        modules = self.registry(tracer, "_modules").realise(tracer)
-        if not -len(modules) <= position < len(modules):
-            tracer.raise_error(IndexError, f"index {position} is out of range")
-        if CONTAINERS[self.cls] == BY_NAME:
-            name = tracer.constant(str(position % len(modules)))
-            return self.registry(tracer, "_modules").get_item(tracer, name)
-        return list(modules.values())[position][1]
-
-    def stream(self, tracer: Tracing) -> Iterator[Value]:
-        if self.cls in CONTAINERS:
-            return iter([value for _, value in self.registry(tracer, "_modules").realise(tracer).values()])
-        return super().stream(tracer)
-
-    def length(self, tracer: Tracing) -> int:
-        if self.cls in CONTAINERS:
-            return len(self.registry(tracer, "_modules").realise(tracer))
-        return super().length(tracer)
-
 
 def held_by(module: nn.Module) -> dict[str, Any]:
     """The dict of a module, whatever `__getattribute__` its class has."""
@@ -288,11 +264,6 @@ def registry_dict(tracer: Tracing, real: dict[str, object], source: Source) -> D
     if held is not None and isinstance(held[1], DictValue):
         return held[1]
     return tracer.remember(real, DictValue({}, type(real), None, real, source=source))
-
-
-BY_NAME, BY_PLACE = "by name", "by place"
-# Containers whose iteration is that of `_modules`, and how they find the module of an index there.
-CONTAINERS: dict[type, str] = {nn.ModuleList: BY_NAME, nn.Sequential: BY_PLACE}
 
 
 def is_module(obj: object) -> bool:

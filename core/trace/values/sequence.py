@@ -41,6 +41,9 @@ class SequenceValue(Value):
     mutable: ClassVar[bool] = True
     plain_items: ClassVar[bool] = True
 
+    def contents(self) -> object:
+        return self.items
+
     def as_constant(self) -> object:
         return self.make([item.as_constant() for item in self.items])
 

@@ -77,6 +77,9 @@ class SetValue(Value):
     mutable: ClassVar[bool] = True
     plain_items: ClassVar[bool] = True
 
+    def contents(self) -> object:
+        return self.entries
+
     def python_type(self) -> type:
         return self.kind
 

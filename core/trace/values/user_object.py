@@ -67,6 +67,9 @@ class UserObjectValue(Value):
 
     mutable: ClassVar[bool] = True
 
+    def contents(self) -> object:
+        return (self.attributes, self.instance_dict, self.base)
+
     def __attrs_post_init__(self) -> None:
         if self.obj is None and find_in_class(self.cls, "__del__") is not None:
             # It ends with the last reference to it, in the midst of the program.

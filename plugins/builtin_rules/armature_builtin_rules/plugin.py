@@ -23,6 +23,7 @@ from armature_builtin_rules import (
     handlers,
     json_text,
     load,
+    partials,
     randomness,
     reflection,
     regex,
@@ -55,7 +56,7 @@ def armature_polyfills() -> Iterable[Polyfill]:
 @hookimpl
 def armature_handlers() -> Iterable[Handler]:
     """Functions of the standard library that act on the world."""
-    return collect(buffers, getters, handlers, json_text, reflection, regex, deques, weak, randomness)
+    return collect(buffers, getters, handlers, json_text, reflection, regex, deques, partials, weak, randomness)
 
 
 @hookimpl

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 
 from armature.plugin_api import ValueType
-from armature_builtin_rules import buffers, caches, deques, getters, randomness, regex, thread_locals, weak
+from armature_builtin_rules import buffers, caches, deques, getters, partials, randomness, regex, thread_locals, weak
 
 VALUE_TYPES = (
     ValueType(type(functools.lru_cache(len)), caches.of_program),
     *getters.VALUE_TYPES,
     *buffers.VALUE_TYPES,
     *deques.VALUE_TYPES,
+    *partials.VALUE_TYPES,
     *weak.VALUE_TYPES,
     *randomness.VALUE_TYPES,
     *regex.VALUE_TYPES,

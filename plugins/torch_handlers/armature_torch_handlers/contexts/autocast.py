@@ -23,11 +23,10 @@ FIELDS = ("device", "fast_dtype", "_enabled", "_cache_enabled")
 
 
 @handles(torch.autocast)
-def autocast(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """The context manager, where all its arguments are constants."""
-    plain, named = constants(args), {name: value.as_constant() for name, value in kwargs.items() if value.is_constant}
-    if plain is None or len(named) != len(kwargs):
-        return None
+def autocast(call: Call, *args: Value, **kwargs: Value) -> Value:
+    """The context manager. Where an argument is no constant, the graph breaks."""
+    plain = [value.as_constant() for value in args]
+    named = {name: value.as_constant() for name, value in kwargs.items()}
     try:
         real = torch.autocast(*plain, **named)
     except (RuntimeError, TypeError, ValueError) as error:

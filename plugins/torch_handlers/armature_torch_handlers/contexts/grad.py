@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from armature.plugin_api import (
@@ -17,41 +19,36 @@ from armature.plugin_api import (
 
 
 @handles(torch.no_grad, torch.enable_grad)
-def grad_mode(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """The context manager; as a decorator without parentheses it is left to the interpreter."""
+def grad_mode(call: Call, *args: Value, **kwargs: Value) -> Value:
+    """The context manager; as a decorator without parentheses it changes a function for good."""
+    kind: Any = call.fn
     if args or kwargs:
-        return None
-    kind = call.fn
+        call.graph_break("unsupported-call", callable=f"torch.{kind.__name__} as a decorator inside a function")
     return grad_mode_value(torch.enable_grad if kind is torch.enable_grad else torch.no_grad, kind is torch.enable_grad)
 
 
 @handles(torch.set_grad_enabled)
-def set_grad_enabled(call: Call, mode: Value) -> Value | None:
+def set_grad_enabled(call: Call, mode: Value) -> Value:
     """Takes effect at once, also where no `with` follows."""
     enabled = switch(call, mode)
-    if enabled is None:
-        return None
     made = grad_mode_value(torch.set_grad_enabled, enabled)
     switch_grad(call.tracing, enabled)
     return made
 
 
 @handles(*existing("torch._C._set_grad_enabled"))
-def set_grad_primitive(call: Call, enabled: Value) -> Value | None:
+def set_grad_primitive(call: Call, enabled: Value) -> Value:
     """What all of them end in."""
-    known = switch(call, enabled)
-    if known is None:
-        return None
-    switch_grad(call.tracing, known)
+    switch_grad(call.tracing, switch(call, enabled))
     return call.constant(None)
 
 
-def switch(call: Call, mode: Value) -> bool | None:
-    """The bool that a mode is, None where it is not known. Anything else is refused as torch does."""
+def switch(call: Call, mode: Value) -> bool:
+    """The bool that a mode is. Anything else is refused as torch does."""
     if (kind := mode.python_type()) is not bool:
         message = f"set_grad_enabled(): argument 'enabled' (position 1) must be bool, not {kind.__name__}"
         call.tracing.raise_error(TypeError, message)
-    return bool(mode.as_constant()) if mode.is_constant else None
+    return mode.truth(call.tracing)
 
 
 @handles(*existing("torch.utils._contextlib._DecoratorContextManager.clone", "torch.inference_mode.clone"))
