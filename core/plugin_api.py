@@ -62,7 +62,6 @@ from armature.trace.recording.subgraphs import NotApart, Part, Watch, trace_part
 from armature.trace.recording.torch_function import OffValue as OverridesOff
 from armature.trace.recording.torch_function import default as as_overridden
 from armature.trace.semantics.cached_functions import alike, as_begun, holds, kept, written
-from armature.trace.semantics.class_bodies import LocalClassValue
 from armature.trace.semantics.weak_references import refer, rely_on_life
 from armature.trace.trust import is_trusted
 from armature.trace.values.address import AddressValue
@@ -149,7 +148,6 @@ __all__ = [
     "Kwargs",
     "Like",
     "ListValue",
-    "LocalClassValue",
     "Lowering",
     "MethodValue",
     "NotApart",

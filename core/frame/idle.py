@@ -116,4 +116,4 @@ def _form(value: object, depth: int = 0) -> object:
     items = (
         dict.values(cast("dict[object, object]", value)) if issubclass(kind, dict) else cast("Iterable[object]", value)
     )
-    return kind, {_form(item, depth + 1) for item in islice(items, WIDTH)}
+    return kind, frozenset(_form(item, depth + 1) for item in islice(items, WIDTH))

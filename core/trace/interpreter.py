@@ -29,7 +29,6 @@ from armature.trace.frame_state import Frame
 from armature.trace.recording import aliasing, graph_calls, wrapper_subclasses
 from armature.trace.recording.sizes import is_registered
 from armature.trace.semantics import inlining, weak_references
-from armature.trace.semantics.new_classes import let_go
 from armature.trace.tracer import Tracer
 from armature.trace.values.base import Value
 from armature.trace.values.context import end_grad
@@ -59,7 +58,7 @@ def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
         raise SkipFrame("it runs inside a transform of torch.func", once=True)
     if forward_level() >= 0:  # tensors without numbers have none of the tangents
         raise SkipFrame("it runs inside a level of forward mode", once=True)
-    with trace_of(request, ctx) as tracer, let_go(tracer):
+    with trace_of(request, ctx) as tracer:
         with tracing(tracer):
             result = _run(tracer, request)
         return _finish(tracer, request, result)

@@ -185,9 +185,6 @@ class Rebuilding(Protocol[V, W_contra, T_co]):
     def cannot(self, value: V) -> NoReturn:
         """The object can't be made again: a graph break, taken where it was made."""
 
-    def must_last(self, cls: type) -> None:
-        """A class that the frame made can't be made again."""
-
     def load_source(self, source: Source) -> None:
         """Push the object at a source, as it was when the frame began."""
 

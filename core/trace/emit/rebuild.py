@@ -23,7 +23,6 @@ from armature.trace.emit.rollback import Undo, plan
 from armature.trace.errors import GraphBreak
 from armature.trace.resume.trampoline import forget_caller
 from armature.trace.values.base import Value, Write
-from armature.trace.values.classes import is_made
 from armature.trace.values.constant import NONE, ConstantValue
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.symbolic import SymbolicValue
@@ -75,11 +74,6 @@ class Rebuilder(Emitter):
             stop.blame = value
             raise
 
-    def must_last(self, cls: type) -> None:
-        """A class that the frame made can't be made again."""
-        if is_made(self.tracer, cls):
-            self.cannot(self.tracer.by_id[id(cls)][1])
-
     # What values use to rebuild themselves.
 
     def load(self, value: Value) -> None:
@@ -88,7 +82,6 @@ class Rebuilder(Emitter):
         if held is not None:
             self.emit("LOAD_FAST", held)
         elif isinstance(value, ConstantValue):
-            self.must_last(type(value.value))  # a member of an enum
             self.constant(value.value)
         elif id(value) in self._cells:
             self.load_cell(self.variable(self._cells[id(value)]))

@@ -9,7 +9,6 @@ from armature.trace.opcodes import (
     attrs,
     build,
     call,
-    class_body,
     exceptions,
     generators,
     imports,
@@ -24,7 +23,7 @@ from armature.trace.opcodes import (
 )
 from armature.trace.opcodes.table import OpcodeFunction, collect_opcodes
 
-SHARED = (stack, names, operators, build, attrs, call, jumps, exceptions, generators, imports, match, class_body)
+SHARED = (stack, names, operators, build, attrs, call, jumps, exceptions, generators, imports, match)
 VERSIONS = {(3, 11): (py311,), (3, 12): (py312,), (3, 13): (py312, py313)}
 
 OPCODES: Mapping[str, OpcodeFunction] = collect_opcodes(*SHARED, *VERSIONS[sys.version_info[:2]])

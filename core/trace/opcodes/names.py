@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+
 from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
@@ -34,6 +36,11 @@ def cell_of(frame: Frame, name: str) -> CellValue:
     if cell is None:
         cell = frame.cells[name] = CellValue()
     return cell
+
+
+@opcode("LOAD_BUILD_CLASS")
+def load_build_class(frame: Frame, inst: Instruction) -> None:
+    frame.push(frame.tracer.as_value(builtins.__build_class__))
 
 
 @opcode("LOAD_CONST")

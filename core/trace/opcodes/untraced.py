@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 ASYNC = "coroutines run eagerly; what they call is still compiled"
 MODULE_BODY = "module bodies run eagerly; a function is compiled when it is called"
+CLASS_BODY = "bodies of classes run eagerly: a class statement breaks the graph"
 READ_AS_TWO = "decoded as the two instructions that it stands for"
 INTERNAL = "never part of a function's code: CPython uses it inside"
 
@@ -16,6 +17,14 @@ UNTRACED: Mapping[str, str] = {
     "GET_AITER": ASYNC,
     "GET_ANEXT": ASYNC,
     "GET_AWAITABLE": ASYNC,
+    "DELETE_NAME": CLASS_BODY,
+    "LOAD_CLASSDEREF": CLASS_BODY,
+    "LOAD_FROM_DICT_OR_DEREF": CLASS_BODY,
+    "LOAD_FROM_DICT_OR_GLOBALS": CLASS_BODY,
+    "LOAD_LOCALS": CLASS_BODY,
+    "LOAD_NAME": CLASS_BODY,
+    "SETUP_ANNOTATIONS": CLASS_BODY,
+    "STORE_NAME": CLASS_BODY,
     "IMPORT_STAR": MODULE_BODY,
     "PRINT_EXPR": "it belongs to the interactive prompt",
     "INTERPRETER_EXIT": INTERNAL,

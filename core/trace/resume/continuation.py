@@ -23,7 +23,6 @@ from armature.trace.recording import graph_calls
 from armature.trace.resume.cut import CutFrame, CutWriter, calls_directly, cut_frame, why_not
 from armature.trace.resume.frame_writer import CannotResume
 from armature.trace.semantics import inlining
-from armature.trace.semantics.new_classes import let_go
 from armature.trace.values.base import Value
 from armature.trace.values.context import end_grad
 
@@ -113,7 +112,7 @@ def origin_of(value: Value | None) -> tuple[Place, ...]:
 
 def cut(request: FrameRequest, ctx: CompileContext, moment: Moment, event: BreakEvent) -> TracedFrame:
     """Trace up to a moment, and write the code that goes on from there. Errors: CannotResume, GraphBreak."""
-    with trace_of(request, ctx) as tracer, let_go(tracer):
+    with trace_of(request, ctx) as tracer:
         tracer.stop = moment
         with tracing(tracer):
             frames = run_until(tracer, request)

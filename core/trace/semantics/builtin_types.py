@@ -51,7 +51,7 @@ Make = Callable[..., Value]
 
 def _type(tracer: Trace, obj: Value, *rest: Value, **named: Value) -> Value:
     if rest or named:
-        return tracer.as_value(type.__new__).call(tracer, (tracer.as_value(type), obj, *rest), named)
+        tracer.graph_break("unsupported-call", callable="type(), to make a class,")
     return tracer.as_value(obj.python_type())
 
 

@@ -18,9 +18,7 @@ from armature.introspection import MISSING, class_member, is_written_in_c
 from armature.trace.errors import UserRaised
 from armature.trace.semantics import exception_groups, iteration, min_max, operators
 from armature.trace.semantics.builtin_types import TYPES
-from armature.trace.semantics.class_bodies import DESCRIPTORS, MAKERS, build_class
 from armature.trace.semantics.class_checks import CHECKS
-from armature.trace.semantics.new_classes import ASKS
 from armature.trace.semantics.text import formatted
 from armature.trace.values import computed, symbolic
 from armature.trace.values.address import AddressValue
@@ -56,6 +54,11 @@ Builtin = Callable[..., Value]
 def _callable(tracer: Trace, obj: Value) -> Value:
     rely_on_class(tracer, obj.python_type(), "__call__")
     return tracer.constant(find_in_class(obj.python_type(), "__call__") is not None)
+
+
+def _build_class(tracer: Trace, body: Value, name: Value, *bases: Value, **keywords: Value) -> Value:
+    """A class statement: Python makes the class, after a break."""
+    tracer.graph_break("unsupported-call", callable=f"the statement of class {name.as_constant()}")
 
 
 def _attribute_name(tracer: Trace, name: Value) -> str:
@@ -447,11 +450,8 @@ BUILTINS: dict[Any, Builtin] = {
     **_math_functions(),
     **TYPES,
     **CHECKS,
-    **DESCRIPTORS,
-    **MAKERS,
-    **ASKS,
     **exception_groups.METHODS,
-    builtins.__build_class__: build_class,
+    builtins.__build_class__: _build_class,
     callable: _callable,
     getattr: _getattr,
     hasattr: _hasattr,

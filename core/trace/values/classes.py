@@ -13,7 +13,7 @@ from types import (
     GetSetDescriptorType,
     MemberDescriptorType,
 )
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -56,17 +56,10 @@ def rely_on_class(tracer: Tracing, cls: type, *names: str, after: type | None = 
         for holder in mro if after is None else mro[mro.index(after) + 1 :]:
             if name in holder.__dict__:
                 break
-            if not is_trusted(holder) and not is_made(tracer, holder):
+            if not is_trusted(holder):
                 tracer.guards.lacks(holder, name)
-    for base in mro if is_made(tracer, cls) else (cls,):
-        if not is_trusted(base) and not is_made(tracer, base):
-            tracer.guards.lacks(base)
-
-
-def is_made(tracer: Tracing, cls: type) -> bool:
-    """Whether the frame made the class: only the trace knows it, and nobody else can change it."""
-    held = tracer.by_id.get(id(cls))
-    return held is not None and isinstance(held[1], ClassValue) and held[1].local
+    if not is_trusted(cls):
+        tracer.guards.lacks(cls)
 
 
 def rely_on_kind(tracer: Tracing, kind: type, wanted: Any, held: object = None) -> None:
@@ -76,11 +69,6 @@ def rely_on_kind(tracer: Tracing, kind: type, wanted: Any, held: object = None) 
     rely_on_class(tracer, kind)
     key = ("subclass", id(kind), id(wanted))
     if type(wanted).__subclasscheck__ is type.__subclasscheck__ or key in tracer.guards.lookups:
-        return
-    hook = find_in_class(wanted, "__subclasshook__")
-    if is_made(tracer, kind) and type(type(wanted)) is type and hook is not None and is_trusted(hook.holder):
-        for base in () if wanted in kind.__mro__ else kind.__mro__[1:]:  # of its own nothing changes
-            rely_on_kind(tracer, base, wanted)
         return
     by_attributes = held is not None and getattr(wanted, "_is_protocol", False)
     try:
@@ -125,9 +113,6 @@ def class_source(tracer: Tracing, cls: type, name: str) -> Source | None:
     if is_trusted(cls):
         return None
     found, meta = find_in_class(cls, name), find_in_class(type(cls), name)
-    if is_made(tracer, cls):
-        rely_on_class(tracer, cls, name)
-        return None if found is None or is_made(tracer, found.holder) else class_source(tracer, found.holder, name)
     if found is not None and meta is not None and is_data_descriptor(meta.obj):  # `cls.name` is the metaclass's
         rely_on_class(tracer, cls, name)
         return ItemSource(DictOfSource(object_source(found.holder)), name)
@@ -300,8 +285,6 @@ class ClassValue(Value):
     """A class."""
 
     cls: type
-
-    local: ClassVar[bool] = False
 
     def python_type(self) -> type:
         return type(self.cls)

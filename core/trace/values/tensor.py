@@ -358,7 +358,6 @@ class TensorValue(GraphTensor):
 
     def rebuild(self, out: Rebuilding) -> None:
         if self.kind is not None:
-            out.must_last(self.kind)
             out.null_function(as_subclass)
         out.output(self)
         if self.kind is not None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
-import functools
 import struct
 import sys
 import threading
@@ -20,7 +18,6 @@ from armature.plugin_api import (
     AddressValue,
     Call,
     CallSource,
-    LocalClassValue,
     NotConstant,
     NullContextValue,
     ObjectValue,
@@ -191,15 +188,6 @@ def named_tuple(call: Call, *args: Value, **kwargs: Value) -> Value | None:
         return None
     named.setdefault("module", call.tracing.frames[-1].namespace.get("__name__"))
     return call.new_value(collections.namedtuple(*plain, **named))
-
-
-@handles(dataclasses.dataclass, functools.total_ordering)
-def class_decorator(call: Call, cls: Value, **options: Value) -> Value | None:
-    """A decorator that adds methods to a class which the frame has made, and to no other."""
-    if not isinstance(cls, LocalClassValue):
-        return None
-    call.fn(cls.as_object(), **{name: value.as_constant() for name, value in options.items()})
-    return cls
 
 
 @handles(sys.exc_info)
