@@ -96,7 +96,8 @@ from armature.trace.values.methods import invoke
 from armature.trace.values.precomputed import EarlyNumber, EarlyValue, before_the_graph, call_early
 from armature.trace.values.precomputed import compute as compute_early
 from armature.trace.values.precomputed import now as number_now
-from armature.trace.values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
+from armature.trace.values.sequence import ListValue, SequenceValue, TupleValue
+from armature.trace.values.slices import SliceValue
 from armature.trace.values.streams import Steps
 from armature.trace.values.symbolic import SymbolicValue as SymbolicNumber
 from armature.trace.values.tensor import TensorValue as TracedTensor

@@ -58,16 +58,9 @@ from armature.trace.values.mapping import DICT_KINDS, DictValue, shown_by, shows
 from armature.trace.values.module import REGISTRIES, ModuleValue, held_by, is_module
 from armature.trace.values.numpy_number import numpy_number
 from armature.trace.values.python_module import PythonModuleValue
-from armature.trace.values.sequence import (
-    TUPLE_METHODS,
-    ListValue,
-    RangeValue,
-    SliceValue,
-    TupleValue,
-    is_named_tuple,
-    is_structseq,
-)
+from armature.trace.values.sequence import TUPLE_METHODS, ListValue, TupleValue, is_named_tuple, is_structseq
 from armature.trace.values.sets import SetValue
+from armature.trace.values.slices import RangeValue, SliceValue
 from armature.trace.values.symbolic import symbolic
 from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue, has_own_lookup

@@ -29,22 +29,11 @@ LARGE_CLASSES = {
 COMPLEX_FUNCTIONS = {
     "core/trace/calls.py call_object",
     "core/trace/recording/graph_calls.py graph_call",
-    "core/trace/semantics/builtin_types.py _number",
-    "core/trace/semantics/builtin_types.py make",
-    "core/trace/semantics/operators.py operate",
 }
 
 # Functions of more than 25 lines without a docstring.
 UNDOCUMENTED = {
     "core/trace/emit/rebuild.py _prologue",
-    "core/trace/semantics/builtin_types.py _number",
-    "core/trace/semantics/builtin_types.py _reversed",
-    "core/trace/semantics/builtin_types.py make",
-    "core/trace/semantics/builtins.py _extreme",
-    "core/trace/semantics/builtins.py choose",
-    "core/trace/values/classes.py get_attribute",
-    "core/trace/values/function.py get_attribute",
-    "core/trace/values/python_module.py get_attribute",
 }
 
 # Where code may ask which Python it runs on: the opcodes of each version, and the code that is emitted for it.

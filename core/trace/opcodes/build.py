@@ -13,8 +13,9 @@ from armature.trace.semantics import text
 from armature.trace.semantics.iteration import advance
 from armature.trace.values.base import Value, type_name
 from armature.trace.values.mapping import DictValue, items_of_mapping
-from armature.trace.values.sequence import ListValue, SliceValue, TupleValue
+from armature.trace.values.sequence import ListValue, TupleValue
 from armature.trace.values.sets import SetValue, update
+from armature.trace.values.slices import SliceValue
 from armature.trace.values.streams import Steps
 
 

@@ -8,7 +8,7 @@ from armature.trace.opcodes.table import opcode
 from armature.trace.recording.assertions import truth
 from armature.trace.semantics.operators import delete_item, set_item
 from armature.trace.semantics.slots import OPERATORS
-from armature.trace.values.sequence import SliceValue
+from armature.trace.values.slices import SliceValue
 
 BINARY = tuple(OPERATORS)  # by argument of BINARY_OP; the in-place forms follow
 

@@ -24,7 +24,8 @@ from armature.trace.values.base import Args, Kwargs, NotConstant, Tracing, Value
 from armature.trace.values.classes import ClassValue
 from armature.trace.values.context import ContextValue
 from armature.trace.values.mapping import DictValue, namespace_of
-from armature.trace.values.sequence import ListValue, SliceValue, TupleValue
+from armature.trace.values.sequence import ListValue, TupleValue
+from armature.trace.values.slices import SliceValue
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 

@@ -30,15 +30,9 @@ from armature.trace.values.derived import native
 from armature.trace.values.function import CellValue, MethodValue
 from armature.trace.values.iterator import IteratorValue
 from armature.trace.values.mapping import DictValue, DictViewValue, factory_of, update
-from armature.trace.values.sequence import (
-    ListValue,
-    RangeValue,
-    SequenceValue,
-    SliceValue,
-    TupleValue,
-    place_of,
-)
+from armature.trace.values.sequence import ListValue, SequenceValue, TupleValue, place_of
 from armature.trace.values.sets import SetValue, made_of
+from armature.trace.values.slices import RangeValue, SliceValue
 from armature.trace.values.streams import Steps
 from armature.trace.values.user_object import UserObjectValue, namesake
 
@@ -327,6 +321,7 @@ def stop_as_the_end(call: Callable[[], Value]) -> Value:
 
 
 def _reversed(tracer: Trace, items: Value) -> Value:
+    """`reversed(items)` (data model, 3.3.7): by `__reversed__`, else by `__len__` and `__getitem__`."""
     if items.is_tensor:
         return tracer.graph_call("__reversed__", (items,), {})
     if isinstance(items, RangeValue):

@@ -245,7 +245,10 @@ def _sum(tracer: Trace, items: Value, start: Value | None = None) -> Value:
 
 
 def _extreme(name: str, op: str) -> Builtin:
+    """`min` ("<") or `max` (">")."""
+
     def choose(tracer: Trace, *args: Value, key: Value | None = None, default: Value | None = None) -> Value:
+        """Numbers that only a run tells are chosen between in the graph, others by comparing one after the other."""
         if not args or (len(args) > 1 and default is not None):
             tracer.graph_break("unsupported-call", callable=f"{name}() with these arguments")
         keyed = key is not None and not key.is_constant

@@ -305,6 +305,8 @@ class ClassValue(Value):
         return tracer.calls.call_class(self, args, kwargs)
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
+        """`cls.name` (data model, 3.3.2.2): a data descriptor of the metaclass, what the class and its bases hold, what
+        else the metaclass has, `__getattr__` of the metaclass."""
         if name in ("__name__", "__qualname__", "__module__", "__doc__") and not is_trusted(self.cls):
             return tracer.wrap(getattr(self.cls, name), AttrSource(object_source(self.cls), name))
         if name in ("__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__", "__base__"):

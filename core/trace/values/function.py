@@ -303,6 +303,7 @@ class ClosureValue(Value):
         return self.keyword_defaults.get(name)
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
+        """An attribute that was set, else what the code object says, or the parts that the function was made of."""
         own = self.own_attribute(tracer, name)
         if own is not None:
             return own

@@ -43,6 +43,7 @@ class PythonModuleValue(Value):
         return self.module
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
+        """What the dict of the module holds; of a library's module also what it makes when it is asked."""
         known = self.read.get(name)
         if known is not None:
             return known

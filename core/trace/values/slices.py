@@ -1,0 +1,111 @@
+"""Slices and ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+
+from armature.trace.values.base import Args, Kwargs, Value, attribute_of_builtin
+from armature.trace.values.sequence import index_of
+
+if TYPE_CHECKING:
+    from armature.trace.values.base import Rebuilding, Tracing
+
+
+@attrs.define(eq=False)
+class SliceValue(Value):
+    """slice(start, stop, step)."""
+
+    parts: tuple[Value, Value, Value]
+
+    def python_type(self) -> type:
+        return slice
+
+    def as_constant(self) -> object:
+        return slice(*(part.as_constant() for part in self.parts))
+
+    def as_argument(self, tracer: Tracing) -> object:
+        return slice(*(part.as_argument(tracer) for part in self.parts))
+
+    def as_fake(self, tracer: Tracing) -> object:
+        return slice(*(part.as_fake(tracer) for part in self.parts))
+
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
+        if name in ("start", "stop", "step"):
+            return self.parts[("start", "stop", "step").index(name)]
+        return attribute_of_builtin(tracer, self, name)
+
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name == "indices":
+            try:
+                given: list[Any] = [arg.as_constant() for arg in args]
+                return tracer.as_value(slice(*(part.as_constant() for part in self.parts)).indices(*given))
+            except (TypeError, ValueError) as error:
+                tracer.raise_real(error)
+        return super().call_method(tracer, name, args, kwargs)
+
+    def rebuild(self, out: Rebuilding) -> None:
+        for part in self.parts:
+            out.load(part)
+        out.build("BUILD_SLICE", 3)
+
+
+@attrs.define(eq=False)
+class RangeValue(Value):
+    """A range of known bounds."""
+
+    value: range
+
+    plain_items: ClassVar[bool] = True
+
+    def python_type(self) -> type:
+        return range
+
+    def as_constant(self) -> object:
+        return self.value
+
+    def truth(self, tracer: Tracing) -> bool:
+        return bool(self.value)
+
+    def length(self, tracer: Tracing) -> int:
+        try:
+            return len(self.value)
+        except OverflowError as error:
+            tracer.raise_real(error)
+
+    def stream(self, tracer: Tracing) -> Iterator[Value]:
+        return map(tracer.constant, self.value)
+
+    def contains(self, tracer: Tracing, item: Value) -> bool:
+        return item.as_constant() in self.value
+
+    def get_item(self, tracer: Tracing, key: Value) -> Value:
+        try:
+            return tracer.as_value(self.value[index_of(tracer, key, range)])
+        except IndexError as error:
+            tracer.raise_real(error)
+
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
+        if name in ("start", "stop", "step"):
+            return tracer.as_value(getattr(self.value, name))
+        return attribute_of_builtin(tracer, self, name)
+
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
+        if name in ("index", "count", "__len__", "__contains__"):
+            try:
+                return tracer.as_value(getattr(self.value, name)(*(arg.as_constant() for arg in args)))
+            except (TypeError, ValueError) as error:
+                tracer.raise_real(error)
+        if name == "__iter__" and not args:
+            return tracer.python.iterator(self)
+        if name == "__getitem__" and len(args) == 1:
+            return self.get_item(tracer, args[0])
+        return super().call_method(tracer, name, args, kwargs)
+
+    def rebuild(self, out: Rebuilding) -> None:
+        out.null_function(range)
+        for bound in (self.value.start, self.value.stop, self.value.step):
+            out.constant(bound)
+        out.call(3)
