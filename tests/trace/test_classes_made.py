@@ -205,11 +205,19 @@ def refused_members(x):
         return x, str(error)
 
 
+def attributes_are_shared(x):
+    class Own:
+        items = []
+
+    Own.items.append(1)
+    return x, Own.items, Own().items is Own.items
+
+
 def shown(result: Any) -> str:
     return str(result)
 
 
-FUNCTIONS = [by_type, abstract, inner_metaclass, outer_metaclass, hooks, refused]
+FUNCTIONS = [by_type, abstract, inner_metaclass, outer_metaclass, hooks, refused, attributes_are_shared]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda fn: fn.__name__)

@@ -442,14 +442,6 @@ class Base:
     count = 0
 
 
-def class_attributes_are_shared(t):
-    class Own:
-        items = []
-
-    Own.items.append(1)
-    return t, Own.items, Own().items is Own.items
-
-
 class Ints(list):
     def __init__(self, items: Any = (), tag: str = "") -> None:
         super().__init__(items)

@@ -41,13 +41,12 @@ from armature.trace.values.base import (
     raise_missing,
 )
 from armature.trace.values.keys import Identity
-from armature.trace.values.mapping import namespace_of
+from armature.trace.values.mapping import DictValue, namespace_of
 from armature.trace.values.sequence import TupleValue
 
 if TYPE_CHECKING:
     from armature.frame.sources import Source
     from armature.trace.values.base import Rebuilding, Tracing
-    from armature.trace.values.mapping import DictValue
 
 # Of a function, not in its `__dict__`.
 OWN_NAMES = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__"})
