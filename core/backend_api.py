@@ -3,7 +3,7 @@
 Versioned with `plugin_api`, by its API_VERSION. Rules, handlers, values and passes are there.
 """
 
-from armature.codegen.backend import DeviceBackend, Features
+from armature.codegen.backend import DeviceBackend
 from armature.codegen.data import KernelSource
 from armature.codegen.nodes import (
     Accumulate,
@@ -41,6 +41,7 @@ from armature.lower.data import (
     Store,
 )
 from armature.lower.elements import NotSupported, Position, compute_dtype
+from armature.lower.features import Features
 from armature.lower.index import (
     Index,
     Size,

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from armature.codegen.backend import DeviceBackend
     from armature.events import CompileEvent
     from armature.graph.data import Decomposition, Lowering, Pass
-    from armature.rules.book import Rule, Subject, Verdict
+    from armature.introspection import Subject
+    from armature.rules.data import Rule, Verdict
     from armature.trace.handlers import Handler, Polyfill, ValueType
 
 PROJECT = "armature"

@@ -31,8 +31,8 @@ from armature.frame.sources import (
 from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Pass, Split
 from armature.graph.known import KnownValues, NotKnown
 from armature.hookspecs import API_VERSION, hookimpl
-from armature.introspection import MISSING, class_member, existing
-from armature.rules.book import Answer, Decision, Rule, RuleOrigin, RuleTable, Subject, Verdict
+from armature.introspection import MISSING, Subject, class_member, existing
+from armature.rules.data import Answer, Decision, Rule, RuleOrigin, RuleTable, Verdict
 from armature.torch_abi import collectives as functional_collectives
 from armature.torch_abi import data_parallel
 from armature.torch_abi import numpy as numpy_layer

@@ -21,7 +21,7 @@ from armature.plugins.calls import Plugin, Problem
 from armature.plugins.plugin_manager import PluginManager
 from armature.plugins.registry import Contest
 from armature.plugins.tables import Tables
-from armature.rules.book import Missing, Rule
+from armature.rules.data import Missing, Rule
 from armature.rules.names import resolve
 from armature.rules.targets import USER, place
 

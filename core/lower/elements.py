@@ -12,12 +12,12 @@ from armature.errors import invariant
 from armature.lower import index as ix
 from armature.lower import layout
 from armature.lower.data import Const, IndexValue, Load, Masked, Node, Op, Origin, Reduce
+from armature.lower.features import Features
 from armature.lower.index import Index, Var
 from armature.lower.ops import OPS
 from armature.lower.values import TensorValue
 
 if TYPE_CHECKING:
-    from armature.codegen.backend import Features
     from armature.context import CompileContext
 
 Position = tuple[Index, ...]

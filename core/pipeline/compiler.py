@@ -41,7 +41,7 @@ from armature.pipeline.notices import event_of, warn_once
 from armature.pipeline.session import Compilation, Outcome, Session, failed_guards, session
 from armature.pipeline.stages import compile_frame, new_context
 from armature.plugins.plugin_manager import manager
-from armature.rules.book import Decision
+from armature.rules.data import Decision
 from armature.rules.user import USER
 from armature.torch_abi.overrides import suspended
 from armature.trace.errors import GraphBreak, SkipFrame

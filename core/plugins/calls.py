@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 
 from armature.errors import HookFailed, InvalidRow, PluginError
 from armature.introspection import layers
-from armature.rules.book import RuleOrigin
+from armature.rules.data import RuleOrigin
 
 UNKNOWN = "unknown"
 

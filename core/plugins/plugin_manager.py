@@ -26,7 +26,7 @@ from armature.errors import DuplicatePlugin, PluginError, PluginImportFailed, Pl
 from armature.plugins.calls import UNKNOWN, Implementation, Plugin, Problem
 from armature.plugins.hook_check import as_plugin, hook_specs, sound_hooks
 from armature.plugins.tables import Tables, build
-from armature.rules.book import Rule
+from armature.rules.data import Rule
 from armature.rules.project import project_rules
 from armature.rules.user import USER, UserRules
 

@@ -10,7 +10,7 @@ import attrs
 
 from armature.introspection import describe
 from armature.plugins.calls import Plugin
-from armature.rules.book import RuleOrigin
+from armature.rules.data import RuleOrigin
 
 T = TypeVar("T")
 

@@ -13,11 +13,12 @@ import torch
 from armature.breaks.types import BreakEvent, BreakType
 from armature.errors import DuplicateRow, HookFailed, PluginError, UnknownBreakType
 from armature.graph.data import STAGES, Decomposition, Lowering, Pass
-from armature.introspection import is_object_of
+from armature.introspection import Subject, is_object_of
 from armature.plugins.calls import Implementation, Plugin, call, failed, invalid, origin_of, rows_of
 from armature.plugins.pass_order import in_order
 from armature.plugins.registry import Contest, Registry, Row, identity_key, name_of
-from armature.rules.book import Rule, RuleBook, RuleOrigin, RuleTable, Subject, Verdict
+from armature.rules.book import RuleBook
+from armature.rules.data import Rule, RuleOrigin, RuleTable, Verdict
 from armature.trace.handlers import Handler, Polyfill, ValueType
 
 if TYPE_CHECKING:

@@ -9,7 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from armature.rules.book import Answer, Decision, Rule, RuleBook, RuleOrigin, RuleTable, Subject, Verdict
+    from armature.introspection import Subject
+    from armature.rules.book import RuleBook
+    from armature.rules.data import Answer, Decision, Rule, RuleOrigin, RuleTable, Verdict
     from armature.rules.declare import in_graph, inline, skip
 
 __all__ = [
@@ -26,12 +28,15 @@ __all__ = [
     "skip",
 ]
 
-_DECLARED = frozenset({"in_graph", "inline", "skip"})
+_PLACES = {
+    **dict.fromkeys(("in_graph", "inline", "skip"), "armature.rules.declare"),
+    "RuleBook": "armature.rules.book",
+    "Subject": "armature.introspection",
+}
 
 
 def __getattr__(name: str) -> Any:
     # Loaded at first use: what users declare asks the plugin manager, which knows rules.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    place = "armature.rules.declare" if name in _DECLARED else "armature.rules.book"
-    return getattr(importlib.import_module(place), name)
+    return getattr(importlib.import_module(_PLACES.get(name, "armature.rules.data")), name)

@@ -1,6 +1,6 @@
 """Rules and verdicts: whether a callable goes in the graph, is traced into, or is left alone.
 
-Only the classes and the precedence live here; the knowledge comes from plugins (`armature_rules`, `armature_decide`).
+Only the precedence lives here; the rows (`rules/data.py`) come from plugins (`armature_rules`, `armature_decide`).
 
 The order, first that matches: a rule for the very object; what a plugin computes (`armature_decide`); rules for its
 module or a package above it, `inline` and `in_graph` before `skip`, nearer before farther; then the default, which is
@@ -17,12 +17,10 @@ import importlib.util
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
-from enum import Enum
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import attrs
-from attrs.validators import min_len
 from packaging.requirements import Requirement
 
 from armature.introspection import (
@@ -34,140 +32,17 @@ from armature.introspection import (
     has_code,
     is_callable,
     is_module,
-    is_object_of,
     layers,
     member,
     unbound,
 )
 from armature.rules.cache import VerdictCache
+from armature.rules.data import Decision, Missing, Rule, RuleOrigin, RuleTable, Verdict
 from armature.rules.index import RuleIndex
 
 if TYPE_CHECKING:
     from armature.plugins.tables import Tables
-    from armature.rules.declare import in_graph, inline, skip
     from armature.rules.index import Entry
-
-__all__ = [
-    "Answer",
-    "Decision",
-    "Missing",
-    "Rule",
-    "RuleBook",
-    "RuleOrigin",
-    "RuleTable",
-    "Subject",
-    "Verdict",
-    "in_graph",
-    "inline",
-    "load_name",
-    "skip",
-]
-
-
-PROJECT_FIRST = 1_000  # the priority of rules in pyproject.toml: before any plugin, after what calls say
-
-
-class Decision(Enum):
-    """What to do with a callable."""
-
-    IN_GRAPH = "in_graph"  # a graph node, or folded when all arguments are constant
-    INLINE = "inline"  # trace into it
-    SKIP = "skip"  # do not trace: a graph break when called, run eagerly when it is a frame
-
-
-class Answer(Enum):
-    """What a call with constants only, that gives no tensor, depends on; then it is folded. For functions of torch.
-
-    The others count as functions of their arguments: that is what putting them in the graph means.
-    """
-
-    UNKNOWN = "unknown"  # not folded, nor called while tracing: the graph breaks
-    OF_ARGUMENTS = "arguments"  # on nothing else: the same as long as the process lives
-    OF_SETTINGS = "settings"  # on what may change between calls: the compiled code asks again, as a guard
-    TRUE = "true"  # it is True while compiling, whatever it is otherwise
-    FALSE = "false"
-    NONE = "none"
-
-
-@attrs.frozen
-class RuleOrigin:
-    """Who gave a rule: distribution, and the file and line of the rule where known."""
-
-    plugin: str
-    file: str = ""
-    line: int = 0
-
-
-@attrs.frozen
-class Rule:
-    """One row of knowledge. `target`: a callable, "pkg.mod.fn", "pkg.mod.Class#method", or a module or package name.
-
-    A module's name covers what is below it too; "pkg.__init__" covers the package's own file only. `priority` decides
-    between plugins, larger wins. `requires` limits the rule to versions of a distribution ("torch>=2.12"). A name that
-    does not exist is reported by `armature plugins doctor`, it is not an error. `origin`: where the row stands, for
-    rows read from data files; the plugin in it is filled in. `answer`: how a function of torch is folded that is not on
-    tensors.
-    """
-
-    target: Callable[..., object] | types.ModuleType | str
-    decision: Decision
-    reason: str = attrs.field(validator=min_len(1))
-    priority: int = 0
-    requires: str = ""
-    origin: RuleOrigin | None = None
-    answer: Answer = Answer.UNKNOWN
-
-    @property
-    def name(self) -> str:
-        """The target when it is a name, "" when it is an object, whatever that claims to be."""
-        return str.__str__(self.target) if is_object_of(self.target, str) else ""
-
-
-@attrs.frozen
-class RuleTable:
-    """Many rules that differ in their names only, as a data file has them: read and filed as one.
-
-    `names` are full names, one to a line of `file`, the first in `line`. The other fields are those of `Rule`.
-    """
-
-    names: tuple[str, ...]
-    decision: Decision
-    reason: str = attrs.field(validator=min_len(1))
-    priority: int = 0
-    requires: str = ""
-    file: str = ""
-    line: int = 0
-    answer: Answer = Answer.UNKNOWN
-
-    def rule(self, at: int, plugin: str) -> Rule:
-        """One of the rules by itself; `plugin` gave the table."""
-        origin = RuleOrigin(plugin, self.file, self.line + at) if self.file and self.line else None
-        return Rule(self.names[at], self.decision, self.reason, self.priority, self.requires, origin, self.answer)
-
-    def rules(self, plugin: str) -> Iterator[Rule]:
-        """Each of the rules by itself."""
-        return (self.rule(at, plugin) for at in range(len(self.names)))
-
-
-@attrs.frozen
-class Verdict:
-    """A decision with its reason; without one it cannot be built."""
-
-    decision: Decision
-    reason: str = attrs.field(validator=min_len(1))
-    origin: RuleOrigin
-    overruled: tuple[Verdict, ...] = ()
-    priority: int = 0  # of the rule; one larger than a handler's goes before the handler
-    answer: Answer = Answer.UNKNOWN
-
-
-@attrs.frozen
-class Missing:
-    """A rule that matches nothing here, and why."""
-
-    rule: Rule
-    origin: RuleOrigin
-    why: str
 
 
 _BY_DEFAULT = "no rule speaks of it, and Python functions are traced into by default"

@@ -16,7 +16,7 @@ import attrs
 from armature.introspection import class_member, is_class, is_descriptor, is_written_in_c, lives_on
 
 if TYPE_CHECKING:
-    from armature.rules.book import Verdict
+    from armature.rules.data import Verdict
 
 Reference = Callable[[], object]
 

@@ -22,7 +22,7 @@ from typing import Any, Self
 from armature.frame.hook import COMPILE_LOCK
 from armature.pipeline.session import session
 from armature.plugins.plugin_manager import manager
-from armature.rules.book import Decision, Rule
+from armature.rules.data import Decision, Rule
 from armature.rules.errors import BadTarget
 from armature.rules.targets import ORIGINAL, called_from, check_target, original, place
 from armature.rules.user import Said, UserRules

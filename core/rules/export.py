@@ -9,7 +9,7 @@ import attrs
 
 from armature.plugins.registry import name_of
 from armature.plugins.tables import Tables
-from armature.rules.book import Rule, RuleOrigin
+from armature.rules.data import Rule, RuleOrigin
 
 T = TypeVar("T")
 Track = Callable[[Iterable[T], int], Iterable[T]]

@@ -33,7 +33,7 @@ from armature.introspection import (
 )
 
 if TYPE_CHECKING:
-    from armature.rules.book import Rule, RuleOrigin, RuleTable
+    from armature.rules.data import Rule, RuleOrigin, RuleTable
 
     Entry = tuple[
         Rule | RuleTable, RuleOrigin, int

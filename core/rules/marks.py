@@ -15,7 +15,7 @@ from armature.errors import NotCallable, WrongArgument
 from armature.introspection import class_member, is_class, is_object_of
 from armature.plugins.plugin_manager import manager
 from armature.plugins.registry import name_of
-from armature.rules.book import Decision, Rule, RuleOrigin
+from armature.rules.data import Decision, Rule, RuleOrigin
 from armature.rules.declare import change
 from armature.rules.errors import BadTarget, SignatureMismatch
 from armature.rules.targets import called_from, check_target, original, own_copy, place, refusal

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import attrs
 from packaging.requirements import InvalidRequirement, Requirement
 
-from armature.rules.book import PROJECT_FIRST, Decision, Rule, RuleOrigin
+from armature.rules.data import PROJECT_FIRST, Decision, Rule, RuleOrigin
 from armature.rules.errors import BadProjectRule
 from armature.rules.targets import USER, is_dotted
 

@@ -26,7 +26,8 @@ from armature.introspection import (
 )
 from armature.plugins.registry import Row
 from armature.plugins.tables import Tables
-from armature.rules.book import Decision, RuleOrigin, Verdict, own_origin
+from armature.rules.book import own_origin
+from armature.rules.data import Decision, RuleOrigin, Verdict
 from armature.rules.names import resolve
 from armature.rules.targets import USER, is_dotted, original, refusal
 from armature.trace.calls import builtin_of

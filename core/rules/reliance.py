@@ -17,7 +17,7 @@ from armature.rules.cache import watch
 
 if TYPE_CHECKING:
     from armature.plugins.tables import Tables
-    from armature.rules.book import Decision
+    from armature.rules.data import Decision
 
 Said = tuple[object, ...]
 

@@ -24,7 +24,7 @@ from armature.introspection import (
     text,
 )
 from armature.plugins.registry import name_of
-from armature.rules.book import Decision, RuleOrigin
+from armature.rules.data import Decision, RuleOrigin
 from armature.rules.errors import BadTarget
 
 USER = "user"  # the name of the plugin that stands for the user

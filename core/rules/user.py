@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import attrs
 
 from armature.hookspecs import hookimpl
-from armature.rules.book import Decision, Rule, RuleOrigin, Subject, Verdict
+from armature.introspection import Subject
+from armature.rules.data import Decision, Rule, RuleOrigin, Verdict
 from armature.rules.targets import USER
 from armature.trace.handlers import Handler, Polyfill
 

@@ -15,6 +15,7 @@ import attrs
 
 from armature.errors import InvariantError
 from armature.lower.data import Buffer, ExternCall, Reduce
+from armature.lower.features import Features
 from armature.lower.index import (
     Index,
     Sum,
@@ -51,7 +52,6 @@ from armature.schedule.score import (
 )
 
 if TYPE_CHECKING:
-    from armature.codegen.backend import Features
     from armature.context import CompileContext
 
 _SCALARS = ""  # in place of a buffer's name: what all loops of one point have in common

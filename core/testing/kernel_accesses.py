@@ -6,8 +6,8 @@ import math
 
 import torch
 
-from armature.codegen.backend import Features
 from armature.lower.data import Const, IndexValue, Masked, Node, Reduce, Store
+from armature.lower.features import Features
 from armature.lower.index import Var, add
 from armature.schedule.data import Pass
 from armature.testing.kernel_cases import (

@@ -12,8 +12,8 @@ import attrs
 import torch
 from torch import Tensor
 
-from armature.codegen.backend import Features
 from armature.lower.data import Buffer, BufferKind, Load, Masked, Node, Op, Origin, Reduce, Store
+from armature.lower.features import Features
 from armature.lower.index import Index, Size, Var, add, contiguous_strides, hint, mul
 from armature.lower.ops import FAMILIES, FLOATS, INTEGERS, OPS
 from armature.schedule.data import Kernel, Pass

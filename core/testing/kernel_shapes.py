@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from armature.codegen.backend import Features
 from armature.lower.data import Const, IndexValue, Node, Reduce, Store
+from armature.lower.features import Features
 from armature.lower.index import Index, Var, add, floordiv, mod, mul
 from armature.schedule.data import Pass
 from armature.testing.kernel_cases import (

@@ -19,10 +19,10 @@ import torch
 from torch import Tensor, fx
 
 from armature import config
-from armature.codegen.backend import Features
 from armature.context import CompileContext
 from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Pass
 from armature.lower.data import ExternCall, LoopGraph
+from armature.lower.features import Features
 from armature.lower.lower import lower
 from armature.lower.ops import OPS, REDUCTIONS
 from armature.lower.show import show

@@ -21,9 +21,10 @@ import attrs
 import pytest
 
 from armature.hookspecs import hookimpl
-from armature.introspection import describe, layers
+from armature.introspection import Subject, describe, layers
 from armature.plugins.plugin_manager import PluginManager
-from armature.rules.book import Decision, Rule, RuleBook, RuleOrigin, RuleTable, Subject, Verdict, load_name
+from armature.rules.book import RuleBook, load_name
+from armature.rules.data import Decision, Rule, RuleOrigin, RuleTable, Verdict
 
 
 @attrs.frozen

@@ -22,7 +22,7 @@ from torch import nn
 
 from armature.frame.sources import AttrSource
 from armature.introspection import MISSING, class_member, describe, is_written_in_c, unbound
-from armature.rules.book import Decision, Verdict
+from armature.rules.data import Decision, Verdict
 from armature.torch_abi.marks import (
     ORIGINAL,
     allowed_in_graph,

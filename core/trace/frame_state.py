@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from armature.context import CompileContext
     from armature.frame.sources import Source
-    from armature.rules.book import Verdict
+    from armature.rules.data import Verdict
     from armature.trace.effects import Effects
     from armature.trace.errors import GraphBreak
     from armature.trace.names import Names

@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from armature.rules.book import Verdict
+from armature.rules.data import Verdict
 from armature.trace.handlers import Handler, Polyfill
 
 

@@ -49,7 +49,7 @@ from armature.trace.wrap import as_value, wrap
 if TYPE_CHECKING:
     from armature.config import Config
     from armature.context import CompileContext
-    from armature.rules.book import Verdict
+    from armature.rules.data import Verdict
 
 
 V = TypeVar("V", bound=Value)

@@ -11,10 +11,10 @@ import torch
 from torch import fx
 
 import armature
-from armature.codegen.backend import Features
 from armature.errors import InvariantError, LoweringError
 from armature.graph.data import AtenGraph, GraphKind, Origin
 from armature.lower.data import Const, ExternCall, Load, Loop, LoopGraph, Op, Store, View
+from armature.lower.features import Features
 from armature.lower.index import Var
 from armature.lower.lower import lower
 from armature.lower.show import show

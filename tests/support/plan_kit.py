@@ -9,9 +9,9 @@ import attrs
 import torch
 from torch import Tensor
 
-from armature.codegen.backend import Features
 from armature.codegen.data import KernelSource
 from armature.lower.data import Argument, Buffer, ExternCall, View
+from armature.lower.features import Features
 from armature.lower.index import FloorDiv, Index, Mod, Product, Size, Sum, Var, computed, substitute
 from armature.lower.sharing import shared_memory
 from armature.schedule.data import Allocate, Batch, Kernel, KernelPlan, Launch, Release, Work

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from armature.rules.book import PROJECT_FIRST, Answer
+from armature.rules.data import PROJECT_FIRST, Answer
 from armature.trace.values.base import Args, Kwargs, Value
 
 if TYPE_CHECKING:

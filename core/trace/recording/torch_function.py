@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 import torch
 
-from armature.rules.book import Decision
+from armature.rules.data import Decision
 from armature.torch_abi import overrides as abi
 from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.torch_abi.overrides import Off
