@@ -139,6 +139,9 @@ class Config:
         choices=TOPICS,
         help=f"What to tell through Python's logging: {', '.join(TOPICS)}.",
     )
+    repro_dir: str = setting(
+        "", env="ARMATURE_REPRO_DIR", help="Folder in which a compilation that fails leaves a script; empty: none."
+    )
     fallback_warning: bool = setting(
         True, env="ARMATURE_FALLBACK_WARNING", help="Warn once when a frame falls back to eager."
     )

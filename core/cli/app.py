@@ -11,7 +11,7 @@ import typer
 from typer.main import get_command, get_command_name
 
 from armature import plugins
-from armature.cli import breaks, cache, code, demo, doctor, explain, rules, run, why
+from armature.cli import breaks, cache, code, demo, doctor, explain, repro, rules, run, why
 from armature.cli import plugins as plugin_commands
 from armature.cli.terminal import console, fail
 from armature.errors import ArmatureError, DuplicateRow, PluginError
@@ -20,7 +20,7 @@ from armature.plugins.plugin_manager import CORE, PluginManager
 from armature.torch_abi import versions
 
 # In the order in which `armature --help` lists them.
-COMMANDS = (demo, run, explain, why, rules, code, breaks, plugin_commands, cache, doctor)
+COMMANDS = (demo, run, explain, why, rules, code, breaks, repro, plugin_commands, cache, doctor)
 HOOK = "armature_cli"
 
 

@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -35,7 +36,7 @@ from armature.frame import skip
 from armature.frame.data import FrameRequest, resume_point
 from armature.frame.guards.explain import Mismatch
 from armature.frame.hook import CompiledFrame, RunEagerly
-from armature.pipeline import logs
+from armature.pipeline import logs, repro
 from armature.pipeline.backends import backend_for
 from armature.pipeline.notices import event_of, warn_once
 from armature.pipeline.session import Compilation, Outcome, Session, failed_guards, session
@@ -253,6 +254,8 @@ class Compiler:
     def _failed(self, error: Exception, record: Compilation, ctx: CompileContext) -> Exception:
         record.outcome, record.reason = Outcome.FALLBACK, f"{type(error).__name__}: {error}"
         ctx.emit(event_of(record, EventKind.FALLBACK, record.reason))
+        if ctx.config.repro_dir and not isinstance(error, DeviceBackendUnready):
+            repro.leave(Path(ctx.config.repro_dir), record, error)
         if ctx.config.strict:
             raise error
         if ctx.config.fallback_warning:

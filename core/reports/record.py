@@ -45,7 +45,7 @@ class Place:
     text: str = told("the line without its indentation", default="")
     column: int = told("where the expression begins in `text`, from 0; -1: not known", default=-1)
     end_column: int = told("the column after the expression, in `text`; -1: not known", default=-1)
-    own: bool = told("whether it is the program's own, and not of a library that is installed", default=True)
+    own: bool = told("whether it is of the program or a library of models, and not of Python or torch", default=True)
 
     @property
     def where(self) -> str:
@@ -133,7 +133,7 @@ class Break:
 
     @property
     def place(self) -> Place | None:
-        """The innermost line of the program's own; of a library where there is none."""
+        """The innermost line that is not of Python or torch; the innermost of all where there is none."""
         return next((place for place in reversed(self.stack) if place.own), self.stack[-1] if self.stack else None)
 
 

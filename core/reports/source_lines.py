@@ -16,10 +16,12 @@ def indentation(file: str, line: int) -> int:
 
 
 def is_own(file: str) -> bool:
-    """Whether a file is the program's, and not of Python, torch or another library that is installed."""
-    if any(folder in file for folder in skip.INSTALLED) or file.startswith("<frozen "):
+    """Whether a file is the program's, or of a library that has models: not of Python or torch, which serve all."""
+    if file.startswith("<frozen "):
         return False
-    return not file.startswith((f"{skip.PYTHON_FOLDER}/", f"{skip.TORCH_FOLDER}/"))
+    if file.startswith(f"{skip.TORCH_FOLDER}/"):
+        return False
+    return any(folder in file for folder in skip.INSTALLED) or not file.startswith(f"{skip.PYTHON_FOLDER}/")
 
 
 def called(caller: Caller) -> Place:

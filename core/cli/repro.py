@@ -1,0 +1,89 @@
+"""`armature repro SCRIPT` keeps what fails to compile as scripts; `armature minify` makes such a graph smaller."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+import armature
+from armature import config
+from armature.cli.run import PASS_ON, Arguments, Script
+from armature.cli.scripts import run_script
+from armature.cli.terminal import console, fail
+from armature.errors import ArmatureError
+from armature.pipeline.repro import SCRIPT
+from armature.reports.files import CannotWriteReport
+from armature.reports.minify import minify
+from armature.reports.recorder import shown
+
+
+class Kind(StrEnum):
+    """What a graph is to show."""
+
+    ERROR = "error"
+    WRONG = "wrong"
+    SLOW = "slow"
+
+
+def repro(
+    script: Script,
+    arguments: Arguments = None,
+    out: Annotated[Path, typer.Option(help="folder in which each failure gets a folder of its own")] = Path("repro"),
+) -> None:
+    """Run a program; each compilation that fails leaves a folder with a script that shows the error by itself."""
+    folder = out.absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        fail(CannotWriteReport(path=out, problem=error.strerror or error))
+    before = set(folder.iterdir())
+    screen, status = console(), 0
+    try:
+        with config.patch(repro_dir=str(folder)):
+            status = run_script(script, arguments or [], armature.compile)
+    except ArmatureError as error:
+        screen.print(str(error), style="red", markup=False, soft_wrap=True)
+        status = 1
+    except Exception as error:
+        print(shown(error), file=sys.stderr)
+        status = 1
+    told(screen, sorted(set(folder.iterdir()) - before))
+    raise typer.Exit(status)
+
+
+def told(screen: Console, made: list[Path]) -> None:
+    """Say what was left."""
+    for path in made:
+        screen.print(f"Written to {path / SCRIPT}", markup=False, soft_wrap=True)
+    if made:
+        screen.print("`armature minify FOLDER` makes the graph smaller.", markup=False)
+    else:
+        screen.print("Nothing failed to compile.")
+
+
+def smaller(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="of `armature repro`, or a script in it")],
+    kind: Annotated[Kind, typer.Option(help="what the graph shows")] = Kind.ERROR,
+) -> None:
+    """Make a graph that fails as small as it still fails: with an error, with wrong values, or slowly."""
+    screen = console()
+    with screen.status("looking") as status:
+        try:
+            path, found, size = minify(
+                folder.absolute(), kind.value, lambda tries, nodes: status.update(f"{tries} graphs, {nodes} operators")
+            )
+        except ArmatureError as error:
+            fail(error)
+    screen.print(f"{size} operators after {found.tries} graphs: {found.fault}", markup=False, soft_wrap=True)
+    screen.print(f"Written to {path}", markup=False, soft_wrap=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("repro", context_settings=PASS_ON)(repro)
+    app.command("minify")(smaller)
