@@ -105,7 +105,7 @@ class WatchingMode(FakeTensorMode):
         if may_write(func):
             self.written += tuple((one, version_of(one)) for one in written_of(func, args, kwargs or {}))
         result = super().__torch_dispatch__(func, types, args, kwargs)
-        if func not in LAYOUTS:
+        if func not in LAYOUTS or result is NotImplemented:
             return result
         with self:
             return LAYOUTS[func](args, result)

@@ -10,23 +10,34 @@ import torch
 from torch._prims_common import suggest_memory_format
 
 aten = torch.ops.aten
+Ints = Sequence[int]
+CHANNELS_LAST: Mapping[int, tuple[Ints, ...]] = {4: ((0, 2, 3, 1),), 5: ((0, 2, 3, 4, 1),)}  # orders of axes
 Rule = Callable[[Sequence[Any], Any], Any]
 
 
 def contiguous(args: Sequence[Any], result: Any) -> Any:
     """Row-major, whatever the arguments are."""
-    return result.contiguous()
+    return in_layout(result, torch.contiguous_format)
+
+
+def in_layout(result: Any, layout: torch.memory_format) -> Any:
+    """Without gaps, and with the strides that axes of size 1 have in new memory: `contiguous` leaves these alone."""
+    return torch.empty(result.shape, dtype=result.dtype, device=result.device, memory_format=layout)
 
 
 def first_contiguous(args: Sequence[Any], result: Any) -> Any:
     """The first of several results is row-major."""
-    return (result[0].contiguous(), *result[1:])
+    return (contiguous(args, result[0]), *result[1:])
 
 
 def as_sum(args: Sequence[Any], result: Any) -> Any:
     """As the sum of the first two arguments lies: the kernel goes over both at once."""
     like = aten.add.Tensor(args[0], args[1])
-    return result if like.stride() == result.stride() else torch.empty_like(like, dtype=result.dtype)
+    return (
+        result
+        if like.stride() == result.stride()
+        else like.new_empty_strided(like.shape, like.stride(), dtype=result.dtype)
+    )
 
 
 def sum_on_cpu(args: Sequence[Any], result: Any) -> Any:
@@ -38,14 +49,143 @@ def in_format(args: Sequence[Any], result: Any) -> Any:
     """On a CPU with channels last where the first argument has them so, else row-major."""
     if result.device.type != "cpu":
         return result
-    return result.contiguous(memory_format=suggest_memory_format(args[0]))
+    return in_layout(result, suggest_memory_format(args[0]))
 
 
 def first_in_format(args: Sequence[Any], result: Any) -> Any:
-    """The same for the first of several results."""
+    """The same for the first of several results; what axes of size 1 have for strides makes no difference."""
+    given, formats = args[0], {4: torch.channels_last, 5: torch.channels_last_3d}
+    layout = formats.get(given.dim(), torch.contiguous_format)
+    if result[0].device.type == "cpu" and not given.is_contiguous() and given.is_contiguous(memory_format=layout):
+        return (in_layout(result[0], layout), *result[1:])
     return (in_format(args, result[0]), *result[1:])
 
 
+def as_viewed(args: Sequence[Any], result: Any) -> Any:
+    """A view: torch gives axes of size 1 other strides than its kernels do."""
+    if 1 not in result.shape or not _is_static(args[0]) or not _is_static(result):
+        return result
+    strides = view_strides(args[0].shape, args[0].stride(), result.shape)
+    if strides is None or strides == result.stride():
+        return result
+    return aten.as_strided.default(result, result.shape, strides, result.storage_offset())
+
+
+def as_iterated(args: Sequence[Any], result: Any) -> Any:
+    """As TensorIterator lays out what it makes of its operands, one by one; torch forgets the strides that axes of size
+    1 have, and by which a convolution or a norm that follows may take its input for one with channels last."""
+    tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+    if not any(1 in one.shape for one in tensors) or not all(map(_is_static, (*tensors, result))):
+        return result
+    numbers = any(isinstance(arg, (bool, int, float, complex)) for arg in args[:2])
+    strides = iterated_strides(result.shape, [(one.shape, one.stride()) for one in tensors], numbers)
+    return (
+        result
+        if strides == result.stride()
+        else torch.empty_strided(result.shape, strides, dtype=result.dtype, device=result.device)
+    )
+
+
+def _is_static(tensor: Any) -> bool:
+    return all(type(number) is int for number in (*tensor.shape, *tensor.stride()))
+
+
+def view_strides(sizes: Ints, strides: Ints, wanted: Ints) -> tuple[int, ...] | None:
+    """The strides of `view` (`computeStride` of ATen/TensorUtils.cpp). None: it has to be copied, or is empty."""
+    if not sizes or 0 in sizes:
+        return None
+    found = [0] * len(wanted)
+    place, base, have, seen = len(wanted) - 1, strides[-1], 1, 1
+    for axis in range(len(sizes) - 1, -1, -1):
+        have *= sizes[axis]
+        if axis and (sizes[axis - 1] == 1 or strides[axis - 1] == have * base):
+            continue  # the next axis lies on in the same piece of memory
+        while place >= 0 and (seen < have or wanted[place] == 1):
+            found[place] = seen * base
+            seen *= wanted[place]
+            place -= 1
+        if seen != have:
+            return None
+        if axis:
+            base, have, seen = strides[axis - 1], 1, 1
+    return tuple(found) if place == -1 else None
+
+
+def iterated_strides(sizes: Ints, operands: Sequence[tuple[Ints, Ints]], numbers: bool) -> tuple[int, ...]:
+    """The strides of a new result of TensorIterator: those that all operands share, or else its axes in the order that
+    their strides tell, the first operand first. numbers: whether a number is among the operands."""
+    if not numbers and all(shape == sizes for shape, _ in operands):
+        for order in (range(len(sizes)), *CHANNELS_LAST.get(len(sizes), ())):
+            dense = dense_strides(sizes, order)
+            if all(_lies_as(strides, dense, sizes) for _, strides in operands):
+                return dense
+        first = operands[0][1]
+        if all(strides == first for _, strides in operands) and _is_dense(sizes, first):
+            return tuple(first)
+    return dense_strides(sizes, _order_of_axes(sizes, [_broadcast(sizes, *one) for one in operands]))
+
+
+def dense_strides(sizes: Ints, order: Sequence[int]) -> tuple[int, ...]:
+    """Strides without gaps; order: of the axes, the outermost first."""
+    strides, step = [0] * len(sizes), 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= sizes[axis]
+    return tuple(strides)
+
+
+def _lies_as(strides: Ints, dense: Ints, sizes: Ints) -> bool:
+    return all(a == b for a, b, size in zip(strides, dense, sizes, strict=True) if size != 1)
+
+
+def _is_dense(sizes: Ints, strides: Ints) -> bool:
+    step = 1
+    for stride, size in sorted((stride, size) for stride, size in zip(strides, sizes, strict=True) if size != 1):
+        if stride != step:
+            return False
+        step *= size
+    return True
+
+
+def _broadcast(sizes: Ints, shape: Ints, strides: Ints) -> tuple[int, ...]:
+    missing = len(sizes) - len(shape)
+    kept = zip(shape, strides, sizes[missing:], strict=True)
+    return (*(0,) * missing, *(0 if own == 1 and size != 1 else stride for own, stride, size in kept))
+
+
+def _order_of_axes(sizes: Ints, operands: Sequence[Ints]) -> list[int]:
+    """The axes, the outermost first (`reorder_dimensions` of ATen/TensorIterator.cpp)."""
+
+    def compare(first: int, second: int) -> int:
+        for strides in operands:
+            one, other = strides[first], strides[second]
+            if not one or not other:  # broadcast: it has no say
+                continue
+            if one != other:
+                return -1 if one < other else 1
+            if sizes[first] > sizes[second]:
+                return 1
+        return 0
+
+    order = list(range(len(sizes) - 1, -1, -1))  # the innermost first
+    for start in range(1, len(order)):
+        moved = start
+        for place in range(start - 1, -1, -1):
+            said = compare(order[place], order[moved])
+            if said > 0:
+                order[place], order[moved] = order[moved], order[place]
+                moved = place
+            elif said < 0:
+                break
+    return order[::-1]
+
+
+# With numbers among their operands; torch describes them in Python.
+ITERATED = (
+    aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor, aten.eq.Scalar, aten.ne.Scalar, aten.lt.Scalar,
+    aten.le.Scalar, aten.gt.Scalar, aten.ge.Scalar, aten.fmod.Scalar, aten.remainder.Scalar, aten.where.self,
+    aten.clamp.Tensor,
+)  # fmt: skip
 LAYOUTS: Mapping[torch._ops.OpOverload, Rule] = {
     aten.pow.Scalar: contiguous,
     aten.normal.Tensor_Tensor: contiguous,
@@ -65,5 +205,7 @@ LAYOUTS: Mapping[torch._ops.OpOverload, Rule] = {
     aten._native_batch_norm_legit.no_stats: first_in_format,
     aten._native_batch_norm_legit_no_training.default: first_in_format,
     aten._native_batch_norm_legit_functional.default: first_in_format,
+    aten.view.default: as_viewed,
+    **dict.fromkeys(ITERATED, as_iterated),
 }
 """What the layout of an operator's results is, given its arguments and what torch says. Called in the fake mode."""

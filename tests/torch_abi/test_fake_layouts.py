@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
+import armature
 from armature.torch_abi.fake import FakeWorld
-from armature.torch_abi.fake_layouts import LAYOUTS
+from armature.torch_abi.fake_layouts import LAYOUTS, iterated_strides, view_strides
 
 aten = torch.ops.aten
 INPUTS: dict[str, Callable[[], Tensor]] = {
@@ -19,6 +24,8 @@ INPUTS: dict[str, Callable[[], Tensor]] = {
     "permuted": lambda: torch.rand(4, 3, 5, 2).permute(3, 0, 1, 2),
     "channels last": lambda: torch.rand(2, 4, 3, 5).contiguous(memory_format=torch.channels_last),
     "every second": lambda: torch.rand(2, 4, 3, 10)[..., ::2],
+    "one of a batch, transposed": lambda: torch.rand(1, 15, 4).transpose(1, 2).reshape(1, 4, 3, 5),
+    "one of a batch, far apart": lambda: torch.rand(120).as_strided((1, 4, 3, 5), (7, 15, 5, 1)),
     "expanded": lambda: torch.rand(1, 4, 3, 5).expand(2, 4, 3, 5),
 }
 CALLS: dict[Any, Callable[[Tensor], Any]] = {
@@ -54,6 +61,26 @@ CALLS: dict[Any, Callable[[Tensor], Any]] = {
     aten._native_batch_norm_legit_functional.default: lambda x: aten._native_batch_norm_legit_functional.default(
         x, None, None, x.new_ones(4), x.new_ones(4), True, 0.1, 1e-5
     ),
+    aten.view.default: lambda x: aten.view.default(x, [*x.shape[:2], 1, *x.shape[2:]]),
+    aten.add.Tensor: lambda x: aten.add.Tensor(x, 2),
+    aten.sub.Tensor: lambda x: aten.sub.Tensor(x, x.new_ones(())),
+    aten.mul.Tensor: lambda x: aten.mul.Tensor(x, x.new_ones(4, 1, 5)),
+    aten.div.Tensor: lambda x: aten.div.Tensor(x.new_ones(x.shape), x),
+    **{
+        op: functools.partial(lambda op, x: op(x, 2), op)
+        for op in (
+            aten.eq.Scalar,
+            aten.ne.Scalar,
+            aten.lt.Scalar,
+            aten.le.Scalar,
+            aten.gt.Scalar,
+            aten.ge.Scalar,
+            aten.fmod.Scalar,
+            aten.remainder.Scalar,
+        )
+    },
+    aten.where.self: lambda x: aten.where.self(x > 0.5, x, x.new_ones(x.shape)),
+    aten.clamp.Tensor: lambda x: aten.clamp.Tensor(x, x.new_ones(x.shape)),
 }
 
 # What the program called, where that lies otherwise than the functional form of it gives.
@@ -80,3 +107,48 @@ def test_layouts_are_those_of_the_kernels(op: Any, layout: str) -> None:
     with world.mode:
         told = first(CALLS[op](fake))
     assert (told.shape, told.stride(), told.dtype) == (real.shape, real.stride(), real.dtype)
+
+
+@given(st.data())
+def test_strides_are_those_of_torch(data: st.DataObject) -> None:
+    sizes = data.draw(st.lists(st.sampled_from((1, 2, 3)), min_size=1, max_size=5))
+
+    def some(shape: list[int]) -> Tensor:
+        order = data.draw(st.permutations(range(len(shape))))
+        dense = torch.empty([shape[axis] for axis in order]).permute([order.index(k) for k in range(len(shape))])
+        ones = st.sampled_from((1, 2, 7, 30))
+        strides = [data.draw(ones) if size == 1 else step for size, step in zip(shape, dense.stride(), strict=True)]
+        return torch.empty_strided(shape, strides)
+
+    a, b = some(sizes), some([data.draw(st.sampled_from((1, size))) for size in sizes])
+    pairs = [(tuple(one.shape), one.stride()) for one in (a, b)]
+    assert iterated_strides(tuple(sizes), pairs, False) == torch.add(a, b).stride()
+    assert iterated_strides(tuple(sizes), pairs[:1], True) == torch.add(a, 2.0).stride()
+    merged = data.draw(st.integers(0, len(sizes) - 1))
+    wanted = [*sizes[:merged], 1, math.prod(sizes[merged : merged + 2]), *sizes[merged + 2 :]]
+    found = view_strides(tuple(sizes), a.stride(), tuple(wanted))
+    if found is None:
+        with pytest.raises(RuntimeError, match="view size is not compatible"):
+            a.view(wanted)
+    else:
+        assert found == a.view(wanted).stride()
+
+
+class GroupNormAfterAttention(torch.nn.Module):
+    """What comes of an attention of one picture: its axes of size 1 decide in which layout the norm gives its result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.conv = torch.nn.GroupNorm(2, 4), torch.nn.Conv2d(4, 3, 3, padding=1)
+
+    def forward(self, tokens: Tensor, before: Tensor) -> Tensor:
+        x = tokens.transpose(-1, -2).reshape(before.shape) + before
+        return self.conv(self.norm(x / 1.0))
+
+
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+def test_a_convolution_after_an_attention_of_one_picture(backend: str) -> None:
+    module, args = GroupNormAfterAttention().eval(), (torch.rand(1, 64, 4), torch.rand(1, 4, 8, 8))
+    with torch.no_grad():
+        found, expected = armature.compile(module, backend=backend)(*args), module(*args)
+    torch.testing.assert_close(found, expected, check_stride=True)
