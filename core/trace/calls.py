@@ -128,7 +128,7 @@ def stand_in(tracer: Trace, plan: Plan, replacement: Callable[..., Any], args: A
 
 
 def call_object(tracer: Trace, fn: Callable[..., Any], value: Value, args: Args, kwargs: Kwargs) -> Value:
-    """Call a function that exists as a Python object."""
+    """Call a function that exists as a Python object: what plugins or the interpreter know, else what the rules say."""
     if tracer.overrides.present:
         found = torch_function.called(tracer, fn, args, kwargs)
         if found is not None:
@@ -141,6 +141,14 @@ def call_object(tracer: Trace, fn: Callable[..., Any], value: Value, args: Args,
         found = handled(tracer, plan, args, kwargs)
         if found is not None:
             return found
+    found = _known_function(tracer, fn, args, kwargs)
+    if found is None and args:
+        found = _known_method(tracer, fn, value, args, kwargs)
+    return _by_rules(tracer, fn, value, args, kwargs) if found is None else found
+
+
+def _known_function(tracer: Trace, fn: Any, args: Args, kwargs: Kwargs) -> Value | None:
+    """A call that the interpreter makes itself, or that the program has marked; None: it is none of these."""
     mechanism = builtin_of(fn)
     if mechanism is not None:
         found = invoke(tracer, mechanism, describe(fn).name, (), args, kwargs)
@@ -151,21 +159,32 @@ def call_object(tracer: Trace, fn: Callable[..., Any], value: Value, args: Args,
         return call_through(Call(fn, tuple(args), kwargs, tracer), *args, **kwargs)
     if type(fn) is MethodWrapperType and fn.__name__ == "__get__" and type(fn.__self__) in C_METHODS:
         return MethodValue(tracer.as_value(fn.__self__), args[0])
-    if args and isinstance(args[0], TensorValue) and tracer.overrides.present:
-        found = _of_tensor(tracer, fn, args[0], args[1:], kwargs)
+    return None
+
+
+def _known_method(tracer: Trace, fn: Any, value: Value, args: Args, kwargs: Kwargs) -> Value | None:
+    """A method, called as a function of the object that it is a method of; None: the rules are to say."""
+    owner, rest = args[0], args[1:]
+    if isinstance(owner, TensorValue) and tracer.overrides.present:
+        found = _of_tensor(tracer, fn, owner, rest, kwargs)
         if found is not None:
             return found
-    if type(fn) in C_METHODS and args:
-        method = method_of_base(fn, args[0])
-        if fn.__name__ in ("copy", "__copy__", "__or__", "__ror__") and makes_its_own(args[0]):
+    if type(fn) in C_METHODS:
+        method = method_of_base(fn, owner)
+        if fn.__name__ in ("copy", "__copy__", "__or__", "__ror__") and makes_its_own(owner):
             tracer.graph_break("unsupported-call", callable=f"{value.describe()} of a derived class")
         if method is not None:
-            result = method.call_method(tracer, fn.__name__, args[1:], kwargs)
+            result = method.call_method(tracer, fn.__name__, rest, kwargs)
             if result is method and method.mutable and fn.__name__.startswith("__i"):
-                return args[0]  # `__iadd__` gives the object itself
-            return or_itself(tracer, args[0], fn.__name__, args[1:], kwargs, result)
-    if args and isinstance(args[0], ContextValue) and getattr(fn, "__name__", "") in ("__enter__", "__exit__"):
-        return args[0].call_method(tracer, fn.__name__, args[1:], kwargs)
+                return owner  # `__iadd__` gives the object itself
+            return or_itself(tracer, owner, fn.__name__, rest, kwargs, result)
+    if isinstance(owner, ContextValue) and getattr(fn, "__name__", "") in ("__enter__", "__exit__"):
+        return owner.call_method(tracer, fn.__name__, rest, kwargs)
+    return None
+
+
+def _by_rules(tracer: Trace, fn: Any, value: Value, args: Args, kwargs: Kwargs) -> Value:
+    """A call as its verdict says: traced into, a node of the graph, or a graph break."""
     verdict = tracer.verdict(fn)
     if verdict.decision is Decision.INLINE and isinstance(value, FunctionValue):
         return inlining.inline_function(tracer, value, args, kwargs)

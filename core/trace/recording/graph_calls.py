@@ -77,11 +77,24 @@ def graph_call(
     fn = operator.matmul if fn is operator.imatmul else fn  # tensors have no `@=`, but FX would write one
     if type(fn) is torch.jit.ScriptFunction:
         return call_script(tracer, fn, args, kwargs)
-    if (state := tracer.overrides).present:
+    if tracer.overrides.present:
         found = torch_function.in_graph(tracer, fn, args, kwargs)
         if found is not None:
             return found
-    fn, args, kwargs = in_graphs_terms(fn, args, kwargs)
+    fn = BY_OPERATOR.get(method_name(fn), fn) if len(args) == 2 and not kwargs else fn
+    found = _of_numbers(tracer, fn, args, kwargs)
+    if found is None:
+        found = folding.told(tracer, fn, args, kwargs)
+    if found is not None:
+        return found
+    if fake is None and not isinstance(fn, str) and of_torch(fn):
+        folding.may_run(tracer, fn, args, kwargs)
+    return _recorded(tracer, fn, args, kwargs, fake)
+
+
+def _of_numbers(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
+    """What a call with floats of the program, or with numbers known before the graph, gives; None: it has none."""
+    state = tracer.overrides
     if (tracer.floats or tracer.precalls.calls) and not kwargs and not state.present:
         given = as_tensors(tracer, fn, args)
         if given is not None:
@@ -89,18 +102,20 @@ def graph_call(
     keeps = tracer.keeps_floats or tracer.subgraph_depth or state.asks_modes
     if tracer.floats and not keeps and takes_floats(fn, args, kwargs):
         return _keeping_floats(tracer, fn, args, kwargs)
-    told = folding.told(tracer, fn, args, kwargs)
-    if told is not None:
-        return told
-    if fake is None and not isinstance(fn, str) and of_torch(fn):
-        folding.may_run(tracer, fn, args, kwargs)
+    return None
+
+
+def _recorded(
+    tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, fake: Callable[..., Any] | None
+) -> Value:
+    """Run a call on the fakes, and put it in the graph unless what it gives is a constant or a tensor that is known."""
     arguments = tuple([arg.as_argument(tracer) for arg in args])
     named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
     targets = mutation.written(fn, args, kwargs)
     if targets:
         mutation.check(tracer, fn, args, kwargs, targets)
     tracer.fakes.take_written()
-    given = (*args, *kwargs.values()) if state.wrappers else ()
+    given = (*args, *kwargs.values()) if tracer.overrides.wrappers else ()
     held = wrapper_subclasses.holding(value.as_fake(tracer) for value in given)
     result = run_on_fakes(tracer, fake or fn, args, kwargs)
     wrapper_subclasses.check_unchanged(tracer, held)
