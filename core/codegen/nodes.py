@@ -101,7 +101,7 @@ def share(kernel: Kernel) -> Kernel:
         identity[node] = identity[found] = found
         return found
 
-    new = rebuild(_roots(kernel), change)
+    new = rebuild(kernel.roots, change)
 
     def store(old: Store) -> Store:
         return attrs.evolve(old, value=new[old.value], indirect=tuple((var, new[value]) for var, value in old.indirect))
@@ -121,15 +121,6 @@ def _reduce(node: Node) -> Reduce:
     if not isinstance(node, Reduce):
         raise TypeError(f"a reduction became {type(node).__name__}")
     return node
-
-
-def _roots(kernel: Kernel) -> list[Node]:
-    roots: list[Node] = []
-    for step in kernel.passes:
-        roots += step.reductions
-        for store in (*step.inner_stores, *step.outer_stores):
-            roots += store_roots(store)
-    return roots
 
 
 def _unguarded(node: Node) -> tuple[Node, ...]:
@@ -155,7 +146,7 @@ class _Scopes:
 class _Walker:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = share(kernel)
-        self.depends = depends(postorder(_roots(self.kernel)))
+        self.depends = depends(postorder(self.kernel.roots))
         self.names: dict[Node, str] = {}
         self.scopes = _Scopes()
         self.counts = {"tmp": 0, "red": 0}

@@ -8,8 +8,9 @@ from typing import TypeAlias
 import attrs
 import torch
 
-from armature.lower.data import Buffer, ExternCall, Origin, Reading, Reduce, Store, View
+from armature.lower.data import Buffer, ExternCall, Node, Origin, Reading, Reduce, Store, View
 from armature.lower.index import Index, Size, Var
+from armature.schedule.walk import store_roots
 
 
 @attrs.frozen(eq=False)
@@ -53,6 +54,21 @@ class Kernel:
     def arguments(self) -> tuple[str, ...]:
         """Names in the order in which a launch passes them: buffers read, buffers written, sizes."""
         return (*self.reads, *self.writes, *(s.name for s in self.sizes))
+
+    @property
+    def stores(self) -> list[Store]:
+        """The stores of all passes, in order."""
+        return [store for step in self.passes for store in (*step.inner_stores, *step.outer_stores)]
+
+    @property
+    def roots(self) -> list[Node]:
+        """What the passes compute, in order: reductions, and what stores need."""
+        roots: list[Node] = []
+        for step in self.passes:
+            roots += step.reductions
+            for store in (*step.inner_stores, *step.outer_stores):
+                roots += store_roots(store)
+        return roots
 
 
 @attrs.frozen(eq=False)

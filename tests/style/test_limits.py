@@ -22,7 +22,7 @@ LARGE_CLASSES = {
     "core/trace/emit/rebuild.py Rebuilder",
     "core/trace/values/base.py Value",
     "core/trace/values/user_object.py UserObjectValue",
-    "plugins/cpu_cpp/armature_cpu_cpp/kernel.py KernelPrinter",
+    "plugins/cpu_cpp/armature_cpu_cpp/kernel_printer.py KernelPrinter",
 }
 
 # Functions of more than 25 lines without a docstring.

@@ -12,7 +12,7 @@ from armature.backend_api import Features, KernelPlan, KernelSource, Work
 from armature.plugin_api import BackendError
 from armature_cpu_cpp import isa, launch, toolchain
 from armature_cpu_cpp.features import FEATURES
-from armature_cpu_cpp.printer import print_kernels
+from armature_cpu_cpp.source import print_kernels
 
 if TYPE_CHECKING:
     from armature.backend_api import CompileContext

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from armature.backend_api import Batch, Body, Lines
-from armature_cpu_cpp.kernel import KernelPrinter
+from armature_cpu_cpp.kernel_printer import KernelPrinter
 from armature_cpu_cpp.loops import Nest
 from armature_cpu_cpp.vector import cpp_type
 

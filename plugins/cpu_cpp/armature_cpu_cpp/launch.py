@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from armature.plugin_api import BackendError
-from armature_cpu_cpp.printer import ENTRY
+from armature_cpu_cpp.source import ENTRY
 
 # Where DLPack's table of exchange functions (version 1) holds the one that fills a view of a tensor without owning it:
 # two 32-bit version numbers, a pointer to an older table, three functions that own, then it.

@@ -22,7 +22,6 @@ from armature.backend_api import (
     Op,
     Pass,
     Reduce,
-    Store,
     Var,
     add,
     depends,
@@ -34,7 +33,6 @@ from armature.backend_api import (
     rebuild,
     rename_node,
     rename_store,
-    store_roots,
     stride_of,
     substitute,
     variables,
@@ -82,29 +80,18 @@ class _Flat:
     inner: list[Var]
     place: Index
 
-    def roots(self) -> list[Node]:
-        out: list[Node] = []
-        for step in self.kernel.passes:
-            out += step.reductions
-            for store in (*step.inner_stores, *step.outer_stores):
-                out += store_roots(store)
-        return out
-
-    def stores(self) -> list[Store]:
-        return [s for step in self.kernel.passes for s in (*step.inner_stores, *step.outer_stores)]
-
     def forms(self) -> list[Index]:
         """Every index in which a loop variable stands."""
-        nodes = postorder(self.roots())
+        nodes = postorder(self.kernel.roots)
         forms: list[Index] = [n.index for n in nodes if isinstance(n, IndexValue)]
         forms += [n.index[0] for n in nodes if isinstance(n, Load)]
-        forms += [s.index[0] for s in self.stores()]
+        forms += [s.index[0] for s in self.kernel.stores]
         forms.append(self.place)
         return list(dict.fromkeys(forms))
 
     def rename(self, changes: Mapping[Var, Index]) -> None:
         """Replace loop variables everywhere."""
-        order = rebuild(self.roots(), lambda node: rename_node(node, changes))
+        order = rebuild(self.kernel.roots, lambda node: rename_node(node, changes))
         self.place = substitute(self.place, changes)
         self.kernel = _with(self.kernel, order, changes)
 
@@ -134,7 +121,7 @@ def flatten(kernel: Kernel, buffers: Mapping[str, Buffer]) -> _Flat:
     def one_index(node: Node) -> Node:
         return attrs.evolve(node, index=(position(node, buffers),)) if isinstance(node, Load) else node
 
-    new = rebuild(flat.roots(), one_index)
+    new = rebuild(flat.kernel.roots, one_index)
     flat.kernel = _with(kernel, new, {})
     passes = tuple(
         attrs.evolve(
@@ -209,7 +196,7 @@ class _Costs:
 
     def accesses(self) -> list[tuple[Index, frozenset[Var], float]]:
         """Position, lanes' variables behind indirect parts, and cost when not contiguous, per load and store."""
-        nodes = postorder(self.flat.roots())
+        nodes = postorder(self.flat.kernel.roots)
         known = depends(nodes)
         out: list[tuple[Index, frozenset[Var], float]] = []
         for node in nodes:
@@ -218,14 +205,14 @@ class _Costs:
                 out.append((node.index[0], behind, GATHER))
             elif isinstance(node, IndexValue):
                 continue
-        for store in self.flat.stores():
+        for store in self.flat.kernel.stores:
             behind = frozenset().union(*(known[v] for _, v in store.indirect)) if store.indirect else frozenset()
             out.append((store.index[0], behind, SCATTER))
         return out
 
     def work(self) -> float:
         """Operations at one point of all loops."""
-        return sum(OPS[n.op].cost for n in postorder(self.flat.roots()) if isinstance(n, Op)) + 1.0
+        return sum(OPS[n.op].cost for n in postorder(self.flat.kernel.roots) if isinstance(n, Op)) + 1.0
 
     def of(self, var: Var | None) -> float:
         """Cost of a point when `var` is vectorised; None: none is."""
@@ -262,7 +249,7 @@ def _stride_order(loops: Iterable[Var], forms: Sequence[Index]) -> list[Var]:
 def _turning(flat: _Flat, vector: Var, loops: Sequence[Var]) -> list[Var]:
     """Loops along which a load is contiguous that is strided along the vector: run inside it, they use up its lines."""
     found: list[Var] = []
-    for node in postorder(flat.roots()):
+    for node in postorder(flat.kernel.roots):
         if isinstance(node, Load) and not node.indirect and stride_of(node.index[0], vector) not in (0, 1):
             found += [v for v in loops if v not in found and stride_of(node.index[0], v) == 1]
     return found
@@ -275,7 +262,7 @@ def plan_nest(kernel: Kernel, buffers: Mapping[str, Buffer], register_bytes: int
     flat = flatten(kernel, buffers)
     if not adds:
         join_loops(flat)
-    dtypes = [n.dtype for n in postorder(flat.roots()) if not isinstance(n, IndexValue)]
+    dtypes = [n.dtype for n in postorder(flat.kernel.roots) if not isinstance(n, IndexValue)]
     lanes = lanes_of(dtypes, register_bytes)
     costs = _Costs(flat, lanes)
     loops = (*flat.outer, *flat.inner)
@@ -292,8 +279,8 @@ def plan_nest(kernel: Kernel, buffers: Mapping[str, Buffer], register_bytes: int
 
 
 def _order(flat: _Flat, vector: Var | None) -> tuple[list[Var], list[Var]]:
-    stores = [s.index[0] for s in flat.stores()]
-    loads = [n.index[0] for n in postorder(flat.roots()) if isinstance(n, Load)]
+    stores = [s.index[0] for s in flat.kernel.stores]
+    loads = [n.index[0] for n in postorder(flat.kernel.roots) if isinstance(n, Load)]
     outer = _stride_order((v for v in flat.outer if v is not vector), [*stores, *loads])
     inner = _stride_order((v for v in flat.inner if v is not vector), [*loads, *stores])
     if vector in flat.outer and vector is not None:

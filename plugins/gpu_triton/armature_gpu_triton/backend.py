@@ -19,8 +19,8 @@ from armature.backend_api import Features, KernelPlan, KernelSource, Work, raw_s
 from armature_gpu_triton import launch
 from armature_gpu_triton.binary import Binary
 from armature_gpu_triton.features import FEATURES
-from armature_gpu_triton.kernel import BACKEND, print_kernels
-from armature_gpu_triton.printer import HEADER
+from armature_gpu_triton.kernel_printer import HEADER
+from armature_gpu_triton.source import BACKEND, print_kernels
 from armature_gpu_triton.spec import GroupSpec, KernelSpec
 
 if TYPE_CHECKING:

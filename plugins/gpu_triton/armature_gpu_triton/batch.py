@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from armature.backend_api import Batch, Body, Buffer, Row, Size
+from armature_gpu_triton.kernel_printer import KernelPrinter
 from armature_gpu_triton.loops import INT32_MAX, Tile, tile
 from armature_gpu_triton.ops import POINTERS
-from armature_gpu_triton.printer import KernelPrinter
 from armature_gpu_triton.spec import KernelSpec
 
 WIDEST = 16  # elements that a thread touches at most with one access

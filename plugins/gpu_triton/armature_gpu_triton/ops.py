@@ -1,7 +1,7 @@
 """The operations of the loop IR as Triton expressions: one row each.
 
 A form takes the printed operands. Operands and result have the types of the IR's dtypes, but that halves are widened to
-float32 before and rounded after every operation (`printer`); so a form sees float32, float64, integers and bools.
+float32 before and rounded after every operation (`kernel_printer`): a form sees float32, float64, integers, bools.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ import attrs
 
 from armature.backend_api import PYTHON_INDEX, Batch, Buffer, Kernel, KernelSource, Op, Work, add, body_of, floordiv
 from armature_gpu_triton import batch
+from armature_gpu_triton.kernel_printer import KernelPrinter, print_function, print_module
 from armature_gpu_triton.loops import Tile, nodes_of, tile
 from armature_gpu_triton.ops import POINTERS
-from armature_gpu_triton.printer import KernelPrinter, print_function, print_module
 from armature_gpu_triton.spec import GroupSpec, KernelSpec, Part
 from armature_gpu_triton.split import Group, split
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from armature.backend_api import Batch, Buffer, Lines, Work, body_of
 from armature_cpu_cpp.batch import BatchPrinter
-from armature_cpu_cpp.kernel import KernelPrinter
+from armature_cpu_cpp.kernel_printer import KernelPrinter
 from armature_cpu_cpp.loops import plan_nest
 from armature_cpu_cpp.values import identifier
 
