@@ -64,8 +64,8 @@ def choose(shape: Shape) -> Config:
 
 
 def pointwise(shape: Shape) -> Config:
-    """16 bytes a thread and access where the grid stays large enough."""
-    xblock = 1024 if shape.bytes <= 4 else 512
+    """Two accesses of 16 bytes a thread where the grid stays large enough: one alone leaves the memory waiting."""
+    xblock = 2048 if shape.bytes <= 2 else 1024 if shape.bytes <= 4 else 512
     while xblock > 128 and shape.x < xblock * PROGRAMS // 4:
         xblock //= 2
     return Config(clamp(power(shape.x), 1, xblock), 0, num_warps=4 if xblock >= 512 else max(xblock // 128, 1))

@@ -122,6 +122,24 @@ def shift_right(a, b, width: tl.constexpr):
 
 
 @triton.jit
+def one_plus_erf(x):
+    """1 + erf(x) of float32 for a result that is rounded to 16 bits: relative error below 1e-5 for all x.
+
+    erfc(a) is exp(-a * a) times a polynomial in 1 / (1 + 0.44 * a), fitted for the smallest relative error. It takes
+    half the instructions of libdevice's erf, of which GELU in bfloat16 has more than the memory leaves time for.
+    """
+    a = tl.abs(x)
+    t = libdevice.fast_dividef(1.0, 1.0 + 0.44 * a)
+    q = -0.1461024 * t + 0.35064318
+    q = q * t + 0.04074119
+    q = q * t + 0.26358119
+    q = q * t + 0.24257078
+    q = q * t + 0.24856091
+    q = q * t * tl.exp2(-1.4426950408889634 * a * a)
+    return tl.where(x < 0, q, 2.0 - q)
+
+
+@triton.jit
 def sigmoid(x):
     """1 / (1 + exp(-x)) of float32."""
     return tl.div_rn(tl.full(x.shape, 1.0, tl.float32), 1.0 + tl.exp(-x))

@@ -86,6 +86,16 @@ def literal(value: bool | int | float) -> str:
     return f"({value!r})" if repr(value).startswith("-") else repr(value)
 
 
+def argument_of_erf(node: Op) -> Node | None:
+    """`x` of `erf(x) + 1`, which is what GELU and its derivative are made of; None for another operation."""
+    if node.op != "add" or node.dtype != torch.float32:
+        return None
+    left, right = node.args
+    if isinstance(left, Op) and left.op == "erf" and isinstance(right, Const) and right.value == 1:
+        return left.args[0] if left.args[0].dtype == torch.float32 else None
+    return None
+
+
 @attrs.frozen
 class Guard:
     """A condition under which loads are made, and the loop variables that it changes with."""
@@ -108,6 +118,9 @@ class KernelPrinter:
         self.guards: list[Guard] = []
         self.known: set[str] = set()  # names that a persistent kernel has computed for good
         self.fresh = self.rereads()
+        self.rounded = all(
+            buffers[name].dtype in HALVES for name in self.kernel.writes
+        )  # no result has more than 16 bits
         self.inner_stores: tuple[Store, ...] = ()
 
     # ------------------------------------------------------------------------------------------------ small pieces
@@ -220,6 +233,8 @@ class KernelPrinter:
             return f"helpers.check_index({self.value(node.args[0])}, {self.value(node.args[1])}, {inside})"
         if node.op in ("cast", "bitcast"):
             return print_op(FORMS, node, [self.value(a) for a in node.args])
+        if self.rounded and (inner := argument_of_erf(node)) is not None:
+            return f"helpers.one_plus_erf({self.wide(inner)})"
         widened = node
         if any(a.dtype in HALVES for a in node.args):
             args = tuple(attrs.evolve(a, dtype=torch.float32) if a.dtype in HALVES else a for a in node.args)
