@@ -99,3 +99,25 @@ def test_links_to_files_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)\)", page.read_text())
     missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
     assert not missing
+
+
+def test_files_that_the_architecture_names_are_there() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    named = set(
+        re.findall(
+            r"`((?:core|plugins|tests|trace|frame|graph|lower|schedule|run|torch_abi|pipeline)/[\w/.]+?\.py)`", text
+        )
+    )
+    named |= set(re.findall(r"`((?:core|tests)/[\w/]+/)`", text))
+    assert len(named) > 40
+    assert [name for name in sorted(named) if not ((ROOT / name).exists() or (ROOT / "core" / name).exists())] == []
+
+
+def test_folders_of_the_core_are_on_the_map() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    drawn = text.split("```text\ncore/")[1].split("```")[0]
+    folders = [path.name for folder in ("core", "core/trace") for path in (ROOT / folder).iterdir() if path.is_dir()]
+    modules = [path.name for path in (ROOT / "core").glob("*.py") if path.name != "__init__.py"]
+    assert [
+        name for name in (*folders, *modules) if name != "__pycache__" and not re.search(rf"\b{name}\b", drawn)
+    ] == []
