@@ -145,6 +145,11 @@ class Config:
     fallback_warning: bool = setting(
         True, env="ARMATURE_FALLBACK_WARNING", help="Warn once when a frame falls back to eager."
     )
+    eager_on_interrupt: bool = setting(
+        False,
+        env="ARMATURE_EAGER_ON_INTERRUPT",
+        help="Ctrl-C while compiling lets the program go on eagerly; the second one stops it.",
+    )
     recompile_limit: int = setting(
         8, env="ARMATURE_RECOMPILE_LIMIT", minimum=1, help="Compilations of one function before it is left to eager."
     )

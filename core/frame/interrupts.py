@@ -1,4 +1,8 @@
-"""Ctrl-C while compiling: kept until the compilation is over, since torch's C++ does not survive it at any point."""
+"""Ctrl-C while compiling: kept until the compilation is over, since torch's C++ does not survive it at any point.
+
+Then the program is stopped; where the setting `eager_on_interrupt` says so, compiling is given up at the next stage
+instead, and the program goes on without it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,23 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
+
+from armature import config
+
+Kept = list[tuple[int, FrameType | None]]
+_KEPT: ContextVar[Kept | None] = ContextVar("armature_interrupts", default=None)
+
+
+class GivenUp(Exception):
+    """Compiling is given up, and the program runs eagerly from now on, because the user has pressed Ctrl-C."""
+
+
+def check() -> None:
+    """Raise GivenUp where Ctrl-C was pressed since compiling began, and the program is to go on."""
+    if _KEPT.get() and config.current().eager_on_interrupt:
+        raise GivenUp("Ctrl-C was pressed while compiling: the program goes on eagerly")
 
 
 @contextmanager
@@ -16,7 +36,8 @@ def held() -> Iterator[None]:
     if not callable(before):
         yield
         return
-    kept: list[tuple[int, FrameType | None]] = []
+    kept: Kept = []
+    token = _KEPT.set(kept)
 
     def keep(number: int, frame: FrameType | None) -> None:
         if kept:
@@ -28,5 +49,6 @@ def held() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-        if kept:
+        _KEPT.reset(token)
+        if kept and not config.current().eager_on_interrupt:
             before(*kept[0])

@@ -36,6 +36,7 @@ from armature.frame import skip
 from armature.frame.data import FrameRequest, resume_point
 from armature.frame.guards.explain import Mismatch
 from armature.frame.hook import CompiledFrame, RunEagerly
+from armature.frame.interrupts import GivenUp
 from armature.pipeline import logs, repro
 from armature.pipeline.backends import backend_for
 from armature.pipeline.notices import event_of, warn_once
@@ -115,6 +116,9 @@ class Compiler:
     def compile(self, request: FrameRequest) -> CompiledFrame:
         """Compile a frame. Raises RunEagerly; in strict mode and under fullgraph what went wrong instead."""
         settings, tables = self.settings, manager().tables()
+        if self.records.given_up:
+            self.skipped(request.code, self.records.given_up)
+            raise RunEagerly(self.records.given_up)
         record = self.current = self.records.begin(request.code, self.backend_name)
         record.note_failed(self.failed, request)
         self.failed = ()
@@ -131,6 +135,8 @@ class Compiler:
             with suspended(), imports_collected():
                 backend = backend_for(self.backend, tables, record)
                 traced, code = compile_frame(request, ctx, backend, record)
+        except GivenUp as given_up:
+            raise self._given_up(str(given_up), record, ctx) from None
         except SkipFrame as nothing:
             raise self._nothing(nothing, request, record, ctx) from None
         except GraphBreak as stop:
@@ -261,6 +267,13 @@ class Compiler:
         if ctx.config.fallback_warning:
             _warn_fallback(error, record)
         return RunEagerly(record.reason)
+
+    def _given_up(self, reason: str, record: Compilation, ctx: CompileContext) -> RunEagerly:
+        record.outcome, record.reason = Outcome.FALLBACK, reason
+        session().given_up = self.records.given_up = reason
+        ctx.emit(event_of(record, EventKind.FALLBACK, reason))
+        warnings.warn_explicit(f"{reason} (armature.reset() ends that)", ArmatureWarning, record.file, record.line)
+        return RunEagerly(reason)
 
     def _no_plugins(self, record: Compilation, settings: Config) -> None:
         error = NoPlugins()

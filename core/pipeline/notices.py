@@ -10,13 +10,15 @@ from typing import TypeVar
 from armature.context import CompileContext
 from armature.errors import ArmatureWarning
 from armature.events import CompileEvent, EventKind
+from armature.frame import interrupts
 from armature.pipeline.session import Compilation, session
 
 T = TypeVar("T")
 
 
 def timed(record: Compilation, stage: str, ctx: CompileContext, work: Callable[[], T]) -> T:
-    """The result of the work; observers are told the stage and its seconds."""
+    """The result of the work; observers are told the stage and its seconds. Errors: GivenUp, before the work."""
+    interrupts.check()
     start = time.perf_counter()
     result = work()
     ctx.emit(event_of(record, EventKind.STAGE, stage, time.perf_counter() - start, ctx.compile_id))

@@ -152,6 +152,7 @@ class Session:
     limits: deque[Limit] = attrs.field(factory=lambda: deque(maxlen=KEPT))
     followers: list[Records] = attrs.field(factory=list)
     timeline: Timeline | None = None
+    given_up: str = ""  # why nothing is compiled any more
     _numbers: Iterator[int] = attrs.field(factory=itertools.count)
     _codes: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)
     _relied: dict[int, Relied] = attrs.field(factory=dict)
@@ -315,6 +316,7 @@ class Session:
         self._left.clear()
         self._idle.clear()
         self._told.clear()
+        self.given_up = ""
 
     def _remember(self, code: CodeType) -> None:
         if id(code) not in self._codes:

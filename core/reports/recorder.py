@@ -6,7 +6,7 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,7 +21,7 @@ from armature.run.timeline import Timeline
 
 OWN = str(Path(__file__).resolve().parents[1]) + os.sep
 SAMPLES = 2_000  # of memory; when there are more, every second one is dropped
-EVERY = 0.02  # seconds between samples, at first
+EVERY = 0.05  # seconds between samples, at first
 
 
 @attrs.define(eq=False)
@@ -107,10 +107,13 @@ class Sampler:
     _stopped: threading.Event = attrs.field(factory=threading.Event)
     _thread: threading.Thread | None = None
     _began: float = 0.0
+    _devices: range = range(0)
 
     def start(self, began: float) -> None:
         """Begin to look; times are told since `began`."""
         self._began = began
+        if torch.accelerator.is_available():
+            self._devices = range(torch.accelerator.device_count())
         self._take()
         self._thread = threading.Thread(target=self._run, name="armature-memory", daemon=True)
         self._thread.start()
@@ -128,7 +131,7 @@ class Sampler:
 
     def _take(self) -> None:
         at = time.perf_counter() - self._began
-        self.samples.append(MemorySample(at, resident_bytes(), device_bytes()))
+        self.samples.append(MemorySample(at, resident_bytes(), device_bytes(self._devices)))
         if len(self.samples) > SAMPLES:
             self.samples, self.every = thinned(self.samples), self.every * 2
 
@@ -147,8 +150,6 @@ def resident_bytes() -> int:
         return 0
 
 
-def device_bytes() -> int:
+def device_bytes(devices: Iterable[int]) -> int:
     """Bytes of tensors on accelerators; none is initialised for it."""
-    if not torch.accelerator.is_available():
-        return 0
-    return sum(map(torch.accelerator.memory_allocated, range(torch.accelerator.device_count())))
+    return sum(map(torch.accelerator.memory_allocated, devices))
