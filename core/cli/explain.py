@@ -11,6 +11,7 @@ import typer
 
 import armature
 from armature.api.explain import capturing
+from armature.cli.progress import Progress
 from armature.cli.run import PASS_ON, Arguments, Script
 from armature.cli.scripts import run_script
 from armature.cli.terminal import console, fail
@@ -53,7 +54,7 @@ def recorded(script: Path, arguments: list[str], runs: bool, capture_only: bool)
     records = session().apart() if capture_only else session()
     found = Recorder(str(script), tuple(arguments), runs, records)
     try:
-        with found:
+        with found, Progress(records):
             status = run_script(script, arguments, recorder(records) if capture_only else armature.compile)
             if status:
                 found.exited(status)

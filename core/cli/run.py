@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 import armature
+from armature.cli.progress import Progress
 from armature.cli.scripts import run_script
 from armature.cli.terminal import console, fail
 from armature.errors import ArmatureError
@@ -49,7 +50,8 @@ def run(script: Script, arguments: Arguments = None) -> None:
     """Run a program with its torch.compile calls going to armature, and print what was compiled."""
     status = 1
     try:
-        status = run_script(script, arguments or [], armature.compile)
+        with Progress(session()):
+            status = run_script(script, arguments or [], armature.compile)
     except ArmatureError as error:
         fail(error)
     finally:
