@@ -14,6 +14,7 @@ import attrs
 import pytest
 import torch
 
+import armature
 from armature import config
 from armature.context import CompileContext
 from armature.frame import verify as frame_spec
@@ -142,6 +143,15 @@ def break_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
         assert stop.event.stack
         return stop.event.type.id
     return ""
+
+
+def check_cut(fn: Callable[..., Any], *args: Any, broken_by: str) -> None:
+    """The graph breaks, with this id, and what the compiled function gives is what eager gives, each time."""
+    assert break_of(fn, *args) == broken_by
+    compiled = armature.compile(fn, backend="eager")
+    for _ in range(2):
+        mine, theirs = copy.deepcopy((args, args), {})
+        assert difference(fn(*theirs), compiled(*mine)) <= 1e-6
 
 
 def programs(namespace: dict[str, Any], not_yet: dict[str, str] | None = None) -> list[Any]:
