@@ -1,12 +1,14 @@
-"""isinstance and issubclass: by Python's classes, by metaclasses of the program, and by what torch asks of tensors."""
+"""isinstance, issubclass and `__subclasses__`: by Python's classes, metaclasses of the program, and what torch asks."""
 
 from __future__ import annotations
 
 import typing
+import weakref
 from collections.abc import Callable
 from types import UnionType
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import torch
 from torch import nn
 
@@ -142,9 +144,42 @@ def _issubclass(tracer: Trace, cls: Value, kinds: Value) -> Value:
         tracer.raise_real(error)
 
 
+@attrs.frozen(eq=False, repr=False)
+class Listed:
+    """The classes that derive from one, not kept alive: as before if all are the same ones."""
+
+    references: tuple[weakref.ref[type], ...]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Listed) or len(self.references) != len(other.references):
+            return False
+        pairs = [(one(), another()) for one, another in zip(self.references, other.references)]
+        return all(one is another and one is not None for one, another in pairs)
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return f"[{', '.join(getattr(one(), '__qualname__', '?') for one in self.references)}]"
+
+
+def listed(cls: type) -> Listed:
+    """What `cls.__subclasses__()` lists now."""
+    return Listed(tuple(map(weakref.ref, type.__subclasses__(cls))))
+
+
+def _subclasses(tracer: Trace, cls: Value) -> Value:
+    """`type.__subclasses__`, guarded."""
+    if not isinstance(cls, ClassValue) or type(cls.cls).__subclasses__ is not type.__subclasses__:
+        tracer.graph_break("unsupported-call", callable="type.__subclasses__")
+    found: list[type] = type.__subclasses__(cls.cls)
+    tracer.guards.answers(listed, (cls.cls,), {}, listed(cls.cls))
+    return tracer.as_value(found)
+
+
 CHECKS: dict[Any, Callable[..., Value]] = {
     isinstance: _isinstance,
     issubclass: _issubclass,
     type.__instancecheck__: _type_instancecheck,
     type.__subclasscheck__: _type_subclasscheck,
+    type.__subclasses__: _subclasses,
 }

@@ -393,7 +393,7 @@ SHARED_METHODS: dict[str, Callable[..., Value]] = {
     "__getitem__": lambda tracer, self, key: self.get_item(tracer, key),
     "__contains__": lambda tracer, self, item: tracer.constant(self.contains(tracer, item)),
     "__hash__": lambda tracer, self: tracer.constant(hash(self.key(tracer))),
-    "__reversed__": lambda tracer, self: tracer.backwards(self),
+    "__reversed__": lambda tracer, self: tracer.as_value(reversed).call(tracer, (self,), {}),
     **{row.method: comparison(row.symbol, list, tuple, collections.deque) for row in COMPARISONS.values()},
     "__add__": _add,
     "__rmul__": _times,
