@@ -25,7 +25,7 @@ from armature.trace import eval_loop
 from armature.trace.data import CompiledGraphSlot, GraphInput, TracedFrame
 from armature.trace.emit.rebuild import Rebuilder
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
-from armature.trace.frame_state import Frame
+from armature.trace.frame_state import Frame, Trace
 from armature.trace.recording import aliasing, graph_calls, wrapper_subclasses
 from armature.trace.recording.sizes import is_registered
 from armature.trace.semantics import inlining, weak_references
@@ -75,7 +75,7 @@ def trace_of(request: FrameRequest, ctx: CompileContext) -> Iterator[Tracer]:
 
 
 @contextlib.contextmanager
-def tracing(tracer: Tracer) -> Iterator[None]:
+def tracing(tracer: Trace) -> Iterator[None]:
     """While a frame is traced. Afterwards everything that the program can see is as it was before."""
     line = weakref.WeakMethod(tracer.where.line)  # torch's caches keep symbols beyond the trace
     tracer.fakes.symbols.where = lambda: here() if (here := line()) is not None else ""
@@ -106,7 +106,7 @@ def tracing(tracer: Tracer) -> Iterator[None]:
         random.setstate(numbers)  # code of the program that a rule puts in the graph may have drawn some
 
 
-def _run(tracer: Tracer, request: FrameRequest) -> Value:
+def _run(tracer: Trace, request: FrameRequest) -> Value:
     frame = root_frame(tracer, request)
     try:
         result = inlining.run_frame(tracer, frame)
@@ -133,7 +133,7 @@ def _run(tracer: Tracer, request: FrameRequest) -> Value:
     return result
 
 
-def check_left(tracer: Tracer) -> None:
+def check_left(tracer: Trace) -> None:
     """No context manager of torch may be left open, but for the grad mode. Raises GraphBreak, where it was entered."""
     for context in tracer.effects.entered:
         try:
@@ -143,7 +143,7 @@ def check_left(tracer: Tracer) -> None:
             raise
 
 
-def check_generators(tracer: Tracer, frame: Frame) -> None:
+def check_generators(tracer: Trace, frame: Frame) -> None:
     """No generator may stand inside a `try` or `with` when tracing ends. Raises GraphBreak."""
     for generator in tracer.generators:
         if not isinstance(generator, GeneratorValue):
@@ -159,7 +159,7 @@ def check_generators(tracer: Tracer, frame: Frame) -> None:
                 raise
 
 
-def root_frame(tracer: Tracer, request: FrameRequest) -> Frame:
+def root_frame(tracer: Trace, request: FrameRequest) -> Frame:
     """The frame to trace: arguments are wrapped when they are read, cells when they are opened."""
     code = request.code
     lazy: dict[str, tuple[object, Source]] = {}
@@ -184,7 +184,7 @@ def argument_names(request: FrameRequest) -> tuple[str, ...]:
     return code.co_varnames[:count]
 
 
-def _finish(tracer: Tracer, request: FrameRequest, result: Value) -> TracedFrame:
+def _finish(tracer: Trace, request: FrameRequest, result: Value) -> TracedFrame:
     if not meets_tensors(tracer):
         raise found_nothing(tracer)
     slot = CompiledGraphSlot()
@@ -195,7 +195,7 @@ def _finish(tracer: Tracer, request: FrameRequest, result: Value) -> TracedFrame
 
 
 def traced_frame(
-    tracer: Tracer,
+    tracer: Trace,
     out: Rebuilder,
     code: CodeType,
     slot: CompiledGraphSlot,
@@ -217,7 +217,7 @@ def traced_frame(
     return TracedFrame(name, graph, inputs, guards, code, slot, breaks, as_it_is, out.undo, tracer.sizes.guards)
 
 
-def found_nothing(tracer: Tracer) -> SkipFrame:
+def found_nothing(tracer: Trace) -> SkipFrame:
     """The end of a trace to the end of the frame that has met no tensor."""
     codes = tuple(tracer.extent.codes.values())
     found = SkipFrame("it computes nothing with tensors", idle=True, whole=codes)
@@ -225,17 +225,17 @@ def found_nothing(tracer: Tracer) -> SkipFrame:
     return found
 
 
-def guards_so_far(tracer: Tracer) -> tuple[Guard, ...]:
+def guards_so_far(tracer: Trace) -> tuple[Guard, ...]:
     """What tracing has relied on until now."""
     return (*tracer.guards.records.values(), *aliasing.guards(tracer), *tracer.sizes.conditions())
 
 
-def meets_tensors(tracer: Tracer) -> bool:
+def meets_tensors(tracer: Trace) -> bool:
     """Whether the frame has met a tensor, or calls something of torch. What it computes of sizes does not count."""
     return bool(tracer.by_fake) or graph_calls.computes_more_than_sizes(tracer)
 
 
-def graph_inputs(tracer: Tracer) -> tuple[GraphInput, ...]:
+def graph_inputs(tracer: Trace) -> tuple[GraphInput, ...]:
     """The graph's inputs with their fakes as they were before the graph changed any."""
     tensors = [value for value in tracer.inputs if isinstance(value, TensorValue)]
     changed = tracer.effects.altered or any(version_of(value.fake) for value in tensors)

@@ -29,7 +29,7 @@ from armature.trace.values.context import end_grad
 if TYPE_CHECKING:
     from armature.breaks.types import BreakEvent
     from armature.context import CompileContext
-    from armature.trace.tracer import Tracer
+    from armature.trace.frame_state import Trace
 
 ATTEMPTS = 6  # places at which it is tried to cut a frame
 DEEPEST_CUT = 32  # frames that are cut together, each a piece of code; what they call below is compiled on its own
@@ -128,7 +128,7 @@ def cut(request: FrameRequest, ctx: CompileContext, moment: Moment, event: Break
         return traced_frame(tracer, out, code, slot, computes, (attrs.evolve(event, outcome=RESUMED),))
 
 
-def run_until(tracer: Tracer, request: FrameRequest) -> tuple[Frame, ...]:
+def run_until(tracer: Trace, request: FrameRequest) -> tuple[Frame, ...]:
     """Trace up to the moment at which the tracer is to stop. Gives the frames, the outermost first."""
     try:
         inlining.run_frame(tracer, root_frame(tracer, request))
@@ -139,7 +139,7 @@ def run_until(tracer: Tracer, request: FrameRequest) -> tuple[Frame, ...]:
     raise CannotResume("traced again, it took another way")
 
 
-def leave_contexts(tracer: Tracer, cuts: list[CutFrame]) -> None:
+def leave_contexts(tracer: Trace, cuts: list[CutFrame]) -> None:
     """End the graph in the state of torch in which it began: the code after it enters the context managers itself."""
     for each in reversed(cuts):
         each.leave_contexts()
