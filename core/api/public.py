@@ -117,7 +117,12 @@ def _in_python(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def graph_break(message: str = "") -> None:
-    """Break the graph here when traced; does nothing otherwise. The message stands in the report."""
+    """Break the graph here when traced; does nothing otherwise. The message stands in the report.
+
+    Errors: WrongArgument.
+    """
+    if not isinstance(message, str):
+        raise WrongArgument(name="message", value=message, expected="a text", call="armature.graph_break")
 
 
 def is_compiling() -> bool:

@@ -10,6 +10,7 @@ from typing import TypeAlias, cast
 import attrs
 
 from armature.frame.data import resume_point
+from armature.trace.versions import LOADS_METHODS
 
 STOPITERATION_ERROR = 3  # argument of CALL_INTRINSIC_1, from Python 3.12 on
 # Python 3.13 has instructions that stand for two. They name variables of the first sixteen slots only, and a resume
@@ -145,3 +146,8 @@ def argument_of(inst: dis.Instruction, code: CodeType, names: tuple[str, ...] | 
     if names is not None and (inst.opcode in dis.haslocal or inst.opcode in dis.hasfree):
         return names[inst.arg]
     return inst.argval
+
+
+def loads_method(inst: Instruction) -> bool:
+    """Whether an instruction looks for a method to be called."""
+    return inst.opname == LOADS_METHODS and (inst.opname == "LOAD_METHOD" or bool(inst.arg & 1))

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 from bytecode.instr import Intrinsic1Op
 
-VERSION = sys.version_info[:2]
-NULL_FIRST = VERSION < (3, 13)
-"""Whether the NULL of a call stands below the function, not on top of it."""
-LOOP_END = {(3, 11): (), (3, 12): ("END_FOR",)}.get(VERSION, ("END_FOR", "POP_TOP"))
-"""The instructions behind a loop that FOR_ITER jumps over at its end."""
-LOADS_METHODS = "LOAD_METHOD" if VERSION < (3, 12) else "LOAD_ATTR"
-"""The instruction that looks for a method to be called; LOAD_ATTR does so with the lowest bit of its argument."""
+from armature.trace.versions import LOADS_METHODS, NULL_FIRST, VERSION
 
 
 class Emitter(ABC):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 
 from armature.trace.opcodes import (
@@ -16,14 +15,14 @@ from armature.trace.opcodes import (
     match,
     names,
     operators,
-    py311,
     py312,
     py313,
     stack,
 )
 from armature.trace.opcodes.table import OpcodeFunction, collect_opcodes
+from armature.trace.versions import VERSION
 
 SHARED = (stack, names, operators, build, attrs, call, jumps, exceptions, generators, imports, match)
-VERSIONS = {(3, 11): (py311,), (3, 12): (py312,), (3, 13): (py312, py313)}
+LATER = {(3, 11): (), (3, 12): (py312,), (3, 13): (py312, py313)}  # what replaces or adds to the shared opcodes
 
-OPCODES: Mapping[str, OpcodeFunction] = collect_opcodes(*SHARED, *VERSIONS[sys.version_info[:2]])
+OPCODES: Mapping[str, OpcodeFunction] = collect_opcodes(*SHARED, *LATER[VERSION])

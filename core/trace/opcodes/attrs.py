@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from armature.trace.frame_state import Frame
-from armature.trace.instructions import Instruction
+from armature.trace.instructions import Instruction, loads_method
+from armature.trace.opcodes.call import push_callable
 from armature.trace.opcodes.table import opcode
 from armature.trace.values.base import OF_METHOD
 
 
-@opcode("LOAD_ATTR")
+@opcode("LOAD_ATTR", "LOAD_METHOD")
 def load_attr(frame: Frame, inst: Instruction) -> None:
-    frame.stack.append(frame.stack.pop().get_attribute(frame.tracer, str(inst.argval)))
-
-
-@opcode("LOAD_METHOD")
-def load_method(frame: Frame, inst: Instruction) -> None:
-    owner = frame.stack.pop()
-    frame.stack.append(OF_METHOD)
-    frame.stack.append(owner.get_attribute(frame.tracer, str(inst.argval)))
+    value = frame.stack.pop().get_attribute(frame.tracer, str(inst.argval))
+    if loads_method(inst):
+        push_callable(frame, value, OF_METHOD)
+    else:
+        frame.stack.append(value)
 
 
 @opcode("STORE_ATTR")

@@ -1,4 +1,4 @@
-"""Opcodes that call and make functions, as CPython 3.11 has them; later versions replace some."""
+"""Opcodes that call and make functions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from types import CodeType
 from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
-from armature.trace.values.base import Null, Value
+from armature.trace.values.base import NULL, Null, Value
 from armature.trace.values.function import CellValue, ClosureValue
 from armature.trace.values.mapping import pairs
+from armature.trace.versions import NULL_FIRST
 
 
 def call_with(frame: Frame, function: Value, args: list[Value], names: tuple[str, ...]) -> None:
@@ -24,6 +25,21 @@ def call_with(frame: Frame, function: Value, args: list[Value], names: tuple[str
     frame.stack.append(function.call(frame.tracer, args, kwargs))
 
 
+def push_callable(frame: Frame, function: Value, null: Null = NULL) -> None:
+    """Push a function to be called, and what stands in the place of its first argument."""
+    frame.stack += (null, function) if NULL_FIRST else (function, null)
+
+
+def pop_callable(frame: Frame, args: list[Value]) -> Value:
+    """Pop the function of a call; of a method that was looked up in two parts, the object goes before the arguments."""
+    second = frame.stack.pop()
+    first = frame.stack.pop()
+    function, owner = (second, first) if NULL_FIRST and isinstance(first, Null) else (first, second)
+    if not isinstance(owner, Null):
+        args.insert(0, owner)
+    return function
+
+
 @opcode("KW_NAMES")
 def kw_names(frame: Frame, inst: Instruction) -> None:
     frame.keyword_names = inst.argval  # type: ignore[assignment]
@@ -32,11 +48,7 @@ def kw_names(frame: Frame, inst: Instruction) -> None:
 @opcode("CALL")
 def call(frame: Frame, inst: Instruction) -> None:
     args = frame.popn(inst.arg)
-    function = frame.stack.pop()
-    below = frame.stack.pop()
-    if not isinstance(below, Null):
-        args.insert(0, function)
-        function = below
+    function = pop_callable(frame, args)
     names, frame.keyword_names = frame.keyword_names, ()
     call_with(frame, function, args, names)
 
@@ -45,11 +57,9 @@ def call(frame: Frame, inst: Instruction) -> None:
 def call_function_ex(frame: Frame, inst: Instruction) -> None:
     named = frame.stack.pop() if inst.arg & 1 else None
     given = frame.stack.pop()
-    function = frame.stack.pop()
     check_stars(frame, given, named)
     args = list(frame.tracer.python.taken(given))
-    if frame.stack and isinstance(frame.stack[-1], Null):
-        frame.stack.pop()
+    function = pop_callable(frame, args)
     kwargs = keywords(frame, named)
     frame.callee = function
     frame.stack.append(function.call(frame.tracer, args, kwargs))

@@ -11,6 +11,7 @@ from armature.trace.semantics.iteration import advance
 from armature.trace.values.base import Value
 from armature.trace.values.classes import find_in_class
 from armature.trace.values.iterator import GeneratorValue
+from armature.trace.versions import SEND_KEEPS_DELEGATE
 
 DELEGATED = ("send", "throw", "close")
 
@@ -47,7 +48,10 @@ def send(frame: Frame, inst: Instruction) -> None:
     try:
         result = hand_on(frame, receiver, value)
     except StopIteration as end:
-        finish_send(frame, inst, end)
+        if not SEND_KEEPS_DELEGATE:
+            frame.pop()
+        frame.push(end.value if end.value is not None else frame.tracer.constant(None))
+        frame.position = inst.target
     else:
         frame.push(result)
 
@@ -59,13 +63,6 @@ def hand_on(frame: Frame, receiver: Value, value: Value) -> Value:
     if not value.is_constant or value.as_constant() is not None:  # an iterator has no `send`
         frame.tracer.graph_break("unsupported-operation", operation="sending a value", type=receiver.describe())
     return advance(frame.tracer, receiver)
-
-
-def finish_send(frame: Frame, inst: Instruction, end: StopIteration) -> None:
-    """The iterator is exhausted: its return value takes its place."""
-    frame.pop()
-    frame.push(end.value if end.value is not None else frame.tracer.constant(None))
-    frame.position = inst.target
 
 
 @opcode("CLEANUP_THROW")

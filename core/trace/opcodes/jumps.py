@@ -8,6 +8,7 @@ from armature.trace.opcodes.table import opcode
 from armature.trace.recording.assertions import truth
 from armature.trace.semantics.iteration import advance
 from armature.trace.values.base import Value
+from armature.trace.versions import LOOP_END
 
 
 @opcode("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
@@ -71,6 +72,6 @@ def for_iter(frame: Frame, inst: Instruction) -> None:
         value = advance(frame.tracer, frame.stack[-1])
     except StopIteration:
         frame.stack.pop()
-        frame.jump(inst.target)
+        frame.jump(inst.target + len(LOOP_END))
     else:
         frame.stack.append(value)

@@ -6,8 +6,8 @@ import builtins
 
 from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction
+from armature.trace.opcodes.call import push_callable
 from armature.trace.opcodes.table import opcode
-from armature.trace.values.base import NULL
 from armature.trace.values.function import CellValue
 
 
@@ -72,9 +72,11 @@ def delete_fast(frame: Frame, inst: Instruction) -> None:
 
 @opcode("LOAD_GLOBAL")
 def load_global(frame: Frame, inst: Instruction) -> None:
+    value = frame.tracer.names.load_global(frame, str(inst.argval))
     if inst.arg & 1:
-        frame.stack.append(NULL)
-    frame.stack.append(frame.tracer.names.load_global(frame, str(inst.argval)))
+        push_callable(frame, value)
+    else:
+        frame.stack.append(value)
 
 
 @opcode("STORE_GLOBAL")

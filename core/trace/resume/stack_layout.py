@@ -6,8 +6,8 @@ import dis
 from enum import Enum
 from typing import TypeAlias
 
-from armature.trace.emit.emitter import LOADS_METHODS, NULL_FIRST
-from armature.trace.instructions import Instruction
+from armature.trace.instructions import Instruction, loads_method
+from armature.trace.versions import NULL_FIRST
 
 PLAIN = frozenset({"STORE_FAST", "POP_TOP", "NOP"})
 # Instructions that push nothing; after all others the top of the stack is a plain object.
@@ -79,11 +79,6 @@ def after(inst: Instruction, layout: Layout, *, jump: bool = False) -> Layout:
     if inst.opname in PUSHES_NOTHING or not left:
         return left
     return (*left[:-1], Slot.VALUE)
-
-
-def loads_method(inst: Instruction) -> bool:
-    """Whether an instruction looks for a method to be called."""
-    return inst.opname == LOADS_METHODS and (inst.opname == "LOAD_METHOD" or bool(inst.arg & 1))
 
 
 def operands(inst: Instruction) -> int:

@@ -7,7 +7,6 @@ import functools
 import itertools
 import math
 import operator
-import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +43,7 @@ from armature.trace.values.user_object import (
     has_own_lookup,
     says_not_implemented,
 )
+from armature.trace.versions import EMPTY_ITERABLE
 
 if TYPE_CHECKING:
     from armature.trace.frame_state import Trace
@@ -266,8 +266,7 @@ def _extreme(name: str, op: str) -> Builtin:
             stream = iter(())
         if not items:
             if default is None:
-                text = "() iterable argument is empty" if sys.version_info >= (3, 12) else "() arg is an empty sequence"
-                tracer.raise_error(ValueError, f"{name}{text}")
+                tracer.raise_error(ValueError, f"{name}{EMPTY_ITERABLE}")
             return default
         found = None if keyed else computed.extreme(tracer, op, items) or symbolic.extreme(tracer, op, items)
         if found is None and not keyed and tracer.request.fullgraph:

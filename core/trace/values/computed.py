@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import math
 import operator
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from armature.trace.values.floats import FloatValue
 from armature.trace.values.precomputed import EarlyNumber, compute
 from armature.trace.values.sequence import TupleValue
 from armature.trace.values.symbolic import SymbolicValue
+from armature.trace.versions import SUM_KEEPS_WHAT_IS_LOST
 
 if TYPE_CHECKING:
     from armature.trace.values.base import Tracing
@@ -109,7 +109,7 @@ def extreme(tracer: Tracing, op: str, items: list[Value]) -> Value | None:
 
 def total(tracer: Tracing, numbers: list[Value]) -> Value:
     """`sum(numbers[1:], numbers[0])`."""
-    if sys.version_info < (3, 12) or float not in map(_kind, numbers):
+    if not SUM_KEEPS_WHAT_IS_LOST or float not in map(_kind, numbers):
         return functools.reduce(functools.partial(tracer.python.operate, "add"), numbers)
     # Of floats, later Pythons keep what the additions lose.
     if all(isinstance(number, ConstantValue) for number in numbers):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,6 +16,7 @@ from armature.trace.values.keys import is_by_address, looked_up, settle
 from armature.trace.values.methods import invoke
 from armature.trace.values.sequence import TupleValue
 from armature.trace.values.streams import Steps, Walk
+from armature.trace.versions import SUBSET_STOPS_EARLY
 
 if TYPE_CHECKING:
     from armature.frame.sources import Source
@@ -442,7 +442,7 @@ def _operator(name: str) -> Callable[..., Value | None]:
 
 
 def _is_subset(tracer: Tracing, self: SetValue, other: Value) -> bool:
-    enough = all_of(self) if sys.version_info >= (3, 12) else None
+    enough = all_of(self) if SUBSET_STOPS_EARLY else None
     return self.entries.keys() <= members(tracer, other, enough).entries.keys()
 
 

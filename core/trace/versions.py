@@ -1,0 +1,21 @@
+"""Where Python's versions differ, as facts: in their bytecode, and in what a few builtins do."""
+
+from __future__ import annotations
+
+import sys
+
+VERSION = sys.version_info[:2]
+NULL_FIRST = VERSION < (3, 13)
+"""Whether the NULL of a call stands below the function, not on top of it."""
+LOOP_END: tuple[str, ...] = {(3, 11): (), (3, 12): ("END_FOR",)}.get(VERSION, ("END_FOR", "POP_TOP"))
+"""The instructions behind a loop that FOR_ITER jumps over at its end: they are for iterators that CPython inlines."""
+SEND_KEEPS_DELEGATE = VERSION >= (3, 12)
+"""Whether SEND leaves a delegate that is at its end on the stack, for END_SEND to drop."""
+LOADS_METHODS = "LOAD_METHOD" if VERSION < (3, 12) else "LOAD_ATTR"
+"""The instruction that looks for a method to be called; LOAD_ATTR does so with the lowest bit of its argument."""
+SUM_KEEPS_WHAT_IS_LOST = VERSION >= (3, 12)
+"""Whether `sum` of floats keeps what additions lose."""
+SUBSET_STOPS_EARLY = VERSION >= (3, 12)
+"""Whether `set.issubset` of an iterable ends when all members were met."""
+EMPTY_ITERABLE = "() iterable argument is empty" if VERSION >= (3, 12) else "() arg is an empty sequence"
+"""The end of the text of the error of `min` and `max` for nothing."""
