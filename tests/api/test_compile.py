@@ -10,7 +10,7 @@ import torch
 
 import armature
 from armature import graph_break
-from armature.errors import ArmatureWarning
+from armature.errors import ArmatureWarning, WrongArgument
 from armature.pipeline.session import Outcome, session
 from armature.plugins import manager
 
@@ -278,3 +278,14 @@ def test_grad_mode_is_guarded() -> None:
     with torch.no_grad():
         assert not compiled(X).requires_grad
     assert compiled(X).requires_grad
+
+
+@pytest.mark.parametrize("message", [3, None, b"here"])
+def test_the_message_of_a_break_is_a_text(message: Any) -> None:
+    def fn(t):
+        armature.graph_break(message)
+        return t + 1
+
+    for call in (fn, armature.compile(fn, backend="eager")):
+        with pytest.raises(WrongArgument, match=r"message is .*; expected a text"):
+            call(torch.ones(2))
