@@ -52,4 +52,4 @@ short = _Short().repr
 
 def shown_now(found: Any) -> str:
     """The text of what a guard finds, shortened."""
-    return described_tensor(found) if isinstance(found, torch.Tensor) else short(found)
+    return described_tensor(found) if issubclass(type(found), torch.Tensor) else short(found)
