@@ -51,6 +51,10 @@ def test_what_counts_as_wrong() -> None:
     noisy = x + 1e-3  # eager mode is as far from float64 on the other side
     assert compare.wrong(noisy, x - 1e-3, lambda: x.double()) == ""
     assert compare.wrong(x + 0.1, x, lambda: x.double())
+    left = torch.tensor([1.5e-15, 0.0], dtype=torch.float64)  # of sums of numbers such as those beside it
+    beside = torch.tensor([1.0, 7.5], dtype=torch.float64)
+    assert compare.wrong((left * 0, beside), (left, beside), lambda: None) == ""
+    assert compare.wrong((left + 1e-9, beside), (left, beside), lambda: None)
     infinite = torch.tensor([1.0, float("inf")])
     assert compare.wrong(torch.tensor([1.0, 2.0]), infinite, lambda: infinite.double())
 
