@@ -20,9 +20,9 @@ from armature.schedule.schedule import schedule
 from armature.schedule.show import show
 from armature.schedule.verify import verify
 from armature.testing.loop_evaluator import run_loops
-from armature.testing.loop_graphs import LoopWriter
 from armature.testing.lowering_kit import context
-from armature.testing.plan_kit import run_plan
+from tests.support.loop_graphs import LoopWriter
+from tests.support.plan_kit import run_plan
 
 aten = torch.ops.aten
 SHAPES = ((4, 5), (7,), (3, 2, 2), (6,))
