@@ -81,7 +81,7 @@ def graph_call(
         found = torch_function.in_graph(tracer, fn, args, kwargs)
         if found is not None:
             return found
-    fn = BY_OPERATOR.get(method_name(fn), fn) if len(args) == 2 and not kwargs else fn
+    fn, args, kwargs = in_graphs_terms(fn, args, kwargs)
     found = _of_numbers(tracer, fn, args, kwargs)
     if found is None:
         found = folding.told(tracer, fn, args, kwargs)
