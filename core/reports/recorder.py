@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
 import attrs
 import torch
@@ -108,10 +108,12 @@ class Sampler:
     _thread: threading.Thread | None = None
     _began: float = 0.0
     _devices: range = range(0)
+    _memory: BinaryIO | None = None
 
     def start(self, began: float) -> None:
         """Begin to look; times are told since `began`."""
         self._began = began
+        self._memory = opened()
         if torch.accelerator.is_available():
             self._devices = range(torch.accelerator.device_count())
         self._take()
@@ -124,6 +126,8 @@ class Sampler:
         if self._thread is not None:
             self._thread.join()
         self._take()
+        if self._memory is not None:
+            self._memory.close()
 
     def _run(self) -> None:
         while not self._stopped.wait(self.every):
@@ -131,7 +135,7 @@ class Sampler:
 
     def _take(self) -> None:
         at = time.perf_counter() - self._began
-        self.samples.append(MemorySample(at, resident_bytes(), device_bytes(self._devices)))
+        self.samples.append(MemorySample(at, resident_bytes(self._memory), device_bytes(self._devices)))
         if len(self.samples) > SAMPLES:
             self.samples, self.every = thinned(self.samples), self.every * 2
 
@@ -141,13 +145,21 @@ def thinned(samples: Sequence[MemorySample]) -> list[MemorySample]:
     return [max(samples[k : k + 2], key=lambda sample: sample.resident) for k in range(0, len(samples), 2)]
 
 
-def resident_bytes() -> int:
-    """Main memory of this process, 0 where the system does not tell it in /proc."""
+def opened() -> BinaryIO | None:
+    """What the system tells of this process's memory, kept open: opening costs ten times what reading does. None: it
+    tells nothing in /proc."""
     try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
+        return open("/proc/self/statm", "rb", buffering=0)
+    except OSError:
+        return None
+
+
+def resident_bytes(memory: BinaryIO | None) -> int:
+    """Main memory of this process, 0 where it isn't told."""
+    if memory is None:
         return 0
+    memory.seek(0)
+    return int(memory.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def device_bytes(devices: Iterable[int]) -> int:

@@ -63,7 +63,7 @@ def first_in_format(args: Sequence[Any], result: Any) -> Any:
 
 def as_viewed(args: Sequence[Any], result: Any) -> Any:
     """A view: torch gives axes of size 1 other strides than its kernels do."""
-    if 1 not in result.shape or not _is_static(args[0]) or not _is_static(result):
+    if not _is_static(args[0]) or not _is_static(result) or 1 not in result.shape:
         return result
     strides = view_strides(args[0].shape, args[0].stride(), result.shape)
     if strides is None or strides == result.stride():
@@ -75,7 +75,7 @@ def as_iterated(args: Sequence[Any], result: Any) -> Any:
     """As TensorIterator lays out what it makes of its operands, one by one; torch forgets the strides that axes of size
     1 have, and by which a convolution or a norm that follows may take its input for one with channels last."""
     tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
-    if not any(1 in one.shape for one in tensors) or not all(map(_is_static, (*tensors, result))):
+    if not all(map(_is_static, (*tensors, result))) or not any(1 in one.shape for one in tensors):
         return result
     numbers = any(isinstance(arg, (bool, int, float, complex)) for arg in args[:2])
     strides = iterated_strides(result.shape, [(one.shape, one.stride()) for one in tensors], numbers)

@@ -69,10 +69,10 @@ def stopwatch(monkeypatch: pytest.MonkeyPatch) -> Stopwatch:
     return found
 
 
-def test_recording_costs_less_than_two_percent_of_compiling(stopwatch: Stopwatch) -> None:
-    armature.compile(broken, backend="eager")(torch.ones(2))  # what is imported and read first is no cost of recording
-    gc.collect()
-    gc.disable()  # nor is it to clear up
+def share(stopwatch: Stopwatch) -> float:
+    """What part of the time of compiling models and a function with breaks is spent for reports."""
+    armature.reset()
+    stopwatch.seconds, stopwatch.calls = 0.0, 0
     with Recorder() as found:
         for name in MODELS:
             example = EXAMPLES[name]()
@@ -81,7 +81,15 @@ def test_recording_costs_less_than_two_percent_of_compiling(stopwatch: Stopwatch
         compiled = armature.compile(broken, backend="eager")
         for size in (3, 4):
             compiled(torch.ones(size))
-    gc.enable()
-    seconds = sum(frame.seconds for frame in found.recording().frames)
     assert stopwatch.calls > 100
-    assert stopwatch.seconds < MOST * seconds, f"{stopwatch.seconds:.4f} s of {seconds:.2f} s"
+    return stopwatch.seconds / sum(frame.seconds for frame in found.recording().frames)
+
+
+def test_recording_costs_less_than_two_percent_of_compiling(stopwatch: Stopwatch) -> None:
+    armature.compile(broken, backend="eager")(torch.ones(2))  # what is imported and read first is no cost of recording
+    gc.collect()
+    gc.disable()  # nor is it to clear up
+    try:
+        assert min(share(stopwatch) for _ in range(3)) < MOST  # other programs on the machine only add to it
+    finally:
+        gc.enable()

@@ -46,7 +46,7 @@ from armature.backend_api import (
 )
 from armature_gpu_triton import reduce
 from armature_gpu_triton.loops import Tile
-from armature_gpu_triton.ops import FORMS, HALVES, INFIX, TYPES, cast_text, widen
+from armature_gpu_triton.ops import FORMS, HALVES, INFIX, TYPES, argument_of_erf, cast_text, widen
 
 HEADER = """import triton
 import triton.language as tl
@@ -84,16 +84,6 @@ def literal(value: bool | int | float) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     return f"({value!r})" if repr(value).startswith("-") else repr(value)
-
-
-def argument_of_erf(node: Op) -> Node | None:
-    """`x` of `erf(x) + 1`, which is what GELU and its derivative are made of; None for another operation."""
-    if node.op != "add" or node.dtype != torch.float32:
-        return None
-    left, right = node.args
-    if isinstance(left, Op) and left.op == "erf" and isinstance(right, Const) and right.value == 1:
-        return left.args[0] if left.args[0].dtype == torch.float32 else None
-    return None
 
 
 @attrs.frozen

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import torch
 
-from armature.backend_api import Op, OpForm
+from armature.backend_api import Const, Node, Op, OpForm
 
 HALVES = frozenset((torch.float16, torch.bfloat16))
 UNSIGNED = frozenset((torch.uint8,))
@@ -181,3 +181,13 @@ FORMS: Mapping[str, OpForm] = MappingProxyType(
         "check_index": "helpers.check_index({0}, {1}, {mask})",
     }
 )
+
+
+def argument_of_erf(node: Op) -> Node | None:
+    """`x` of `erf(x) + 1`, which is what GELU and its derivative are made of; None for another operation."""
+    if node.op != "add" or node.dtype != torch.float32:
+        return None
+    left, right = node.args
+    if isinstance(left, Op) and left.op == "erf" and isinstance(right, Const) and right.value == 1:
+        return left.args[0] if left.args[0].dtype == torch.float32 else None
+    return None
