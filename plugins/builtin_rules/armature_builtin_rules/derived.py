@@ -27,7 +27,7 @@ IMPURE = frozenset({
 })  # fmt: skip
 _C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 _OWN_TYPES = (
-    collections.OrderedDict, collections.defaultdict, functools.partial, types.CellType, types.MappingProxyType,
+    collections.OrderedDict, collections.defaultdict, types.CellType, types.MappingProxyType,
     types.MethodType,
 )  # fmt: skip
 _OWN_LOOKUP = (collections.defaultdict, collections.deque, types.SimpleNamespace)

@@ -13,6 +13,7 @@ import numpy
 import pytest
 import torch
 
+from armature import plugins
 from armature.introspection import (
     MISSING,
     describe,
@@ -140,6 +141,13 @@ def test_the_sets_are_computed_by_identity() -> None:
     assert known[id(torch.Tensor.add)].reason == derived.TENSOR_METHOD
     assert known[id(print)].decision is Decision.SKIP
     assert known[id(object.__init__)].reason == derived.OWN_WAY
+
+
+def test_what_the_interpreter_does_itself_has_no_handler() -> None:
+    """The handler would be asked first, and the reason tell of another."""
+    own = [known.obj for known in derived.known_objects().values() if known.reason == derived.OWN_WAY]
+    tables = plugins.manager().tables()
+    assert own and [obj for obj in own if tables.handler(obj) is not None] == []
 
 
 def test_importing_the_plugin_reads_no_table() -> None:
