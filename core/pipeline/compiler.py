@@ -47,6 +47,7 @@ from armature.rules.data import Decision
 from armature.rules.user import USER
 from armature.torch_abi.overrides import suspended
 from armature.trace.errors import GraphBreak, SkipFrame
+from armature.trace.signals import TraceSignal
 
 # In one graph or not at all: then numbers are kept in the graph, where a break would be an error.
 ONE_GRAPH = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True}
@@ -144,7 +145,7 @@ class Compiler:
         except BackendFunctionFailed as fault:
             record.outcome, record.reason = Outcome.FAILED, str(fault)
             raise  # here: a function that is given it would keep it, and its frames, until garbage is collected
-        except Exception as error:
+        except (Exception, TraceSignal) as error:
             raise self._failed(error, record, ctx) from error
         except BaseException as error:
             record.outcome, record.reason = Outcome.FAILED, f"{type(error).__name__} while it was compiled"
@@ -257,7 +258,7 @@ class Compiler:
             return unsupported(event)
         return RunEagerly(f"graph break: {event.type.title}", guards=stop.guards)
 
-    def _failed(self, error: Exception, record: Compilation, ctx: CompileContext) -> Exception:
+    def _failed(self, error: Exception | TraceSignal, record: Compilation, ctx: CompileContext) -> RunEagerly:
         record.outcome, record.reason = Outcome.FALLBACK, f"{type(error).__name__}: {error}"
         ctx.emit(event_of(record, EventKind.FALLBACK, record.reason))
         if ctx.config.repro_dir and not isinstance(error, DeviceBackendUnready):
@@ -295,7 +296,7 @@ def unsupported(event: BreakEvent) -> Unsupported:
     )
 
 
-def _warn_fallback(error: Exception, record: Compilation) -> None:
+def _warn_fallback(error: BaseException, record: Compilation) -> None:
     lead = f"armature runs {record.function} eagerly, since compiling it failed: "
     if isinstance(error, DeviceBackendUnready):
         text = f"{lead}{error}"

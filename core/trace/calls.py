@@ -98,6 +98,8 @@ def handled(tracer: Trace, plan: Plan, args: Args, kwargs: Kwargs) -> Value | No
     """What a rule of high priority, the handler or the polyfill gives, None when there is none or it declines."""
     if plan.first is not None:
         return ruled(tracer, plan, plan.first, args, kwargs)
+    if type(plan.fn) is FunctionType and not takes(plan.fn, len(args), kwargs):
+        return None  # what Python says of such a call is said where its body is traced, or when it runs
     if plan.handler is not None:
         call = Call(plan.fn, tuple(args), kwargs, tracer)
         try:
@@ -236,6 +238,8 @@ def is_method_in_c(fn: Any) -> bool:
 
 BY_IDENTITY = (("__hash__", object.__hash__), ("__eq__", object.__eq__))
 OWN_INIT = (OSError, UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError, ImportError, SystemExit)
+# Exceptions that can't be made of any arguments.
+LOOK_AT_ARGUMENTS = (UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError, SyntaxError)
 C_METHODS = (MethodDescriptorType, WrapperDescriptorType)
 
 
@@ -323,6 +327,11 @@ def _exception(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> 
         tracer.graph_break("unsupported-call", callable=f"{value.describe()} with the name of a file")
     if cls is OSError and len(args) == 2:
         cls = type(OSError(*(arg.as_constant() for arg in args)))  # the number says which
+    if issubclass(cls, LOOK_AT_ARGUMENTS) and not (init is not None and isinstance(init.obj, FunctionType)):
+        try:
+            value.cls(*(arg.as_constant() for arg in args))
+        except (TypeError, ValueError) as error:
+            tracer.raise_real(error)
     is_group = issubclass(cls, BaseExceptionGroup)
     made = exception_groups.make_group(tracer, cls, args) if is_group else ExceptionValue(cls, list(args))
     if init is not None and isinstance(init.obj, FunctionType):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import CodeType
 from typing import TYPE_CHECKING
 
+from armature.trace.signals import TraceSignal
+
 if TYPE_CHECKING:
     from armature.breaks.types import BreakEvent
     from armature.frame.guards.guard import Guard
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     from armature.trace.values.base import Value
 
 
-class GraphBreak(Exception):
+class GraphBreak(TraceSignal):
     """The frame cannot go in one graph. `event` says why and where, `guards` what tracing relied on until then.
 
     places: where each frame stood, for resuming. blame: the value that cannot be rebuilt, where that is the reason.
@@ -35,7 +37,7 @@ class GraphBreak(Exception):
         return f"{self.event.type.id}({facts})"
 
 
-class SkipFrame(Exception):
+class SkipFrame(TraceSignal):
     """There is nothing to compile in the frame. once: this time, and in no frame below it either. frees: the frame asks
     which objects live, so that tracing must have let go of them when it runs.
 
@@ -61,7 +63,7 @@ class SkipFrame(Exception):
         self.guards: tuple[Guard, ...] = ()
 
 
-class UserRaised(Exception):
+class UserRaised(TraceSignal):
     """The traced program raised `value` (an exception value); the frame is unwound as CPython would."""
 
     def __init__(self, value: Value) -> None:

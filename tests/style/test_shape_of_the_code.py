@@ -146,3 +146,23 @@ def test_no_imports_inside_functions(path: Path) -> None:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             inner = [n.lineno for n in ast.walk(node) if isinstance(n, (ast.Import, ast.ImportFrom))]
             assert not inner, f"{name_of(path)}:{inner} imports inside {node.name}"
+
+
+TRACING = [p for p in PRODUCT if p.is_relative_to(ROOT / "core/trace") or p.is_relative_to(ROOT / "plugins")]
+
+
+@pytest.mark.parametrize("path", [p for p in TRACING if "core" in p.parts], ids=name_of)
+def test_what_leaves_the_middle_of_tracing_is_no_exception(path: Path) -> None:
+    """`except Exception`, around code that may trace, would give the program a graph break for an error of its own."""
+    classes = [node for node in ast.walk(parse(path)) if isinstance(node, ast.ClassDef)]
+    bad = [node.name for node in classes if "Exception" in map(ast.unparse, node.bases)]
+    assert not bad, f"{name_of(path)}: {bad} should derive from TraceSignal or ArmatureError"
+
+
+@pytest.mark.parametrize("path", TRACING, ids=name_of)
+def test_nothing_stops_what_leaves_the_middle_of_tracing(path: Path) -> None:
+    handlers = [node for node in ast.walk(parse(path)) if isinstance(node, ast.ExceptHandler)]
+    named = [(node, "" if node.type is None else ast.unparse(node.type)) for node in handlers]
+    wide = [node for node, name in named if not name or "BaseException" in name or "TraceSignal" in name]
+    bad = [node.lineno for node in wide if not isinstance(node.body[-1], ast.Raise)]
+    assert not bad, f"{name_of(path)}: lines {bad} end without raising again what they have caught"

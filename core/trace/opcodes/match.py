@@ -57,14 +57,20 @@ def match_class(frame: Frame, inst: Instruction) -> None:
     frame.push(_attributes(frame, subject, wanted.cls, inst.arg, [str(n) for n in names.as_constant()]))  # type: ignore[attr-defined]
 
 
+def _matches_itself(cls: type) -> bool:
+    """Whether the one positional pattern of a class is the object."""
+    return issubclass(cls, SELF_MATCHED) and not hasattr(cls, "__match_args__")
+
+
 def positional_names(tracer: Trace, cls: type, count: int, keyword: list[str]) -> list[str]:
     """The attributes that positional patterns look at. Raises TypeError of the program."""
     known = getattr(cls, "__match_args__", ()) if count else ()
     if not isinstance(known, tuple) or not all(isinstance(name, str) for name in known):
         tracer.graph_break("unsupported-operation", operation="match", type=f"__match_args__ of {cls.__qualname__}")
-    if count > len(known):
-        plural = "" if len(known) == 1 else "s"
-        text = f"{cls.__name__}() accepts {len(known)} positional sub-pattern{plural} ({count} given)"
+    allowed = 1 if _matches_itself(cls) else len(known)
+    if count > allowed:
+        plural = "" if allowed == 1 else "s"
+        text = f"{cls.__name__}() accepts {allowed} positional sub-pattern{plural} ({count} given)"
         tracer.raise_error(TypeError, text)
     twice = next((name for name in known[:count] if name in keyword), None)
     if twice is not None:
@@ -75,7 +81,7 @@ def positional_names(tracer: Trace, cls: type, count: int, keyword: list[str]) -
 def _attributes(frame: Frame, subject: Value, cls: type, count: int, keyword: list[str]) -> Value:
     """The attributes that the patterns look at, as a tuple; None when one is missing."""
     tracer = frame.tracer
-    if count == 1 and issubclass(cls, SELF_MATCHED) and not hasattr(cls, "__match_args__"):
+    if count == 1 and _matches_itself(cls):
         first = [subject]
         names = keyword
     else:

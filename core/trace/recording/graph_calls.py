@@ -25,7 +25,7 @@ from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.emit.rollback import LEAVE, watch
-from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
+from armature.trace.errors import GraphBreak
 from armature.trace.recording import folding, mutation, tensor_state, torch_function, wrapper_subclasses
 from armature.trace.recording.mutation import IN_PLACE_OPERATORS, method_name, of_torch
 from armature.trace.values.base import Args, Kwargs, Value
@@ -208,7 +208,7 @@ def run_on_fakes(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs
                 return getattr(fakes[0], fn)(*fakes[1:], **named)
             run = tracer.fakes.getitem if fn is operator.getitem else fn
             return run(*fakes, **named)
-    except (GraphBreak, SkipFrame, UserRaised, RecursionError):
+    except RecursionError:
         raise
     except DATA_DEPENDENT:
         tracer.graph_break("data-dependent-value", operation=name)

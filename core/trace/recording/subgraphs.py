@@ -18,6 +18,7 @@ from armature.trace import calls
 from armature.trace.errors import GraphBreak, UserRaised
 from armature.trace.frame_state import Frame, whole
 from armature.trace.places import Place, places_of
+from armature.trace.signals import TraceSignal
 from armature.trace.values.base import Args, Kwargs, Tracing, Value
 from armature.trace.values.floats import FloatValue
 from armature.trace.values.tensor import TensorValue
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 OF_PROGRAM = ("real", "obj", "namespace")  # fields of values that hold the program's own objects
 
 
-class NotApart(Exception):
+class NotApart(TraceSignal):
     """A call can't have a graph of its own. `reason`: what the function does."""
 
     def __init__(self, reason: str) -> None:

@@ -21,6 +21,7 @@ from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.trace.emit.emitter import Emitter
 from armature.trace.instructions import DOUBLED, decode, remade_cells
 from armature.trace.resume.stack_layout import Layout, Slot, handled_name, mode_name, slot_name, variables_of
+from armature.trace.signals import TraceSignal
 
 if TYPE_CHECKING:
     from armature.trace.values.base import Value
@@ -34,7 +35,7 @@ CELL = "__armature_cell_"  # begins the name of the free variable by which a cel
 SPARE = 12  # places of the stack for the calls around the program's own instructions
 
 
-class CannotResume(Exception):
+class CannotResume(TraceSignal):
     """The frame can't be cut here. The text says why. blame: the value that does not allow it."""
 
     def __init__(self, reason: str, blame: Value | None = None) -> None:

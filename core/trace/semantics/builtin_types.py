@@ -362,6 +362,9 @@ def _reversed(tracer: Trace, items: Value) -> Value:
 
 
 def _super(tracer: Trace, *args: Value) -> Value:
+    """`super()`, which finds class and object in the frame, and `super(cls, owner)`."""
+    if len(args) == 1 or (args and args[1].python_type() is type(None)):
+        tracer.graph_break("unsupported-call", callable="super() of no object")
     if args:
         cls, owner = args
     else:

@@ -163,6 +163,20 @@ def _type_call(tracer: Trace, cls: Value, *args: Value, **kwargs: Value) -> Valu
 
 
 def _object_init(tracer: Trace, obj: Value, *args: Value, **kwargs: Value) -> Value:
+    """`object.__init__`, which leaves other arguments to `__new__` where that is not its own (`object_init` in C)."""
+    kind = obj.python_type()
+    if args or kwargs:
+        rely_on_class(tracer, kind, "__init__", "__new__")
+        refusing = "object" if not inherits(kind, "__init__", object) else kind.__name__
+        if refusing == "object" or inherits(kind, "__new__", object):
+            text = f"{refusing}.__init__() takes exactly one argument (the instance to initialize)"
+            tracer.raise_error(TypeError, text)
+    return tracer.constant(None)
+
+
+def _object_init_subclass(tracer: Trace, *args: Value) -> Value:
+    if not all(isinstance(arg, ClassValue) for arg in args) or len(args) > 1:
+        tracer.graph_break("unsupported-call", callable="object.__init_subclass__() with arguments")
     return tracer.constant(None)
 
 
@@ -489,9 +503,8 @@ BUILTINS: dict[Any, Builtin] = {
     locals: _locals,
     object.__eq__: _object_eq,
     object.__ne__: _object_ne,
-    **dict.fromkeys(
-        (object.__init_subclass__, object.__dict__["__init_subclass__"]), lambda tracer, *args: tracer.constant(None)
-    ),
+    object.__init_subclass__: _object_init_subclass,
+    object.__dict__["__init_subclass__"]: _object_init_subclass,
     object.__setattr__: _object_setattr,
     **{kind.__getattribute__: _object_getattribute for kind in PLAIN_LOOKUP},
     object.__new__: _object_new,

@@ -12,6 +12,7 @@ import attrs
 import torch
 from torch import nn
 
+from armature.introspection import MISSING, class_member, is_written_in_c
 from armature.torch_abi.fake import PLAIN_TENSORS
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import NotConstant, Value
@@ -24,26 +25,54 @@ if TYPE_CHECKING:
     from armature.trace.frame_state import Trace
 
 
-def _classes(tracer: Trace, kinds: Value) -> tuple[type, ...]:
-    """The classes in the second argument of isinstance."""
+NO_CLASS = "isinstance() or issubclass() with what is no class"
+# What Python says of a second argument that is no class.
+REFUSED = {
+    "__instancecheck__": "isinstance() arg 2 must be a type, a tuple of types, or a union",
+    "__subclasscheck__": "issubclass() arg 2 must be a class, a tuple of classes, or a union",
+}
+
+
+def _wanted(tracer: Trace, kinds: Value, method: str) -> tuple[type, ...]:
+    """The classes in the second argument of isinstance or issubclass, which ask for `method`. TypeError of the program
+    for an object of Python's own that is none; where one stands in a tuple, Python may find another before it."""
+    found = _classes(tracer, kinds)
+    others = [cls for cls in found if not isinstance(cls, type)]
+    if not others:
+        return found
+    refused = others[0] is _object_of(kinds) and is_written_in_c(type(others[0]))
+    if refused and class_member(type(others[0]), method) is MISSING and not hasattr(others[0], "__bases__"):
+        tracer.raise_error(TypeError, REFUSED[method])
+    tracer.graph_break("unsupported-call", callable=NO_CLASS)
+
+
+def _object_of(value: Value) -> object:
+    """The object that a value stands for; None where there is none yet."""
+    try:
+        return value.as_object()
+    except NotConstant:
+        return None
+
+
+def _classes(tracer: Trace, kinds: Value) -> tuple[Any, ...]:
+    """What the second argument names: classes, if the program is right."""
     if isinstance(kinds, ClassValue):
         return (kinds.cls,)
     if isinstance(kinds, UserObjectValue) and not issubclass(kinds.cls, tuple) and not is_trusted(kinds.cls):
-        tracer.graph_break("unsupported-call", callable="isinstance() or issubclass() with what is no class")
-    try:
-        held = kinds.as_object()
-    except NotConstant:
-        held = None
+        tracer.graph_break("unsupported-call", callable=NO_CLASS)
+    held: Any = _object_of(kinds)
+    if kinds.is_constant and held is None:
+        return (None,)
     if held is not None and not isinstance(held, tuple):  # a union such as `int | None`
         united = isinstance(held, UnionType) or typing.get_origin(held) is typing.Union
-        return held.__args__ if united else (held,)  # type: ignore[attr-defined, return-value]
+        return tuple(held.__args__) if united else (held,)
     if not issubclass(kinds.python_type(), tuple):
-        tracer.graph_break("unsupported-call", callable="isinstance() or issubclass() with what is no class")
+        tracer.graph_break("unsupported-call", callable=NO_CLASS)
     return tuple(cls for item in tracer.unpack(native(kinds)) for cls in _classes(tracer, item))
 
 
 def _isinstance(tracer: Trace, obj: Value, kinds: Value) -> Value:
-    wanted = _classes(tracer, kinds)
+    wanted = _wanted(tracer, kinds, "__instancecheck__")
     asked = _ask_metaclass(tracer, "__instancecheck__", wanted, obj)
     if asked is not None:
         return asked
@@ -134,7 +163,7 @@ def _plain_object(obj: Value) -> Any:
 def _issubclass(tracer: Trace, cls: Value, kinds: Value) -> Value:
     if not isinstance(cls, ClassValue):
         tracer.raise_error(TypeError, "issubclass() arg 1 must be a class")
-    wanted = _classes(tracer, kinds)
+    wanted = _wanted(tracer, kinds, "__subclasscheck__")
     asked = _ask_metaclass(tracer, "__subclasscheck__", wanted, cls)
     for other in wanted:
         rely_on_kind(tracer, cls.cls, other)

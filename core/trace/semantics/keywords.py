@@ -33,7 +33,7 @@ COUNTS: dict[Any, tuple[int, float]] = {
     dict.__init__: (1, 2), dict.update: (1, 2), dict.items: (1, 1), dict.keys: (1, 1), dict.values: (1, 1),
     collections.OrderedDict: (0, 1), collections.OrderedDict.update: (1, 2), collections.OrderedDict.__init__: (1, 2),
     collections.OrderedDict.items: (1, 1), collections.OrderedDict.keys: (1, 1),
-    collections.OrderedDict.values: (1, 1), list.__init__: (1, 2), set.__init__: (1, 2),
+    collections.OrderedDict.values: (1, 1), list.__init__: (1, 2), set.__init__: (1, 2), super: (0, 2),
     # From 3.13 on they tell; a handler has the words for these, and the last is called with its class.
     operator.itemgetter: (0, math.inf), operator.attrgetter: (0, math.inf), operator.methodcaller: (0, math.inf),
     vars(object)["__init_subclass__"]: (0, math.inf),

@@ -19,6 +19,7 @@ from armature.introspection import MISSING, class_member
 from armature.trace import parts
 from armature.trace.semantics.keywords import takes
 from armature.trace.semantics.slots import LACKING, is_iterable
+from armature.trace.signals import TraceSignal
 
 if TYPE_CHECKING:
     from torch import fx
@@ -36,7 +37,7 @@ V = TypeVar("V", bound="Value")
 Held = TypeVar("Held")
 
 
-class NotConstant(Exception):
+class NotConstant(TraceSignal):
     """A value is not a constant of the traced program."""
 
 

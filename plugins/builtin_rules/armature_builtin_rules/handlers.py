@@ -187,7 +187,11 @@ def named_tuple(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     except NotConstant:
         return None
     named.setdefault("module", call.tracing.frames[-1].namespace.get("__name__"))
-    return call.new_value(collections.namedtuple(*plain, **named))
+    try:
+        made = collections.namedtuple(*plain, **named)
+    except (TypeError, ValueError) as error:
+        call.tracing.raise_real(error)
+    return call.new_value(made)
 
 
 @handles(sys.exc_info)

@@ -89,6 +89,8 @@ class RandomValue(Value):
         if name in STATE:
             found: Value = STATE[name](tracer, self, *args, **kwargs)
             return found
+        if name in CHOSEN:
+            args, kwargs = as_taken(tracer, name, args, kwargs)
         if self.copy is None:
             early = self.early(tracer, name, args, kwargs)
             if early is not None:
@@ -150,6 +152,15 @@ class RandomValue(Value):
         if self.copy is None:
             return []
         return [Write(random.Random.setstate, (self, out.value(self.copy.getstate())))]
+
+
+def as_taken(tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
+    """Arguments of a method written in Python, those by position where they can be. Breaks where they do not fit."""
+    try:
+        taken = inspect.signature(getattr(SHARED, name)).bind(*args, **kwargs)
+    except TypeError:
+        tracer.graph_break("unsupported-call", callable=f"{name}() with these arguments")
+    return taken.args, taken.kwargs
 
 
 def as_call(tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> tuple[Callable[..., Any], list[Value]] | None:
@@ -262,7 +273,7 @@ def setstate(tracer: Tracing, generator: RandomValue, state: Value) -> Value:
     else:
         try:
             copy = made_in(state.as_constant())
-        except (TypeError, ValueError) as error:
+        except Exception as error:
             tracer.raise_real(error)
         tracer.mutate(generator)
         generator.copy = copy
@@ -315,7 +326,10 @@ def make(call: Call, seed: Value | None = None) -> Value | None:
     """`random.Random(seed)`."""
     if seed is None or not seed.is_constant or seed.as_constant() is None:
         call.graph_break("unsupported-operation", operation="seeding from the system", type="a random.Random")
-    return RandomValue(random.Random(seed.as_constant()))  # type: ignore[arg-type]
+    try:
+        return RandomValue(random.Random(seed.as_constant()))  # type: ignore[arg-type]
+    except TypeError as error:
+        call.tracing.raise_real(error)
 
 
 def of_program(obj: random.Random, source: Source, tracer: Tracing) -> Value:

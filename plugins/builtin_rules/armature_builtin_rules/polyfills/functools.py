@@ -71,6 +71,8 @@ def _key(args: tuple[Any, ...], named: dict[str, Any], typed: bool) -> Any:
 
 def lru_cache_wrapper(function: Callable[..., Any], maxsize: int | None, typed: bool, info: Any) -> Callable[..., Any]:
     """A function that keeps results, the last ones if `maxsize` is an int."""
+    if not callable(function):
+        raise TypeError("the first argument must be callable")
     kept: dict[Any, Any] = {}
     hits = misses = 0
 

@@ -230,14 +230,10 @@ def _follow(items: Iterator[Any], cell: list[Any]) -> Iterator[Any]:
 def islice(iterable: Iterable[Any], *limits: int | None) -> Iterator[Any]:
     """`iterable[start:stop:step]` of an iterator. The limits are checked at the call, as in C."""
     start, stop, step = (0, limits[0], 1) if len(limits) == 1 else (*limits, 1)[:3]
-    if not _is_limit(stop) or (len(limits) == 1 and stop is not None and stop < 0):
-        if len(limits) == 1:
-            raise ValueError("Stop argument for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
-        raise ValueError("Indices for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
-    if not _is_limit(start):
-        raise ValueError("Indices for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
-    start = 0 if start is None else operator.index(start)
-    stop = None if stop is None else operator.index(stop)
+    start = (0 if start is None else operator.index(start)) if _is_limit(start) else -1
+    given, stop = stop, operator.index(stop) if stop is not None and _is_limit(stop) else None
+    if stop == -1 or (stop is None and given is not None):
+        raise ValueError("Stop argument for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
     if start < 0 or (stop is not None and stop < 0):
         raise ValueError("Indices for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
     if not _is_limit(step):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 
@@ -19,9 +19,16 @@ def contains(a: Any, b: Any, /) -> bool:
     return b in a
 
 
+def _searched(items: Iterable[Any]) -> Iterator[Any]:
+    try:
+        return iter(items)
+    except TypeError:
+        raise TypeError(f"argument of type '{type(items).__name__}' is not iterable") from None
+
+
 def countOf(a: Iterable[Any], b: Any, /) -> int:
     found = 0
-    for item in a:
+    for item in _searched(a):
         if b in (item,):  # the same object, or equal
             found += 1
     return found
@@ -87,7 +94,7 @@ def imul(a: Any, b: Any, /) -> Any:
 
 
 def indexOf(a: Iterable[Any], b: Any, /) -> int:
-    for position, item in enumerate(a):
+    for position, item in enumerate(_searched(a)):
         if b in (item,):
             return position
     raise ValueError("sequence.index(x): x not in sequence")
@@ -246,8 +253,7 @@ def methodcaller(name: str, /, *args: Any, **kwargs: Any) -> Callable[[Any], Any
 
 
 def length_hint(obj: Any, default: int = 0, /) -> int:
-    if not isinstance(default, int):
-        raise TypeError(f"'{type(default).__name__}' object cannot be interpreted as an integer")
+    default = int(operator.index(default))
     if hasattr(type(obj), "__len__"):
         try:
             return len(obj)
