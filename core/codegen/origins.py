@@ -9,12 +9,17 @@ from armature.lower.data import Origin
 
 
 def place(origin: Origin | None) -> str:
-    """`model.py:41  x + y`, the operator's name where the line is not known, "" for no origin."""
+    """`model.py:41  x + y`, the operator's name where the line is not known, "" for no origin. Fit to end a comment.
+
+    In C++ a comment whose line ends in a backslash, as lines of Python may, swallows the statement below it; what
+    can't be printed (the name of a file may hold anything) could end the comment, or not be written to a file at all.
+    """
     if origin is None:
         return ""
     if not origin.file:
         return origin.op
-    return f"{os.path.basename(origin.file)}:{origin.line}  {origin.text}".rstrip()
+    text = f"{os.path.basename(origin.file)}:{origin.line}  {origin.text}"
+    return "".join(char if char.isprintable() else " " for char in text).rstrip("\\ ")
 
 
 def short_op(origin: Origin) -> str:

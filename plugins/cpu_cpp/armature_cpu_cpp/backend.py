@@ -48,7 +48,7 @@ class CpuBackend:
 
         def make(made: Path) -> None:
             text = made.with_suffix(".cpp")
-            text.write_text(source.text)
+            text.write_text(source.text, encoding="utf-8")
             toolchain.build(compiler, options, bool(source.meta["openmp"]), text, made)
 
         parts = (self.name, source.text, *source.flags)

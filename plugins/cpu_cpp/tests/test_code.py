@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import torch
 
+import armature
 from armature.codegen.data import KernelSource
 from armature.lower.data import Reduce, Store
 from armature.lower.index import Var
@@ -123,3 +124,16 @@ def test_sizes_are_arguments(printed: Printed) -> None:
     source = printed("symbolic_softmax")
     assert next(iter(source.kernels.values()))[-2:] == ("s0", "s1")
     assert "const i64 s1 = given.integer(3);" in source.text
+
+
+def test_lines_that_go_on_after_a_backslash_lose_no_statement() -> None:
+    """C++ goes on with a comment after a backslash: the statement below it would be part of the comment."""
+
+    def normed(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        z = x.sin() + \
+            y.cos()  # fmt: skip
+        return z - z.sum(-1, keepdim=True) * \
+            z.exp()  # fmt: skip
+
+    x, y = torch.randn(16, 64), torch.randn(16, 64)
+    torch.testing.assert_close(armature.compile(normed)(x, y), normed(x, y))
