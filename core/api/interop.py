@@ -29,7 +29,7 @@ def dynamo_backend(
     """The backend function: a captured graph and example inputs in, a callable with the same inputs out.
 
     mode, options: those of torch.compile, where they have the meaning of `armature.compile`. Errors: ModeNotThere,
-    UnknownMode, UnknownOption, BadSetting.
+    UnknownMode, UnknownOption, UnknownPlugin, BadSetting.
     """
     check_mode(mode)
     settings = config.current().changed(dict(check_changes(options or {})))

@@ -24,6 +24,8 @@ MODES_REFUSED: Mapping[str, str] = {
     "max-autotune-no-cudagraphs": "Tile sizes follow rules and are not measured; matrix products are those of torch.",
 }
 
+NAME_PLUGINS = ("disabled_plugins", "plugin_order")
+
 
 @attrs.frozen
 class Options:
@@ -48,7 +50,9 @@ def checked(
     mode: str | None,
     options: Mapping[str, Any] | None,
 ) -> Options:
-    """The arguments as Options. Errors: UnknownBackend, UnknownMode, UnknownOption, WrongArgument, BadSetting."""
+    """The arguments as Options. Errors: UnknownBackend, UnknownMode, UnknownOption, UnknownPlugin,
+    WrongArgument, BadSetting.
+    """
     if not isinstance(fullgraph, bool):
         raise WrongArgument(name="fullgraph", value=fullgraph, expected="True or False")
     if dynamic is not None and not isinstance(dynamic, bool):
@@ -81,13 +85,16 @@ def _check_backend(backend: object) -> None:
 
 
 def check_changes(changes: Mapping[str, Any]) -> tuple[tuple[str, Hashable], ...]:
-    """Settings with their values made immutable. Errors: UnknownOption, BadSetting."""
+    """Settings with their values made immutable. Errors: UnknownOption, BadSetting, UnknownPlugin."""
     names = [field.name for field in attrs.fields(Config)]
     for name in changes:
         if name not in names:
             nearest = difflib.get_close_matches(str(name), names, n=1)
             raise UnknownOption(name=name, nearest=nearest[0] if nearest else f"one of {', '.join(names)}")
     made = config.current().changed(changes)  # checks the values, and makes them immutable
+    for setting in NAME_PLUGINS:
+        if setting in changes:
+            manager().check_names(getattr(made, setting))
     return tuple((name, getattr(made, name)) for name in changes)
 
 

@@ -75,8 +75,8 @@ def compile(
     name that a plugin gives, or `fn(graph_module, example_inputs) -> callable`, called with the tensors of the call as
     torch.compile calls it; what it raises comes out, in a BackendFunctionFailed. mode: None or "default".
     options: settings (armature.config) for this function only. Without `fn` a decorator is returned. A module gives a
-    module with the same state. Errors: NotCallable, UnknownBackend, UnknownMode, UnknownOption, BadSetting,
-    WrongArgument.
+    module with the same state. Errors: NotCallable, UnknownBackend, UnknownMode, UnknownOption, UnknownPlugin,
+    BadSetting, WrongArgument.
     """
     given = checked(fullgraph, dynamic, backend, mode, options)
     if fn is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from importlib import metadata
@@ -134,6 +134,15 @@ class PluginManager:
         """Installed plugins that the settings leave out; they are not imported."""
         names = config.current().disabled_plugins
         return tuple(candidate.plugin for candidate in self._found() if candidate.plugin.called(names))
+
+    def check_names(self, names: Iterable[str]) -> None:
+        """Raise UnknownPlugin for a name that neither a plugin has, nor the distribution of one. Imports none."""
+        with self._lock:
+            known = [*(candidate.plugin for candidate in self._found()), *self._loaded.values()]
+        called = sorted({USER, *self._faults, *(plugin.name for plugin in known)})
+        for name in names:
+            if name not in called and not any(plugin.called([name]) for plugin in known):
+                raise UnknownPlugin(name=name, known=", ".join(called))
 
     @property
     def user(self) -> UserRules:

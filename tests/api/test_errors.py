@@ -20,6 +20,7 @@ from armature.errors import (
     UnknownBackend,
     UnknownMode,
     UnknownOption,
+    UnknownPlugin,
     WrongArgument,
 )
 from armature.hookspecs import hookimpl
@@ -135,6 +136,14 @@ def test_a_stage_to_print_that_is_not_there(show: Any) -> None:
 def test_a_setting_that_is_no_collection(value: Any) -> None:
     with pytest.raises(BadSetting, match="expected a value of type frozenset"):
         armature.compile(increment, options={"show": value})
+
+
+@pytest.mark.parametrize("setting", ["disabled_plugins", "plugin_order"])
+def test_an_option_that_names_no_plugin(setting: str) -> None:
+    with pytest.raises(UnknownPlugin, match=r"A110(.|\n)*'nope'(.|\n)*Choose from: .*aten_lowerings"):
+        armature.compile(increment, options={setting: ("nope",)})
+    for name in ("cpu_cpp", "armature-cpu-cpp", "user"):  # a plugin, its distribution, and what the user says
+        armature.compile(increment, options={setting: (name,)})
 
 
 def test_an_option_like_no_other_names_all() -> None:

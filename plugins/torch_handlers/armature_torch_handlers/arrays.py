@@ -467,7 +467,7 @@ def _constant_result(call: Call, args: tuple[Value, ...], kwargs: dict[str, Valu
     try:
         plain = [value.as_object() for value in args]
         result = call.fn(*plain, **{name: value.as_object() for name, value in kwargs.items()})
-    except Exception:  # an argument is not known, or what numpy raises: seen in eager mode
+    except (NotConstant, Exception):  # an argument is not known, or what numpy raises: seen in eager mode
         return None
     return call.constant(result) if isinstance(result, (bool, int, float, np.generic, np.dtype, str)) else None
 
