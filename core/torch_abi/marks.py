@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
+import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 ORIGINAL = "_torchdynamo_orig_callable"  # the attribute that holds what torch.compile put a wrapper around
@@ -34,10 +35,13 @@ def allowed_in_graph(fn: object) -> bool:
 def unpatched(fn: Any) -> Callable[..., Any] | None:
     """The function of torch that torch.compile has put a wrapper of its own around; None for other functions.
 
-    It does so to `nn.Module.__init__`, and in optimizers to the methods that make their state and to fused steps.
+    It does so to `nn.Module.__init__`, to `torch.manual_seed`, and in optimizers to the methods that make their state
+    and to fused steps.
     """
     if not isinstance(fn, FunctionType):
         return None
+    if fn is torch.manual_seed and fn is not torch.random.manual_seed:
+        return torch.random.manual_seed
     module, held = fn.__module__ or "", fn.__dict__
     of_optimizer = module.startswith("torch.optim.") and fn.__name__.startswith(("_init_group", "_fused_"))
     if of_optimizer and "_torchdynamo_disable" in held:

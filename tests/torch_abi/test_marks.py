@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from armature.torch_abi.marks import (
     is_of_torch_compile,
     unpatched,
 )
+from tests.support.tracing import break_of
 
 CALLS: list[int] = []
 
@@ -108,3 +110,18 @@ def test_optimizers_trace_though_torch_compile_wraps_them(fused: bool) -> None:
 def test_tensors_made_for_real() -> None:
     with torch._subclasses.FakeTensorMode():
         assert type(call_for_real(torch.ones, [2], {})) is torch.Tensor
+
+
+def test_seeding_is_told_as_what_it_is() -> None:
+    """torch.compile, once it is imported, puts a wrapper of its own machinery in the place of `torch.manual_seed`."""
+    importlib.import_module("torch._dynamo")
+    assert unpatched(torch.manual_seed) is torch.random.manual_seed
+    assert unpatched(torch.random.manual_seed) is None
+
+    def seeds(x):
+        torch.manual_seed(3)
+        return x + torch.rand(2)
+
+    assert break_of(seeds, torch.ones(2)) == "global-state"
+    x = torch.ones(2)
+    assert torch.equal(armature.compile(seeds)(x), seeds(x))
