@@ -14,6 +14,7 @@ from armature.breaks.types import (
     ours,
     supportable,
     user_error,
+    with_examples,
 )
 from armature.errors import ArmatureError, BackendError, invariant
 from armature.events import CompileEvent, EventKind
@@ -32,7 +33,7 @@ from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, P
 from armature.graph.known import KnownValues, NotKnown
 from armature.hookspecs import API_VERSION, hookimpl
 from armature.introspection import MISSING, Subject, class_member, existing
-from armature.rules.data import Answer, Decision, Rule, RuleOrigin, RuleTable, Verdict
+from armature.rules.data import SKIPPED, Answer, Decision, Rule, RuleOrigin, RuleTable, Verdict
 from armature.torch_abi import collectives as functional_collectives
 from armature.torch_abi import data_parallel
 from armature.torch_abi import numpy as numpy_layer
@@ -108,6 +109,7 @@ __all__ = [
     "API_VERSION",
     "CHECK",
     "MISSING",
+    "SKIPPED",
     "AddressValue",
     "Answer",
     "Args",
@@ -238,5 +240,6 @@ __all__ = [
     "trace_body",
     "trace_part",
     "user_error",
+    "with_examples",
     "written",
 ]

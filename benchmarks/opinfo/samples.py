@@ -26,7 +26,19 @@ MODES = ("forward", "backward")
 # Memory as it is found: nothing but the kind of the result can be compared.
 UNSET = frozenset(("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"))
 # Breaks that no compiler can do without: what runs next depends on the numbers in a tensor.
-NEEDS_NUMBERS = frozenset(("data-dependent-value", "data-dependent-branch"))
+NEEDS_NUMBERS = frozenset((
+    "data-dependent-branch",
+    "data-dependent-operator",
+    "tensor-item",
+    "tensor-to-list",
+    "number-of-tensor",
+    "range-of-tensor",
+    "function-of-numbers",
+    "tensor-contains",
+    "tensor-of-tensors",
+    "compares-tensors",
+    "text-of-tensor",
+))  # fmt: skip
 KEPT = 12  # problems of one operator that are described
 Row = dict[str, Any]
 op_db = methods.op_db

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import importlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -57,17 +58,29 @@ def a_tensor() -> tuple[Any, ...]:
 class Example:
     """A small program that breaks, and how it is written without the break.
 
-    before, after: functions of a plugin's module, whose source is shown. inputs: makes the arguments of both.
-    after is None where nothing else gives what `before` does: the hints say why.
+    before, after: functions of a plugin's module, whose source is shown. after is None where nothing else gives what
+    `before` does: the hints say why. inputs, inputs_after: make their arguments. settings: under which it breaks.
     """
 
     before: Callable[..., Any]
     after: Callable[..., Any] | None = None
     inputs: Callable[[], tuple[Any, ...]] = a_tensor
+    inputs_after: Callable[[], tuple[Any, ...]] = a_tensor
+    settings: Mapping[str, Any] = attrs.field(factory=dict)
 
 
 def _as_hints(given: Iterable[Hint | str]) -> tuple[Hint, ...]:
     return tuple(hint if isinstance(hint, Hint) else Hint(hint) for hint in given)
+
+
+def _example_in(module: str, id: str) -> Example | None:
+    """The example that a module has for a type; None: it has none. Errors: those of importing it."""
+    found, name = vars(importlib.import_module(module)), id.replace("-", "_")
+    if name not in found:
+        return None
+    inputs = found.get(f"{name}_inputs", a_tensor)
+    inputs_after, settings = found.get(f"{name}_mended_inputs", inputs), found.get(f"{name}_settings", {})
+    return Example(found[name], found.get(f"{name}_mended"), inputs, inputs_after, settings)
 
 
 @attrs.frozen
@@ -76,7 +89,8 @@ class BreakType:
 
     id: what code that raises it says. code: a number that stays, by which people search for it; that of torch.compile,
     and its title, where the situation is the same. also: other types of torch.compile that this one covers.
-    explanation: what it means for the program. cause: why it can't be in the graph.
+    explanation: what it means for the program. cause: why it can't be in the graph. examples: the module in which
+    the example is, where none is given (`with_examples`).
     """
 
     id: str = attrs.field(validator=min_len(1))  # "data-dependent-branch"
@@ -88,11 +102,29 @@ class BreakType:
     cause: str = ""
     also: tuple[str, ...] = ()
     example: Example | None = None
+    examples: str = ""
+
+    @property
+    def shown_example(self) -> Example | None:
+        """The example that is given or that the module has. Errors: those of importing the module."""
+        if self.example is not None or not self.examples:
+            return self.example
+        return _example_in(self.examples, self.id)
 
     @property
     def name(self) -> str:
         """What it is called in reports: "GB0170 data-dependent-branch"."""
         return f"{self.code} {self.id}".lstrip()
+
+
+def with_examples(rows: Iterable[BreakType], module: str) -> tuple[BreakType, ...]:
+    """The rows, each with the example that the module of this name has for it, if any.
+
+    `my_break` breaks with `my-break`, `my_break_mended` is how it is written without. `my_break_inputs` and
+    `my_break_mended_inputs` make arguments, `my_break_settings` has the settings under which it breaks. The module is
+    imported when an example is asked for, not when the plugin is loaded.
+    """
+    return tuple(attrs.evolve(row, examples=module) for row in rows)
 
 
 @attrs.frozen

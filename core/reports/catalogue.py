@@ -52,12 +52,13 @@ class Entry:
     @property
     def before(self) -> str:
         """The source of the example that breaks, "" without one."""
-        return source_of(self.type.example.before) if self.type.example is not None else ""
+        example = self.type.shown_example
+        return source_of(example.before) if example is not None else ""
 
     @property
     def after(self) -> str:
         """The source of the same without a break, "" where there is none."""
-        example = self.type.example
+        example = self.type.shown_example
         return source_of(example.after) if example is not None and example.after is not None else ""
 
     def as_data(self) -> dict[str, Any]:

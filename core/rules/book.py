@@ -183,7 +183,7 @@ class RuleBook:
         if has_code(stack[-1]):
             return None
         found = next((told for layer in stack if (told := self.tables.handled_by(layer)) is not None), None)
-        return None if found is None else Verdict(Decision.SKIP, _HANDLED, found)
+        return None if found is None else Verdict(Decision.SKIP, _HANDLED, found, breaks="handler-declines")
 
     def _for_module(self, module: str, traceable: bool) -> list[Entry]:
         """Rows for the module or a package above it: larger priority, then not skip, then nearer."""
@@ -239,7 +239,7 @@ def _as_verdict(entry: Entry) -> Verdict:
     rule, origin, at = entry
     if at and rule.line:  # type: ignore[union-attr]  # only tables have several rows
         origin = attrs.evolve(origin, line=origin.line + at)
-    return Verdict(rule.decision, rule.reason, origin, priority=rule.priority, answer=rule.answer)
+    return Verdict(rule.decision, rule.reason, origin, priority=rule.priority, answer=rule.answer, breaks=rule.breaks)
 
 
 def _as_row(entry: Entry) -> tuple[Rule, RuleOrigin]:
@@ -261,7 +261,7 @@ def _default(subject: Subject) -> Verdict:
     if not subject.is_frame and not is_callable(subject.obj):
         return Verdict(Decision.SKIP, _NOT_CALLABLE, own_origin(_default))
     if not has_code(subject.obj):
-        return Verdict(Decision.SKIP, _WRITTEN_IN_C, own_origin(_default))
+        return Verdict(Decision.SKIP, _WRITTEN_IN_C, own_origin(_default), breaks="function-in-c")
     return Verdict(Decision.INLINE, _BY_DEFAULT, own_origin(_default))
 
 

@@ -45,6 +45,9 @@ class RuleOrigin:
     line: int = 0
 
 
+SKIPPED = "skipped-function"  # the break type of a rule that names none
+
+
 @attrs.frozen
 class Rule:
     """One row of knowledge. `target`: a callable, "pkg.mod.fn", "pkg.mod.Class#method", or a module or package name.
@@ -53,7 +56,7 @@ class Rule:
     between plugins, larger wins. `requires` limits the rule to versions of a distribution ("torch>=2.12"). A name that
     does not exist is reported by `armature plugins doctor`, it is not an error. `origin`: where the row stands, for
     rows read from data files; the plugin in it is filled in. `answer`: how a function of torch is folded that is not on
-    tensors.
+    tensors. `breaks`: the type of the graph break at a call of what is skipped.
     """
 
     target: Callable[..., object] | types.ModuleType | str
@@ -63,6 +66,7 @@ class Rule:
     requires: str = ""
     origin: RuleOrigin | None = None
     answer: Answer = Answer.UNKNOWN
+    breaks: str = SKIPPED
 
     @property
     def name(self) -> str:
@@ -85,11 +89,13 @@ class RuleTable:
     file: str = ""
     line: int = 0
     answer: Answer = Answer.UNKNOWN
+    breaks: str = SKIPPED
 
     def rule(self, at: int, plugin: str) -> Rule:
         """One of the rules by itself; `plugin` gave the table."""
         origin = RuleOrigin(plugin, self.file, self.line + at) if self.file and self.line else None
-        return Rule(self.names[at], self.decision, self.reason, self.priority, self.requires, origin, self.answer)
+        fields = (self.decision, self.reason, self.priority, self.requires, origin, self.answer, self.breaks)
+        return Rule(self.names[at], *fields)
 
     def rules(self, plugin: str) -> Iterator[Rule]:
         """Each of the rules by itself."""
@@ -106,6 +112,7 @@ class Verdict:
     overruled: tuple[Verdict, ...] = ()
     priority: int = 0  # of the rule; one larger than a handler's goes before the handler
     answer: Answer = Answer.UNKNOWN
+    breaks: str = SKIPPED
 
 
 @attrs.frozen

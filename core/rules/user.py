@@ -15,7 +15,7 @@ import attrs
 
 from armature.hookspecs import hookimpl
 from armature.introspection import Subject
-from armature.rules.data import Decision, Rule, RuleOrigin, Verdict
+from armature.rules.data import SKIPPED, Decision, Rule, RuleOrigin, Verdict
 from armature.rules.targets import USER
 from armature.trace.handlers import Handler, Polyfill
 
@@ -120,7 +120,10 @@ class UserRules:
     def armature_decide(self, subject: Subject) -> Verdict | None:
         """Functions that carry their verdict, as those of `armature.disable` do."""
         mark = mark_of(subject.obj)
-        return Verdict(mark.decision, mark.reason, mark.origin) if mark is not None else None
+        if mark is None:
+            return None
+        breaks = "disabled-function" if mark.decision is Decision.SKIP else SKIPPED
+        return Verdict(mark.decision, mark.reason, mark.origin, breaks=breaks)
 
 
 def _all(said: Iterable[Said], rows: Callable[[Said], Iterable[T]]) -> tuple[T, ...]:

@@ -36,6 +36,7 @@ DATA_DEPENDENT: tuple[type[BaseException], ...] = (
     DynamicOutputShapeException,
     GuardOnDataDependentSymNode,
 )
+DYNAMIC_SHAPE: tuple[type[BaseException], ...] = (DynamicOutputShapeException,)  # of these: for sizes
 UNSUPPORTED_OPERATOR: tuple[type[BaseException], ...] = (UnsupportedOperatorException,)
 HOP_RULES: dict[Any, Any] = registered_hop_fake_fns
 # Their fakes are floats, and not quantized; the others that make quantized tensors have none.
@@ -46,6 +47,7 @@ PLAIN_TENSORS: frozenset[type] = frozenset({torch.Tensor, nn.Parameter})
 
 __all__ = [
     "DATA_DEPENDENT",
+    "DYNAMIC_SHAPE",
     "PLAIN_TENSORS",
     "UNSUPPORTED_OPERATOR",
     "Axes",

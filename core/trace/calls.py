@@ -90,7 +90,7 @@ def plan_of(tracer: Trace, fn: object) -> Plan:
 def ruled(tracer: Trace, plan: Plan, verdict: Verdict, args: Args, kwargs: Kwargs) -> Value | None:
     """What a rule that goes before handlers says; None: trace into it as usual."""
     if verdict.decision is Decision.SKIP:
-        tracer.graph_break("skipped-function", function=describe(plan.fn).name, reason=verdict.reason)
+        tracer.graph_break(verdict.breaks, function=describe(plan.fn).name, reason=verdict.reason)
     return tracer.graph_call(plan.fn, args, kwargs) if verdict.decision is Decision.IN_GRAPH else None
 
 
@@ -119,7 +119,7 @@ def stand_in(tracer: Trace, plan: Plan, replacement: Callable[..., Any], args: A
     """What a polyfill gives. The generators made by its own code stand for iterators that C code would have made."""
     in_c = is_written_in_c(plan.fn)
     if in_c and not takes(replacement, len(args), kwargs):
-        tracer.graph_break("unsupported-call", callable=f"{describe(plan.fn).name}() with these arguments")
+        tracer.graph_break("function-arguments", function=describe(plan.fn).name)
     before = len(tracer.generators)
     found = inline_python(tracer, replacement, args, kwargs)
     own = describe(replacement).filename if in_c else None
@@ -137,7 +137,7 @@ def call_object(tracer: Trace, fn: Callable[..., Any], value: Value, args: Args,
             return found
     check_call(tracer, fn, len(args), kwargs, value.describe())
     if type(fn) in C_METHODS and not (args and issubclass(args[0].python_type(), fn.__objclass__)):  # type: ignore[attr-defined]
-        tracer.graph_break("unsupported-call", callable=f"{value.describe()} of an object of another type")
+        tracer.graph_break("method-of-another-type", method=value.describe())
     plan = plan_of(tracer, fn)
     if plan.speaks:
         found = handled(tracer, plan, args, kwargs)
@@ -174,7 +174,7 @@ def _known_method(tracer: Trace, fn: Any, value: Value, args: Args, kwargs: Kwar
     if type(fn) in C_METHODS:
         method = method_of_base(fn, owner)
         if fn.__name__ in ("copy", "__copy__", "__or__", "__ror__") and makes_its_own(owner):
-            tracer.graph_break("unsupported-call", callable=f"{value.describe()} of a derived class")
+            tracer.graph_break("copy-of-derived-class", method=value.describe())
         if method is not None:
             result = method.call_method(tracer, fn.__name__, rest, kwargs)
             if result is method and method.mutable and fn.__name__.startswith("__i"):
@@ -199,8 +199,8 @@ def _by_rules(tracer: Trace, fn: Any, value: Value, args: Args, kwargs: Kwargs) 
         if is_of_torch_compile(fn):
             return value.get_attribute(tracer, ORIGINAL).call(tracer, args, kwargs)
         if not is_method_in_c(fn):
-            tracer.graph_break("skipped-function", function=_named(fn, value, args), reason=verdict.reason)
-    tracer.graph_break("unsupported-call", callable=_named(fn, value, args))
+            tracer.graph_break(verdict.breaks, function=_named(fn, value, args), reason=verdict.reason)
+    tracer.graph_break("method-in-c", method=_named(fn, value, args))
 
 
 def _named(fn: Any, value: Value, args: Args) -> str:
@@ -321,10 +321,10 @@ def call_class(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> 
 def _exception(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     init, new = find_in_class(value.cls, "__init__"), find_in_class(value.cls, "__new__")
     if new is not None and isinstance(new.obj, staticmethod):
-        tracer.graph_break("unsupported-call", callable=f"__new__ of {value.describe()}")
+        tracer.graph_break("exception-class-with-new", type=value.describe())
     cls: type[Any] = value.cls
     if issubclass(cls, OSError) and len(args) > 2:  # it keeps names of files
-        tracer.graph_break("unsupported-call", callable=f"{value.describe()} with the name of a file")
+        tracer.graph_break("error-with-file-name", type=value.describe())
     if cls is OSError and len(args) == 2:
         cls = type(OSError(*(arg.as_constant() for arg in args)))  # the number says which
     if issubclass(cls, LOOK_AT_ARGUMENTS) and not (init is not None and isinstance(init.obj, FunctionType)):
@@ -337,13 +337,13 @@ def _exception(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> 
     if init is not None and isinstance(init.obj, FunctionType):
         _returns_none(tracer, bind(tracer, made, value.cls, init, "__init__").call(tracer, args, kwargs))
     elif kwargs:
-        tracer.graph_break("unsupported-call", callable=value.describe())
+        tracer.graph_break("exception-keywords", type=value.describe())
     return made
 
 
 def _enum_member(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     if kwargs or len(args) != 1:
-        tracer.graph_break("unsupported-call", callable=f"{value.describe()} with these arguments")
+        tracer.graph_break("enum-call", type=value.describe())
     if args[0].is_constant:
         rely_on_member(tracer, value.cls, "_value2member_map_", args[0])
         wanted, missing = args[0].as_constant(), find_in_class(value.cls, "_missing_")
@@ -351,7 +351,7 @@ def _enum_member(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -
             made = value.get_attribute(tracer, "_missing_").call(tracer, args, {})
             if isinstance(made.python_type(), type) and issubclass(made.python_type(), value.cls):
                 return made
-            tracer.graph_break("unsupported-call", callable=f"_missing_ of {value.describe()}, with no member to give,")
+            tracer.graph_break("enum-missing", type=value.describe())
     given = args[0].as_constant()
     try:
         return tracer.constant(value.cls(given))
@@ -367,7 +367,7 @@ def is_value(cls: Any, wanted: object) -> bool:
 def _named_tuple(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     new = find_in_class(value.cls, "__new__")
     if new is None or new.holder is not named_tuple_base(value.cls) or not is_of_named_tuple(new.obj):
-        tracer.graph_break("unsupported-call", callable=value.describe())
+        tracer.graph_break("named-tuple-with-new", type=value.describe())
     rely_on_class(tracer, value.cls, "__init__", *TUPLE_METHODS)
     function: Any = getattr(new.obj, "__func__", new.obj)
     fields = function.__code__.co_varnames[1 : function.__code__.co_argcount]
@@ -407,7 +407,7 @@ def _torch_constant(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs
     verdict = tracer.verdict(value.cls)
     if verdict.decision is Decision.IN_GRAPH:
         return tracer.graph_call(value.cls, args, kwargs)
-    tracer.graph_break("skipped-function", function=value.describe(), reason=verdict.reason)
+    tracer.graph_break(verdict.breaks, function=value.describe(), reason=verdict.reason)
 
 
 def _metaclass(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
@@ -415,7 +415,7 @@ def _metaclass(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> 
     if found is not None and isinstance(found.obj, type):  # a class does not bind: that of TypedDict is `dict`
         return tracer.as_value(found.obj).call(tracer, args, kwargs)
     if found is None or not isinstance(found.obj, FunctionType):
-        tracer.graph_break("unsupported-call", callable=value.describe())
+        tracer.graph_break("metaclass-call", type=value.describe())
     return bind(tracer, value, type(value.cls), found, "__call__").call(tracer, args, kwargs)
 
 
@@ -438,7 +438,7 @@ def instantiate(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) ->
         if found is not None and type(found.obj) is BuiltinFunctionType:
             made = tracer.as_value(found.obj).call(tracer, (value, *args), kwargs)
         elif found is None or not isinstance(raw, FunctionType):
-            tracer.graph_break("unsupported-call", callable=value.describe())
+            tracer.graph_break("unusual-constructor", type=value.describe())
         else:
             made = held_value(tracer, cls, found, "__new__").call(tracer, (value, *args), kwargs)
     if isinstance(made, TensorValue) and overrides_in_python(cls, "__init__"):
@@ -463,7 +463,7 @@ def _initialise(tracer: Trace, made: UserObjectValue, args: Args, kwargs: Kwargs
     elif init is not None and (isinstance(init.obj, FunctionType) or builtin_of(init.obj) is not None):
         _returns_none(tracer, bind(tracer, made, made.cls, init, "__init__").call(tracer, args, kwargs))
     else:
-        tracer.graph_break("unsupported-call", callable=f"the constructor of {made.describe()}")
+        tracer.graph_break("unusual-constructor", type=made.describe())
 
 
 def _returns_none(tracer: Trace, result: Value) -> None:

@@ -60,7 +60,7 @@ def run(frame: Frame) -> None:
                 note_raised(frame, raised.value)
             unwind(frame, raised)
         except NotConstant as unknown:
-            frame.tracer.graph_break("unsupported-argument", type=unknown.args[0].describe())
+            frame.tracer.graph_break("value-not-known", type=unknown.args[0].describe())
 
 
 # What an `except` clause that does not match runs.

@@ -120,7 +120,7 @@ def _run(tracer: Trace, request: FrameRequest) -> Value:
     except RecursionError:
         tracer.frames.append(frame)
         try:
-            tracer.graph_break("unsupported-operation", operation="recursion this deep", type="the call stack")
+            tracer.graph_break("recursion-depth")
         except GraphBreak as stop:
             stop.places = tracer.too_deep
             raise
@@ -137,7 +137,7 @@ def check_left(tracer: Trace) -> None:
     """No context manager of torch may be left open, but for the grad mode. Raises GraphBreak, where it was entered."""
     for context in tracer.effects.entered:
         try:
-            tracer.graph_break("unsupported-mutation", operation="leaving it open", type=context.describe())
+            tracer.graph_break("context-left-open", type=context.describe())
         except GraphBreak as stop:
             stop.blame, stop.places = context, getattr(context, "made_at", ())
             raise
@@ -151,9 +151,7 @@ def check_generators(tracer: Trace, frame: Frame) -> None:
         if generator.has_unfinished_business() and not eval_loop.leaves_quietly(generator.frame):
             tracer.frames += [frame, generator.frame]
             try:
-                tracer.graph_break(
-                    "unsupported-operation", operation="leaving it unfinished", type=generator.describe()
-                )
+                tracer.graph_break("generator-left-unfinished", type=generator.describe())
             except GraphBreak as stop:
                 stop.blame, stop.places = generator, generator.made_at
                 raise

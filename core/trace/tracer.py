@@ -202,7 +202,7 @@ class Tracer(Trace):
     def mutate(self, value: Value) -> None:
         """The object of the value is about to change."""
         if isinstance(value.source, ObjectSource) and isinstance(value, DictValue) and value.fixed:
-            self.graph_break("unsupported-mutation", operation="changing globals()", type=value.describe())
+            self.graph_break("changes-globals")
         self.effects.record(value)
 
     def raise_error(self, kind: type[BaseException], message: str) -> NoReturn:
@@ -222,7 +222,7 @@ class Tracer(Trace):
         if isinstance(value, ClassValue) and issubclass(value.cls, BaseException):
             value = self.calls.call_class(value, (), {})
         if not isinstance(value, ExceptionValue):
-            self.graph_break("unsupported-operation", operation="raise", type=value.describe())
+            self.graph_break("raises-no-exception", type=value.describe())
         return value
 
     def graph_break(self, type_id: str, **facts: object) -> NoReturn:

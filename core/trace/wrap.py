@@ -34,6 +34,7 @@ from armature.torch_abi.numpy import NUMBERS
 from armature.torch_abi.overrides import is_overriding, without_numbers
 from armature.torch_abi.symbols import SYMBOLIC
 from armature.torch_abi.wrappers import is_wrapper
+from armature.trace.break_ids import LAYOUT, LAYOUTS
 from armature.trace.emit.live_iterators import PASSED, is_part, left, progress
 from armature.trace.errors import SkipFrame
 from armature.trace.handlers import ValueType
@@ -169,10 +170,9 @@ def _tensor(tracer: Trace, obj: torch.Tensor, source: Source) -> Value:
     if holds:
         wrapper_subclasses.accept(tracer, obj)
     if (obj.layout is not torch.strided or obj.is_nested) and not is_jagged(obj):
-        nested = "nested " if obj.is_nested else ""
-        tracer.graph_break("tensor-subclass", type=f"a {nested}tensor of layout {obj.layout}")
+        tracer.graph_break("nested-tensor" if obj.is_nested else LAYOUTS.get(obj.layout, LAYOUT), layout=obj.layout)
     if is_cut_off(obj):
-        tracer.graph_break("tensor-subclass", type="one of several views whose base was changed in place")
+        tracer.graph_break("view-of-changed-base")
     fake = tracer.fakes.of(obj, tracer.sizes.axes_of(obj, source), source.expr)
     tracer.guards.tensor(source, obj, fake)
     value = TensorValue(fake, None, obj, source=source)

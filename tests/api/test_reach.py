@@ -285,14 +285,14 @@ def told(fn: Callable[..., Any]) -> tuple[bool, set[str]]:
 
 # In pieces, and the break that is on record.
 BREAKS = {
-    "cell": "unsupported-attribute",
-    "dict values": "skipped-function",
-    "chain": "skipped-function",
-    "weak value dictionary": "skipped-function",
+    "cell": "attribute-of-value",
+    "dict values": "function-in-c",
+    "chain": "function-in-c",
+    "weak value dictionary": "function-in-c",
 }
 # Not compiled, and what is on record.
 LEFT = {
-    "generator": "unsupported-result",  # it can't be left where the trace has brought it
+    "generator": "value-not-rebuilt",  # it can't be left where the trace has brought it
     "context variable": "it has met no tensor before a graph break",  # and is named by a function that is called
 }
 

@@ -140,10 +140,16 @@ def test_a_trace_is_never_any(path: Path) -> None:
     assert not found, f"{name_of(path)}:{found} takes Any for the trace"
 
 
+# The example of a graph break at an import statement.
+IMPORTS_INSIDE = {"plugins/builtin_rules/armature_builtin_rules/breaks/examples/world.py imports_module"}
+
+
 @pytest.mark.parametrize("path", PRODUCT, ids=name_of)
 def test_no_imports_inside_functions(path: Path) -> None:
     for node in ast.walk(parse(path)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if f"{name_of(path)} {node.name}" in IMPORTS_INSIDE:
+                continue
             inner = [n.lineno for n in ast.walk(node) if isinstance(n, (ast.Import, ast.ImportFrom))]
             assert not inner, f"{name_of(path)}:{inner} imports inside {node.name}"
 

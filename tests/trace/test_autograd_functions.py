@@ -866,7 +866,7 @@ def test_a_break_says_what_was_met_and_where() -> None:
 
 
 def test_a_tensor_that_the_program_keeps_in_another_way() -> None:
-    assert break_of(keeps, *both()) == "unsupported-result"
+    assert break_of(keeps, *both()) == "kept-from-inner-graph"
     compare(keeps, both, fullgraph=False, backward=True)
 
 

@@ -154,8 +154,8 @@ def effects_on_its_own(x, w, flag):
 
 @pytest.mark.parametrize("fn", [other_shapes, gives_operand, writes, number, effects, effects_on_its_own])
 def test_no_graphs_of_their_own(fn: Callable[..., Any]) -> None:
-    assert break_of(fn, *arguments()) == "control-flow-operator"
+    assert break_of(fn, *arguments()) == "cond-branches"
 
 
 def test_what_breaks_in_a_branch_breaks_at_the_call() -> None:
-    assert break_of(breaks, *arguments()) == "data-dependent-value"
+    assert break_of(breaks, *arguments()) == "tensor-item"

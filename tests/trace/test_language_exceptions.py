@@ -574,7 +574,7 @@ MAKE_A_CLASS = {
 @pytest.mark.parametrize("program", programs(globals()))
 def test_like_eager(program: Callable[..., Any]) -> None:
     if program in MAKE_A_CLASS:
-        check_cut(program, X, broken_by="unsupported-call")
+        check_cut(program, X, broken_by="class-statement")
     else:
         check(program, X)
 

@@ -404,12 +404,12 @@ def hooked(x: torch.Tensor) -> None:
 
 
 BREAKS = [
-    (lambda x: nn.Buffer(x), torch.ones(2, requires_grad=True), "creates-leaf"),
-    (lambda x: x.detach_(), torch.ones(2, requires_grad=True) * 1, "unsupported-tensor-method"),
-    (lambda x: x.retain_grad(), torch.ones(2, requires_grad=True) * 1, "unsupported-tensor-method"),
-    (lambda x: x.requires_grad_(False), torch.ones(2, requires_grad=True) * 1, "unsupported-tensor-method"),
-    (lambda x: torch.vmap(lambda a: nn.Parameter(a) * 2)(x), torch.ones(2, 2), "creates-leaf"),
-    (hooked, torch.ones(2, requires_grad=True), "unsupported-tensor-method"),
+    (lambda x: nn.Buffer(x), torch.ones(2, requires_grad=True), "creates-buffer"),
+    (lambda x: x.detach_(), torch.ones(2, requires_grad=True) * 1, "tensor-detach"),
+    (lambda x: x.retain_grad(), torch.ones(2, requires_grad=True) * 1, "tensor-retain-grad"),
+    (lambda x: x.requires_grad_(False), torch.ones(2, requires_grad=True) * 1, "tensor-requires-grad"),
+    (lambda x: torch.vmap(lambda a: nn.Parameter(a) * 2)(x), torch.ones(2, 2), "creates-parameter"),
+    (hooked, torch.ones(2, requires_grad=True), "tensor-requires-grad"),
 ]
 
 

@@ -300,7 +300,7 @@ def test_a_program_deeper_than_python_allows(monkeypatch: pytest.MonkeyPatch) ->
 
     with pytest.raises(GraphBreak) as stop:
         trace(deep, X)
-    assert stop.value.event.facts["operation"] == "recursion this deep"
+    assert stop.value.event.type.id == "recursion-depth"
     assert [line.function for line in stop.value.event.stack] == ["deep"]
 
 

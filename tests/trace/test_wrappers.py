@@ -624,7 +624,7 @@ def test_a_leaf_made_inside() -> None:
         return made, made.is_leaf
 
     compare(program, lambda: (torch.ones(3).requires_grad_(),), fullgraph=False)
-    assert session().compilations[0].breaks[0].type.id == "creates-leaf"
+    assert session().compilations[0].breaks[0].type.id == "creates-wrapper-leaf"
 
 
 def test_attributes_are_set_in_eager_mode() -> None:

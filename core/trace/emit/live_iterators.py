@@ -79,7 +79,7 @@ class PassedIterator(IteratorValue):
 
     def advance(self, tracer: Tracing) -> Value:
         if self.over in tracer.effects.changed:  # it is asked before that changes, when the frame ends
-            tracer.graph_break("unsupported-operation", operation="iteration", type=CHANGED.format(self.kind.__name__))
+            tracer.graph_break("iterator-over-changed-list", type=self.kind.__name__)
         tracer.mutate(self)
         return IteratorValue.advance(self, tracer)
 
@@ -164,11 +164,11 @@ def over_iterators(tracer: Trace, obj: Any, source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
     held = parts(obj)
     if any(id(item) in tracer.by_id for item in held if isinstance(item, Iterator)):
-        tracer.graph_break("unsupported-operation", operation="iteration", type="an iterator that another one holds")
+        tracer.graph_break("iterator-held-by-another", type=type(obj).__name__)
     found = _parts(tracer, obj, source)
     inner = [value for value in found if isinstance(value, PassedIterator)]
     if len(inner) != (1 if type(obj) is enumerate else len(found) - 1):
-        tracer.graph_break("unsupported-operation", operation="iteration", type=f"a {type(obj).__name__}")
+        tracer.graph_break("iterator-over-unknown", type=type(obj).__name__)
     for item in held:
         if isinstance(item, Iterator):
             tracer.remember(item, InnerIterator(type(item), source=tracer.by_id[id(item)][1].source))
@@ -187,7 +187,7 @@ def by_function(tracer: Trace, obj: Any, source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
     function, *inner = _parts(tracer, obj, source)[:-1]
     if not all(isinstance(value, (IteratorValue, GeneratorValue)) for value in inner):
-        tracer.graph_break("unsupported-operation", operation="iteration", type=f"a {type(obj).__name__}")
+        tracer.graph_break("iterator-over-unknown", type=type(obj).__name__)
     made = tracer.as_value(type(obj)).call(tracer, (function, *inner), {})
     values: Any = made.values  # type: ignore[attr-defined]
     return tracer.remember(obj, IteratorValue(values, type(obj), source=source))

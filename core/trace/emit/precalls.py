@@ -26,7 +26,7 @@ def change_early(tracer: Tracing, value: Value, read: Callable[[Any], Any], writ
     Breaks the graph where code of the program that is in the graph may have to see the object as it was.
     """
     if not all(graph_calls.is_torchs(n.target) for n in tracer.graph.nodes if n.op.startswith("call_")):
-        tracer.graph_break("unsupported-mutation", operation="a call after code of the program", type=value.describe())
+        tracer.graph_break("random-after-own-code", type=value.describe())
     tracer.precalls.changed.setdefault(value, (read, write))
 
 

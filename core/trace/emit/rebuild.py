@@ -69,7 +69,7 @@ class Rebuilder(Emitter):
     def cannot(self, value: Value) -> NoReturn:
         """The object can't be made again."""
         try:
-            self.tracer.graph_break("unsupported-result", type=value.describe())
+            self.tracer.graph_break("value-not-rebuilt", type=value.describe())
         except GraphBreak as stop:
             stop.blame = value
             raise

@@ -223,11 +223,7 @@ def watch(tracer: Trace, node: fx.Node) -> None:
     tensors = (value.fake for value in tracer.inputs if isinstance(value, TensorValue))
     if any(_has_history(fake) and version_of(fake) for fake in tensors):
         try:
-            tracer.graph_break(
-                "unsupported-operation",
-                operation="an operator that may raise",
-                type="what follows a change of a tensor with gradients",
-            )
+            tracer.graph_break("may-raise-after-change")
         except GraphBreak as stop:
             stop.assumed = True
             tracer.rerun_breaks.append(stop)

@@ -122,7 +122,7 @@ def dict_merge(frame: Frame, inst: Instruction) -> None:
     made = frame.stack[-inst.arg]
     found = list(items_of_mapping(frame.tracer, more)) if hasattr(more.python_type(), "keys") else None
     if found is None or any(made.contains(frame.tracer, key) for key, _ in found):  # an error that names the function
-        frame.tracer.graph_break("unsupported-operation", operation="merging keyword arguments", type=more.describe())
+        frame.tracer.graph_break("keywords-merged", type=more.describe())
     for key, value in found:
         made.set_item(frame.tracer, key, value)
 

@@ -69,8 +69,7 @@ def check_stars(frame: Frame, given: Value, named: Value | None) -> None:
     """Break the graph where `*` or `**` has the wrong kind of operand: the error names the function."""
     for value, protocol in ((given, "__iter__"), (named, "keys")):
         if value is not None and not hasattr(value.python_type(), protocol):
-            operation = "a call with * or **"
-            frame.tracer.graph_break("unsupported-operation", operation=operation, type=value.describe())
+            frame.tracer.graph_break("star-arguments", type=value.describe())
 
 
 def keywords(frame: Frame, named: Value | None) -> dict[str, Value]:

@@ -90,7 +90,7 @@ def check_eg_match(frame: Frame, inst: Instruction) -> None:
     classes = exception_classes(frame, frame.pop(), of_groups=True)
     error = frame.tracer.as_exception(frame.pop())
     if isinstance(error, CaughtValue) or overrides(error.kind, "split"):
-        frame.tracer.graph_break("unsupported-operation", operation="except*", type=error.describe())
+        frame.tracer.graph_break("except-star-of-caught", type=error.describe())
     taken, rest = exception_groups.split(frame.tracer, error, lambda member: issubclass(member.kind, classes))
     none = frame.tracer.constant(None)
     if taken is not None and not issubclass(error.kind, BaseExceptionGroup):
@@ -114,12 +114,12 @@ def reraise_star(frame: Frame, original: ExceptionValue, raised: list[Value]) ->
     if not found:
         return frame.tracer.constant(None)
     if isinstance(original, CaughtValue) or any(isinstance(error, CaughtValue) for error in found):
-        frame.tracer.graph_break("unsupported-operation", operation="except*", type=original.describe())
+        frame.tracer.graph_break("except-star-of-caught", type=original.describe())
     if not issubclass(original.kind, BaseExceptionGroup) or (len(found) == 1 and found[0] is original):
         return found[0]
     if len(found) == 1 and issubclass(found[0].kind, original.kind) and found[0].args[0] is original.args[0]:
         return found[0]
-    frame.tracer.graph_break("unsupported-operation", operation="except*", type="exceptions raised in its clauses")
+    frame.tracer.graph_break("except-star-raises")
 
 
 @opcode("LOAD_ASSERTION_ERROR")
@@ -150,7 +150,7 @@ def with_except_start(frame: Frame, inst: Instruction) -> None:
     error = frame.stack[-1]
     leave = frame.stack[-4]
     if not isinstance(error, ExceptionValue):
-        frame.tracer.graph_break("unsupported-operation", operation="with", type=error.describe())
+        frame.tracer.graph_break("raises-no-exception", type=error.describe())
     args = (frame.tracer.as_value(error.kind), error, error.traceback(frame.tracer))
     frame.push(leave.call(frame.tracer, args, {}))
 

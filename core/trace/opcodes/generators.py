@@ -37,7 +37,7 @@ def get_yield_from_iter(frame: Frame, inst: Instruction) -> None:
     made = frame.tracer.python.iterator(frame.pop())
     if not isinstance(made, GeneratorValue) and any(find_in_class(made.python_type(), name) for name in DELEGATED):
         # CPython hands on what is sent and thrown, and calls `close` when the generator is dropped.
-        frame.tracer.graph_break("unsupported-operation", operation="`yield from`", type=made.describe())
+        frame.tracer.graph_break("yield-from-object", type=made.describe())
     frame.push(made)
 
 
@@ -61,7 +61,7 @@ def hand_on(frame: Frame, receiver: Value, value: Value) -> Value:
     if isinstance(receiver, GeneratorValue):
         return receiver.send(frame.tracer, value)
     if not value.is_constant or value.as_constant() is not None:  # an iterator has no `send`
-        frame.tracer.graph_break("unsupported-operation", operation="sending a value", type=receiver.describe())
+        frame.tracer.graph_break("send-to-iterator", type=receiver.describe())
     return advance(frame.tracer, receiver)
 
 

@@ -28,11 +28,11 @@ def import_name(frame: Frame, inst: Instruction) -> None:
     names, level = (level, names) if not isinstance(level, int) else (names, level)
     name = str(inst.argval)
     if type(frame.builtins.get("__import__")) is not BuiltinFunctionType:
-        tracer.graph_break("unsupported-operation", operation="import", type="an __import__ of the program's own")
+        tracer.graph_break("own-import-function")
     if level:
         package = frame.namespace.get("__package__")
         if not isinstance(package, str) or not package:
-            tracer.graph_break("unsupported-operation", operation="import", type="a module that names no package")
+            tracer.graph_break("import-without-package")
         name = importlib.util.resolve_name("." * int(level) + name, package)  # type: ignore[call-overload]
     if name not in sys.modules and importlib.util.find_spec(top := name.partition(".")[0]) is None:
         tracer.guards.absent(LOADED, top)
@@ -49,7 +49,7 @@ def loaded(tracer: Trace, name: str) -> Value:
     """The module that `sys.modules` has by a name. Those of torch and of the standard library stay there."""
     module = sys.modules.get(name)
     if not isinstance(module, ModuleType):
-        tracer.graph_break("unsupported-operation", operation="import", type=f"module {name}, not loaded yet")
+        tracer.graph_break("imports-module", module=name)
     fixed = is_trusted(module) and module.__name__ == name
     return tracer.wrap(module, object_source(module) if fixed else ItemSource(LOADED, name))
 
@@ -61,7 +61,7 @@ def part_of(tracer: Trace, module: Value, name: str, part: str) -> Value:
     if found is not None:
         return found
     if not isinstance(held, ModuleType) or held.__dict__.get("__name__") != name:
-        tracer.graph_break("unsupported-operation", operation="import", type=f"{part} of {module.describe()}")
+        tracer.graph_break("import-from-unclear-module", name=part, module=module.describe())
     return loaded(tracer, f"{name}.{part}")
 
 

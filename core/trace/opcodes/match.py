@@ -39,7 +39,7 @@ def match_keys(frame: Frame, inst: Instruction) -> None:
     keys, subject = frame.stack[-1], frame.stack[-2]
     subject = native(subject)
     if not isinstance(subject, DictValue):
-        frame.tracer.graph_break("unsupported-operation", operation="match", type=subject.describe())
+        frame.tracer.graph_break("match-mapping", type=subject.describe())
     found = [subject.find(frame.tracer, key) for key in frame.tracer.unpack(keys)]
     present = [value for value in found if value is not None]
     frame.push(TupleValue(present) if len(present) == len(found) else frame.tracer.constant(None))
@@ -49,7 +49,7 @@ def match_keys(frame: Frame, inst: Instruction) -> None:
 def match_class(frame: Frame, inst: Instruction) -> None:
     subject, wanted, names = frame.popn(3)
     if not isinstance(wanted, ClassValue):
-        frame.tracer.graph_break("unsupported-operation", operation="match", type=wanted.describe())
+        frame.tracer.graph_break("match-class", type=wanted.describe())
     tracer = frame.tracer
     if not tracer.as_value(isinstance).call(tracer, (subject, wanted), {}).truth(tracer):
         frame.push(frame.tracer.constant(None))
@@ -66,7 +66,7 @@ def positional_names(tracer: Trace, cls: type, count: int, keyword: list[str]) -
     """The attributes that positional patterns look at. Raises TypeError of the program."""
     known = getattr(cls, "__match_args__", ()) if count else ()
     if not isinstance(known, tuple) or not all(isinstance(name, str) for name in known):
-        tracer.graph_break("unsupported-operation", operation="match", type=f"__match_args__ of {cls.__qualname__}")
+        tracer.graph_break("match-args", type=cls.__qualname__)
     allowed = 1 if _matches_itself(cls) else len(known)
     if count > allowed:
         plural = "" if allowed == 1 else "s"

@@ -90,4 +90,4 @@ def _shape(result: Value) -> str:
 
 
 def _refuse(tracer: Trace, what: str) -> NoReturn:
-    tracer.graph_break("control-flow-operator", operation=f"torch.cond, of {what},")
+    tracer.graph_break("cond-branches", what=what)

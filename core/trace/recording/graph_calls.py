@@ -16,6 +16,7 @@ from armature.torch_abi.altering import set_data_
 from armature.torch_abi.effects import CHECK
 from armature.torch_abi.fake import (
     DATA_DEPENDENT,
+    DYNAMIC_SHAPE,
     UNSUPPORTED_OPERATOR,
     call_with_constants,
     enable_python_dispatcher,
@@ -24,6 +25,7 @@ from armature.torch_abi.grad_modes import CHANGED_BY, with_default_dtype
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
 from armature.torch_abi.wrappers import is_wrapper
+from armature.trace.break_ids import OPERATOR_ERROR, OPERATOR_ERRORS
 from armature.trace.emit.rollback import LEAVE, watch
 from armature.trace.errors import GraphBreak
 from armature.trace.recording import folding, mutation, tensor_state, torch_function, wrapper_subclasses
@@ -151,7 +153,7 @@ def in_graphs_terms(
 def call_script(tracer: Trace, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
     """A call of a function in TorchScript."""
     if tracer.overrides.present:  # it asks its arguments itself
-        tracer.graph_break("unsupported-call", callable="a function in TorchScript under overrides")
+        tracer.graph_break("overridden-call", function=getattr(fn, "__name__", str(fn)))
     return graph_call(tracer, scripted(fn), args, kwargs, functools.partial(call_with_constants, fn))
 
 
@@ -168,7 +170,7 @@ def scripted(fn: Callable[..., Any]) -> Callable[..., Any]:
 def under_default_dtype(tracer: Trace, fn: Callable[..., Any] | str, chosen: torch.dtype) -> Callable[..., Any]:
     """A function that is called while the default dtype is the one that the frame has set."""
     if tracer.subgraph_depth:  # such a graph may run when the default is another one
-        tracer.graph_break("unsupported-mutation", operation="a change of the default dtype", type="torch")
+        tracer.graph_break("default-dtype-in-parts")
     return with_default_dtype(chosen, getattr(torch.Tensor, fn) if isinstance(fn, str) else fn)
 
 
@@ -210,14 +212,17 @@ def run_on_fakes(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs
             return run(*fakes, **named)
     except RecursionError:
         raise
+    except DYNAMIC_SHAPE:
+        tracer.graph_break("dynamic-shape-operator", operation=name)
     except DATA_DEPENDENT:
-        tracer.graph_break("data-dependent-value", operation=name)
+        tracer.graph_break("data-dependent-operator", operation=name)
     except UNSUPPORTED_OPERATOR as error:
-        tracer.graph_break("operator-failed", operation=name, message=f"it has no fake implementation ({error})")
+        tracer.graph_break("operator-without-fake", operation=name, message=error)
     except Exception as error:
         if not any(isinstance(value, TensorValue) for value in (*args, *kwargs.values())) and not of_torch(fn):
             tracer.raise_real(error)
-        tracer.graph_break("operator-failed", operation=name, message=f"{type(error).__name__}: {error}")
+        kind = OPERATOR_ERRORS.get(type(error), OPERATOR_ERROR)
+        tracer.graph_break(kind, operation=name, message=f"{type(error).__name__}: {error}")
 
 
 def is_constant_result(result: object) -> bool:
@@ -235,7 +240,7 @@ def record(tracer: Trace, kind: str, target: Any, args: tuple[Any, ...], kwargs:
         args = tuple(as_dtype(arg) for arg in args)
         kwargs = {name: as_dtype(arg) for name, arg in kwargs.items()}
     if any(isinstance(arg, type) for arg in (*args, *kwargs.values())):  # FX would write `<class 'C'>`
-        tracer.graph_break("unsupported-argument", type="a class")
+        tracer.graph_break("class-as-argument")
     node = tracer.graph.create_node(kind, target, args, kwargs)
     summary, trace, _ = tracer.origin()
     node.meta["origin"] = summary
@@ -341,7 +346,7 @@ def from_fake(tracer: Trace, result: Any, node: fx.Node) -> Value:
     if isinstance(result, (tuple, list)):
         items = [item_of(tracer, item, node, position) for position, item in enumerate(result)]
         return ListValue(items) if isinstance(result, list) else TupleValue(items, type(result))
-    tracer.graph_break("unsupported-result", type=f"{type(result).__module__}.{type(result).__qualname__}")
+    tracer.graph_break("operator-result", type=f"{type(result).__module__}.{type(result).__qualname__}")
 
 
 def item_of(tracer: Trace, item: Any, node: fx.Node, position: int) -> Value:
@@ -380,7 +385,7 @@ def _out_of_reach(tracer: Trace, value: TensorValue | SymbolicValue) -> NoReturn
     """A tensor made in a call that went in a graph of its own, and kept by the program in another way than as its
     result: the graph breaks at that call."""
     try:
-        tracer.graph_break("unsupported-result", type=f"{value.describe()} that a function with its own graph has made")
+        tracer.graph_break("kept-from-inner-graph", type=value.describe())
     except GraphBreak as stop:
         stop.places = tracer.subgraph_tensors.get(value, stop.places)  # type: ignore[arg-type]
         raise

@@ -40,7 +40,7 @@ def check(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwarg
         if written is None or _memory(written) != memory:  # written by positions
             return
     if _repeats(written) or any(_overlap(written, other) for other in others):
-        tracer.graph_break("operator-failed", operation=name, message="what it writes to overlaps in memory")
+        tracer.graph_break("overlapping-write", operation=name)
 
 
 def _part(tracer: Trace, written: torch.Tensor, index: Value) -> torch.Tensor | None:

@@ -87,8 +87,7 @@ def check(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwarg
         return
     if any(tensor.is_inference() for tensor in tensors_given(tracer, targets)):  # views of fakes do not tell
         name = fn if isinstance(fn, str) else getattr(fn, "__name__", str(fn))
-        message = "it writes to a tensor of inference mode outside of that mode"
-        tracer.graph_break("operator-failed", operation=name, message=message)
+        tracer.graph_break("writes-to-inference-tensor", operation=name)
 
 
 def tensors_given(tracer: Trace, values: Iterable[Value]) -> list[torch.Tensor]:

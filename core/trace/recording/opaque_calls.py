@@ -70,5 +70,5 @@ def _argument(tracer: Trace, value: Value) -> object:
         return value.as_constant()  # guarded
     foreign = isinstance(value, TensorValue) and value.python_type() not in PLAIN_TENSORS
     if foreign or isinstance(value, EarlyNumber) or in_transform():
-        tracer.graph_break("unsupported-argument", type=value.describe())
+        tracer.graph_break("argument-of-outside-call", type=value.describe())
     return value.as_argument(tracer)

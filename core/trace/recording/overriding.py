@@ -65,7 +65,7 @@ class Overrides:
     def pop(self, tracer: Tracing) -> Value:
         """The innermost mode is left."""
         if not self.modes:
-            tracer.graph_break("unsupported-operation", operation="leaving it", type="a mode that was not entered")
+            tracer.graph_break("mode-not-entered")
         tracer.effects.count += 1
         return self.modes.pop()
 

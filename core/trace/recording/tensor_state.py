@@ -17,6 +17,7 @@ from armature.torch_abi.altering import come_to_all, is_leaf, is_parameter, is_v
 from armature.torch_abi.fake import of_transform
 from armature.torch_abi.symbols import expression
 from armature.torch_abi.wrappers import is_wrapper
+from armature.trace.break_ids import STATE_METHOD, STATE_METHODS
 from armature.trace.values.base import Args, Kwargs, Value
 
 if TYPE_CHECKING:
@@ -130,12 +131,12 @@ def _set_memory(
     tracer: Tracing, tensor: GraphTensor, fn: Callable[..., Any] | str, source: Value | None, operation: str
 ) -> Value:
     if source is None or not source.is_tensor or not _is_plain(source):
-        tracer.graph_break("unsupported-mutation", operation=operation, type="a tensor")
+        tracer.graph_break("sets-data", operation=operation)
     before, given = _facts(tensor.fake), _facts(source.as_fake(tracer))
     symbolic = not (tensor.has_static_shape and source.has_static_shape)  # type: ignore[attr-defined]
     if before != given and (symbolic or "grad" in tensor.written):
         # Sizes of the program are read when the graph has run, and its gradient is set then.
-        tracer.graph_break("unsupported-mutation", operation=operation, type="a tensor to one of another size or dtype")
+        tracer.graph_break("sets-data-of-other-size", operation=operation)
     return _alter(tracer, tensor, fn, (source,))
 
 
@@ -164,4 +165,4 @@ def _alter(tracer: Tracing, tensor: GraphTensor, fn: Callable[..., Any] | str, a
 
 
 def _refuse(tracer: Tracing, name: str) -> NoReturn:
-    tracer.graph_break("unsupported-tensor-method", method=name)
+    tracer.graph_break(STATE_METHODS.get(name, STATE_METHOD), function=f"Tensor.{name}")

@@ -91,7 +91,7 @@ def dispatched(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: 
         given = [stand_ins.of(value) for value in args]
         named = {name: stand_ins.of(value) for name, value in kwargs.items()}
     except NotConstant as unknown:
-        tracer.graph_break("unsupported-argument", type=unknown.args[0].describe())
+        tracer.graph_break("value-not-known", type=unknown.args[0].describe())
     name = fn if isinstance(fn, str) else getattr(fn, "__name__", str(fn))
     method = getattr(type(given[0]), fn) if isinstance(fn, str) else fn
     try:
@@ -122,7 +122,7 @@ def _ask(tracer: Trace, types: tuple[type, ...], given: list[Value], name: str) 
             found = tracer.as_value(kind).get_attribute(tracer, "__torch_function__").call(tracer, given, {})
             if not _declined(found):
                 return found
-    tracer.graph_break("operator-failed", operation=name, message="no `__torch_function__` takes it")
+    tracer.graph_break("no-override-takes-it", operation=name)
 
 
 def _declined(found: Value) -> bool:

@@ -81,7 +81,7 @@ def call_through(call: Call, /, *args: Value, **kwargs: Value) -> Value:
     given = tracer.graph_call(flat(through), leaves, {})
     seen, through.seen, through.tracing = through.seen, None, False
     if seen is None or seen.changed:
-        tracer.graph_break("unsupported-mutation", operation=CHANGED, type=name_of(call.fn))
+        tracer.graph_break("trace-through-changes", function=name_of(call.fn))
     return Results.of(tracer, seen, tracer.unpack(given)).value_of(seen.result)
 
 
@@ -203,4 +203,4 @@ class Results:
 
     def _unsupported(self, obj: Any, lead: str) -> NoReturn:
         kind = f"{type(obj).__module__}.{type(obj).__qualname__}"
-        self.tracer.graph_break("unsupported-result", type=f"{lead}{kind}")
+        self.tracer.graph_break("trace-through-result", type=f"{lead}{kind}")

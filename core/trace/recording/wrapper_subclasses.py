@@ -101,9 +101,7 @@ def made(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
         if abi.is_wrapper(type(found.fake)):
             accept_parts(tracer, found.fake)
         if found.fake.requires_grad and found.fake.is_leaf:
-            tracer.graph_break(
-                "creates-leaf", operation=f"{value.cls.__qualname__}(...) of tensors that need gradients"
-            )
+            tracer.graph_break("creates-wrapper-leaf", type=value.cls.__qualname__)
     return found
 
 

@@ -45,7 +45,7 @@ Make = Callable[..., Value]
 
 def _type(tracer: Trace, obj: Value, *rest: Value, **named: Value) -> Value:
     if rest or named:
-        tracer.graph_break("unsupported-call", callable="type(), to make a class,")
+        tracer.graph_break("class-by-type")
     return tracer.as_value(obj.python_type())
 
 
@@ -58,7 +58,7 @@ def _number(kind: type) -> Make:
 
     def make(tracer: Trace, *args: Value, **kwargs: Value) -> Value:
         if any(arg.is_tensor for arg in args):
-            tracer.graph_break("data-dependent-value", operation=f"{kind.__name__}() of a tensor")
+            tracer.graph_break("number-of-tensor", function=f"{kind.__name__}()")
         if kind is int and len(args) == 1 and args[0].is_symbolic:
             if args[0].python_type() is bool:  # int(n > 2) is 0 or 1
                 return tracer.constant(int(args[0].truth(tracer)))
@@ -76,7 +76,7 @@ def _number(kind: type) -> Make:
 def _by_conversion(tracer: Trace, kind: type, args: Args, kwargs: Kwargs) -> Value | None:
     """By the first method of `slots.CONVERSIONS` that the class of the object has; None: by what the object is."""
     if any(isinstance(arg, UserObjectValue) for arg in args) and (kwargs or len(args) > 1):
-        tracer.graph_break("unsupported-call", callable=f"{kind.__name__}() of several objects")
+        tracer.graph_break("number-of-objects", function=kind.__name__)
     owner = args[0] if args else None
     if not isinstance(owner, UserObjectValue):
         return None
@@ -105,10 +105,10 @@ def _of_constants(tracer: Trace, kind: type, args: Args, kwargs: Kwargs) -> Valu
         named = {name: value.as_constant() for name, value in kwargs.items()}
         return tracer.constant(kind(*(arg.as_constant() for arg in args), **named))
     except NotConstant:
-        tracer.graph_break("unsupported-argument", type=args[0].describe())
+        tracer.graph_break("conversion-of-unknown", function=kind.__name__, type=args[0].describe())
     except Exception as error:
         if args[0].base is not None:  # whose text is the program's
-            tracer.graph_break("unsupported-argument", type=args[0].describe())
+            tracer.graph_break("conversion-of-unknown", function=kind.__name__, type=args[0].describe())
         tracer.raise_real(error)
 
 
@@ -134,7 +134,7 @@ def _tuple(tracer: Trace, items: Value | None = None) -> Value:
 def _size(tracer: Trace, items: Value | None = None) -> Value:
     sizes = [] if items is None else list(tracer.python.taken(items))
     if not all(issubclass(size.python_type(), int) for size in sizes):
-        tracer.graph_break("unsupported-call", callable="torch.Size() of what are no ints")
+        tracer.graph_break("size-of-no-ints")
     return TupleValue(sizes, torch.Size)
 
 
@@ -162,7 +162,7 @@ def _defaultdict(tracer: Trace, factory: Value | None = None, /, *others: Value,
 
 def _mapping_proxy(tracer: Trace, mapping: Value) -> Value:
     if not isinstance(mapping, DictValue) or mapping.kind not in (dict, collections.OrderedDict):
-        tracer.graph_break("unsupported-call", callable="types.MappingProxyType")
+        tracer.graph_break("mapping-proxy", type=mapping.describe())
     return DictValue(mapping.realise(tracer), MappingProxyType, shown=mapping.kind)
 
 
@@ -175,7 +175,7 @@ def _slice(tracer: Trace, first: Value, second: Value | None = None, step: Value
 
 def _range(tracer: Trace, *bounds: Value) -> Value:
     if any(bound.is_tensor for bound in bounds):
-        tracer.graph_break("data-dependent-value", operation="range() of a tensor")
+        tracer.graph_break("range-of-tensor")
     try:
         plain: list[Any] = [tracer.python.index(bound).as_constant() for bound in bounds]
         return RangeValue(range(*plain))
@@ -364,7 +364,7 @@ def _reversed(tracer: Trace, items: Value) -> Value:
 def _super(tracer: Trace, *args: Value) -> Value:
     """`super()`, which finds class and object in the frame, and `super(cls, owner)`."""
     if len(args) == 1 or (args and args[1].python_type() is type(None)):
-        tracer.graph_break("unsupported-call", callable="super() of no object")
+        tracer.graph_break("super-of-no-object")
     if args:
         cls, owner = args
     else:
@@ -378,7 +378,7 @@ def _super(tracer: Trace, *args: Value) -> Value:
             frame.variables[name] = tracer.wrap(*frame.lazy.pop(name))
         owner = frame.cells[name].get(tracer, name) if name in frame.cells else frame.variables[name]
     if not isinstance(cls, ClassValue):
-        tracer.graph_break("unsupported-call", callable="super()")
+        tracer.graph_break("super-of-no-class", type=cls.describe())
     held = owner.cls if isinstance(owner, ClassValue) else owner.python_type()
     if cls.cls not in (*held.__mro__, *owner.python_type().__mro__):
         try:

@@ -58,7 +58,7 @@ def _callable(tracer: Trace, obj: Value) -> Value:
 
 def _build_class(tracer: Trace, body: Value, name: Value, *bases: Value, **keywords: Value) -> Value:
     """A class statement: Python makes the class, after a break."""
-    tracer.graph_break("unsupported-call", callable=f"the statement of class {name.as_constant()}")
+    tracer.graph_break("class-statement", name=name.as_constant())
 
 
 def _attribute_name(tracer: Trace, name: Value) -> str:
@@ -96,14 +96,14 @@ def _delattr(tracer: Trace, obj: Value, name: Value) -> Value:
 
 def _object_setattr(tracer: Trace, obj: Value, name: Value, value: Value) -> Value:
     if not isinstance(obj, UserObjectValue):
-        tracer.graph_break("unsupported-mutation", operation="object.__setattr__", type=obj.describe())
+        tracer.graph_break("object-setattr", function="object.__setattr__", type=obj.describe())
     obj.store(tracer, _attribute_name(tracer, name), value)
     return tracer.constant(None)
 
 
 def _object_delattr(tracer: Trace, obj: Value, name: Value) -> Value:
     if not isinstance(obj, UserObjectValue):
-        tracer.graph_break("unsupported-mutation", operation="object.__delattr__", type=obj.describe())
+        tracer.graph_break("object-setattr", function="object.__delattr__", type=obj.describe())
     obj.remove(tracer, _attribute_name(tracer, name))
     return tracer.constant(None)
 
@@ -120,7 +120,7 @@ def _object_getattribute(tracer: Trace, obj: Value, name: Value) -> Value:
 
 def _object_new(tracer: Trace, cls: Value, *args: Value, **kwargs: Value) -> Value:
     if not isinstance(cls, ClassValue):
-        tracer.graph_break("unsupported-call", callable="object.__new__")
+        tracer.graph_break("new-of-no-class", function="object.__new__", type=cls.describe())
     return UserObjectValue(cls.cls)
 
 
@@ -129,7 +129,7 @@ def _new(kind: type) -> Builtin:
 
     def make(tracer: Trace, cls: Value, *args: Value, **kwargs: Value) -> Value:
         if not isinstance(cls, ClassValue) or kind not in cls.cls.__mro__:
-            tracer.graph_break("unsupported-call", callable=f"{kind.__name__}.__new__")
+            tracer.graph_break("new-of-no-class", function=f"{kind.__name__}.__new__", type=cls.describe())
         native: Any = base_of(cls.cls) or kind
         if native in FILLED:  # by `__init__`
             args, kwargs = (), {}
@@ -156,7 +156,7 @@ def _from_keys(tracer: Trace, keys: Value, value: Value | None = None) -> Value:
 def _type_call(tracer: Trace, cls: Value, *args: Value, **kwargs: Value) -> Value:
     """`type.__call__`, as a metaclass calls it."""
     if not isinstance(cls, ClassValue):
-        tracer.graph_break("unsupported-call", callable="type.__call__")
+        tracer.graph_break("new-of-no-class", function="type.__call__", type=cls.describe())
     if is_written_in_c(cls.cls):
         return tracer.calls.call_class(cls, args, kwargs)
     return tracer.calls.instantiate(cls, args, kwargs)
@@ -176,7 +176,7 @@ def _object_init(tracer: Trace, obj: Value, *args: Value, **kwargs: Value) -> Va
 
 def _object_init_subclass(tracer: Trace, *args: Value) -> Value:
     if not all(isinstance(arg, ClassValue) for arg in args) or len(args) > 1:
-        tracer.graph_break("unsupported-call", callable="object.__init_subclass__() with arguments")
+        tracer.graph_break("function-arguments", function="object.__init_subclass__")
     return tracer.constant(None)
 
 
@@ -203,7 +203,7 @@ def _iter(tracer: Trace, obj: Value, *sentinel: Value) -> Value:
     if not sentinel:
         return tracer.python.iterator(obj)
     if not _callable(tracer, obj).truth(tracer):
-        tracer.graph_break("unsupported-call", callable="iter() with a sentinel")  # versions of Python word the error
+        tracer.graph_break("iter-of-no-callable", type=obj.describe())  # versions of Python word the error
     return iteration.until(tracer, obj, sentinel[0])
 
 
@@ -264,7 +264,7 @@ def _extreme(name: str, op: str) -> Builtin:
     def choose(tracer: Trace, *args: Value, key: Value | None = None, default: Value | None = None) -> Value:
         """Numbers that only a run tells are chosen between in the graph, others by comparing one after the other."""
         if not args or (len(args) > 1 and default is not None):
-            tracer.graph_break("unsupported-call", callable=f"{name}() with these arguments")
+            tracer.graph_break("function-arguments", function=name)
         keyed = key is not None and not key.is_constant
         items: list[Value] = list(args)
         stream: Iterator[Value] = iter(())
@@ -351,7 +351,7 @@ def _fold(fn: Callable[..., Any]) -> Builtin:
 
     def folded(tracer: Trace, *args: Value, **kwargs: Value) -> Value:
         if any(isinstance(arg, TensorValue) for arg in args):
-            tracer.graph_break("data-dependent-value", operation=f"{fn.__name__} of a tensor")
+            tracer.graph_break("function-of-numbers", function=fn.__name__)
         found = None if kwargs else computed.call(tracer, fn, args)
         if found is not None:
             return found
@@ -393,7 +393,7 @@ def _format(tracer: Trace, value: Value, spec: Value | None = None) -> Value:
 
 def _id(tracer: Trace, value: Value) -> Value:
     if value.is_constant:
-        tracer.graph_break("unsupported-operation", operation="id()", type=value.describe())
+        tracer.graph_break("id-of-constant", type=value.describe())
     return AddressValue(value)
 
 
@@ -427,12 +427,12 @@ def _hash(tracer: Trace, value: Value) -> Value:
         return tracer.constant(hash(key))
     if value.is_tensor:
         return AddressValue(value)  # that is what the hash of a tensor is
-    tracer.graph_break("unsupported-operation", operation="hash()", type=value.describe())
+    tracer.graph_break("hash-by-address", type=value.describe())
 
 
 def _dir(tracer: Trace, obj: Value) -> Value:
     if not isinstance(obj, UserObjectValue) or not inherits(obj.cls, "__dir__", object) or has_own_lookup(obj.cls):
-        tracer.graph_break("unsupported-operation", operation="dir()", type=obj.describe())
+        tracer.graph_break("dir-of-object", type=obj.describe())
     own = obj.open_dict(tracer).realise(tracer) if obj.cls.__dictoffset__ else {}
     return tracer.as_value(sorted({*dir(obj.cls), *(str(key.as_constant()) for key, _ in own.values())}))
 
@@ -450,7 +450,7 @@ def _globals(tracer: Trace) -> Value:
     """The variables of the module; to be read, as long as the frame has not changed them."""
     namespace = tracer.frames[-1].namespace
     if any(held is namespace for held, _ in tracer.effects.globals_.values()):
-        tracer.graph_break("unsupported-operation", operation="globals()", type="a frame that has changed them")
+        tracer.graph_break("globals-after-change")
     return tracer.names.of_module(namespace)
 
 

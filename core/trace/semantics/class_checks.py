@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from armature.trace.frame_state import Trace
 
 
-NO_CLASS = "isinstance() or issubclass() with what is no class"
 # What Python says of a second argument that is no class.
 REFUSED = {
     "__instancecheck__": "isinstance() arg 2 must be a type, a tuple of types, or a union",
@@ -43,7 +42,7 @@ def _wanted(tracer: Trace, kinds: Value, method: str) -> tuple[type, ...]:
     refused = others[0] is _object_of(kinds) and is_written_in_c(type(others[0]))
     if refused and class_member(type(others[0]), method) is MISSING and not hasattr(others[0], "__bases__"):
         tracer.raise_error(TypeError, REFUSED[method])
-    tracer.graph_break("unsupported-call", callable=NO_CLASS)
+    tracer.graph_break("isinstance-of-no-class", type=kinds.describe())
 
 
 def _object_of(value: Value) -> object:
@@ -59,7 +58,7 @@ def _classes(tracer: Trace, kinds: Value) -> tuple[Any, ...]:
     if isinstance(kinds, ClassValue):
         return (kinds.cls,)
     if isinstance(kinds, UserObjectValue) and not issubclass(kinds.cls, tuple) and not is_trusted(kinds.cls):
-        tracer.graph_break("unsupported-call", callable=NO_CLASS)
+        tracer.graph_break("isinstance-of-no-class", type=kinds.describe())
     held: Any = _object_of(kinds)
     if kinds.is_constant and held is None:
         return (None,)
@@ -67,7 +66,7 @@ def _classes(tracer: Trace, kinds: Value) -> tuple[Any, ...]:
         united = isinstance(held, UnionType) or typing.get_origin(held) is typing.Union
         return tuple(held.__args__) if united else (held,)
     if not issubclass(kinds.python_type(), tuple):
-        tracer.graph_break("unsupported-call", callable=NO_CLASS)
+        tracer.graph_break("isinstance-of-no-class", type=kinds.describe())
     return tuple(cls for item in tracer.unpack(native(kinds)) for cls in _classes(tracer, item))
 
 
@@ -94,7 +93,7 @@ def _isinstance(tracer: Trace, obj: Value, kinds: Value) -> Value:
     try:
         return tracer.constant(isinstance(held, wanted) if held is not None else issubclass(kind, wanted))
     except TypeError:  # Python says which it is
-        tracer.graph_break("unsupported-call", callable="isinstance() with what is no class")
+        tracer.graph_break("isinstance-of-no-class", type=kinds.describe())
 
 
 def _says_so(tracer: Trace, obj: Value, wanted: type) -> bool:
@@ -137,13 +136,13 @@ def _ask_metaclass(tracer: Trace, name: str, wanted: tuple[type, ...], obj: Valu
 
 def _type_instancecheck(tracer: Trace, cls: Value, obj: Value) -> Value:
     if not isinstance(cls, ClassValue):
-        tracer.graph_break("unsupported-call", callable="type.__instancecheck__")
+        tracer.graph_break("isinstance-of-no-class", type=cls.describe())
     return tracer.constant(issubclass(obj.python_type(), cls.cls))
 
 
 def _type_subclasscheck(tracer: Trace, cls: Value, other: Value) -> Value:
     if not isinstance(cls, ClassValue) or not isinstance(other, ClassValue):
-        tracer.graph_break("unsupported-call", callable="type.__subclasscheck__")
+        tracer.graph_break("isinstance-of-no-class", type=cls.describe())
     return tracer.constant(cls.cls in other.cls.__mro__)
 
 
@@ -199,7 +198,7 @@ def listed(cls: type) -> Listed:
 def _subclasses(tracer: Trace, cls: Value) -> Value:
     """`type.__subclasses__`, guarded."""
     if not isinstance(cls, ClassValue) or type(cls.cls).__subclasses__ is not type.__subclasses__:
-        tracer.graph_break("unsupported-call", callable="type.__subclasses__")
+        tracer.graph_break("list-of-subclasses", type=cls.describe())
     found: list[type] = type.__subclasses__(cls.cls)
     tracer.guards.answers(listed, (cls.cls,), {}, listed(cls.cls))
     return tracer.as_value(found)

@@ -25,7 +25,7 @@ def make_group(tracer: Trace, cls: type[BaseExceptionGroup], args: Args) -> Exce
     plain = all(issubclass(member.kind, Exception) for member in members)
     fits = args and args[0].python_type() is str and members and len(members) == len(found)
     if not fits or (issubclass(cls, Exception) and not plain):
-        tracer.graph_break("unsupported-call", callable=f"class {cls.__qualname__}")
+        tracer.graph_break("exception-group-arguments", type=cls.__qualname__)
     kind = ExceptionGroup if cls is BaseExceptionGroup and plain else cls
     return ExceptionValue(kind, [args[0], ListValue(list(members))])
 
@@ -38,7 +38,7 @@ def members_of(group: ExceptionValue) -> list[ExceptionValue]:
 def split(tracer: Trace, error: ExceptionValue, test: Test, keep_rest: bool = True) -> Parts:
     """What of an exception, or of the group that it is, passes the test, and what does not."""
     if isinstance(error, CaughtValue):
-        tracer.graph_break("unsupported-operation", operation="split", type=error.describe())
+        tracer.graph_break("except-star-of-caught", type=error.describe())
     if test(error):
         return error, None
     if not issubclass(error.kind, BaseExceptionGroup):
@@ -76,7 +76,7 @@ def test_of(tracer: Trace, condition: Value) -> Test:
     if kinds and len(kinds) == len(given):
         return lambda error: issubclass(error.kind, kinds)
     if condition.python_type() is not FunctionType:
-        tracer.graph_break("unsupported-call", callable=f"split with {condition.describe()}")
+        tracer.graph_break("exception-group-condition", type=condition.describe())
     return lambda error: condition.call(tracer, (error,), {}).truth(tracer)
 
 

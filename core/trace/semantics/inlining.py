@@ -6,7 +6,7 @@ import inspect
 from types import CodeType
 from typing import TYPE_CHECKING
 
-from armature.frame.skip import LOOKS_ABOVE, looks_above
+from armature.frame.skip import looks_above
 from armature.frame.sources import AttrSource, ObjectSource, Source
 from armature.trace import eval_loop
 from armature.trace.frame_state import Frame
@@ -31,7 +31,7 @@ def inline_function(tracer: Trace, function: FunctionValue, args: Args, kwargs: 
         # A function may be given other code: tools that reload modules do it.
         tracer.guards.same(AttrSource(function.source, "__code__"), fn.__code__)
     if not trusted and looks_above(fn.__code__):
-        tracer.graph_break("skipped-function", function=function.describe(), reason=LOOKS_ABOVE)
+        tracer.graph_break("looks-at-frames", function=function.describe())
     variables = bind(tracer, fn.__code__, function, args, kwargs)
     where = namespace_source(tracer, fn.__globals__, fn.__module__)
     cells = function.closure(tracer) if fn.__closure__ else ()
@@ -67,7 +67,7 @@ def new_frame(
 ) -> Frame:
     """A frame at the start of its code."""
     if code.co_flags & COROUTINE:
-        tracer.graph_break("untraced-opcode", opcode="RETURN_GENERATOR", reason="coroutines run eagerly")
+        tracer.graph_break("coroutine", function=code.co_name)
     held = dict(zip(code.co_freevars, cells))
     return Frame(tracer, code, namespace, variables, held, tracer.request.builtins, where)
 
@@ -75,7 +75,7 @@ def new_frame(
 def run_frame(tracer: Trace, frame: Frame) -> Value:
     """Run a frame from where it stands to its return or next yield; the value is what it returns or yields."""
     if len(tracer.frames) >= MAX_DEPTH:
-        tracer.graph_break("unsupported-operation", operation=f"calls nested {MAX_DEPTH} deep", type="the call stack")
+        tracer.graph_break("recursion-depth")
     tracer.frames.append(frame)
     frame.paused = False
     try:

@@ -89,7 +89,7 @@ def _of_constants(tracer: Trace, op: Operator, left: Value, right: Value, in_pla
     b: Any = right.as_constant()
     huge = op.name in ("pow", "lshift") and isinstance(a, int) and isinstance(b, int)
     if huge and (b if op.name == "lshift" else a.bit_length() * abs(b)) > TOO_LARGE:
-        tracer.graph_break("unsupported-operation", operation=op.name, type="integers this large")
+        tracer.graph_break("integers-too-large", operation=op.name)
     return fold(tracer, function, a, b)
 
 
@@ -98,7 +98,7 @@ def _of_tensors(tracer: Trace, op: Operator, left: Value, right: Value) -> Value
     if right.is_tensor and _is_template(op, left):  # the text of a fake is another one
         made = text.percent(tracer, str(left.as_constant()), right)
         if made is None:
-            tracer.graph_break("unsupported-operation", operation="mod", type=f"a text and {right.describe()}")
+            tracer.graph_break("percent-format", type=right.describe())
         return made
     found = _with_tensor(tracer, by_methods, op.method, op.reflected, left, right)
     return tracer.graph_call(op.function, (left, right), {}) if found is None else found
@@ -134,9 +134,10 @@ def _without_method(tracer: Trace, op: Operator, left: Value, right: Value, in_p
     except NotConstant:
         if isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue):
             if _formats(op, left, right):
-                tracer.graph_break("unsupported-operation", operation="%", type=right.describe())
+                tracer.graph_break("percent-format", type=right.describe())
             fold(tracer, function, stand_in(tracer, left), stand_in(tracer, right))
-        unclear(tracer, op.name.removesuffix("_"), left, right)
+        unknown = f"{left.describe()} and {right.describe()}"
+        tracer.graph_break("operator-of-objects", operation=op.name.removesuffix("_"), type=unknown)
     return fold(tracer, function, *operands)
 
 
@@ -185,7 +186,7 @@ def stand_in(tracer: Trace, value: Value) -> object:
     try:
         return EXAMPLES[kind] if kind in EXAMPLES else kind()
     except TypeError:
-        tracer.graph_break("unsupported-operation", operation="an operator", type=value.describe())
+        tracer.graph_break("operator-of-objects", operation="the operator", type=value.describe())
 
 
 def set_item(tracer: Trace, container: Value, key: Value, value: Value) -> None:
@@ -211,7 +212,7 @@ def lacks(tracer: Trace, container: Value, name: str, key: Value) -> bool:
     try:
         key.as_constant()
     except NotConstant:
-        tracer.graph_break("unsupported-operation", operation=name, type=container.describe())
+        tracer.graph_break("item-of-object", operation=name, type=container.describe())
     return True
 
 
@@ -306,7 +307,7 @@ def has_own(tracer: Trace, left: Value, right: Value, *names: str) -> bool:
 def unclear(tracer: Trace, name: str, left: Value, right: Value) -> NoReturn:
     """Break: tracing does not know which method carries the operation out."""
     operands = f"{left.describe()} and {right.describe()}"
-    tracer.graph_break("unsupported-operation", operation=name, type=operands)
+    tracer.graph_break("operator-method-order", operation=name, type=operands)
 
 
 def _first_known(tracer: Trace, order: list[tuple[Value, str, Value]]) -> Value | None:
@@ -461,7 +462,8 @@ def _compare_objects(tracer: Trace, row: Comparison, left: Value, right: Value) 
             return tracer.constant(identical(tracer, left, right) == (row.symbol == "=="))
     elif isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue):
         raise_unordered(tracer, row.symbol, left, right)
-    unclear(tracer, row.symbol, left, right)
+    operands = f"{left.describe()} and {right.describe()}"
+    tracer.graph_break("comparison-of-objects", operation=row.symbol, type=operands)
 
 
 def plain_identity(value: Value) -> bool:
@@ -492,7 +494,7 @@ def _identical_constants(tracer: Trace, left: object, right: object) -> bool:
         return True
     if type(left) is type(right) and type(left) in SCALARS and left == right:
         # Whether equal numbers and strings are one object is up to CPython.
-        tracer.graph_break("unsupported-operation", operation="is", type=f"the constant {left!r}")
+        tracer.graph_break("identity-of-constants", value=repr(left))
     return False
 
 

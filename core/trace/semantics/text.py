@@ -62,7 +62,7 @@ class UnknownTextValue(Value):
         return "text that depends on what runs"
 
     def truth(self, tracer: Tracing) -> bool:
-        tracer.graph_break("data-dependent-value", operation="the text of a tensor or object")
+        tracer.graph_break("text-of-tensor", function="bool()")
 
     def rebuild(self, out: Rebuilding) -> None:
         if self.convert is not None and tuple(map(version, self.operands)) != self.versions:
@@ -277,7 +277,7 @@ class Arguments:
             self.numbered = True
         known = first < len(self.args) if isinstance(first, int) else first in self.kwargs
         if not known or (self.numbered and self.taken):  # an error, in words that differ between versions
-            tracer.graph_break("unsupported-operation", operation="str.format()", type=f"these arguments, for {first},")
+            tracer.graph_break("format-arguments", field=first)
         return self.args[first] if isinstance(first, int) else self.kwargs[first]
 
 
@@ -287,13 +287,13 @@ def _parsed(tracer: Trace, template: str) -> list[tuple[str, str | None, str | N
     except ValueError:
         found = None
     if found is None or any(conversion and conversion not in CONVERTERS for *_, conversion in found):
-        tracer.graph_break("unsupported-operation", operation="str.format()", type=f"the format {template!r}")
+        tracer.graph_break("format-template", template=template)
     return found
 
 
 def _fields(tracer: Trace, template: str, given: Arguments, depth: int) -> Value:
     if depth == 0:
-        tracer.graph_break("unsupported-operation", operation="str.format()", type="a nested format")
+        tracer.graph_break("format-nested")
     parts: list[Value] = []
     for literal, field, spec, conversion in _parsed(tracer, template):
         parts.append(tracer.constant(literal))
@@ -316,8 +316,7 @@ def known_text(tracer: Trace, value: Value) -> str:
     try:
         return str(value.as_constant())
     except NotConstant:
-        unknown = f"a format that is {value.describe()}"
-        tracer.graph_break("unsupported-operation", operation="str.format()", type=unknown)
+        tracer.graph_break("format-of-unknown", type=value.describe())
 
 
 def formatted(tracer: Trace, value: Value, spec: str) -> Value:
@@ -356,7 +355,7 @@ def formatted_tensor(tracer: Trace, value: TensorValue, spec: str) -> Value:
     except (TypeError, ValueError) as error:
         tracer.raise_real(error)
     if spec.endswith("c"):  # a number that is no character raises
-        tracer.graph_break("data-dependent-value", operation="a character by the number in a tensor")
+        tracer.graph_break("format-character")
     return text_of(tracer, value, format, tracer.constant(spec))
 
 

@@ -34,7 +34,7 @@ def rely_on_life(tracer: Tracing, referent: Value) -> None:
 def leave_to_python(tracer: Trace, why: str) -> NoReturn:
     """The frame runs eagerly. Where it must be one graph, that is an error."""
     if tracer.request.fullgraph:
-        tracer.graph_break("unsupported-operation", operation=why, type="a weak reference")
+        tracer.graph_break("weak-reference", reason=why)
     raise SkipFrame(why, frees=True)
 
 

@@ -42,7 +42,7 @@ class AddressValue(Value):
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         if name in ("__eq__", "__ne__") and isinstance(other, AddressValue):
             return tracer.constant(tracer.python.identical(self.of, other.of) == (name == "__eq__"))
-        tracer.graph_break("unsupported-operation", operation=name, type=self.describe())
+        tracer.graph_break("address-as-number", operation=name)
 
     def truth(self, tracer: Tracing) -> bool:
         return True

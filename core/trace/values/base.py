@@ -80,7 +80,7 @@ class Value:
         try:
             return self.as_constant()
         except NotConstant:
-            tracer.graph_break("unsupported-argument", type=self.describe())
+            tracer.graph_break("argument-not-in-graph", type=self.describe())
 
     def as_fake(self, tracer: Tracing) -> object:
         """What stands for it when a graph call is run on fake tensors."""
@@ -100,9 +100,9 @@ class Value:
             constant = self.as_constant()
             hash(constant)
         except (NotConstant, TypeError):
-            tracer.graph_break("unsupported-key", type=self.describe())
+            tracer.graph_break("key-of-dict", type=self.describe())
         if is_nan(constant):
-            tracer.graph_break("unsupported-key", type=self.describe())
+            tracer.graph_break("nan-as-key")
         return constant
 
     def rely_on(self, tracer: Tracing) -> None:
@@ -124,19 +124,19 @@ class Value:
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         """`obj.name`."""
-        tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
+        tracer.graph_break("attribute-of-value", name=name, type=self.describe())
 
     def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         """`obj.name = value`."""
-        tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
+        tracer.graph_break("sets-attribute", name=name, type=self.describe())
 
     def delete_attribute(self, tracer: Tracing, name: str) -> None:
         """`del obj.name`."""
-        tracer.graph_break("unsupported-mutation", operation=f"deleting attribute {name}", type=self.describe())
+        tracer.graph_break("deletes-attribute", name=name, type=self.describe())
 
     def open_dict(self, tracer: Tracing) -> Value:
         """The `__dict__`, in which all attributes are looked up from then on."""
-        tracer.graph_break("unsupported-attribute", name="__dict__", type=self.describe())
+        tracer.graph_break("dict-of-object", type=self.describe())
 
     def shares_dict(self, tracer: Tracing, held: dict[str, object]) -> bool:
         """Whether the frame has the dict of the object by another way too: then attributes are looked up in its value.
@@ -163,7 +163,7 @@ class Value:
 
     def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         """`obj(*args, **kwargs)`."""
-        tracer.graph_break("unsupported-call", callable=self.describe())
+        tracer.graph_break("call-of-object", type=self.describe())
 
     def direct_code(self, tracer: Tracing) -> CodeType | None:
         """The code of which a frame is all there is to a call of it, None when there is none or more than that."""
@@ -171,7 +171,7 @@ class Value:
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         """`obj.name(*args, **kwargs)`."""
-        tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
+        tracer.graph_break("method-of-value", name=name, type=self.describe())
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         """What the method of an operator gives ("__add__", "__radd__", "__iadd__", "__lt__"); None: NotImplemented.
@@ -188,11 +188,11 @@ class Value:
 
     def length(self, tracer: Tracing) -> int:
         """`len(obj)`."""
-        tracer.graph_break("unsupported-operation", operation="len()", type=self.describe())
+        tracer.graph_break("length-of-object", type=self.describe())
 
     def stream(self, tracer: Tracing) -> Iterator[Value]:
         """The values that iterating gives, one by one; what the program changes meanwhile is seen."""
-        tracer.graph_break("unsupported-operation", operation="iteration", type=self.describe())
+        tracer.graph_break("iteration-of-object", type=self.describe())
 
     def contains(self, tracer: Tracing, item: Value) -> bool:
         """`item in obj`."""
@@ -394,7 +394,7 @@ def attribute_of_builtin(tracer: Tracing, value: Value, name: str) -> Value:
     if callable(held) or isinstance(held, staticmethod | classmethod):
         return BoundMethod(value, name)
     if hasattr(type(held), "__get__"):
-        tracer.graph_break("unsupported-attribute", name=name, type=value.describe())
+        tracer.graph_break("attribute-in-c", name=name, type=value.describe())
     return tracer.as_value(held)
 
 
@@ -413,7 +413,7 @@ class BoundMethod(Value):
 
     def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         if not takes(class_member(self.owner.python_type(), self.name), 1 + len(args), kwargs):
-            tracer.graph_break("unsupported-call", callable=f"{self.describe()} with these arguments")
+            tracer.graph_break("method-arguments", function=self.describe())
         return self.owner.call_method(tracer, self.name, args, kwargs)
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:

@@ -76,7 +76,7 @@ def rely_on_kind(tracer: Tracing, kind: type, wanted: Any, held: object = None) 
     except TypeError:  # of a protocol that has not only methods
         answer = False
     if by_attributes and not answer:
-        tracer.graph_break("unsupported-call", callable=f"isinstance() with the protocol {wanted.__qualname__}")
+        tracer.graph_break("isinstance-of-protocol", type=wanted.__qualname__)
     tracer.guards.lookups.add(key)
     tracer.guards.answers(functools.partial(issubclass, kind, wanted), (), {}, answer)
 
@@ -135,7 +135,7 @@ def held_value(tracer: Tracing, cls: type, found: Found, name: str) -> Value:
     if isinstance(obj, (staticmethod, classmethod)):
         obj = obj.__func__
         if isinstance(found.obj, classmethod) and isinstance(obj, property):  # which Python 3.13 does not ask any more
-            tracer.graph_break("unsupported-attribute", name=name, type=f"class {cls.__name__}")
+            tracer.graph_break("class-property", name=name, type=cls.__name__)
     source = class_source(tracer, cls if not is_trusted(found.holder) else found.holder, name)
     if source is not None and isinstance(found.obj, classmethod):
         source = AttrSource(source, "__func__")
@@ -168,7 +168,7 @@ def bind(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> V
         return method.call(tracer, (descriptor, owner, tracer.as_value(owner.python_type())), {})
     if getter.holder is property:
         return _bind_property(tracer, owner, cls, found, name)
-    tracer.graph_break("unsupported-attribute", name=name, type=owner.describe())
+    tracer.graph_break("descriptor-in-c", name=name, type=owner.describe())
 
 
 def _bind_property(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
@@ -199,7 +199,7 @@ def _bind_class_method(tracer: Tracing, owner: Value, cls: type, found: Found, n
 def _bind_class_method_in_c(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
     kind = tracer.as_value(owner.python_type())
     if not isinstance(kind, ClassValue):
-        tracer.graph_break("unsupported-attribute", name=name, type=owner.describe())
+        tracer.graph_break("class-method-in-c", name=name, type=owner.describe())
     return class_method_in_c(tracer, found.obj, kind)
 
 
@@ -227,7 +227,7 @@ def _bind_cached_method(tracer: Tracing, owner: Value, cls: type, found: Found, 
 
 
 def _bind_slot(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
-    tracer.graph_break("unsupported-attribute", name=name, type=owner.describe())
+    tracer.graph_break("slot-of-derived-class", name=name, type=owner.describe())
 
 
 TUPLE_GETTER: type = type(collections.namedtuple("_Fields", "field").__dict__["field"])
@@ -370,11 +370,11 @@ class ClassValue(Value):
         plain = setter is not None and setter.holder is type
         described = any(found and is_data_descriptor(found.obj) for found in (held, meta)) or binds(value)
         if not plain or is_trusted(self.cls) or name.startswith("__") or described:
-            tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
+            tracer.graph_break("sets-class-attribute", name=name, type=self.describe())
         if not isinstance(self.cls.__dict__.get(name), (FunctionType, classmethod, staticmethod)):
             tracer.effects.store_class_attribute(self.cls, name, value)
             return
-        tracer.graph_break("unsupported-mutation", operation=f"replacing method {name}", type=self.describe())
+        tracer.graph_break("replaces-method", name=name, type=self.describe())
 
     def meta(self, tracer: Tracing, name: str) -> Value | None:
         """A special method that the metaclass defines in Python, bound to the class."""
@@ -413,7 +413,7 @@ class ClassValue(Value):
             except TypeError as error:
                 tracer.raise_real(error)
         if method is None and issubclass(self.cls, enum.Enum):  # may ask for its hash, each Python in its way
-            tracer.graph_break("unsupported-operation", operation="`in` an enum", type=item.describe())
+            tracer.graph_break("enum-contains", type=item.describe())
         return super().contains(tracer, item)
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
@@ -446,7 +446,7 @@ class ClassValue(Value):
         try:
             generic = self.cls[as_type(tracer, key)]  # type: ignore[index]
         except (NotConstant, TypeError):
-            tracer.graph_break("unsupported-operation", operation="subscript", type=self.describe())
+            tracer.graph_break("class-subscript", type=self.describe())
         return tracer.wrap(generic, object_source(generic))
 
     def rebuild(self, out: Rebuilding) -> None:

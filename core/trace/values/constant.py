@@ -69,7 +69,7 @@ class ConstantValue(Value):
     def as_argument(self, tracer: Tracing) -> object:
         if type(self.value) in numpy.SCALARS:  # to torch, a number of Python, unless it takes it for a float
             if type(self.value) in numpy.TAKEN_FOR_FLOATS:
-                tracer.graph_break("unsupported-argument", type=f"a number of numpy, {type(self.value).__name__}")
+                tracer.graph_break("numpy-number-argument", type=type(self.value).__name__)
             return self.value.item()  # type: ignore[attr-defined]
         return Written(self.value) if type(self.value) is complex else self.value
 
@@ -139,7 +139,7 @@ class ConstantValue(Value):
             plain = [arg.as_constant() for arg in args]
             named = {key: arg.as_constant() for key, arg in kwargs.items()}
         except NotConstant:
-            tracer.graph_break("unsupported-argument", type=f"an argument of {type(self.value).__name__}.{name}")
+            tracer.graph_break("method-of-constant", method=f"{type(self.value).__name__}.{name}")
         try:
             method = class_member(type(self.value), name)
             if type(method) is MethodDescriptorType:  # errors name its class
@@ -149,7 +149,7 @@ class ConstantValue(Value):
         except Exception as error:
             tracer.raise_real(error)
         if hasattr(type(made), "__next__"):  # another one in each call, which would be used up by the first
-            tracer.graph_break("unsupported-call", callable=f"{type(self.value).__name__}.{name}")
+            tracer.graph_break("iterator-of-constant", method=f"{type(self.value).__name__}.{name}")
         return tracer.as_value(made)
 
     def truth(self, tracer: Tracing) -> bool:
@@ -179,7 +179,7 @@ class ConstantValue(Value):
             try:
                 return item.as_constant() in self.value  # type: ignore[operator]
             except NotConstant:
-                tracer.graph_break("unsupported-operation", operation="in", type=item.describe())
+                tracer.graph_break("contains-unknown", type=item.describe())
             except (TypeError, ValueError) as error:  # bytes hold no number beyond 255
                 tracer.raise_real(error)
         if isinstance(self.value, enum.Enum) and find_in_class(type(self.value), "__contains__") is not None:
@@ -200,7 +200,7 @@ def constants(tracer: Tracing, iterable: Value) -> list[Value]:
     items = tracer.python.in_sequence(iterable, "can only join an iterable")
     for item in items:
         if not item.is_constant:
-            tracer.graph_break("unsupported-argument", type=item.describe())
+            tracer.graph_break("joins-objects", type=item.describe())
     return items
 
 

@@ -131,7 +131,7 @@ class GradModeValue(ContextValue):
     def leave(self, tracer: Tracing) -> None:
         before = self._before(tracer)
         if before is None:
-            tracer.graph_break("unsupported-call", callable=f"__exit__ of {self.describe()} that was not entered")
+            tracer.graph_break("exit-without-enter", type=self.describe())
         switch_grad(tracer, before)
 
     def _before(self, tracer: Tracing) -> bool | None:
@@ -218,7 +218,7 @@ class PairedContextValue(ContextValue):
 
     def leave(self, tracer: Tracing) -> None:
         if not self.open:  # entered before the frame began
-            tracer.graph_break("unsupported-call", callable=f"__exit__ of {self.describe()} that was not entered")
+            tracer.graph_break("exit-without-enter", type=self.describe())
         node, real = self.open.pop()
         if not self.open:
             tracer.effects.entered.pop(self)

@@ -67,7 +67,7 @@ def base_value(tracer: Tracing, obj: Any, kind: type, source: Source, owner: Val
 
 def _items(tracer: Tracing, obj: Any, kind: Any, source: Source) -> list[Value]:
     if overrides(type(obj), "__len__"):
-        tracer.graph_break("unsupported-operation", operation="reading it as a sequence", type=type(obj).__qualname__)
+        tracer.graph_break("sequence-with-own-length", type=type(obj).__qualname__)
     length = kind.__len__(obj)
     tracer.guards.length(source, length)
     return [tracer.wrap(kind.__getitem__(obj, i), MemberSource(source, kind, i)) for i in range(length)]
@@ -88,13 +88,13 @@ def _set(tracer: Tracing, obj: Any, kind: Any, source: Source) -> Value:
     before = tracer.effects.count
     entries = {value.key(tracer): value for value in values}
     if tracer.effects.count != before:  # Python keeps the hashes, and asks for none
-        tracer.graph_break("unsupported-argument", type="a set whose members change something when they are hashed")
+        tracer.graph_break("set-hash-effects")
     return SetValue(entries, kind, None, source=source)
 
 
 def _scalar(tracer: Tracing, obj: Any, kind: Any, source: Source) -> Value:
     if overrides(type(obj), "__eq__"):
-        tracer.graph_break("unsupported-operation", operation="comparing", type=type(obj).__qualname__)
+        tracer.graph_break("number-with-own-equality", type=type(obj).__qualname__)
     tracer.guards.equal(source, obj)
     return ConstantValue(PLAIN[kind](obj))
 

@@ -98,7 +98,7 @@ class ExceptionValue(Value):
         if overrides(self.kind, name):
             return class_attribute(tracer, self, self.kind, name).call(tracer, (), {})
         if issubclass(self.kind, (OSError, UnicodeError, SyntaxError, BaseExceptionGroup)):
-            tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
+            tracer.graph_break("text-of-error", name=name, type=self.describe())
         if convert is repr:
             shown = [tracer.python.text_of(arg, repr) for arg in self.args]
             parts = [part for item in shown for part in (tracer.constant(", "), item)][1:]
@@ -147,18 +147,18 @@ class CaughtValue(ExceptionValue):
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in ("__traceback__", "with_traceback", "add_note"):
-            tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
+            tracer.graph_break("exception-traceback", name=name, type=self.describe())
         if self.source is not None and (name in LINKS or name in vars(self.obj)):
             return tracer.wrap(getattr(self.obj, name), AttrSource(self.source, name))
         self._read_args(tracer)
         return super().get_attribute(tracer, name)
 
     def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
-        tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
+        tracer.graph_break("sets-exception-attribute", name=name, type=self.describe())
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name in CHANGING:
-            tracer.graph_break("unsupported-mutation", operation=f"{name}()", type=self.describe())
+            tracer.graph_break("exception-notes", method=name, type=self.describe())
         self._read_args(tracer)
         return super().call_method(tracer, name, args, kwargs)
 

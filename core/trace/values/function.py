@@ -78,7 +78,7 @@ class CellValue(Value):
             try:
                 obj = self.real.cell_contents
             except ValueError:
-                tracer.graph_break("unsupported-operation", operation="reading an empty cell", type=f"variable {name}")
+                tracer.graph_break("empty-cell", name=name)
             source = self.content_source or object_source(obj)
             self.content = tracer.wrap(obj, source)
         if self.content is None:
@@ -135,7 +135,7 @@ class CallableValue(Value):
         return self.fn
 
     def as_argument(self, tracer: Tracing) -> object:
-        tracer.graph_break("unsupported-argument", type=self.describe())
+        tracer.graph_break("function-as-argument", type=self.describe())
 
     def key(self, tracer: Tracing) -> Hashable:
         if self.source is not None:
@@ -365,7 +365,7 @@ class ClosureValue(Value):
 
     def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         if name in ("__code__", "__defaults__", "__kwdefaults__", "__dict__"):
-            tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
+            tracer.graph_break("changes-function", name=name, type=self.describe())
         if self.instance_dict is None or name in OWN_NAMES:
             self.attributes[name] = value
         else:

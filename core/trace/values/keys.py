@@ -83,7 +83,7 @@ def looked_up(tracer: Tracing, key: Hashable, among: Iterable[Hashable]) -> None
     """Break where an address is looked for among numbers, or the other way round: a number may be the address."""
     for holds, wanted in ((_has_address, _has_number), (_has_number, _has_address)):
         if holds(key) and any(map(wanted, among)):
-            tracer.graph_break("unsupported-key", type="an address, where other keys are numbers,")
+            tracer.graph_break("address-among-numbers")
 
 
 def _has_number(key: Hashable) -> bool:

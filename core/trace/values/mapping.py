@@ -204,7 +204,7 @@ class DictValue(Value):
         if name in self.attributes:
             return self.attributes[name]
         if self.pending is not None and self.owner is None and name in getattr(self.pending, "__dict__", ()):
-            tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
+            tracer.graph_break("attribute-of-new-dict", name=name, type=self.describe())
         return attribute_of_builtin(tracer, self, name)
 
     def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
@@ -518,7 +518,7 @@ def _move_to_end(tracer: Tracing, self: DictValue, key: Value, last: Value | Non
 def _init(tracer: Tracing, self: DictValue, *others: Value, **more: Value) -> None:
     if self.kind is collections.defaultdict:
         if self.source is not None or self.pending is not None:
-            tracer.graph_break("unsupported-mutation", operation="__init__", type=self.describe())
+            tracer.graph_break("default-dict-init", type=self.describe())
         self.factory, others = factory_of(tracer, *others[:1]), others[1:]
     update(tracer, self, *others, **more)
 

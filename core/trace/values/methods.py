@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def check_call(tracer: Tracing, fn: Callable[..., Any], positional: int, kwargs: Kwargs, name: str) -> None:
     """Break the graph where a function in C refuses so many arguments, or these keywords: Python knows what to say."""
     if refuses(fn, positional, kwargs):
-        tracer.graph_break("unsupported-call", callable=f"{name} with these {'keywords' if kwargs else 'arguments'}")
+        tracer.graph_break("function-arguments", function=name)
 
 
 def invoke(tracer: Tracing, fn: Callable[..., Any], name: str, owner: Args, args: Args, kwargs: Kwargs) -> Value | None:
@@ -26,7 +26,7 @@ def invoke(tracer: Tracing, fn: Callable[..., Any], name: str, owner: Args, args
     except TypeError:
         if fits(fn, (tracer, *owner, *args), kwargs):
             raise  # an error of the tracer's own
-        tracer.graph_break("unsupported-call", callable=f"{name}() with these arguments")
+        tracer.graph_break("method-arguments" if owner else "function-arguments", function=name)
     return found
 
 

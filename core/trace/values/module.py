@@ -136,14 +136,14 @@ class ModuleValue(UserObjectValue):
         elif not issubclass(kind, (nn.Parameter, nn.Module)) and self.registered(tracer, name) is None:
             self.store(tracer, name, value)
             return
-        tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
+        tracer.graph_break("sets-module-attribute", name=name, type=self.describe())
 
     def store(self, tracer: Tracing, name: str, value: Value) -> None:
         if self.obj is None or name not in REGISTRIES:
             super().store(tracer, name, value)
             return
         if not isinstance(value, DictValue):
-            tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
+            tracer.graph_break("sets-module-registry", name=name, type=self.describe())
         super().store(tracer, name, value)
         self.registries[name] = value
 
@@ -156,7 +156,7 @@ class ModuleValue(UserObjectValue):
         held = tracer.python.attribute_or_none(self, name)
         known = self.registry(tracer, "_buffers").find(tracer, tracer.constant(name))
         if not inherits(self.cls, "register_buffer", nn.Module) or (held is not None and known is None):
-            tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
+            tracer.graph_break("sets-buffer", name=name, type=self.describe())
         given = (tracer.constant(name), value, value.get_attribute(tracer, "persistent"))
         self.get_attribute(tracer, "register_buffer").call(tracer, given, {})
         return True

@@ -101,7 +101,7 @@ class EarlyNumber(Value):
         """The number as an input of the graph, a tensor without dimensions."""
         if self.tensor is None:
             if type(self.number) is int and self.number.bit_length() > BITS:
-                self.tracer.graph_break("unsupported-argument", type="an int this large")
+                self.tracer.graph_break("integers-too-large", operation="a tensor")
             real = tensor_of_number(self.number)
             source = CallSource(self.source, tensor_of_number, "as_tensor")  # type: ignore[arg-type]
             self.tensor = TensorValue(self.tracer.fakes.of(real), None, real, source=source)
@@ -117,7 +117,7 @@ class EarlyNumber(Value):
     def _item(self, tracer: Tracing) -> Value:
         """The number as one of the graph, which then is not compiled further: where that was asked for."""
         if type(self.number) is bool or not (tracer.request.fullgraph or tracer.config.capture_scalar_outputs):
-            tracer.graph_break("unsupported-argument", type=self.describe())
+            tracer.graph_break("random-number-as-argument", type=self.describe())
         if self.item is None:
             tracer.precalls.taken = True
             with tracer.fakes.symbols.taking_numbers():
@@ -125,7 +125,7 @@ class EarlyNumber(Value):
         return self.item  # type: ignore[no-any-return]
 
     def truth(self, tracer: Tracing) -> bool:
-        tracer.graph_break("data-dependent-branch", test=tracer.origin()[0].text)
+        tracer.graph_break("branch-on-random-number", test=tracer.origin()[0].text)
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in UNARY or name in BINARY:

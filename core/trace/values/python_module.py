@@ -81,7 +81,7 @@ class PythonModuleValue(Value):
         lookup, found = find_in_class(kind, "__getattribute__"), find_in_class(kind, name)
         own = lookup is not None and lookup.holder is not ModuleType
         if own or (found is not None and found.holder is not object and is_data_descriptor(found.obj)):
-            tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
+            tracer.graph_break("module-with-lookup", name=name, type=self.describe())
 
     def _missing(self, tracer: Tracing, name: str, trusted: bool) -> None:
         """Break the graph where the module or its class may have an answer; else rely on their having none."""
@@ -90,7 +90,7 @@ class PythonModuleValue(Value):
         kind = type(self.module)
         asked = ("__getattr__", name)
         if "__getattr__" in self.module.__dict__ or any(find_in_class(kind, one) is not None for one in asked):
-            tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
+            tracer.graph_break("module-with-lookup", name=name, type=self.describe())
         rely_on_class(tracer, kind, *asked)
         if self.source is not None:
             for unset in asked:
@@ -98,7 +98,7 @@ class PythonModuleValue(Value):
 
     def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         if type(self.module) is not ModuleType or is_trusted(self.module):
-            tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
+            tracer.graph_break("sets-library-attribute", name=name, type=self.describe())
         tracer.effects.store_global(self.module.__dict__, name, value)
         self.read[name] = value
 

@@ -241,7 +241,7 @@ class TupleValue(SequenceValue):
         except (NotConstant, TypeError):
             return tuple(item.key(tracer) for item in self.items)
         if is_nan(constant):
-            tracer.graph_break("unsupported-key", type=self.describe())
+            tracer.graph_break("nan-as-key")
         return constant
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
@@ -321,8 +321,8 @@ def index_of(tracer: Tracing, key: Value, kind: type = list) -> Any:
         index = tracer.python.index(key).as_constant()
     except NotConstant:
         if key.is_tensor:
-            tracer.graph_break("data-dependent-value", operation="an index that is a tensor")
-        tracer.graph_break("unsupported-operation", operation="indexing", type=key.describe())
+            tracer.graph_break("index-that-is-a-tensor")
+        tracer.graph_break("index-of-object", type=key.describe())
     if isinstance(index, (int, slice)):
         return index
     if hasattr(type(index), "__index__"):
@@ -372,16 +372,14 @@ def _add(tracer: Tracing, self: SequenceValue, other: Value) -> Value:
     alike = kind in (torch.Size, collections.deque) or more.python_type() is torch.Size
     fits = more.python_type() is kind if alike else isinstance(more, SequenceValue)
     if not fits:  # the method of the other object has no say here
-        tracer.graph_break("unsupported-call", callable=f"{kind.__name__}.__add__ with {other.describe()}")
+        tracer.graph_break("sequence-arithmetic", operation="+", type=other.describe())
     return tracer.python.operate("add", self, more)
 
 
 def _times(tracer: Tracing, self: SequenceValue, count: Value) -> Value:
     times = tracer.python.index(count)
     if not issubclass(times.python_type(), int):
-        tracer.graph_break(
-            "unsupported-call", callable=f"{self.python_type().__name__}.__mul__ with {count.describe()}"
-        )
+        tracer.graph_break("sequence-arithmetic", operation="*", type=count.describe())
     return tracer.python.operate("mul", self, times)
 
 
@@ -476,7 +474,7 @@ class TracedOrder:
         if kind is other.value.python_type() and isinstance(class_member(kind, "__lt__"), FunctionType):
             found = self.value.binary(self.tracer, "__lt__", other.value)
             if found is None:  # how often C code asks once more is its own matter
-                self.tracer.graph_break("unsupported-operation", operation="sorting", type=self.value.describe())
+                self.tracer.graph_break("sort-comparisons", type=self.value.describe())
             return found.truth(self.tracer)
         return self.tracer.python.compare("<", self.value, other.value).truth(self.tracer)
 
@@ -494,7 +492,7 @@ def sorted_items(tracer: Tracing, items: list[Value], key: Value | None, reverse
         order = sorted(range(len(items)), key=keys.__getitem__, reverse=backwards)
     except TypeError as error:
         if any(value.base is not None for value in by):  # it names the classes of the program
-            tracer.graph_break("unsupported-operation", operation="sorting", type="an object of a derived class")
+            tracer.graph_break("sort-of-derived-class")
         tracer.raise_real(error)
     return [items[position] for position in order]
 

@@ -115,7 +115,7 @@ class SetValue(Value):
         if len(self.entries) < 2:
             return list(self.entries)
         if self.table is None or any(map(is_by_address, self.entries)):
-            tracer.graph_break("unsupported-operation", operation="iteration", type="a set whose order is not fixed")
+            tracer.graph_break("set-order")
         self.guard_order(tracer)
         return list(self.table)
 
@@ -332,7 +332,7 @@ def _pop(tracer: Tracing, self: SetValue) -> Value:
     if not self.entries:
         tracer.raise_error(KeyError, "pop from an empty set")
     if self.source is not None and len(self.entries) > 1:  # it goes on where the pop before it ended
-        tracer.graph_break("unsupported-operation", operation="pop", type="a set whose order is not fixed")
+        tracer.graph_break("set-pop")
     self.ordered(tracer)
     self.reshaped += 1
     return self.entries.pop(self.change(tracer, set.pop).pop())

@@ -58,6 +58,6 @@ class Walk:
         if self.sticky and not self.failed and len(self.owner.entries) == len(self.keys):
             # Which keys CPython goes on with depends on where they stand in its table.
             kind = self.owner.describe()
-            self.tracer.graph_break("unsupported-operation", operation="iteration", type=f"{kind} that was changed")
+            self.tracer.graph_break("changed-while-iterated", type=kind)
         self.failed, self.over = self.sticky, not self.sticky
         self.tracer.raise_error(RuntimeError, self.text)

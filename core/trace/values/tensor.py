@@ -15,6 +15,7 @@ from armature.introspection import MISSING, class_member
 from armature.torch_abi.fake import alias, of_transform, version_of
 from armature.torch_abi.overrides import OWN_CLASSES, as_subclass
 from armature.torch_abi.wrappers import is_wrapper
+from armature.trace.break_ids import NUMBER_METHOD, NUMBER_METHODS, STATE_METHOD, STATE_METHODS
 from armature.trace.recording import tensor_state
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write, raise_missing
 from armature.trace.values.classes import ClassValue, class_attribute, find_in_class, is_data_descriptor
@@ -68,7 +69,7 @@ class TensorValue(GraphTensor):
 
     def key(self, tracer: Tracing) -> Hashable:
         if self.own_method(tracer, "__hash__") is not None or self.own_method(tracer, "__eq__") is not None:
-            tracer.graph_break("unsupported-key", type=self.describe())
+            tracer.graph_break("tensor-subclass-as-key", type=self.describe())
         tracer.keys[self] = None
         return Identity(self)
 
@@ -135,7 +136,7 @@ class TensorValue(GraphTensor):
             if self.real is not None and self.source is not None:
                 tracer.guards.absent(DictOfSource(self.source), name)
             raise_missing(tracer, self.python_type(), name)
-        tracer.graph_break("unsupported-attribute", name=name, type="a tensor")
+        tracer.graph_break("attribute-of-tensor", name=name)
 
     def _own_attribute(self, tracer: Tracing, name: str) -> Value | None:
         """What the program itself has put on the tensor object."""
@@ -157,7 +158,7 @@ class TensorValue(GraphTensor):
             return tracer.wrap(self.real.grad, AttrSource(self.source, "grad"))
         elif self.real is None and (self.fake.is_leaf or not self.fake.requires_grad):
             return tracer.constant(None)
-        tracer.graph_break("unsupported-attribute", name=name, type="a tensor")
+        tracer.graph_break("gradient-of-intermediate", name=name)
 
     def _writes_counted(self, tracer: Tracing) -> Value:
         """`_version`: of a tensor of the program before anything is written to, and of one alone in its memory."""
@@ -168,7 +169,7 @@ class TensorValue(GraphTensor):
                 return tracer.wrap(self.real._version, AttrSource(self.source, "_version"))
             if self.real is None and self._is_alone(tracer):
                 return tracer.constant(version_of(self.fake))
-        tracer.graph_break("unsupported-attribute", name="_version", type="a tensor")
+        tracer.graph_break("version-of-tensor")
 
     def _is_alone(self, tracer: Tracing) -> bool:
         """Whether no other tensor that is known shares its memory; with some, by `x.data` or numpy, it counts alone."""
@@ -187,7 +188,7 @@ class TensorValue(GraphTensor):
         held = find_in_class(self.python_type(), name) if own else None
         own = own and (held is None or not is_data_descriptor(held.obj))
         if not own and (name != "grad" or tracer.overrides.present or not self._takes_gradient(tracer, value)):
-            tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type="a tensor")
+            tracer.graph_break("sets-tensor-attribute", name=name)
         if self.real is not None:
             self.shares_dict(tracer, self.real.__dict__)
         self.written[name] = value
@@ -240,14 +241,14 @@ class TensorValue(GraphTensor):
         if name in ("item", "tolist") and tracer.config.capture_scalar_outputs:
             return self._item(tracer) if name == "item" else self._list(tracer)
         if name in VALUE_METHODS or (name == "type" and not args):
-            tracer.graph_break("data-dependent-value", operation=f"Tensor.{name}")
+            tracer.graph_break(NUMBER_METHODS.get(name, NUMBER_METHOD), function=f"Tensor.{name}")
         altered = tensor_state.method(tracer, self, name, args, kwargs)
         if altered is not None:
             return altered
         if name == "as_subclass" and len(args) == 1 and isinstance(args[0], ClassValue) and not kwargs:
             return self.as_kind(tracer, args[0].cls)
         if name in OPAQUE_METHODS:
-            tracer.graph_break("unsupported-tensor-method", method=name)
+            tracer.graph_break(STATE_METHODS.get(name, STATE_METHOD), function=f"Tensor.{name}")
         return self._in_graph(tracer, name, args, kwargs)
 
     def _item(self, tracer: Tracing) -> Value:
@@ -296,12 +297,12 @@ class TensorValue(GraphTensor):
     def as_kind(self, tracer: Tracing, kind: type) -> Value:
         """`obj.as_subclass(kind)`: another object, which stands for the same numbers."""
         if is_wrapper(kind) or is_wrapper(type(self.fake)):
-            tracer.graph_break("unsupported-tensor-method", method="as_subclass")
+            tracer.graph_break("as-subclass", type=kind.__qualname__)
         if kind not in OWN_CLASSES:
             tracer.overrides.accept(tracer, kind)
         fake = alias(self.fake)
         if fake.requires_grad != self.fake.requires_grad:
-            tracer.graph_break("unsupported-tensor-method", method="as_subclass without gradients")
+            tracer.graph_break("as-subclass-without-gradients", type=kind.__qualname__)
         node = self.as_argument(tracer)
         made = TensorValue(fake, node, kind=kind)  # type: ignore[arg-type]
         tracer.by_fake[id(fake)] = made
@@ -354,7 +355,7 @@ class TensorValue(GraphTensor):
         return rows.stream(tracer)
 
     def contains(self, tracer: Tracing, item: Value) -> bool:
-        tracer.graph_break("data-dependent-value", operation="Tensor.__contains__")
+        tracer.graph_break("tensor-contains")
 
     def rebuild(self, out: Rebuilding) -> None:
         if self.kind is not None:

@@ -97,7 +97,7 @@ class UserObjectValue(Value):
         """What it is as an object of its builtin type. A break where C code may ask a method of the program."""
         rely_on_class(tracer, self.cls, *AS_ARGUMENT, *LOOKUPS)
         if asks_the_program(self) or any(overrides(self.cls, name) for name in LOOKUPS):
-            tracer.graph_break("unsupported-argument", type=self.describe())
+            tracer.graph_break("argument-of-derived-class", type=self.describe())
         return base
 
     def as_object(self) -> object:
@@ -139,7 +139,7 @@ class UserObjectValue(Value):
         """By the `__getattribute__` of the class."""
         lookup = find_in_class(self.cls, "__getattribute__")
         if lookup is None or not isinstance(lookup.obj, FunctionType):
-            tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
+            tracer.graph_break("lookup-in-c", name=name, type=self.describe())
         try:
             bound = bind(tracer, self, self.cls, lookup, "__getattribute__")
             return bound.call(tracer, (tracer.constant(name),), {})
@@ -249,8 +249,7 @@ class UserObjectValue(Value):
     def _is_kept_plainly(self, tracer: Tracing, changer: Found | None, name: str) -> None:
         """Break the graph where a type written in C keeps attributes in a way of its own, as `threading.local` does."""
         if changer is not None and changer.holder not in PLAIN_CHANGE:
-            operation = f"changing attribute {name}"
-            tracer.graph_break("unsupported-mutation", operation=operation, type=self.describe())
+            tracer.graph_break("attributes-kept-in-c", name=name, type=self.describe())
 
     def remove(self, tracer: Tracing, name: str) -> None:
         """`object.__delattr__(obj, name)`."""
@@ -289,8 +288,7 @@ class UserObjectValue(Value):
             return False
         changer = find_in_class(type(found.obj), method)
         if changer is None or not isinstance(changer.obj, FunctionType):
-            operation = f"setting attribute {name}"
-            tracer.graph_break("unsupported-mutation", operation=operation, type=self.describe())
+            tracer.graph_break("descriptor-set-in-c", name=name, type=self.describe())
         descriptor = held_value(tracer, self.cls, found, name)
         held_value(tracer, type(found.obj), changer, method).call(tracer, (descriptor, self, *args), {})
         return True
@@ -310,7 +308,7 @@ class UserObjectValue(Value):
         if found is not None and isinstance(found.obj, MemberDescriptorType):
             self._rely_on_descriptor(tracer, found, name)
         if name in ("__dict__", "__class__"):
-            tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
+            tracer.graph_break("sets-class-of-object", name=name, type=self.describe())
         if not getattr(self.cls, "__dictoffset__", 1) and not (found and isinstance(found.obj, MemberDescriptorType)):
             if found is not None:
                 tracer.raise_error(AttributeError, f"'{self.cls.__name__}' object attribute '{name}' is read-only")
@@ -430,7 +428,7 @@ class UserObjectValue(Value):
         return None if says_not_implemented(result) else result
 
     def _foreign(self, tracer: Tracing, name: str) -> Value | None:
-        tracer.graph_break("unsupported-operation", operation=name, type=self.describe())
+        tracer.graph_break("operator-in-c", operation=name, type=self.describe())
 
     def truth(self, tracer: Tracing) -> bool:
         method = self.method(tracer, "__bool__")

@@ -50,7 +50,7 @@ class BufferValue(Value):
         return type(self.held)
 
     def as_argument(self, tracer: Tracing) -> object:  # a tensor over its memory must be one over the program's
-        tracer.graph_break("unsupported-argument", type=self.describe())
+        tracer.graph_break("buffer-as-argument", type=self.describe())
 
     def owner(self) -> BufferValue | None:
         """The bytearray whose bytes these are, None where they do not change."""
@@ -70,7 +70,7 @@ class BufferValue(Value):
         """The bytes are read. A tensor over those of the program may have changed them, and nothing tells of one."""
         owner = self.owner()
         if tracer.mutates and owner is not None and owner.source is not None:
-            tracer.graph_break("unsupported-operation", operation="reading", type="bytes after a tensor has changed")
+            tracer.graph_break("bytes-after-change")
 
     def contains(self, tracer: Tracing, item: Value) -> bool:
         return bool(self.run(tracer, operator.contains, (item,)).as_constant())
@@ -102,7 +102,7 @@ class BufferValue(Value):
         except UserRaised as raised:
             if raised.value.python_type() is not TypeError:
                 raise
-        tracer.graph_break("unsupported-operation", operation=name, type=f"{self.describe()} and {other.describe()}")
+        tracer.graph_break("buffer-operator", operation=name, type=other.describe())
 
     def run(self, tracer: Tracing, function: Any, args: Args, kwargs: Kwargs = ()) -> Value:
         """What a function of it gives; what it changes is noted."""
@@ -114,10 +114,10 @@ class BufferValue(Value):
         try:
             found = function(self.held, *plain, **named)
         except BufferError:  # of views that tracing keeps longer than the program does
-            tracer.graph_break("unsupported-mutation", operation="resizing", type=self.describe())
+            tracer.graph_break("buffer-resize", type=self.describe())
         except Exception as error:
             if isinstance(error, TypeError) and any(isinstance(arg, BufferValue) for arg in args):
-                tracer.graph_break("unsupported-operation", operation="a method", type=f"{self.describe()} and another")
+                tracer.graph_break("buffer-operator", operation="a method", type=self.describe())
             tracer.raise_real(error)
         finally:
             if owner is not None and bytes(owner.held) != before:
@@ -153,7 +153,7 @@ class BytearrayValue(BufferValue):
 
     def changed(self, tracer: Tracing) -> None:
         if self.source is not None:  # a tensor over its memory would see that too late, and nothing tells of one
-            tracer.graph_break("unsupported-mutation", operation="changing", type="a bytearray of the caller")
+            tracer.graph_break("changes-bytearray")
 
     def rebuild(self, out: Rebuilding) -> None:
         out.null_function(bytearray)
@@ -259,7 +259,7 @@ def bytearray_of_program(obj: bytearray, source: Source, tracer: Tracing) -> Val
 def memoryview_of_program(obj: memoryview, source: Source, tracer: Tracing) -> Value:
     """A memoryview of the program: of all the bytes of an object that does not change."""
     if type(obj.obj) is not bytes or form_of(obj)[:3] != ("B", (len(obj),), (1,)):
-        tracer.graph_break("unsupported-operation", operation="reading", type="a memoryview of what may change")
+        tracer.graph_break("memoryview-of-changing")
     tracer.guards.equal(CallSource(source, form_of, "form_of"), form_of(obj))
     tracer.guards.equal(CallSource(source, bytes_of, "bytes"), bytes(obj))
     over = tracer.wrap(obj.obj, AttrSource(source, "obj"))

@@ -116,7 +116,7 @@ class CachedFunctionValue(Value):
         return made
 
     def _refuse(self, tracer: Tracing, why: str) -> NoReturn:
-        tracer.graph_break("unsupported-call", callable=f"{self.describe()} and which {why},")
+        tracer.graph_break("cached-function", function=self.describe(), reason=why)
 
 
 def made_anew(key: Any) -> bool:

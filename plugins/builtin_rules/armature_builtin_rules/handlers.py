@@ -55,22 +55,22 @@ def warn(call: Call, message: Value, category: Value | None = None, *args: Value
 @handles(not_copied)
 def ends_here(call: Call, why: Value) -> Value | None:
     """The stand-in of copy has met an object that it does not know how to copy."""
-    call.graph_break("unsupported-operation", operation="copy", type=f"an object: {why.as_constant()}")
+    call.graph_break("copies-object", reason=why.as_constant())
 
 
 @handles(memory_of)
 def memory(call: Call, tensor: Value) -> Value | None:
     """A name for the memory of a tensor that is deep-copied; which tensors share memory is guarded."""
-    tracer, why = call.tracing, "a view, or a tensor with a gradient, attributes or the like, is deep-copied"
+    tracer = call.tracing
     if not isinstance(tensor, TracedTensor) or tensor.written or tracer.overrides.present:
-        call.graph_break("unsupported-operation", operation="copy", type=f"an object: {why}")
+        call.graph_break("deep-copies-tensor")
     plain = is_copied_by_cloning(tensor.fake)
     if tensor.source is not None and tensor.real is not None:
         source = CallSource(tensor.source, has_no_attributes, "has_no_attributes")
         plain &= bool(tracer.wrap(has_no_attributes(tensor.real), source).as_constant())
         tracer.mutates = True
     if not plain:
-        call.graph_break("unsupported-operation", operation="copy", type=f"an object: {why}")
+        call.graph_break("deep-copies-tensor")
     return call.constant(f"the memory at {tensor.fake.untyped_storage()._cdata}")
 
 
@@ -220,9 +220,7 @@ def callers_handle_none(call: Call) -> None:
     while error is not None and type(error).__module__.partition(".")[0] == OWN_PACKAGE:  # of tracing itself
         error = error.__context__
     if error is not None:
-        call.tracing.graph_break(
-            "unsupported-call", callable=f"sys.{call.fn.__name__}, called while the caller handles an error"
-        )
+        call.tracing.graph_break("exception-of-caller", function=call.fn.__name__)
     call.tracing.guards.answers(sys.exception, (), {}, None)
 
 

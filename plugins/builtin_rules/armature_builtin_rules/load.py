@@ -1,7 +1,8 @@
 """Reads the rule tables under data/, when they are first asked for.
 
 A table is `[[rules]]` with `decision`, `reason`, `names` (one to a line, below `prefix` if there is one), and perhaps
-`priority`, `requires` and `answer`. The name on each line is a rule of its own; `armature why` names its file and line.
+`priority`, `requires`, `answer` and `breaks`, the type of the graph break at a call. The name on each line is a rule of
+its own; `armature why` names its file and line.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from armature.plugin_api import Answer, Decision, RuleTable
+from armature.plugin_api import SKIPPED, Answer, Decision, RuleTable
 
 DATA = Path(__file__).parent / "data"
 _NAMES = "names = '''"
@@ -40,4 +41,5 @@ def read(path: Path) -> Iterator[RuleTable]:
             file=str(path),
             line=start + 1,
             answer=Answer(table.get("answer", "unknown")),
+            breaks=table.get("breaks", SKIPPED),
         )

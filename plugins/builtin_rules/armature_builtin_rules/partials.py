@@ -107,7 +107,7 @@ def update_wrapper(call: Call, wrapper: Value, wrapped: Value, *args: Value, **k
     usual = not args and all(is_tuple_of(value, COPIED[name]) for name, value in kwargs.items())
     plain = kind in FUNCTION_TYPES or (is_trusted(kind) and not kind.__dictoffset__)
     if not isinstance(wrapper, ClosureValue) or not usual or not plain:
-        call.graph_break("unsupported-call", callable="functools.update_wrapper")
+        call.graph_break("update-wrapper", type=wrapper.describe())
     for name in NAMES if kind in FUNCTION_TYPES else functools.WRAPPER_ASSIGNMENTS:
         found = tracer.python.attribute_or_none(wrapped, name)
         if found is not None:

@@ -30,7 +30,7 @@ from armature_builtin_rules import (
     value_types,
     weak,
 )
-from armature_builtin_rules.breaks import calls, control_flow, data_dependent, mutation, objects
+from armature_builtin_rules.breaks import FAMILIES
 from armature_builtin_rules.polyfills import bisect, collections, copy, functools, inspect, itertools, operator, system
 
 
@@ -68,4 +68,4 @@ def armature_value_types() -> Iterable[ValueType]:
 @hookimpl
 def armature_break_types() -> Iterable[BreakType]:
     """The catalogue of graph breaks that the interpreter raises."""
-    return (*data_dependent.ROWS, *calls.ROWS, *control_flow.ROWS, *mutation.ROWS, *objects.ROWS)
+    return [row for family in FAMILIES for row in family.ROWS]

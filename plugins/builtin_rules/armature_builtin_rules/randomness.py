@@ -120,7 +120,7 @@ class RandomValue(Value):
         except Exception as error:
             if example.getstate() == before and all(operand.is_constant for operand in operands):
                 tracer.raise_real(error)
-            tracer.graph_break("unsupported-operation", operation=f"{name}() that fails", type=self.describe())
+            tracer.graph_break("random-call-fails", function=name)
         made: Value = call_early(tracer, function, (self, *operands), found)
         if name != "shuffle":
             return made
@@ -138,7 +138,7 @@ class RandomValue(Value):
     def pin(self, tracer: Tracing, name: str) -> None:
         """Rely on the state in which the frame found the generator. For the shared one that would be of no use."""
         if self.real is None or self.real is SHARED or not tracer.request.fullgraph:
-            tracer.graph_break("unsupported-operation", operation=f"{name}()", type="a generator in any state")
+            tracer.graph_break("random-state-unknown", function=name)
         state = self.real.getstate()
         tracer.guards.equal(CallSource(self.source, state_of, "state_of"), state)  # type: ignore[arg-type]
         self.copy = self.example or made_in(state)
@@ -159,7 +159,7 @@ def as_taken(tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> tuple[Ar
     try:
         taken = inspect.signature(getattr(SHARED, name)).bind(*args, **kwargs)
     except TypeError:
-        tracer.graph_break("unsupported-call", callable=f"{name}() with these arguments")
+        tracer.graph_break("function-arguments", function=name)
     return taken.args, taken.kwargs
 
 
@@ -219,7 +219,7 @@ def sample(tracer: Tracing, copy: random.Random, name: str, args: Args, kwargs: 
     """`sample(population, k)` and `choices(population, k=1)`: as many positions, then what stands there."""
     population, *rest = args
     if not issubclass(population.python_type(), (list, tuple, range, str)):
-        tracer.graph_break("unsupported-argument", type=population.describe())
+        tracer.graph_break("random-choice-from", type=population.describe())
     plain = [arg.as_constant() for arg in rest]
     named = {key: value.as_constant() for key, value in kwargs.items()}
     places = getattr(copy, name)(range(population.length(tracer)), *plain, **named)
@@ -230,7 +230,7 @@ def shuffle(tracer: Tracing, copy: random.Random, name: str, args: Args, kwargs:
     """`shuffle(list)`."""
     (items,) = args
     if not isinstance(items, ListValue):
-        tracer.graph_break("unsupported-argument", type=items.describe())
+        tracer.graph_break("random-choice-from", type=items.describe())
     order = list(range(len(items.items)))
     copy.shuffle(order)
     tracer.mutate(items)
@@ -244,7 +244,7 @@ def seed(tracer: Tracing, generator: RandomValue, *args: Value, **kwargs: Value)
     plain = [arg.as_constant() for arg in args]
     named = {key: value.as_constant() for key, value in kwargs.items()}
     if (plain[0] if plain else named.get("a")) is None:
-        tracer.graph_break("unsupported-operation", operation="seeding from the system", type=generator.describe())
+        tracer.graph_break("seed-from-system", function="seed")
     copy = random.Random(0)
     try:
         copy.seed(*plain, **named)  # type: ignore[arg-type]
@@ -325,7 +325,7 @@ def numeric(call: Call, *args: Value, **kwargs: Value) -> Value | None:
 def make(call: Call, seed: Value | None = None) -> Value | None:
     """`random.Random(seed)`."""
     if seed is None or not seed.is_constant or seed.as_constant() is None:
-        call.graph_break("unsupported-operation", operation="seeding from the system", type="a random.Random")
+        call.graph_break("seed-from-system", function="random.Random")
     try:
         return RandomValue(random.Random(seed.as_constant()))  # type: ignore[arg-type]
     except TypeError as error:

@@ -59,7 +59,7 @@ def run(
     try:
         call = functools.partial(fn, *map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
     except NotConstant:
-        tracer.graph_break("unsupported-argument", type=f"an argument of {what}")
+        tracer.graph_break("pattern-argument", method=what)
     try:
         return call(), call
     except Exception as error:
@@ -88,7 +88,7 @@ class PatternValue(Value):
         if name not in OF_PATTERNS:
             return super().call_method(tracer, name, args, kwargs)
         if self.pattern.flags & re.LOCALE:
-            tracer.graph_break("unsupported-operation", operation=name, type="a pattern that depends on the locale")
+            tracer.graph_break("pattern-of-locale")
         by = replacement(name, args, kwargs)
         if by is not None:
             stand_in = replaced if name == "sub" else replaced_and_counted
@@ -138,7 +138,7 @@ def attribute(tracer: Tracing, owner: Value, real: Any, name: str) -> Value:
     except AttributeError as error:
         tracer.raise_real(error)
     if name.startswith("__"):
-        tracer.graph_break("unsupported-attribute", name=name, type=owner.describe())
+        tracer.graph_break("attribute-in-c", name=name, type=owner.describe())
     return BoundMethod(owner, name) if callable(held) else tracer.as_value(held)
 
 
@@ -268,7 +268,7 @@ def pattern_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
 def match_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """A match of the program. What it holds tells all that it can be asked."""
     if type(obj.string) not in TEXT:  # it may change
-        tracer.graph_break("unsupported-operation", operation="a match in it", type=f"a {type(obj.string).__name__}")
+        tracer.graph_break("match-in-changing-text", type=type(obj.string).__name__)
     tracer.wrap(obj.re, AttrSource(source, "re"))
     for name in ("string", "regs", "pos", "endpos", "lastindex"):
         tracer.guards.equal(AttrSource(source, name), getattr(obj, name))

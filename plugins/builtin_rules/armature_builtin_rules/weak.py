@@ -44,7 +44,7 @@ class WeakReferenceValue(Value):
 
     def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         if args or kwargs:
-            tracer.graph_break("unsupported-call", callable="a weak reference with arguments")
+            tracer.graph_break("function-arguments", function="weakref.ref")
         if self.referent is None:
             return tracer.constant(None)  # type: ignore[no-any-return]
         rely_on_life(tracer, self.referent)

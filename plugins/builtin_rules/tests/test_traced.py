@@ -149,13 +149,13 @@ class TestTraced(HandlerConformance):
         Case("collections", containers, ones),
         Case("numbers", numbers, ones),
         Case("partial and lru_cache", partials, ones),
-        Case("print", lambda x: (x + 1, print("seen"))[0], ones, breaks="skipped-function"),
+        Case("print", lambda x: (x + 1, print("seen"))[0], ones, breaks="prints"),
         Case("overloads", overloads, ones),
         Case("translate", translated, ones),
         Case("text that is wrapped", laid_out, ones),
         Case("deque", lambda x: deque([x, x + 1]).pop(), ones),
         Case("branch", lambda x: x + 1 if x.sum() > 0 else x, ones, breaks="data-dependent-branch"),
-        Case("item", lambda x: x * x.sum().item(), ones, breaks="data-dependent-value"),
+        Case("item", lambda x: x * x.sum().item(), ones, breaks="tensor-item"),
     )
 
 
@@ -173,7 +173,7 @@ def test_a_warning_that_is_shown_once_stays_out_of_the_graph() -> None:
 def test_a_warning_that_is_an_error_breaks_the_graph() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert break_id(warned, ones()) == "skipped-function"
+        assert break_id(warned, ones()) == "handler-declines"
 
 
 def test_a_filter_of_a_text_that_is_no_pattern() -> None:
@@ -182,7 +182,7 @@ def test_a_filter_of_a_text_that_is_no_pattern() -> None:
         warnings.filters.insert(0, ("error", "on.e", UserWarning, __name__, 0))  # type: ignore[attr-defined]
         assert break_id(warned, ones()) == ""
         warnings.filters.insert(0, ("error", "once", UserWarning, __name__, 0))  # type: ignore[attr-defined]
-        assert break_id(warned, ones()) == "skipped-function"
+        assert break_id(warned, ones()) == "handler-declines"
 
 
 def test_a_table_is_guarded_by_what_it_holds() -> None:

@@ -154,7 +154,7 @@ class ArrayValue(Value):
         if name in ANSWERED_BY_CONTENT and self.numbers is not None and not kwargs:
             return self._answer(tracer, name, args)
         if name in NEEDS_NUMBERS:
-            tracer.graph_break("data-dependent-value", operation=f"ndarray.{name}")
+            tracer.graph_break("array-value", operation=name)
         if name == "__len__" and not args:
             return _known(tracer, self.length(tracer))
         if name == "__getitem__" and len(args) == 1:
@@ -168,7 +168,7 @@ class ArrayValue(Value):
         if name in UNARY:
             return apply(tracer, layer.in_layer(UNARY[name], name), UNARY[name], (self,), {})
         if not hasattr(layer.Array, name):
-            tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
+            tracer.graph_break("array-attribute", name=name)
         return apply(tracer, layer.method_of_layer(name), _method(name), (self, *args), kwargs)
 
     def _answer(self, tracer: Tracing, name: str, args: tuple[Value, ...]) -> Value:
@@ -176,7 +176,7 @@ class ArrayValue(Value):
         try:
             plain = [arg.as_constant() for arg in args]
         except NotConstant:
-            tracer.graph_break("data-dependent-value", operation=f"ndarray.{name}")
+            tracer.graph_break("array-value", operation=name)
         try:
             with layer.asking():
                 found = getattr(self.numbers, name)(*plain)
@@ -202,7 +202,7 @@ class ArrayValue(Value):
     def truth(self, tracer: Tracing) -> bool:
         if self.numbers is not None:
             return bool(self._answer(tracer, "__bool__", ()).as_constant())
-        tracer.graph_break("data-dependent-branch", test=tracer.origin()[0].text)
+        tracer.graph_break("array-branch", test=tracer.origin()[0].text)
 
     def length(self, tracer: Tracing) -> int:
         if not np.ndim(self.shadow):
@@ -217,7 +217,7 @@ class ArrayValue(Value):
     def contains(self, tracer: Tracing, item: Value) -> bool:
         if self.numbers is not None and item.is_constant:
             return bool(self._answer(tracer, "__contains__", (item,)).as_constant())
-        tracer.graph_break("data-dependent-value", operation="ndarray.__contains__")
+        tracer.graph_break("array-value", operation="__contains__")
 
     def rebuild(self, out: Rebuilding) -> None:
         out.null_function(layer.as_scalar if self.is_scalar else layer.as_array)
@@ -259,7 +259,7 @@ def apply(
             expected = ours(*shadows, **{name: _for_numpy(tracer, value) for name, value in kwargs.items()})
     except Exception as error:
         message = f"numpy raises {type(error).__name__} for zeros"
-        tracer.graph_break("operator-failed", operation=function.__name__, message=message)
+        tracer.graph_break("array-function-fails", operation=function.__name__, message=message)
     found = _as_numpy_has_it(tracer, result, expected, inputs, function.__name__)
     _note_content(tracer, found, ours, (args, kwargs), inputs)
     return found
@@ -270,7 +270,7 @@ def _rely_on_quiet(tracer: Tracing, name: str) -> None:
     loud = layer.reports_errors()
     tracer.guards.answers(layer.reports_errors, (), {}, loud)
     if loud:
-        tracer.graph_break("array-differs", operation=name)
+        tracer.graph_break("array-errors", operation=name)
 
 
 def _note_content(tracer: Tracing, found: Value, ours: Any, given: Any, inputs: list[ArrayValue]) -> None:
@@ -384,7 +384,7 @@ def _for_graph(tracer: Tracing, value: Value) -> Value:
         start, stop, step = (_for_graph(tracer, part) for part in value.parts)
         return SliceValue((start, stop, step))
     if value.is_tensor:
-        tracer.graph_break("unsupported-argument", type="a tensor among the arguments of a numpy function")
+        tracer.graph_break("tensor-in-numpy")
     if value.is_symbolic:
         return ConstantValue(value.as_constant())
     held = _object(tracer, value)
@@ -399,7 +399,7 @@ def _for_graph(tracer: Tracing, value: Value) -> Value:
 def _dtype(tracer: Tracing, kind: Any) -> torch.dtype:
     found = np.dtype(kind)
     if found.name not in layer.DTYPES or not found.isnative:
-        tracer.graph_break("unsupported-argument", type=f"the dtype {found}")
+        tracer.graph_break("array-dtype", dtype=found)
     return layer.DTYPES[found.name]
 
 
@@ -420,7 +420,7 @@ def _object(tracer: Tracing, value: Value) -> Any:
     try:
         return value.as_object()
     except NotConstant:
-        tracer.graph_break("unsupported-argument", type=value.describe())
+        tracer.graph_break("array-argument", type=value.describe())
 
 
 # Functions of numpy.
@@ -512,7 +512,7 @@ def numpy_of_tensor(call: Call, self: Value, *, force: Value | None = None) -> V
 def from_numpy(call: Call, array: Value) -> Value | None:
     """`torch.from_numpy(array)`: a tensor over the same memory."""
     if not isinstance(array, ArrayValue) or array.is_scalar or not array.shadow.flags.writeable:
-        call.graph_break("foreign-memory", operation="torch.from_numpy")
+        call.graph_break("array-as-tensor")
     array.forget()  # what is written to the tensor is written to the array
     return array.tensor.get_attribute(call.tracing, "data")  # of the same memory, with a count of writes of its own
 
@@ -536,7 +536,7 @@ def tensor_of(call: Call, data: Value, options: dict[str, Value]) -> Value | Non
     if not isinstance(data, ArrayValue):
         return None
     if set(options) - {"dtype", "device"}:
-        call.graph_break("unsupported-call", callable="torch.tensor of an array with these arguments")
+        call.graph_break("tensor-of-array")
     result = call.graph_call("clone", data.tensor)
     return call.graph_call("to", result, **options) if options else result
 
@@ -549,7 +549,7 @@ def scalar_of(call: Call, data: Value, options: dict[str, Value]) -> tuple[list[
         held: Any = data.as_constant()
         dtype = _dtype(call.tracing, held.dtype) if isinstance(held, np.generic) else torch.tensor(held).dtype
     except (NotConstant, TypeError, ValueError, RuntimeError):  # what torch refuses is seen in eager mode
-        call.graph_break("unsupported-argument", type="numbers of numpy in a list")
+        call.graph_break("tensor-of-numpy-numbers")
     return [data], {**options, "dtype": ConstantValue(dtype)}
 
 
@@ -568,7 +568,7 @@ def array_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """An array of the program: a graph input over its memory."""
     memory: Any = layer.memory_of(obj) if not isinstance(source, ObjectSource) else None
     if memory is None or not obj.dtype.isnative or memory.numel() > layer.LARGEST:
-        tracer.graph_break("unsupported-argument", type=f"an array of {obj.dtype}")
+        tracer.graph_break("array-dtype", dtype=obj.dtype)
     tracer.guards.equal(AttrSource(AttrSource(source, "flags"), "writeable"), obj.flags.writeable)
     memory._armature_static_dims = frozenset(range(memory.dim()))
     held: TracedTensor = tracer.wrap(memory, ArrayMemorySource(source))

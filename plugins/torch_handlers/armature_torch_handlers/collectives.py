@@ -87,12 +87,12 @@ def trace_into(call: Call, *args: Value) -> Value:
 def demand(call: Call, group: Value | None, async_op: Value | None, *tensors: Value) -> Value:
     """The group. Break where a collective that gives a new tensor would not do the same."""
     if async_op is not None and not (async_op.is_constant and not async_op.as_constant()):
-        call.graph_break("collective", why="with async_op=True the program gets an object to wait for")
+        call.graph_break("collective-async")
     if not (group is None or isinstance(group, GroupValue) or (group.is_constant and group.as_constant() is None)):
-        call.graph_break("collective", why="the group is none that this process is in")
+        call.graph_break("collective-group")
     for tensor in tensors:
         if not isinstance(tensor, TracedTensor) or tensor.python_type() is not torch.Tensor:
-            call.graph_break("collective", why=f"it is given {tensor.describe()}")
+            call.graph_break("collective-argument", type=tensor.describe())
         demand_plain(call, tensor.fake)
     return call.constant(None) if group is None else group
 
@@ -100,9 +100,9 @@ def demand(call: Call, group: Value | None, async_op: Value | None, *tensors: Va
 def demand_plain(call: Call, fake: torch.Tensor) -> None:
     """Break where memory or history of a tensor is not what its numbers tell."""
     if fake.layout is not torch.strided or fake.is_complex() or not fake.is_contiguous():
-        call.graph_break("collective", why="a tensor is complex, sparse or not contiguous")
+        call.graph_break("collective-layout")
     if fake.requires_grad and torch.is_grad_enabled():
-        call.graph_break("collective", why="a tensor wants a gradient, which autograd does not give")
+        call.graph_break("collective-gradient")
 
 
 def reduction(call: Call, op: Value | None) -> Value:
@@ -112,7 +112,7 @@ def reduction(call: Call, op: Value | None) -> Value:
     held = op.as_object()
     name = functional_collectives.REDUCTIONS.get(held)
     if name is None:
-        call.graph_break("collective", why=f"{held} has no form that gives a new tensor")
+        call.graph_break("collective-reduction", op=held)
     call.guard(op)
     return call.constant(name)
 
@@ -175,7 +175,7 @@ def all_gather(
 ) -> Value:
     """`dist.all_gather(outputs, input)`."""
     if not isinstance(tensor_list, ListValue):
-        call.graph_break("collective", why=f"it is given {tensor_list.describe()} for a list")
+        call.graph_break("collective-argument", type=tensor_list.describe())
     known = demand(call, group, async_op, tensor, *call.tracing.unpack(tensor_list))
     return call.polyfill(all_gather_in_list, tensor_list, tensor, known)
 

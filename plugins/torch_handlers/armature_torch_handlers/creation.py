@@ -51,7 +51,7 @@ def parameter(call: Call, data: Value | None = None, requires_grad: Value | None
     wanted = call.constant(True) if requires_grad is None else requires_grad
     made_of = call.graph_call(torch.empty, call.constant(0)) if data is None else data
     if made_of.python_type() not in PLAIN or not wanted.is_constant or call.tracing.atomic_depth:
-        call.graph_break("creates-leaf", operation="torch.nn.Parameter(...)")
+        call.graph_break("creates-parameter")
     call.tracing.mutates = True  # it counts changes together with what it is made of
     return call.graph_call(torch.nn.Parameter, made_of, wanted)
 
@@ -62,7 +62,7 @@ def buffer(call: Call, data: Value | None = None, *, persistent: Value | None = 
     made_of = call.graph_call(torch.empty, call.constant(0)) if data is None else data
     plain = isinstance(made_of, TracedTensor) and made_of.python_type() in PLAIN and not made_of.fake.requires_grad
     if not plain or call.tracing.atomic_depth or call.tracing.overrides.present:
-        call.graph_break("creates-leaf", operation="torch.nn.Buffer(...)")
+        call.graph_break("creates-buffer")
     call.tracing.mutates = True  # it counts changes together with what it is made of
     made = call.graph_call(torch.ops.aten.alias.default, call.graph_call("detach", made_of))
     made.set_attribute(call.tracing, "persistent", call.constant(True) if persistent is None else persistent)
@@ -110,7 +110,7 @@ def new(call: Call, self: Value, *args: Value, device: Value | None = None) -> V
     if all(arg.python_type() is int for arg in args):
         sizes = args or (call.constant(0),)
         return call.graph_call("new_empty", self, TupleValue(list(sizes)), **on)
-    call.graph_break("unsupported-tensor-method", method="new")
+    call.graph_break("tensor-new")
 
 
 @handles(*existing("torch._shape_as_tensor"))

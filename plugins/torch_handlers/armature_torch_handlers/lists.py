@@ -41,7 +41,7 @@ def of_tensors(call: Call, data: Value, options: dict[str, Value]) -> Value | No
         return None
     made = stacked(call, data, options)
     if made is None:
-        call.graph_break("data-dependent-value", operation=f"torch.{call.fn.__name__} on a list of tensors")
+        call.graph_break("tensor-of-tensors", operation=f"torch.{call.fn.__name__}")
     return made
 
 

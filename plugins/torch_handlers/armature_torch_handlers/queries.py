@@ -75,7 +75,7 @@ def fake_or_constant(value: Value) -> Any:
 @handles(torch.is_nonzero, torch.equal, torch.allclose)
 def needs_the_numbers(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """A Python bool out of a tensor's numbers."""
-    call.graph_break("data-dependent-value", operation=f"torch.{call.fn.__name__}")
+    call.graph_break("compares-tensors", function=f"torch.{call.fn.__name__}")
 
 
 @handles(torch.is_storage)

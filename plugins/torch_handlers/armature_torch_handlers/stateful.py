@@ -98,4 +98,4 @@ def set_default_dtype(call: Call, d: Value) -> Value | None:
 @handles(*dict.fromkeys(existing(*SETTERS)))
 def changes_state(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """Break, so that it happens at its time."""
-    call.graph_break("global-state", operation=f"{call.fn.__module__ or 'torch'}.{call.fn.__name__}")
+    call.graph_break("global-state", function=f"{call.fn.__module__ or 'torch'}.{call.fn.__name__}")

@@ -55,9 +55,7 @@ class StorageValue(Value):
             found: Value = tracer.wrap(bytes_in_storage(real), counted)
             return found
         # What was written to may have other memory now.
-        raise tracer.graph_break(
-            "unsupported-operation", operation="size()", type="a storage, after a tensor was changed"
-        )
+        raise tracer.graph_break("storage-size")
 
 
 @handles(torch.Tensor.untyped_storage)

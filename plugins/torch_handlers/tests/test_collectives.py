@@ -147,19 +147,21 @@ def reduces(x: Tensor, **options: Any) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    "fn",
+    ("fn", "broken_by"),
     [
-        lambda x: reduces(x.clone(), async_op=True),
-        lambda x: reduces(x.t().clone(memory_format=torch.preserve_format)),
-        lambda x: reduces(x.to(torch.complex64)),
-        lambda x: reduces(x.clone().requires_grad_().exp()),
-        lambda x: dist.all_gather([x.new_empty(12)], x) or x + 1,
-        lambda x: dist.all_gather_into_tensor(x.new_empty(12), x) or x + 1,
-        lambda x: dist.all_to_all_single(x.new_empty(4, 3), x.double()) or x + 1,
+        (lambda x: reduces(x.clone(), async_op=True), "collective-async"),
+        (lambda x: reduces(x.t().clone(memory_format=torch.preserve_format)), "collective-layout"),
+        (lambda x: reduces(x.to(torch.complex64)), "collective-layout"),
+        (lambda x: reduces(x.clone().requires_grad_().exp()), "collective-gradient"),
+        (lambda x: reduces(x.clone(), group=3), "collective-group"),
+        (lambda x: reduces(3), "collective-argument"),
+        (lambda x: dist.all_gather([x.new_empty(12)], x) or x + 1, "collective"),
+        (lambda x: dist.all_gather_into_tensor(x.new_empty(12), x) or x + 1, "collective"),
+        (lambda x: dist.all_to_all_single(x.new_empty(4, 3), x.double()) or x + 1, "collective"),
     ],
 )
-def test_what_would_differ_breaks(fn: Callable[[Tensor], Any]) -> None:
-    assert break_id(fn, (torch.ones(4, 3),)) == "collective"
+def test_what_would_differ_breaks(fn: Callable[[Tensor], Any], broken_by: str) -> None:
+    assert break_id(fn, (torch.ones(4, 3),)) == broken_by
 
 
 def test_collectives_that_are_kept_break() -> None:

@@ -1,1 +1,15 @@
-"""The catalogue of graph breaks: what each id means, in words, and what to do about it. A module for each family."""
+"""The catalogue of graph breaks: what each type means, in words, and what to do about it. A module for each family."""
+
+from armature_builtin_rules.breaks import (
+    calls,
+    containers,
+    control_flow,
+    data_dependent,
+    exceptions,
+    library,
+    objects,
+    tensors,
+    world,
+)
+
+FAMILIES = (calls, containers, control_flow, data_dependent, exceptions, library, objects, tensors, world)

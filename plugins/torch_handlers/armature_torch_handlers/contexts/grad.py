@@ -23,7 +23,7 @@ def grad_mode(call: Call, *args: Value, **kwargs: Value) -> Value:
     """The context manager; as a decorator without parentheses it changes a function for good."""
     kind: Any = call.fn
     if args or kwargs:
-        call.graph_break("unsupported-call", callable=f"torch.{kind.__name__} as a decorator inside a function")
+        call.graph_break("grad-mode-decorator", function=f"torch.{kind.__name__}")
     return grad_mode_value(torch.enable_grad if kind is torch.enable_grad else torch.no_grad, kind is torch.enable_grad)
 
 

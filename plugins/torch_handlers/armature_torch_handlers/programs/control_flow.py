@@ -34,7 +34,7 @@ def cond(
     if isinstance(pred, TracedTensor) and pred.dtype is torch.bool and not pred.shape and not kwargs:
         return choose(call.tracing, pred, (true_fn, false_fn), given)
     if not isinstance(known, bool) or kwargs:
-        call.graph_break("control-flow-operator", operation="torch.cond")
+        call.graph_break("cond-predicate")
     return call.inline(true_fn if known else false_fn, *given)
 
 
@@ -68,7 +68,7 @@ def without_gradients(call: Call, fn: Value, args: Sequence[Value]) -> Value | N
         return None
     result = call.inline(fn, *args)
     if may_learn(call, result):
-        call.graph_break("control-flow-operator", operation=call.fn.__name__)
+        call.graph_break("hints-wrapper", operation=call.fn.__name__)
     return result
 
 

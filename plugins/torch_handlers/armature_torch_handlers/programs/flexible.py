@@ -51,7 +51,7 @@ def flex_attention(
     mask = body_of(call, mask_mod, [place, place, place, place], "mask")
     learning = needs_gradient(tensors, [score])
     if learning and (needs_gradient((), [mask]) or blocks[Q_INDICES].is_constant):
-        call.graph_break("control-flow-operator", operation="flex_attention, with gradients that torch does not have,")
+        call.graph_break("flex-attention-gradient")
     try:
         found = attention_results(
             [one.fake for one in (query, key, value)],
@@ -61,7 +61,7 @@ def flex_attention(
             (score.free_fakes, mask.free_fakes),
         )
     except Exception as error:
-        call.graph_break("operator-failed", operation="flex_attention", message=f"{type(error).__name__}: {error}")
+        call.graph_break("flex-attention-arguments", message=f"{type(error).__name__}: {error}")
     made = [Like.of(one).made(learning and position < 2) for position, one in enumerate(found)]
     given = [one.as_argument(tracer) for one in tensors]
     sparse = [one.as_argument(tracer) for one in blocks]
@@ -78,4 +78,4 @@ def body_of(call: Call, function: Value, inputs: Sequence[Like], name: str) -> B
         with call.tracing.fakes.reading_items(item_by_tensors):
             return trace_body(call.tracing, function, inputs, name=name, single=True, fresh=False)
     except NotApart as unfit:
-        call.graph_break("control-flow-operator", operation=f"flex_attention, of a function that {unfit.reason},")
+        call.graph_break("flex-attention-function", reason=unfit.reason)

@@ -50,12 +50,12 @@ class Context(ObjectValue):
         if name == "saved_tensors":
             self.reads_saved = True
         if name not in self.attributes and is_of_torch(self.cls, name):
-            tracer.graph_break("unsupported-attribute", name=name, type=self.describe())
+            tracer.graph_break("autograd-context-attribute", name=name)
         return super().get_attribute(tracer, name)
 
     def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         if name not in KEPT and is_of_torch(self.cls, name):
-            tracer.graph_break("unsupported-mutation", operation=f"setting attribute {name}", type=self.describe())
+            tracer.graph_break("autograd-context-attribute", name=name)
         super().set_attribute(tracer, name, value)
 
     def rebuild(self, out: Rebuilding) -> None:

@@ -180,7 +180,7 @@ def can_learn(one: Like) -> bool:
 
 def refuse(call: Call, what: str) -> NoReturn:
     """Break the graph."""
-    call.graph_break("control-flow-operator", operation=f"{call.fn.__name__}, of {what},")
+    call.graph_break("loop-operator", operation=call.fn.__name__, what=what)
 
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)

@@ -1,0 +1,361 @@
+"""Calls, and what is called: functions, classes, constructors."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import threading
+import typing
+from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def function_arguments(x: Tensor) -> Any:
+    try:
+        return divmod(x.dim())  # type: ignore[call-overload]
+    except TypeError:
+        return x + 1
+
+
+def function_arguments_mended(x: Tensor) -> Any:
+    return x + divmod(x.dim(), 2)[0]
+
+
+def method_arguments(x: Tensor) -> Any:
+    seen = [1]
+    try:
+        seen.append(2, 3)  # type: ignore[call-arg]
+    except TypeError:
+        return x + len(seen)
+    return x
+
+
+def method_arguments_mended(x: Tensor) -> Any:
+    seen = [1]
+    seen.extend((2, 3))
+    return x + len(seen)
+
+
+def method_of_another_type(x: Tensor) -> Any:
+    try:
+        return x + len(str.upper(1))  # type: ignore[arg-type]
+    except TypeError:
+        return x + 1
+
+
+def method_of_another_type_mended(x: Tensor) -> Any:
+    return x + len(str.upper("1"))
+
+
+class Settings(dict[str, int]):
+    """Settings that tell where they are from."""
+
+    def __init__(self, *args: Any, source: str = "default") -> None:
+        super().__init__(*args)
+        self.source = source
+
+    def copy(self) -> Settings:
+        return Settings(super().copy(), source=self.source)
+
+
+class Failure(Exception):
+    """An exception that is made in a way of its own."""
+
+    def __new__(cls, *args: Any) -> Failure:
+        return super().__new__(cls, "failed", *args)
+
+
+def exception_class_with_new(x: Tensor) -> Any:
+    try:
+        raise Failure("x")
+    except Failure:
+        return x + 1
+
+
+def exception_class_with_new_mended(x: Tensor) -> Any:
+    try:
+        raise ValueError("failed", "x")
+    except ValueError:
+        return x + 1
+
+
+def error_with_file_name(x: Tensor) -> Any:
+    try:
+        raise FileNotFoundError(2, "no such file", "weights.bin")
+    except FileNotFoundError:
+        return x + 1
+
+
+def error_with_file_name_mended(x: Tensor) -> Any:
+    try:
+        raise ValueError("no such file: weights.bin")
+    except ValueError:
+        return x + 1
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+class Fallback(enum.Enum):
+    NONE = 0
+
+    @classmethod
+    def _missing_(cls, value: object) -> Any:
+        return None
+
+
+def enum_call(x: Tensor) -> Any:
+    shapes = enum.Enum("Shapes", "FLAT ROUND")  # type: ignore[misc]
+    return x + shapes.FLAT.value
+
+
+def enum_call_mended(x: Tensor) -> Any:
+    return x + Colour(1).value
+
+
+def enum_missing(x: Tensor) -> Any:
+    try:
+        return x + Fallback(7).value
+    except ValueError:
+        return x + 1
+
+
+def enum_missing_mended(x: Tensor) -> Any:
+    return x + Fallback(0).value
+
+
+class Point(namedtuple("Point", "a b")):
+    """A tuple that checks what it is given."""
+
+    def __new__(cls, a: int, b: int) -> Point:
+        return super().__new__(cls, a, abs(b))
+
+
+class Pair(typing.NamedTuple):
+    """A tuple that is made plainly."""
+
+    a: int
+    b: int
+
+
+class Calling(type):
+    """A metaclass whose call is no plain function."""
+
+    __call__ = functools.partialmethod(type.__call__)  # type: ignore[assignment]
+
+
+class Called(metaclass=Calling):
+    """Made by such a metaclass."""
+
+
+def metaclass_call(x: Tensor) -> Any:
+    made = Called()
+    return x + isinstance(made, Called)
+
+
+class Plain:
+    """Made as usual."""
+
+    size = 1
+
+
+def metaclass_call_mended(x: Tensor) -> Any:
+    made = Plain()
+    return x + isinstance(made, Plain)
+
+
+def fill(self: Any, size: int) -> None:
+    """What an `__init__` does."""
+    self.size = size
+
+
+class Sized:
+    """Whose `__init__` is put together."""
+
+    size: int
+    __init__ = functools.partialmethod(fill, 3)
+
+
+def unusual_constructor(x: Tensor) -> Any:
+    return x + Sized().size
+
+
+def unusual_constructor_mended(x: Tensor) -> Any:
+    return x + Plain().size
+
+
+def call_of_object(x: Tensor) -> Any:
+    try:
+        return x + [1](0)  # type: ignore[operator]
+    except TypeError:
+        return x + 1
+
+
+def call_of_object_mended(x: Tensor) -> Any:
+    return x + [1][0]
+
+
+def super_of_no_class(x: Tensor) -> Any:
+    try:
+        return super(1, x).sum()  # type: ignore[arg-type, misc]
+    except TypeError:
+        return x + 1
+
+
+def super_of_no_class_mended(x: Tensor) -> Any:
+    return x + len(super(Settings, Settings()).copy())
+
+
+def new_of_no_class(x: Tensor) -> Any:
+    try:
+        return object.__new__(1)  # type: ignore[arg-type, misc]
+    except TypeError:
+        return x + 1
+
+
+def new_of_no_class_mended(x: Tensor) -> Any:
+    return x + object.__new__(Plain).size
+
+
+def iter_of_no_callable(x: Tensor) -> Any:
+    try:
+        return iter(1, 2)  # type: ignore[call-overload]
+    except TypeError:
+        return x + 1
+
+
+def iter_of_no_callable_mended(x: Tensor) -> Any:
+    return x + len(list(iter([1].pop, 1)))
+
+
+def class_statement(x: Tensor) -> Any:
+    class Made(Plain):
+        size = 2
+
+    return x + Made.size
+
+
+class Doubled(Plain):
+    """Made once, by the module."""
+
+    size = 2
+
+
+def class_statement_mended(x: Tensor) -> Any:
+    return x + Doubled.size
+
+
+def class_by_type(x: Tensor) -> Any:
+    made: Any = type("Made", (Plain,), {"size": 2})
+    return x + made.size
+
+
+def class_by_type_mended(x: Tensor) -> Any:
+    return x + Doubled.size
+
+
+@typing.runtime_checkable
+class HasSize(typing.Protocol):
+    """A protocol with an attribute."""
+
+    size: int
+
+
+class Bare:
+    """An object without attributes."""
+
+
+def isinstance_of_protocol(x: Tensor) -> Any:
+    return x + isinstance(BARE, HasSize)
+
+
+BARE = Bare()
+
+
+def isinstance_of_protocol_mended(x: Tensor) -> Any:
+    return x + hasattr(BARE, "size")
+
+
+class Listing(type):
+    """A metaclass that lists other subclasses than there are."""
+
+    def __subclasses__(cls) -> list[Any]:
+        return []
+
+
+class Hidden(metaclass=Listing):
+    """Whose subclasses are not listed."""
+
+
+def list_of_subclasses(x: Tensor) -> Any:
+    return x + len(type.__subclasses__(Hidden))
+
+
+def list_of_subclasses_mended(x: Tensor) -> Any:
+    return x + len(Plain.__subclasses__())
+
+
+def update_wrapper(x: Tensor) -> Any:
+    wrapped = functools.wraps(BARE_FUNCTION)(functools.partial(BARE_FUNCTION))
+    return x + wrapped()
+
+
+def _one() -> int:
+    return 1
+
+
+BARE_FUNCTION: Callable[[], int] = _one
+
+
+def update_wrapper_mended(x: Tensor) -> Any:
+    @functools.wraps(BARE_FUNCTION)
+    def wrapped() -> int:
+        return BARE_FUNCTION()
+
+    return x + wrapped()
+
+
+def grad_mode_decorator(x: Tensor) -> Any:
+    @torch.no_grad
+    def inner(y: Tensor) -> Tensor:
+        return y + 1
+
+    return inner(x)
+
+
+def grad_mode_decorator_mended(x: Tensor) -> Any:
+    with torch.no_grad():
+        return x + 1
+
+
+def star_arguments(x: Tensor) -> Any:
+    try:
+        return torch.add(*1)  # type: ignore[misc]
+    except TypeError:
+        return x + 1
+
+
+def star_arguments_mended(x: Tensor) -> Any:
+    return torch.add(*(x, 1))
+
+
+def keywords_merged(x: Tensor) -> Any:
+    first, second = {"other": 1}, {"other": 2}
+    try:
+        return torch.add(x, **first, **second)  # type: ignore[call-overload]
+    except TypeError:
+        return x + 1
+
+
+def keywords_merged_mended(x: Tensor) -> Any:
+    first, second = {"other": 1}, {"other": 2}
+    return torch.add(x, **{**first, **second})  # type: ignore[call-overload]
+
+
+THREAD = threading.local()

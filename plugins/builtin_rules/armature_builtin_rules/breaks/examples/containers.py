@@ -1,0 +1,463 @@
+"""Lists, dicts, sets, texts and iterators."""
+
+from __future__ import annotations
+
+import collections
+import math
+import types
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Thing:
+    """An object of the program."""
+
+    size = 1
+
+
+THING = Thing()
+
+
+def nan_as_key(x: Tensor) -> Any:
+    return len({math.nan: 1}), x + 1
+
+
+def nan_as_key_mended(x: Tensor) -> Any:
+    return len({"nan": 1}), x + 1
+
+
+class Marked(Tensor):
+    """A tensor with an equality of its own."""
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __eq__(self, other: Any) -> Any:
+        return self is other
+
+
+def tensor_subclass_as_key(x: Tensor) -> Any:
+    return {x: 1}[x], x.sum()
+
+
+def tensor_subclass_as_key_inputs() -> tuple[Any, ...]:
+    return (torch.ones(2).as_subclass(Marked),)
+
+
+def tensor_subclass_as_key_mended(x: Tensor) -> Any:
+    return {"x": 1}["x"], x.sum()
+
+
+def index_of_object(x: Tensor) -> Any:
+    try:
+        return [x][THING]  # type: ignore[call-overload]
+    except TypeError:
+        return x + 1
+
+
+def index_of_object_mended(x: Tensor) -> Any:
+    return [x][THING.size - 1]
+
+
+def sequence_arithmetic(x: Tensor) -> Any:
+    held = [x]
+    try:
+        return held.__add__(1)  # type: ignore[operator]
+    except TypeError:
+        return x + 1
+
+
+def sequence_arithmetic_mended(x: Tensor) -> Any:
+    held = [x]
+    return held.__add__([x])
+
+
+class Rank:
+    """With an order that leaves some pairs to the other one."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __lt__(self, other: Any) -> Any:
+        return NotImplemented
+
+    def __gt__(self, other: Any) -> bool:
+        return bool(self.n > other.n)
+
+
+def sort_comparisons(x: Tensor) -> Any:
+    return x + sorted([Rank(2), Rank(1)])[0].n  # type: ignore[type-var]
+
+
+def sort_comparisons_mended(x: Tensor) -> Any:
+    return x + min([Rank(2), Rank(1)], key=lambda rank: rank.n).n
+
+
+class Word(str):
+    """A text of the program's own."""
+
+
+def sort_of_derived_class(x: Tensor) -> Any:
+    try:
+        return x + len(sorted([Word("b"), 1]))  # type: ignore[type-var]
+    except TypeError:
+        return x + 1
+
+
+def sort_of_derived_class_mended(x: Tensor) -> Any:
+    return x + len(sorted([Word("b"), Word("a")]))
+
+
+def set_order(x: Tensor) -> Any:
+    return [x + n.size for n in {THING, Thing()}]
+
+
+def set_order_mended(x: Tensor) -> Any:
+    return [x + n.size for n in (THING, Thing())]
+
+
+def set_pop(x: Tensor, names: set[int]) -> Any:
+    return x + names.pop()
+
+
+def set_pop_inputs() -> tuple[Any, ...]:
+    return torch.ones(3), {1, 2, 3}
+
+
+def set_pop_mended(x: Tensor, names: set[int]) -> Any:
+    first = min(names)
+    names.remove(first)
+    return x + first
+
+
+def changed_while_iterated(x: Tensor) -> Any:
+    seen = {1: x, 2: x}
+    for key in seen:
+        del seen[key]
+        seen[key + 10] = x
+        if len(seen) > 5 or key > 20:
+            break
+    return x + len(seen)
+
+
+def changed_while_iterated_mended(x: Tensor) -> Any:
+    seen = {1: x, 2: x}
+    for key in list(seen):
+        del seen[key]
+        seen[key + 10] = x
+    return x + len(seen)
+
+
+class Growing(list[int]):
+    """A list that counts in its own way."""
+
+    def __len__(self) -> int:
+        return 7
+
+
+GROWING = Growing([1, 2])
+
+
+def sequence_with_own_length(x: Tensor) -> Any:
+    return x + GROWING[0]
+
+
+def sequence_with_own_length_mended(x: Tensor) -> Any:
+    return x + [1, 2][0]
+
+
+class Close(float):
+    """A number that equals others nearby."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = float.__hash__
+
+
+CLOSE = Close(1.5)
+
+
+def number_with_own_equality(x: Tensor) -> Any:
+    return x + CLOSE.real
+
+
+def number_with_own_equality_mended(x: Tensor) -> Any:
+    return x + 1.5
+
+
+class Counted:
+    """Counts how often it is hashed."""
+
+    hashes = 0
+
+    def __hash__(self) -> int:
+        Counted.hashes += 1
+        return 1
+
+
+class Bag(set[Any]):
+    """A set of the program's own."""
+
+
+BAG = Bag([Counted(), Counted()])
+
+
+def set_hash_effects(x: Tensor) -> Any:
+    return x + len(BAG)
+
+
+def set_hash_effects_mended(x: Tensor) -> Any:
+    return x + len([1, 2])
+
+
+def iterator_over_changed_list(x: Tensor, rows: list[int], walk: Iterator[int]) -> Any:
+    rows.append(3)
+    return x + next(walk)
+
+
+def iterator_over_changed_list_inputs() -> tuple[Any, ...]:
+    rows = [1, 2]
+    return torch.ones(3), rows, iter(rows)
+
+
+def iterator_over_changed_list_mended(x: Tensor, rows: list[int], walk: Iterator[int]) -> Any:
+    first = next(walk)
+    return x + first
+
+
+def iterator_held_by_another(x: Tensor, inner: Iterator[int], outer: Any) -> Any:
+    first = next(inner)
+    return x + first + next(outer)[0]
+
+
+def iterator_held_by_another_inputs() -> tuple[Any, ...]:
+    inner = iter([1, 2, 3])
+    return torch.ones(3), inner, zip(inner)
+
+
+def iterator_held_by_another_mended(x: Tensor, inner: Iterator[int], outer: Any) -> Any:
+    return x + next(outer)[0]
+
+
+class Steps:
+    """An iterator of the program."""
+
+    def __init__(self) -> None:
+        self.at = 0
+
+    def __iter__(self) -> Steps:
+        return self
+
+    def __next__(self) -> int:
+        self.at += 1
+        return self.at
+
+
+def iterator_over_unknown(x: Tensor, walk: Iterator[Any]) -> Any:
+    return x + next(walk)[1]
+
+
+def iterator_over_unknown_inputs() -> tuple[Any, ...]:
+    return torch.ones(3), enumerate(Steps())
+
+
+def iterator_over_unknown_mended(x: Tensor, walk: Iterator[Any]) -> Any:
+    return x + next(enumerate(Steps()))[1]
+
+
+def joins_objects(x: Tensor) -> Any:
+    return x + len(",".join([f"{x.sum()}"])) * 0
+
+
+def joins_objects_mended(x: Tensor) -> Any:
+    return x + len(",".join(["x"])) * 0
+
+
+def method_of_constant(x: Tensor) -> Any:
+    return x + "abc".count(f"{x.sum()}")
+
+
+def method_of_constant_mended(x: Tensor) -> Any:
+    return x + "abc".count("x")
+
+
+def iterator_of_constant(x: Tensor) -> Any:
+    return x + len(list(str.__iter__("abc")))
+
+
+def iterator_of_constant_mended(x: Tensor) -> Any:
+    return x + len(list("abc"))
+
+
+def contains_unknown(x: Tensor) -> Any:
+    return x + (f"{x.sum()}" in "abc")
+
+
+def contains_unknown_mended(x: Tensor) -> Any:
+    return x + ("x" in "abc")
+
+
+def percent_format(x: Tensor) -> Any:
+    return "%(a)s" % Fields(), x + 1
+
+
+class Fields(dict[str, int]):
+    """A dict that makes what it lacks."""
+
+    def __missing__(self, key: str) -> int:
+        return 1
+
+
+def percent_format_mended(x: Tensor) -> Any:
+    return f"{Fields()['a']}", x + 1
+
+
+def format_arguments(x: Tensor) -> Any:
+    try:
+        return "{} {}".format(THING), x  # noqa: F524
+    except IndexError:
+        return x + 1
+
+
+def format_arguments_mended(x: Tensor) -> Any:
+    return f"{THING.size} {1}", x
+
+
+def format_template(x: Tensor) -> Any:
+    try:
+        return "{".format(THING), x  # noqa: F521
+    except ValueError:
+        return x + 1
+
+
+def format_template_mended(x: Tensor) -> Any:
+    return f"{{{THING.size}", x
+
+
+def format_nested(x: Tensor) -> Any:
+    try:
+        return "{:{:{}}}".format(x.sum(), 1, 1), x
+    except (ValueError, TypeError):
+        return x + 1
+
+
+def format_nested_mended(x: Tensor) -> Any:
+    return "{:{}}".format(1, 1), x
+
+
+def size_of_no_ints(x: Tensor) -> Any:
+    try:
+        return torch.Size([1.5]), x  # type: ignore[list-item]
+    except TypeError:
+        return x + 1
+
+
+def size_of_no_ints_mended(x: Tensor) -> Any:
+    return torch.Size([1]), x
+
+
+class Config(collections.UserDict[str, int]):
+    """A mapping of the program's own."""
+
+
+def mapping_proxy(x: Tensor) -> Any:
+    return x + MappingProxyType(Config(a=1))["a"]
+
+
+def mapping_proxy_mended(x: Tensor) -> Any:
+    return x + MappingProxyType({"a": 1})["a"]
+
+
+class Sieve(Mapping[str, int]):
+    """A mapping written in Python."""
+
+    def __getitem__(self, key: str) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[str]:
+        return iter("a")
+
+    def __len__(self) -> int:
+        return 1
+
+
+def match_mapping(x: Tensor) -> Any:
+    match SIEVE:
+        case {"a": size}:
+            return x + size
+    return x
+
+
+SIEVE = Sieve()
+
+
+def match_mapping_mended(x: Tensor) -> Any:
+    match {**SIEVE}:
+        case {"a": size}:
+            return x + size
+    return x
+
+
+NOT_A_CLASS: Any = types.SimpleNamespace(kind=1)
+
+
+def match_class(x: Tensor) -> Any:
+    try:
+        match x.dim():
+            case NOT_A_CLASS.kind():
+                return x
+    except TypeError:
+        return x + 1
+
+
+def match_class_mended(x: Tensor) -> Any:
+    match x.dim():
+        case int():
+            return x + 1
+
+
+class Odd:
+    """With a list of names that is no tuple."""
+
+    __match_args__ = ["a"]
+    a = 1
+
+
+ODD = Odd()
+
+
+def match_args(x: Tensor) -> Any:
+    try:
+        match ODD:
+            case Odd(1):  # type: ignore[misc]
+                return x
+    except TypeError:
+        return x + 1
+
+
+def match_args_mended(x: Tensor) -> Any:
+    match ODD:
+        case Odd(a=1):
+            return x + 1
+
+
+def default_dict_init(x: Tensor, counts: Any) -> Any:
+    counts.__init__(int)
+    return x + counts["a"]
+
+
+def default_dict_init_inputs() -> tuple[Any, ...]:
+    return torch.ones(3), collections.defaultdict(list)
+
+
+def default_dict_init_mended(x: Tensor, counts: Any) -> Any:
+    counts = collections.defaultdict(int)
+    return x + counts["a"]
+
+
+COUNT = Thing()

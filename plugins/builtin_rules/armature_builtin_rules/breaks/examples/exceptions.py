@@ -1,0 +1,119 @@
+"""Exceptions that are caught, told, and put together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def text_of_error(x: Tensor) -> Any:
+    try:
+        raise OSError(2, "no such file")
+    except OSError as error:
+        return x + 1, str(error)
+
+
+def text_of_error_mended(x: Tensor) -> Any:
+    try:
+        raise ValueError("no such file")
+    except ValueError as error:
+        return x + 1, str(error)
+
+
+def sets_exception_attribute(x: Tensor, error: Exception) -> Any:
+    error.step = 3  # type: ignore[attr-defined]
+    return x + 1
+
+
+def sets_exception_attribute_inputs() -> tuple[Any, ...]:
+    return torch.ones(3), ValueError("wrong")
+
+
+class StepError(Exception):
+    """An exception that is given all it tells."""
+
+    def __init__(self, text: str, step: int) -> None:
+        super().__init__(text, step)
+        self.step = step
+
+
+def sets_exception_attribute_mended(x: Tensor, error: Exception) -> Any:
+    try:
+        raise StepError("wrong", 3)
+    except StepError as found:
+        return x + found.args[1] - 2
+
+
+def exception_group_arguments(x: Tensor) -> Any:
+    try:
+        raise ExceptionGroup("several", ())
+    except ValueError:
+        return x + 1
+
+
+def exception_group_arguments_mended(x: Tensor) -> Any:
+    try:
+        raise ExceptionGroup("several", [ValueError("one")])
+    except ExceptionGroup:
+        return x + 1
+
+
+def exception_group_condition(x: Tensor) -> Any:
+    group = ExceptionGroup("several", [ValueError("one")])
+    return x + (group.subgroup(lambda error: True).__class__ is ExceptionGroup) + (group.subgroup(CONDITION) is None)
+
+
+class Condition:
+    """A condition that is an object."""
+
+    def __call__(self, error: BaseException) -> bool:
+        return False
+
+
+CONDITION = Condition()
+
+
+def exception_group_condition_mended(x: Tensor) -> Any:
+    group = ExceptionGroup("several", [ValueError("one")])
+    return x + (group.subgroup(lambda error: True).__class__ is ExceptionGroup) + (group.subgroup(TypeError) is None)
+
+
+def except_star_raises(x: Tensor) -> Any:
+    try:
+        try:
+            raise ExceptionGroup("several", [ValueError("one"), TypeError("two")])
+        except* ValueError:
+            raise KeyError("three") from None
+    except ExceptionGroup as group:
+        return x + len(group.exceptions)
+
+
+def except_star_raises_mended(x: Tensor) -> Any:
+    seen = []
+    try:
+        raise ExceptionGroup("several", [ValueError("one"), TypeError("two")])
+    except* ValueError:
+        seen.append(1)
+    except* TypeError:
+        seen.append(2)
+    return x + len(seen)
+
+
+def except_star_of_caught(x: Tensor, group: Any) -> Any:
+    seen = []
+    try:
+        raise group
+    except* ValueError:
+        seen.append(1)
+    return x + len(seen)
+
+
+def except_star_of_caught_inputs() -> tuple[Any, ...]:
+    return torch.ones(3), ExceptionGroup("several", [ValueError("one")])
+
+
+def except_star_of_caught_mended(x: Tensor, group: Any) -> Any:
+    seen = [1]
+    return x + len(seen)

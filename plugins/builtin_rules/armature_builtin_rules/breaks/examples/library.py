@@ -1,0 +1,211 @@
+"""Modules of the standard library: random numbers, patterns, copies, bytes, results that are kept."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import random
+import re
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import armature
+
+
+def seed_from_system(x: Tensor) -> Any:
+    return x + 0 * random.Random().random()
+
+
+def seed_from_system_mended(x: Tensor) -> Any:
+    return x + 0 * random.Random(1).random()
+
+
+class Deck:
+    """A sequence of the program."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, at: int) -> int:
+        return at
+
+
+@armature.allow_in_graph
+def opaque(x: Tensor) -> Tensor:
+    return x + 1
+
+
+def random_after_own_code(x: Tensor) -> Any:
+    y = opaque(x)
+    return y + 0 * random.random()
+
+
+def random_after_own_code_mended(x: Tensor) -> Any:
+    return opaque(x + 0 * random.random())
+
+
+def pattern_argument(x: Tensor) -> Any:
+    return x + len(re.sub("a", "b", f"{x.sum()}")) * 0
+
+
+def pattern_argument_mended(x: Tensor) -> Any:
+    return x + len(re.sub("a", "b", "abc")) * 0
+
+
+LOCAL = re.compile(rb"a", re.LOCALE)
+
+
+def pattern_of_locale(x: Tensor) -> Any:
+    return x + len(LOCAL.sub(b"b", b"abc"))
+
+
+PLAIN = re.compile(rb"a")
+
+
+def pattern_of_locale_mended(x: Tensor) -> Any:
+    return x + len(PLAIN.sub(b"b", b"abc"))
+
+
+def match_in_changing_text(x: Tensor, found: Any) -> Any:
+    return x + found.start()
+
+
+def match_in_changing_text_inputs() -> tuple[Any, ...]:
+    return torch.ones(3), re.search(b"b", bytearray(b"abc"))
+
+
+def match_in_changing_text_mended(x: Tensor, found: Any) -> Any:
+    return x + 1
+
+
+class Handle:
+    """Says how it is copied."""
+
+    def __reduce__(self) -> Any:
+        return Handle, ()
+
+
+HANDLE = Handle()
+
+
+def copies_object(x: Tensor) -> Any:
+    return x + (copy.deepcopy(HANDLE) is HANDLE)
+
+
+def copies_object_mended(x: Tensor) -> Any:
+    return x + (copy.deepcopy([1]) is HANDLE)
+
+
+def deep_copies_tensor(x: Tensor) -> Any:
+    return copy.deepcopy(x[0]) + 1
+
+
+def deep_copies_tensor_mended(x: Tensor) -> Any:
+    return x[0].clone() + 1
+
+
+COUNTS = {"calls": 0}
+
+
+@functools.lru_cache
+def counted(n: int) -> int:
+    COUNTS["calls"] += 1
+    return n + 1
+
+
+@functools.lru_cache
+def increased(n: int) -> int:
+    return n + 1
+
+
+def cached_function(x: Tensor) -> Any:
+    return x + counted(2)
+
+
+def cached_function_mended(x: Tensor) -> Any:
+    return x + increased(2)
+
+
+def changes_bytearray(x: Tensor, data: bytearray) -> Any:
+    data[0] = 1
+    return x + len(data)
+
+
+def a_bytearray() -> tuple[Any, ...]:
+    return torch.ones(3), bytearray(b"abc")
+
+
+changes_bytearray_inputs = a_bytearray
+
+
+def changes_bytearray_mended(x: Tensor, data: bytearray) -> Any:
+    return x + len(data)
+
+
+def bytes_after_change(x: Tensor, data: bytearray) -> Any:
+    x.add_(1)
+    return x + data[0]
+
+
+bytes_after_change_inputs = a_bytearray
+
+
+def bytes_after_change_mended(x: Tensor, data: bytearray) -> Any:
+    first = data[0]
+    x.add_(1)
+    return x + first
+
+
+def buffer_as_argument(x: Tensor, data: bytearray) -> Any:
+    return torch.tensor(data) + x.sum()
+
+
+buffer_as_argument_inputs = a_bytearray
+
+
+def buffer_as_argument_mended(x: Tensor, data: bytearray) -> Any:
+    return torch.tensor(list(data)) + x.sum()
+
+
+def buffer_operator(x: Tensor, data: bytearray) -> Any:
+    try:
+        return x + len(data + 1)  # type: ignore[operator]
+    except TypeError:
+        return x + 1
+
+
+buffer_operator_inputs = a_bytearray
+
+
+def buffer_operator_mended(x: Tensor, data: bytearray) -> Any:
+    return x + len(data + b"1")
+
+
+def buffer_resize(x: Tensor) -> Any:
+    data = bytearray(b"abc")
+    view = memoryview(data)
+    try:
+        data.append(1)
+    except BufferError:
+        return x + len(view)
+    return x
+
+
+def buffer_resize_mended(x: Tensor) -> Any:
+    data = bytearray(b"abc")
+    data.append(1)
+    return x + len(data) - 1
+
+
+def memoryview_of_changing(x: Tensor, view: memoryview) -> Any:
+    return x + view[0]
+
+
+def memoryview_of_changing_inputs() -> tuple[Any, ...]:
+    return torch.ones(3), memoryview(bytearray(b"abc"))
+
+
+def memoryview_of_changing_mended(x: Tensor, view: memoryview) -> Any:
+    return x + 97

@@ -1,0 +1,486 @@
+"""Attributes, and changes of objects."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import math
+import threading
+import types
+from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class Counter:
+    """An object with a number."""
+
+    size = 1
+
+    def __init__(self) -> None:
+        self.count = 2
+
+    def more(self) -> int:
+        return self.count + 1
+
+
+COUNTER = Counter()
+TODAY = date(2026, 1, 2)
+
+
+BYTES = memoryview(b"abc")
+RANGE = range(2, 5)
+
+
+def _one() -> int:
+    return 1
+
+
+def sets_attribute(x: Tensor) -> Any:
+    try:
+        (1.5).imag = 2  # type: ignore[misc]
+    except AttributeError:
+        return x + 1
+
+
+def sets_attribute_mended(x: Tensor) -> Any:
+    return x + complex(1.5, 2).imag
+
+
+def deletes_attribute(x: Tensor) -> Any:
+    try:
+        del (1.5).imag  # type: ignore[misc]
+    except AttributeError:
+        return x + 1
+
+
+def deletes_attribute_mended(x: Tensor) -> Any:
+    held = Counter()
+    del held.count
+    return x + hasattr(held, "size")
+
+
+ROWS = iter([1, 2])
+
+
+def length_of_object(x: Tensor) -> Any:
+    try:
+        return x + len(iter([1]))  # type: ignore[arg-type]
+    except TypeError:
+        return x + 1
+
+
+def length_of_object_mended(x: Tensor) -> Any:
+    return x + len(list(iter([1])))
+
+
+def iteration_of_object(x: Tensor) -> Any:
+    try:
+        return x + sum(int)  # type: ignore[call-overload]
+    except TypeError:
+        return x + 1
+
+
+def iteration_of_object_mended(x: Tensor) -> Any:
+    return x + sum([1])
+
+
+class Lookup:
+    """Whose attributes are looked up by a method in C."""
+
+    __getattribute__ = functools.partialmethod(object.__getattribute__)  # type: ignore[assignment]
+    size = 1
+
+
+LOOKUP = Lookup()
+
+
+def lookup_in_c(x: Tensor) -> Any:
+    return x + LOOKUP.size
+
+
+def lookup_in_c_mended(x: Tensor) -> Any:
+    return x + COUNTER.size
+
+
+LOCAL = threading.local()
+
+
+class Slotted(Exception):
+    """A class with a slot of C."""
+
+
+class Kept:
+    """Whose attribute is a descriptor that is put together."""
+
+    field = functools.cached_property(lambda self: 1)
+
+
+class Setter:
+    """A descriptor whose `__set__` is no plain function."""
+
+    __get__ = functools.partialmethod(lambda self, obj, owner: 1)
+    __set__ = functools.partialmethod(lambda self, obj, value: None)
+
+
+class Holder:
+    """Has such an attribute."""
+
+    field = Setter()
+
+
+HOLDER = Holder()
+
+
+def descriptor_set_in_c(x: Tensor) -> Any:
+    HOLDER.field = 3  # type: ignore[assignment]
+    return x + 1
+
+
+def descriptor_set_in_c_mended(x: Tensor) -> Any:
+    COUNTER.count = 2
+    return x + 1
+
+
+def descriptor_in_c(x: Tensor) -> Any:
+    return x + HOLDER.field
+
+
+def descriptor_in_c_mended(x: Tensor) -> Any:
+    return x + COUNTER.size
+
+
+def sets_class_of_object(x: Tensor) -> Any:
+    held = Counter()
+    held.__class__ = Larger
+    return x + held.size
+
+
+class Larger(Counter):
+    """Another class of the same layout."""
+
+    size = 3
+
+
+def sets_class_of_object_mended(x: Tensor) -> Any:
+    held = Larger()
+    return x + held.size
+
+
+def sets_class_attribute(x: Tensor) -> Any:
+    Counter.__doc__ = "An object with a number."
+    return x + Counter.size
+
+
+def sets_class_attribute_mended(x: Tensor) -> Any:
+    return x + Counter.size
+
+
+def changes_globals(x: Tensor) -> Any:
+    globals()["SEEN"] = 1
+    return x + 1
+
+
+SEEN = 0
+
+
+def changes_globals_mended(x: Tensor) -> Any:
+    global SEEN
+    SEEN = 1
+    return x + 1
+
+
+def globals_after_change(x: Tensor) -> Any:
+    global SEEN
+    SEEN = 1
+    return x + globals()["SEEN"]
+
+
+def globals_after_change_mended(x: Tensor) -> Any:
+    global SEEN
+    SEEN = 1
+    return x + SEEN
+
+
+def changes_function(x: Tensor) -> Any:
+    def inner(n: int = 1) -> int:
+        return n
+
+    inner.__defaults__ = (2,)
+    return x + inner()
+
+
+def changes_function_mended(x: Tensor) -> Any:
+    def inner(n: int = 2) -> int:
+        return n
+
+    return x + inner()
+
+
+def sets_library_attribute(x: Tensor) -> Any:
+    math.answer = 42  # type: ignore[attr-defined]
+    return x + 1
+
+
+def sets_library_attribute_mended(x: Tensor) -> Any:
+    global SEEN
+    SEEN = 42
+    return x + 1
+
+
+class Lazy(types.ModuleType):
+    """A module that makes what it is asked for."""
+
+    def __getattr__(self, name: str) -> int:
+        return len(name)
+
+
+LAZY = Lazy("lazy")
+
+
+def module_with_lookup(x: Tensor) -> Any:
+    return x + LAZY.four
+
+
+def module_with_lookup_mended(x: Tensor) -> Any:
+    return x + len("four")
+
+
+def object_setattr(x: Tensor) -> Any:
+    try:
+        object.__setattr__([], "size", 1)
+    except AttributeError:
+        return x + 1
+
+
+def object_setattr_mended(x: Tensor) -> Any:
+    held = Counter()
+    object.__setattr__(held, "size", 1)
+    return x + held.size
+
+
+def dir_of_object(x: Tensor) -> Any:
+    return x + len(dir(math)) * 0
+
+
+def dir_of_object_mended(x: Tensor) -> Any:
+    return x + len(dir(COUNTER)) * 0
+
+
+def hash_by_address(x: Tensor) -> Any:
+    return x + hash(COUNTER) * 0
+
+
+def hash_by_address_mended(x: Tensor) -> Any:
+    return x + hash("counter") * 0
+
+
+def id_of_constant(x: Tensor) -> Any:
+    return x + id("text") * 0
+
+
+def id_of_constant_mended(x: Tensor) -> Any:
+    return x + hash("text") * 0
+
+
+def address_as_number(x: Tensor) -> Any:
+    return x + id(COUNTER) % 2 * 0
+
+
+def address_as_number_mended(x: Tensor) -> Any:
+    return x + (id(COUNTER) != id(LOOKUP)) * 0
+
+
+def identity_of_constants(x: Tensor) -> Any:
+    return x + (str(x.dim()) is "2" + "") * 0
+
+
+def identity_of_constants_mended(x: Tensor) -> Any:
+    return x + (str(x.dim()) == "2") * 0
+
+
+def operator_in_c(x: Tensor) -> Any:
+    return x + (TODAY - TODAY).days
+
+
+def operator_in_c_mended(x: Tensor) -> Any:
+    return x + 0
+
+
+class Loud(int):
+    """An int with a `+` of its own."""
+
+    def __add__(self, other: Any) -> Any:
+        return int(self) + 1
+
+    def __radd__(self, other: Any) -> Any:
+        return int(self) + 2
+
+
+class Louder(Loud):
+    """One that derives from it, and says so too."""
+
+    def __radd__(self, other: Any) -> Any:
+        return 100
+
+
+class OwnList(list[int]):
+    """A list with a `+` of its own."""
+
+    def __add__(self, other: Any) -> Any:
+        return [7]
+
+    def __radd__(self, other: Any) -> Any:
+        return [8]
+
+
+LIST = OwnList([1])
+
+
+def comparison_of_objects(x: Tensor) -> Any:
+    try:
+        return x + (iter([1]) > ROWS)  # type: ignore[operator]
+    except TypeError:
+        return x + 1
+
+
+def comparison_of_objects_mended(x: Tensor) -> Any:
+    return x + ([1] < [2])
+
+
+def class_subscript(x: Tensor) -> Any:
+    try:
+        return x + Counter[1]  # type: ignore[misc]
+    except TypeError:
+        return x + 1
+
+
+def class_subscript_mended(x: Tensor) -> Any:
+    return x + [Counter][0].size
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+def enum_contains(x: Tensor) -> Any:
+    try:
+        return x + (COUNTER in Colour)
+    except TypeError:
+        return x + 1
+
+
+def enum_contains_mended(x: Tensor) -> Any:
+    return x + (Colour.RED in Colour)
+
+
+class WithProperty:
+    """Whose property belongs to the class."""
+
+    @classmethod  # type: ignore[misc]
+    @property
+    def size(cls) -> int:
+        return 1
+
+
+def class_property(x: Tensor) -> Any:
+    return x + (WithProperty.size == 1)
+
+
+def class_property_mended(x: Tensor) -> Any:
+    return x + Counter.size
+
+
+def empty_cell(x: Tensor) -> Any:
+    return EMPTY(x)
+
+
+def _empty() -> Any:
+    def inner(x: Tensor) -> Any:
+        try:
+            return x + later
+        except NameError:
+            return x + 1
+
+    if EMPTY is None:
+        return inner
+    later = 1
+    return later
+
+
+EMPTY: Any = None
+EMPTY = _empty()
+
+
+def empty_cell_mended(x: Tensor) -> Any:
+    later = 1
+
+    def inner() -> Any:
+        return x + later
+
+    return inner()
+
+
+class Net(nn.Module):
+    """A module with all that a module has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight
+
+
+NET = Net()
+
+
+def sets_module_attribute(x: Tensor) -> Any:
+    net = Net()
+    net.weight = 1  # type: ignore[assignment]
+    return x
+
+
+def sets_module_attribute_mended(x: Tensor) -> Any:
+    NET.factor = 1  # type: ignore[assignment]
+    return x
+
+
+def sets_buffer(x: Tensor) -> Any:
+    NET.factor = None  # type: ignore[assignment]
+    NET.factor = nn.Buffer(torch.ones(3))  # type: ignore[assignment]
+    return x
+
+
+def sets_buffer_mended(x: Tensor) -> Any:
+    NET.seen = x.sum().detach()
+    return x
+
+
+def own_import_function(x: Tensor) -> Any:
+    return OWN_IMPORT(x)
+
+
+def _own_import() -> Any:
+    scope: dict[str, Any] = {"__builtins__": {"__import__": lambda *args: math}, "__name__": "sandbox"}
+    exec("def f(x):\n    import math\n    return x + math.pi\n", scope)  # as sandboxes run code of others
+    return scope["f"]
+
+
+OWN_IMPORT = _own_import()
+
+
+def own_import_function_mended(x: Tensor) -> Any:
+    return x + math.pi
+
+
+def numbers() -> Iterator[int]:
+    yield 1
+
+
+MONEY = Decimal(2)

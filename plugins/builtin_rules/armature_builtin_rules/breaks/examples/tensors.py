@@ -1,0 +1,598 @@
+"""Tensors: what they are, their methods and attributes, operators that refuse."""
+
+from __future__ import annotations
+
+import math
+import random
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import BaseTorchFunctionMode
+from torch.testing._internal.two_tensor import TwoTensor
+
+import armature
+
+
+def sparse_tensor(x: Tensor) -> Tensor:
+    return (x + x).to_dense()
+
+
+def sparse_tensor_inputs() -> tuple[Any, ...]:
+    return (torch.eye(3).to_sparse(),)
+
+
+def sparse_tensor_mended(x: Tensor) -> Tensor:
+    return x + x
+
+
+def sparse_tensor_mended_inputs() -> tuple[Any, ...]:
+    return (torch.eye(3),)
+
+
+tensor_layout_mended_inputs = view_of_changed_base_mended_inputs = sparse_tensor_mended_inputs
+
+
+def tensor_layout(x: Tensor) -> Tensor:
+    return (x + x).to_dense()
+
+
+def tensor_layout_inputs() -> tuple[Any, ...]:
+    return (torch.ones(2, 2).to_mkldnn(),)
+
+
+def tensor_layout_mended(x: Tensor) -> Tensor:
+    return x + x
+
+
+def view_of_changed_base(x: Tensor) -> Tensor:
+    return x * 2
+
+
+def view_of_changed_base_inputs() -> tuple[Any, ...]:
+    base = torch.ones(4, requires_grad=True) * 1
+    first, _ = base.unbind(0)[:2]
+    with torch.no_grad():
+        first.add_(1)
+    return (first,)
+
+
+def view_of_changed_base_mended(x: Tensor) -> Tensor:
+    return x * 2
+
+
+class Careless(TwoTensor):
+    """Is made again as one of its base class."""
+
+
+def opaque_subclass(x: Tensor) -> Tensor:
+    return x + 1
+
+
+def opaque_subclass_inputs() -> tuple[Any, ...]:
+    return (Careless(torch.ones(2), torch.ones(2)),)
+
+
+def opaque_subclass_mended(x: Tensor) -> Tensor:
+    return x + 1
+
+
+def opaque_subclass_mended_inputs() -> tuple[Any, ...]:
+    return (torch.ones(2),)
+
+
+class Watched(Tensor):
+    """Looks up its attributes itself."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
+
+def tensor_subclass(x: Tensor) -> Tensor:
+    return x + 1
+
+
+def tensor_subclass_inputs() -> tuple[Any, ...]:
+    return (torch.ones(2).as_subclass(Watched),)
+
+
+def tensor_subclass_mended(x: Tensor) -> Tensor:
+    return x + 1
+
+
+def tensor_subclass_mended_inputs() -> tuple[Any, ...]:
+    return (torch.ones(2),)
+
+
+class Halving(torch.autograd.Function):
+    """A function with a backward of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x / 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad / 2
+
+
+def overridden_call(x: Tensor) -> Any:
+    with BaseTorchFunctionMode():
+        return Halving.apply(x)
+
+
+def overridden_call_mended(x: Tensor) -> Any:
+    return Halving.apply(x)
+
+
+class Shy(Tensor):
+    """Takes no function."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return NotImplemented
+
+
+def no_override_takes_it(x: Tensor) -> Any:
+    try:
+        return torch.sin(x)
+    except TypeError:
+        return 1
+
+
+def no_override_takes_it_inputs() -> tuple[Any, ...]:
+    return (torch.ones(2).as_subclass(Shy),)
+
+
+def no_override_takes_it_mended(x: Tensor) -> Any:
+    return torch.sin(x)
+
+
+def no_override_takes_it_mended_inputs() -> tuple[Any, ...]:
+    return (torch.ones(2),)
+
+
+def mode_not_entered(x: Tensor) -> Any:
+    try:
+        torch.overrides._pop_mode()
+    except Exception:
+        return x + 1
+    return x
+
+
+def mode_not_entered_mended(x: Tensor) -> Any:
+    with BaseTorchFunctionMode():
+        return x + 1
+
+
+def tensor_backward(x: Tensor) -> Any:
+    w = x.detach().requires_grad_()
+    w.sin().sum().backward()
+    return w.grad
+
+
+def tensor_backward_mended(x: Tensor) -> Any:
+    return torch.func.grad(lambda w: w.sin().sum())(x)
+
+
+def tensor_requires_grad(x: Tensor) -> Any:
+    y = x * 1
+    y.requires_grad_(False)
+    return y + 1
+
+
+def with_history() -> tuple[Any, ...]:
+    return (torch.ones(2, requires_grad=True),)
+
+
+tensor_requires_grad_inputs = with_history
+
+
+def tensor_requires_grad_mended(x: Tensor) -> Any:
+    return (x * 1).detach() + 1
+
+
+def tensor_retain_grad(x: Tensor) -> Any:
+    x.retain_grad()
+    return x * 2
+
+
+def an_intermediate() -> tuple[Any, ...]:
+    return (torch.ones(2, requires_grad=True) * 1,)
+
+
+tensor_retain_grad_inputs = an_intermediate
+
+
+def tensor_retain_grad_mended(x: Tensor) -> Any:
+    y = x * 2
+    y.retain_grad()
+    return y
+
+
+def tensor_detach(x: Tensor) -> Any:
+    x.detach_()
+    return x * 2
+
+
+tensor_detach_inputs = an_intermediate
+
+
+def tensor_detach_mended(x: Tensor) -> Any:
+    return x.detach() * 2
+
+
+class Tripling(torch.autograd.Function):
+    """What the hook does."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad * 3
+
+
+def tensor_resize(x: Tensor) -> Any:
+    y = x * 1
+    y.resize_(3, 2)
+    return y + 1
+
+
+def tensor_resize_mended(x: Tensor) -> Any:
+    return (x * 1).reshape(3, 2) + 1
+
+
+def tensor_resize_as(x: Tensor) -> Any:
+    y = x * 1
+    return y.resize_as_(x.T) + 1
+
+
+def tensor_resize_as_mended(x: Tensor) -> Any:
+    return (x * 1).reshape(3, 2) + 1
+
+
+def tensor_share_memory(x: Tensor) -> Any:
+    return (x * 1).share_memory_() + 1
+
+
+def tensor_share_memory_mended(x: Tensor) -> Any:
+    return x * 1 + 1
+
+
+def tensor_storage(x: Tensor) -> Any:
+    return x + 1, (x * 2).untyped_storage().nbytes()
+
+
+def tensor_storage_mended(x: Tensor) -> Any:
+    y = x * 2
+    return x + 1, y.numel() * y.element_size()
+
+
+def tensor_apply(x: Tensor) -> Any:
+    return (x * 1).apply_(math.sin) + 1
+
+
+def tensor_apply_mended(x: Tensor) -> Any:
+    return (x * 1).sin() + 1
+
+
+def exports_memory(x: Tensor) -> Any:
+    return x + 1, x.__dlpack__() is None
+
+
+def exports_memory_mended(x: Tensor) -> Any:
+    return x + 1, False
+
+
+def pins_memory(x: Tensor) -> Any:
+    try:
+        return x.pin_memory() + 1
+    except RuntimeError:
+        return x + 1
+
+
+def pins_memory_mended(x: Tensor) -> Any:
+    return x + 1
+
+
+def tensor_method(x: Tensor) -> Any:
+    return x + 1, x.__sizeof__() > 0
+
+
+def tensor_method_mended(x: Tensor) -> Any:
+    return x + 1, x.numel() > 0
+
+
+def as_subclass(x: Tensor) -> Any:
+    return x.as_subclass(TwoTensor).shape  # type: ignore[type-var]
+
+
+def as_subclass_mended(x: Tensor) -> Any:
+    return TwoTensor(x, x).shape
+
+
+def gradient_of_intermediate(x: Tensor) -> Any:
+    y = x * 2
+    return y, y.grad_fn is not None
+
+
+gradient_of_intermediate_inputs = with_history
+
+
+def gradient_of_intermediate_mended(x: Tensor) -> Any:
+    y = x * 2
+    return y, y.requires_grad
+
+
+def version_of_tensor(x: Tensor) -> Any:
+    x.add_(1)
+    return x._version
+
+
+def version_of_tensor_mended(x: Tensor) -> Any:
+    version = x._version
+    x.add_(1)
+    return version
+
+
+def sets_tensor_attribute(x: Tensor) -> Any:
+    y = x * 1
+    try:
+        y.shape = (3, 2)  # type: ignore[misc, assignment]
+    except AttributeError:
+        return y + 1
+
+
+def sets_tensor_attribute_mended(x: Tensor) -> Any:
+    y = x * 1
+    y.note = 1  # type: ignore[attr-defined]
+    return y + 1
+
+
+def sets_data(x: Tensor) -> Any:
+    y = x * 1
+    y.data = x.to_dense() if x.is_sparse else nn.Parameter(x).as_subclass(Plainly)
+    return y + 1
+
+
+class Plainly(Tensor):
+    """A subclass that adds nothing."""
+
+
+def sets_data_mended(x: Tensor) -> Any:
+    y = x * 1
+    y.copy_(x)
+    return y + 1
+
+
+def sets_data_of_other_size(x: Tensor) -> Any:
+    x.grad = torch.ones_like(x)
+    x.data = torch.ones(5)
+    return x + 1
+
+
+def sets_data_of_other_size_mended(x: Tensor) -> Any:
+    return torch.ones(5) + 1
+
+
+def operator_runtime_error(x: Tensor) -> Any:
+    try:
+        return x @ x
+    except RuntimeError:
+        return x
+
+
+def operator_runtime_error_mended(x: Tensor) -> Any:
+    return x @ x.T
+
+
+def operator_type_error(x: Tensor) -> Any:
+    try:
+        return torch.cat(x, "rows")  # type: ignore[call-overload]
+    except TypeError:
+        return x
+
+
+def operator_type_error_mended(x: Tensor) -> Any:
+    return torch.cat((x, x), 0)
+
+
+def operator_index_error(x: Tensor) -> Any:
+    try:
+        return x.sum(7)
+    except IndexError:
+        return x
+
+
+def operator_index_error_mended(x: Tensor) -> Any:
+    return x.sum(1)
+
+
+def operator_value_error(x: Tensor) -> Any:
+    try:
+        return nn.functional.interpolate(x[None], size=(1, 2), scale_factor=2.0)
+    except ValueError:
+        return x
+
+
+def operator_value_error_mended(x: Tensor) -> Any:
+    return nn.functional.interpolate(x[None], scale_factor=2.0)
+
+
+@torch.library.custom_op("armature_examples::doubled", mutates_args=())
+def doubled(x: Tensor) -> Tensor:
+    return x * 2
+
+
+@torch.library.custom_op("armature_examples::tripled", mutates_args=())
+def tripled(x: Tensor) -> Tensor:
+    return x * 3
+
+
+tripled.register_fake(torch.empty_like)
+
+
+def overlapping_write(x: Tensor) -> Any:
+    row = x[0]
+    try:
+        return row[1:].add_(row[:-1])
+    except RuntimeError:
+        return x
+
+
+def overlapping_write_mended(x: Tensor) -> Any:
+    row = x[0]
+    return row[1:].add_(row[:-1].clone())
+
+
+def writes_to_inference_tensor(x: Tensor) -> Any:
+    try:
+        return x.add_(1)
+    except RuntimeError:
+        return 1
+
+
+def writes_to_inference_tensor_inputs() -> tuple[Any, ...]:
+    with torch.inference_mode():
+        return (torch.ones(2),)
+
+
+def writes_to_inference_tensor_mended(x: Tensor) -> Any:
+    return x + 1
+
+
+@armature.allow_in_graph
+def opaque(x: Tensor, kind: Any = None) -> Tensor:
+    return x + 1
+
+
+def class_as_argument(x: Tensor) -> Any:
+    return opaque(x, dict)
+
+
+def class_as_argument_mended(x: Tensor) -> Any:
+    return opaque(x, "dict")
+
+
+def function_as_argument(x: Tensor) -> Any:
+    return opaque(x, math.sin)
+
+
+def function_as_argument_mended(x: Tensor) -> Any:
+    return opaque(x, "sin")
+
+
+class Options:
+    """An object of the program."""
+
+
+OPTIONS = Options()
+
+
+def argument_not_in_graph(x: Tensor) -> Any:
+    return opaque(x, OPTIONS)
+
+
+def argument_not_in_graph_mended(x: Tensor) -> Any:
+    return opaque(x, None)
+
+
+class Names(list[Any]):
+    """A list that looks up its items in a way of its own."""
+
+    def __getitem__(self, at: Any) -> Any:
+        return super().__getitem__(0)
+
+
+NAMES = Names([torch.ones(3), torch.zeros(3)])
+
+
+def argument_of_derived_class(x: Tensor) -> Any:
+    return torch.stack(NAMES) + x.sum()
+
+
+def argument_of_derived_class_mended(x: Tensor) -> Any:
+    return torch.stack([*NAMES]) + x.sum()
+
+
+class Result:
+    """What a function in the graph gives."""
+
+
+@armature.allow_in_graph
+def gives_object(x: Tensor) -> Any:
+    return RESULT
+
+
+RESULT = Result()
+
+
+def operator_result(x: Tensor) -> Any:
+    return x + 1, gives_object(x)
+
+
+def operator_result_mended(x: Tensor) -> Any:
+    return x + 1, RESULT
+
+
+def random_number_as_argument(x: Tensor) -> Any:
+    return opaque(x, random.random() < 2)
+
+
+def random_number_as_argument_mended(x: Tensor) -> Any:
+    return opaque(x, True)
+
+
+try:
+    import numpy
+
+    FLOAT16: Any = numpy.float16(1.5)
+except ImportError:
+    FLOAT16 = 1.5
+
+
+def may_raise_after_change(x: Tensor, at: Tensor) -> Any:
+    x.mul_(2)
+    return x.sin()[at]
+
+
+def may_raise_after_change_inputs() -> tuple[Any, ...]:
+    return torch.ones(3, requires_grad=True) * 1, torch.tensor([1, 2])
+
+
+def may_raise_after_change_mended(x: Tensor, at: Tensor) -> Any:
+    y = x * 2
+    return y.sin()[at]
+
+
+CALLS: list[int] = []
+
+
+@armature.trace_through
+def noisy(x: Tensor) -> Tensor:
+    CALLS.append(1)
+    return x + 1
+
+
+@armature.trace_through
+def quiet(x: Tensor) -> Tensor:
+    return x + 1
+
+
+@armature.trace_through
+def gives_generator(x: Tensor) -> Any:
+    return RESULT
+
+
+def trace_through_result(x: Tensor) -> Any:
+    return x + 1, gives_generator(x)
+
+
+def trace_through_result_mended(x: Tensor) -> Any:
+    return x + 1, quiet(x)
+
+
+NO_SETTINGS = MappingProxyType({})

@@ -1,0 +1,264 @@
+"""Calls that act on the world, or ask it."""
+
+from __future__ import annotations
+
+import gc
+import linecache
+import os
+import pickle
+import sys
+import threading
+import time
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import armature
+
+
+def prints(x: Tensor) -> Tensor:
+    print("the largest is", x.shape)
+    return x + 1
+
+
+def prints_mended(x: Tensor) -> Tensor:
+    return x + 1
+
+
+def asks_the_user(x: Tensor) -> Tensor:
+    try:
+        return x + len(input())
+    except (OSError, EOFError):
+        return x
+
+
+def asks_the_user_mended(x: Tensor) -> Tensor:
+    return x
+
+
+def runs_text(x: Tensor) -> Tensor:
+    return eval("x + 1", {"x": x})  # type: ignore[no-any-return]
+
+
+def runs_text_mended(x: Tensor) -> Tensor:
+    return x + 1
+
+
+def uses_files(x: Tensor) -> Tensor:
+    with open(os.devnull) as file:
+        return x + len(file.read())
+
+
+def uses_files_mended(x: Tensor) -> Tensor:
+    return x + 0
+
+
+def asks_the_time(x: Tensor) -> Tensor:
+    begin = time.perf_counter()
+    y = x * 2
+    return y + 0 * (time.perf_counter() - begin)
+
+
+def asks_the_time_mended(x: Tensor) -> Tensor:
+    return x * 2 + 0
+
+
+def random_of_system(x: Tensor) -> Tensor:
+    return x + len(os.urandom(4))
+
+
+def random_of_system_mended(x: Tensor) -> Tensor:
+    return x + 4
+
+
+def uses_processes(x: Tensor) -> Any:
+    return x + 1, os.getpid() > 0
+
+
+def uses_processes_mended(x: Tensor) -> Any:
+    return x + 1, True
+
+
+def garbage_collector(x: Tensor) -> Tensor:
+    gc.collect()
+    return x + 1
+
+
+def garbage_collector_mended(x: Tensor) -> Tensor:
+    return x + 1
+
+
+def pickles(x: Tensor) -> Any:
+    return x + 1, pickle.loads(pickle.dumps([1, 2]))
+
+
+def pickles_mended(x: Tensor) -> Any:
+    return x + 1, [1, 2]
+
+
+def changes_interpreter(x: Tensor) -> Tensor:
+    sys.setswitchinterval(0.005)
+    return x + 1
+
+
+def changes_interpreter_mended(x: Tensor) -> Tensor:
+    return x + 1
+
+
+@armature.disable
+def left_alone(x: Tensor) -> Tensor:
+    return x * 2
+
+
+def disabled_function(x: Tensor) -> Tensor:
+    return left_alone(x) + 1
+
+
+def disabled_function_mended(x: Tensor) -> Tensor:
+    return x * 2 + 1
+
+
+def explicit_break(x: Tensor) -> Tensor:
+    y = x + 1
+    armature.graph_break("looking at y")
+    return y * 2
+
+
+def explicit_break_mended(x: Tensor) -> Tensor:
+    return (x + 1) * 2
+
+
+def function_in_c(x: Tensor) -> Any:
+    return x + 1, sys.getallocatedblocks() > 0
+
+
+def function_in_c_mended(x: Tensor) -> Any:
+    return x + 1, True
+
+
+LOCK = threading.Lock()
+
+
+def acts_on_torch(x: Tensor) -> Tensor:
+    torch.clear_autocast_cache()
+    return x + 1
+
+
+def acts_on_torch_mended(x: Tensor) -> Tensor:
+    return x + 1
+
+
+def torch_files(x: Tensor) -> Any:
+    return x + 1, torch.hub.get_dir() != ""
+
+
+def torch_files_mended(x: Tensor) -> Any:
+    return x + 1, True
+
+
+def makes_sparse(x: Tensor) -> Tensor:
+    return x.to_sparse().to_dense() + 1
+
+
+def makes_sparse_mended(x: Tensor) -> Tensor:
+    return x + 1
+
+
+def makes_other_layout(x: Tensor) -> Tensor:
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x[None], torch.tensor([2]), batch_first=True)
+    return torch.nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)[0] + 1
+
+
+def makes_other_layout_mended(x: Tensor) -> Tensor:
+    return x[None] + 1
+
+
+def autograd_engine(x: Tensor) -> Tensor:
+    w = x.detach().requires_grad_()
+    torch.autograd.backward(w.sin().sum())
+    return w.grad  # type: ignore[return-value]
+
+
+def autograd_engine_mended(x: Tensor) -> Tensor:
+    return torch.func.grad(lambda w: w.sin().sum())(x)
+
+
+def another_compiler(x: Tensor) -> Tensor:
+    return torch.jit.trace(lambda y: y + 1, (x,))(x)  # type: ignore[no-any-return]
+
+
+def another_compiler_mended(x: Tensor) -> Tensor:
+    return x + 1
+
+
+def global_state(x: Tensor) -> Tensor:
+    torch.use_deterministic_algorithms(False)
+    return x + 1
+
+
+def global_state_mended(x: Tensor) -> Tensor:
+    return x + 1
+
+
+def standard_library(x: Tensor) -> Any:
+    return x + 1, linecache.getline("no such file", 1)
+
+
+def standard_library_mended(x: Tensor) -> Any:
+    return x + 1, ""
+
+
+def process_group(x: Tensor) -> Tensor:
+    try:
+        torch.distributed.destroy_process_group()
+    except (AssertionError, ValueError):
+        return x + 1
+    return x
+
+
+def process_group_mended(x: Tensor) -> Tensor:
+    return x + 1
+
+
+def memory_of_tensor(x: Tensor) -> Tensor:
+    y = x * 2
+    return torch.resize_as_(y, x) + 1
+
+
+def memory_of_tensor_mended(x: Tensor) -> Tensor:
+    return x * 2 + 1
+
+
+def imports_module(x: Tensor) -> Any:
+    import colorsys
+
+    return x + 1, colorsys.rgb_to_hsv(1, 0, 0)
+
+
+def imports_module_inputs() -> tuple[Any, ...]:
+    sys.modules.pop("colorsys", None)
+    return (torch.ones(3),)
+
+
+def imports_module_mended(x: Tensor) -> Any:
+    return x + 1, (0.0, 1.0, 1)
+
+
+def import_without_package(x: Tensor) -> Tensor:
+    scope: dict[str, Any] = {}
+    return WITHOUT_PACKAGE(x, scope)
+
+
+def _without_package() -> Any:
+    scope: dict[str, Any] = {"__name__": "loose"}
+    text = "def f(x, scope):\n    try:\n        from . import near\n    except ImportError:\n        return x + 1\n"
+    exec(compile(text, "loose.py", "exec"), scope)  # a module that was read by hand, as notebooks do
+    return scope["f"]
+
+
+WITHOUT_PACKAGE = _without_package()
+
+
+def import_without_package_mended(x: Tensor) -> Tensor:
+    return x + 1

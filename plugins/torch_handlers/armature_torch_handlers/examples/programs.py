@@ -1,0 +1,142 @@
+"""Operators over functions, autograd, state of torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+
+def global_state(x: Tensor) -> Any:
+    torch.set_flush_denormal(False)
+    return x + 1
+
+
+def global_state_mended(x: Tensor) -> Any:
+    return x + 1
+
+
+def cond_predicate(x: Tensor) -> Any:
+    try:
+        return torch.cond(x.dim() + 1, lambda y: y + 1, lambda y: y - 1, (x,))  # type: ignore[arg-type]
+    except RuntimeError:
+        return x
+
+
+def cond_predicate_mended(x: Tensor) -> Any:
+    return torch.cond(x.dim() > 1, lambda y: y + 1, lambda y: y - 1, (x,))
+
+
+def creates_parameter(x: Tensor) -> Any:
+    try:
+        return nn.Parameter([1.0])  # type: ignore[arg-type]
+    except (TypeError, AttributeError):
+        return x + 1
+
+
+def creates_parameter_mended(x: Tensor) -> Any:
+    return nn.Parameter(torch.ones(2)).detach() + x.sum()
+
+
+def creates_buffer(x: Tensor) -> Any:
+    return nn.Buffer(x * 2).detach() + 1
+
+
+def creates_buffer_inputs() -> tuple[Any, ...]:
+    return (torch.ones(2, requires_grad=True),)
+
+
+def creates_buffer_mended(x: Tensor) -> Any:
+    return nn.Buffer(x.detach() * 2) + 1
+
+
+def tensor_new(x: Tensor) -> Any:
+    return x.new(x.new_ones(2)) + 1  # type: ignore[attr-defined]
+
+
+def tensor_new_mended(x: Tensor) -> Any:
+    return x.new_ones(2) + 1
+
+
+def foreign_memory(x: Tensor) -> Any:
+    return torch.frombuffer(bytearray(8), dtype=torch.float32) + x.sum()
+
+
+def foreign_memory_mended(x: Tensor) -> Any:
+    return torch.zeros(2) + x.sum()
+
+
+def storage_size(x: Tensor) -> Any:
+    x.add_(1)
+    return x + x.untyped_storage().size()
+
+
+def storage_size_mended(x: Tensor) -> Any:
+    size = x.untyped_storage().size()
+    x.add_(1)
+    return x + size
+
+
+class Remembering(torch.autograd.Function):
+    """Changes something outside of it."""
+
+    calls = [0]
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        Remembering.calls[0] = 1
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad * 2
+
+
+class Doubling(torch.autograd.Function):
+    """Only computes."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad * 2
+
+
+def with_history() -> tuple[Any, ...]:
+    return (torch.ones(2, requires_grad=True),)
+
+
+def autograd_function(x: Tensor) -> Any:
+    return Remembering.apply(x)
+
+
+autograd_function_inputs = with_history
+
+
+def autograd_function_mended(x: Tensor) -> Any:
+    return Doubling.apply(x)
+
+
+def reentrant_checkpoint(x: Tensor) -> Any:
+    return checkpoint(lambda y: (y.detach() + 1, y * 2), x, use_reentrant=True)
+
+
+reentrant_checkpoint_inputs = with_history
+
+
+def reentrant_checkpoint_mended(x: Tensor) -> Any:
+    return checkpoint(lambda y: (y.detach() + 1, y * 2), x, use_reentrant=False)
+
+
+def inference_mode(x: Tensor) -> Any:
+    mode = torch._C._InferenceMode(False)
+    return x + 1, mode is None
+
+
+def inference_mode_mended(x: Tensor) -> Any:
+    with torch.inference_mode():
+        return x + 1, False
