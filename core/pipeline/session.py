@@ -228,11 +228,14 @@ class Session:
         """Note that the user wants this function, or this module's forward, compiled, wherever it stands."""
         method = getattr(fn, "forward", fn) if isinstance(fn, nn.Module) else fn
         code = getattr(getattr(method, "__func__", method), "__code__", None)
-        if not isinstance(code, CodeType) or self.is_asked_for(code):
+        if not isinstance(code, CodeType):
             return
-        _hold(self._asked, code)
-        if id(code) in self._codes:  # it may have been left alone when another function called it
+        if id(code) not in self._codes:  # torch.compile leaves code of torch alone, for all who come later
+            set_code_strategy(code, COMPILE)
+        elif not self.is_asked_for(code):  # it may have been left alone when another function called it
             reset_code(code)
+        if not self.is_asked_for(code):
+            _hold(self._asked, code)
 
     def is_asked_for(self, code: CodeType) -> bool:
         """Whether the user gave this very code to `compile`."""

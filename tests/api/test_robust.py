@@ -224,6 +224,9 @@ def test_inside_torch_compile_and_the_other_way_round() -> None:
     ours_in_theirs = torch.compile(armature.compile(linear, backend="eager"), backend="eager")
     theirs_in_ours = armature.compile(torch.compile(linear, backend="eager"), backend="eager")
     assert torch.equal(ours_in_theirs(X), linear(X)) and torch.equal(theirs_in_ours(X), linear(X))
+    armature.reset()  # a module of torch itself, which torch.compile left alone when it stood alone
+    assert torch.equal(armature.compile(linear, backend="eager")(X), linear(X))
+    assert len(session().compilations) == 1
 
 
 @pytest.fixture(autouse=True)
