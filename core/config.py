@@ -85,8 +85,10 @@ def setting(
     parse: Parse | None = None,
     minimum: int = 0,
     choices: tuple[str, ...] = (),
+    of_process: bool = False,
 ) -> Any:  # Any: it stands where the value of the annotated type would stand, as attrs.field does
-    """Declare a setting. `default` is a value, or a function that finds it when settings are first read."""
+    """Declare a setting. `default` is a value, or a function that finds it when settings are first read.
+    of_process: it is no setting of a single function."""
     value = default() if callable(default) else default
     kind = Path if isinstance(value, Path) else type(value)
     return attrs.field(
@@ -94,7 +96,7 @@ def setting(
         kw_only=True,
         converter=as_collection(kind) if kind in (tuple, frozenset) else None,
         validator=checked(kind, minimum, choices),
-        metadata={"env": env, "help": help, "parse": parse or PARSERS[kind]},
+        metadata={"env": env, "help": help, "parse": parse or PARSERS[kind], "of_process": of_process},
     )
 
 
@@ -119,6 +121,10 @@ def default_cache_dir() -> Path:
     return Path(platformdirs.user_cache_dir("armature"))
 
 
+PLUGIN_SETTINGS = frozenset({"disabled_plugins", "plugin_order"})
+"""Settings whose values are names of plugins."""
+
+
 @attrs.frozen
 class Config:
     """The settings. Each field names its variable and says what it does; docs and `armature doctor` print them."""
@@ -136,6 +142,7 @@ class Config:
     log: frozenset[str] = setting(
         frozenset(),
         env="ARMATURE_LOG",
+        of_process=True,
         choices=TOPICS,
         help=f"What to tell through Python's logging: {', '.join(TOPICS)}.",
     )
@@ -148,6 +155,7 @@ class Config:
     eager_on_interrupt: bool = setting(
         False,
         env="ARMATURE_EAGER_ON_INTERRUPT",
+        of_process=True,
         help="Ctrl-C while compiling lets the program go on eagerly; the second one stops it.",
     )
     recompile_limit: int = setting(

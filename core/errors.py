@@ -265,6 +265,14 @@ class UnknownOption(ArmatureError):
     hint = "Did you mean {nearest}? `armature doctor` lists all settings."
 
 
+class OptionOfProcess(UnknownOption):
+    """A key of `options` that is a setting of the whole process."""
+
+    code = "A227"
+    text = "{name} is a setting of the whole process, not of one function"
+    hint = "Set {env}, or call armature.config.update({name}=...)."
+
+
 class WrongArgument(ArmatureError):
     """An argument of `compile` and its kin, which `call` names, has the wrong type."""
 

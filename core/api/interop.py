@@ -48,6 +48,6 @@ def dynamo_backend(
     )
     traced = TracedFrame("graph", module, given, (), code, CompiledGraphSlot())
     record.captured = show_captured(traced)
-    ctx = new_context(settings, manager().tables(), record.id)
+    ctx = new_context(settings, manager().tables(settings), record.id)
     record.events = ctx.events
     return native_backend(traced, ctx, record)

@@ -10,8 +10,8 @@ from typing import Any
 import attrs
 
 from armature import config
-from armature.config import Config
-from armature.errors import ModeNotThere, UnknownBackend, UnknownMode, UnknownOption, WrongArgument
+from armature.config import PLUGIN_SETTINGS, Config
+from armature.errors import ModeNotThere, OptionOfProcess, UnknownBackend, UnknownMode, UnknownOption, WrongArgument
 from armature.frame.hook import FrameHook
 from armature.pipeline.backends import NATIVE
 from armature.pipeline.compiler import Compiler
@@ -23,8 +23,6 @@ MODES_REFUSED: Mapping[str, str] = {
     "max-autotune": "Tile sizes follow rules and are not measured; matrix products are those of torch.",
     "max-autotune-no-cudagraphs": "Tile sizes follow rules and are not measured; matrix products are those of torch.",
 }
-
-NAME_PLUGINS = ("disabled_plugins", "plugin_order")
 
 
 @attrs.frozen
@@ -85,14 +83,18 @@ def _check_backend(backend: object) -> None:
 
 
 def check_changes(changes: Mapping[str, Any]) -> tuple[tuple[str, Hashable], ...]:
-    """Settings with their values made immutable. Errors: UnknownOption, BadSetting, UnknownPlugin."""
-    names = [field.name for field in attrs.fields(Config)]
+    """Settings with their values made immutable. Errors: UnknownOption, OptionOfProcess, BadSetting,
+    UnknownPlugin."""
+    fields = attrs.fields_dict(Config)
+    names = [name for name, field in fields.items() if not field.metadata["of_process"]]
     for name in changes:
+        if name in fields and name not in names:
+            raise OptionOfProcess(name=name, env=fields[name].metadata["env"])
         if name not in names:
             nearest = difflib.get_close_matches(str(name), names, n=1)
             raise UnknownOption(name=name, nearest=nearest[0] if nearest else f"one of {', '.join(names)}")
     made = config.current().changed(changes)  # checks the values, and makes them immutable
-    for setting in NAME_PLUGINS:
+    for setting in sorted(PLUGIN_SETTINGS):
         if setting in changes:
             manager().check_names(getattr(made, setting))
     return tuple((name, getattr(made, name)) for name in changes)

@@ -20,7 +20,7 @@ import attrs
 from armature import config
 from armature.breaks import events as breaks
 from armature.breaks.types import BreakEvent
-from armature.config import Config
+from armature.config import PLUGIN_SETTINGS, Config
 from armature.context import CompileContext
 from armature.errors import (
     ArmatureError,
@@ -43,6 +43,7 @@ from armature.pipeline.notices import event_of, warn_once
 from armature.pipeline.session import Compilation, Outcome, Session, failed_guards, session
 from armature.pipeline.stages import compile_frame, new_context
 from armature.plugins.plugin_manager import manager
+from armature.plugins.tables import Tables
 from armature.rules.data import Decision
 from armature.rules.user import USER
 from armature.torch_abi.overrides import suspended
@@ -99,13 +100,19 @@ class Compiler:
         changes = {**ONE_GRAPH, **self.changes} if self.fullgraph else self.changes
         return config.current().changed(changes) if changes else config.current()
 
+    @property
+    def tables(self) -> Tables:
+        """What the plugins know that are at work for these compilations."""
+        chosen = not PLUGIN_SETTINGS.isdisjoint(self.changes)
+        return manager().tables(self.settings if chosen else None)
+
     def reason_to_skip(self, code: CodeType, variables: Mapping[str, object]) -> str | None:
         """Why rules leave the frame alone."""
         resumes = resume_point(code) is not None
         glue = skip.is_glue(code)
         if glue is not None and not resumes and not session().is_asked_for(code):
             return f"part of {glue}: compiled with the functions that call it, or when it is given to armature.compile"
-        verdict = manager().tables().rule_book.frame_verdict(code, variables)
+        verdict = self.tables.rule_book.frame_verdict(code, variables)
         module = variables.get("__name__")
         self.records.relied(code).frame = (module if isinstance(module, str) else "", verdict.decision)
         return verdict.reason if verdict.decision is Decision.SKIP else None
@@ -116,7 +123,7 @@ class Compiler:
 
     def compile(self, request: FrameRequest) -> CompiledFrame:
         """Compile a frame. Raises RunEagerly; in strict mode and under fullgraph what went wrong instead."""
-        settings, tables = self.settings, manager().tables()
+        settings, tables = self.settings, self.tables
         if self.records.given_up:
             self.skipped(request.code, self.records.given_up)
             raise RunEagerly(self.records.given_up)
@@ -180,7 +187,7 @@ class Compiler:
         record = self.current
         invariant(record is not None, "guards are built for a compilation", function=request.code.co_qualname)
         if record is not None:
-            self._failed(error, record, new_context(self.settings, manager().tables(), record.id))
+            self._failed(error, record, new_context(self.settings, self.tables, record.id))
 
     def skipped(self, code: CodeType, reason: str, for_good: bool = False) -> None:
         """Keep a record, and tell observers, once for each code object and reason."""
@@ -188,7 +195,7 @@ class Compiler:
             return
         logs.left_alone(code, reason)
         event = CompileEvent(EventKind.SKIP, -1, code.co_qualname, code.co_filename, code.co_firstlineno, reason)
-        manager().tables().observe_compile(event)
+        self.tables.observe_compile(event)
 
     def known_idle(self, request: FrameRequest) -> RunEagerly | None:
         """The answer to frames of functions that were traced to a break only, or with what calls them; for nothing."""
@@ -203,7 +210,7 @@ class Compiler:
         self.failed = failures
         code = request.code
         place = (code.co_qualname, code.co_filename, code.co_firstlineno)
-        manager().tables().observe_compile(CompileEvent(EventKind.RECOMPILE, -1, *place, "; ".join(map(str, failures))))
+        self.tables.observe_compile(CompileEvent(EventKind.RECOMPILE, -1, *place, "; ".join(map(str, failures))))
 
     def limit_reached(self, request: FrameRequest, failures: tuple[Mismatch, ...], advice: tuple[str, ...]) -> None:
         """Say once that the function is left to eager, which guards failed, and which sizes to mark."""
@@ -220,7 +227,7 @@ class Compiler:
         logs.left_alone(code, reason)
         _warn_at(code, text)
         place = (code.co_qualname, code.co_filename, code.co_firstlineno)
-        manager().tables().observe_compile(CompileEvent(EventKind.FALLBACK, -1, *place, "recompile limit"))
+        self.tables.observe_compile(CompileEvent(EventKind.FALLBACK, -1, *place, "recompile limit"))
 
     def _nothing(
         self, nothing: SkipFrame, request: FrameRequest, record: Compilation, ctx: CompileContext

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import attrs
 import pluggy
@@ -100,6 +100,17 @@ def place_of(obj: object) -> str:
         return ""
 
 
+Asked: TypeAlias = tuple[frozenset[str], tuple[str, ...]]  # plugins that are left out, and the order of those named
+
+
+@attrs.frozen(eq=False)
+class Made:
+    """Tables for a choice of plugins, and what was wrong when they were made."""
+
+    tables: Tables
+    faults: list[PluginError]
+
+
 @attrs.define(eq=False)
 class PluginManager:
     """Plugins that are installed or registered, what is wrong with them, and the tables of their rows.
@@ -112,11 +123,10 @@ class PluginManager:
     _candidates: tuple[Candidate, ...] | None = None
     _loaded: dict[str, Plugin] = attrs.field(factory=dict)
     _faults: dict[str, list[PluginError]] = attrs.field(factory=dict)  # of loading, by plugin
-    _row_faults: list[PluginError] = attrs.field(factory=list)  # of building the tables, anew with each build
     _late_faults: dict[tuple[str, str], PluginError] = attrs.field(factory=dict)  # by plugin and hook
     _revision: int = 0
-    _built_for: object = None
-    _tables: Tables | None = None
+    _made: dict[Asked, Made] = attrs.field(factory=dict)  # for each choice of plugins by settings
+    _made_at: int = -1  # the revision for which they were made
     _epoch: int = 0
     _user: UserRules | None = None
     _lock: threading.RLock = attrs.field(factory=threading.RLock)
@@ -127,7 +137,7 @@ class PluginManager:
     @property
     def plugins(self) -> tuple[Plugin, ...]:
         """The plugins that are at work, in the order in which they are asked."""
-        return self._built().plugins
+        return self._built(config.current()).tables.plugins
 
     @property
     def disabled(self) -> tuple[Plugin, ...]:
@@ -160,19 +170,24 @@ class PluginManager:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """Everything that is wrong with the plugins. Looking raises nothing, in strict mode either."""
-        self._built()
+        return self._problems(config.current())
+
+    def _problems(self, settings: Config) -> tuple[Problem, ...]:
+        built = self._built(settings)
         loading = [error for errors in self._faults.values() for error in errors]
-        found = [Problem.of(error) for error in (*loading, *self._row_faults, *self._late_faults.values())]
-        disabled = config.current().disabled_plugins
+        found = [Problem.of(error) for error in (*loading, *built.faults, *self._late_faults.values())]
+        disabled = settings.disabled_plugins
         return tuple(p for p in found if not Plugin(p.plugin, p.distribution, p.version).called(disabled))
 
-    def tables(self) -> Tables:
-        """The rows of all plugins: built once, and again when a plugin or a setting about plugins changed.
+    def tables(self, settings: Config | None = None) -> Tables:
+        """The rows of the plugins that the settings (None: those here and now) leave at work: built once for each
+        choice of plugins, and again when a plugin changed.
 
         Raises the first problem (a PluginError) in strict mode; otherwise goes on without what is broken.
         """
-        tables = self._built()
-        if config.current().strict and (problems := self.problems):
+        settings = settings or config.current()
+        tables = self._built(settings).tables
+        if settings.strict and (problems := self._problems(settings)):
             first = problems[0].error
             raise first.again()
         return tables
@@ -215,9 +230,9 @@ class PluginManager:
         """Keep a fault that came to light in a plugin's answer: the first of each plugin and hook."""
         self._late_faults.setdefault((str(error.facts["plugin"]), str(error.facts["hook"])), error)
 
-    def implementations(self, hook: str) -> tuple[Implementation, ...]:
+    def implementations(self, hook: str, settings: Config | None = None) -> tuple[Implementation, ...]:
         """The implementations of a hook by plugins that are at work, the first to ask first."""
-        settings = config.current()
+        settings = settings or config.current()
         with self._lock:
             self._load(settings.disabled_plugins)
         found = []
@@ -243,19 +258,22 @@ class PluginManager:
             self._candidates = tuple(self.find())
         return self._candidates
 
-    def _built(self) -> Tables:
+    def _built(self, settings: Config) -> Made:
         with self._lock:
-            settings = config.current()
-            wanted = (self._revision, settings.disabled_plugins, settings.plugin_order)
-            if self._tables is None or self._built_for != wanted:
-                hooks = {name: self.implementations(name) for name in hook_specs()}
+            self._load(settings.disabled_plugins)
+            if self._made_at != self._revision:
+                self._made.clear()
+                self._made_at = self._revision
+            asked = (settings.disabled_plugins, settings.plugin_order)
+            if asked not in self._made:
+                hooks = {name: self.implementations(name, settings) for name in hook_specs()}
                 active = [plugin for plugin in self._loaded.values() if not plugin.called(settings.disabled_plugins)]
                 active.sort(key=lambda plugin: self._place(plugin, settings))
                 self._epoch += 1
-                self._row_faults = []
-                self._tables = build(self._epoch, active, hooks, self._row_faults.append, self._report_late)
-                self._built_for = (self._revision, *wanted[1:])  # loading above may have been the first
-            return self._tables
+                faults: list[PluginError] = []
+                tables = build(self._epoch, active, hooks, faults.append, self._report_late)
+                self._made[asked] = Made(tables, faults)
+            return self._made[asked]
 
     def _load(self, disabled: frozenset[str]) -> None:
         for candidate in self._found():

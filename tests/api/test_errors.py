@@ -17,6 +17,7 @@ from armature.errors import (
     NoDeviceBackend,
     NoPlugins,
     NotCallable,
+    OptionOfProcess,
     UnknownBackend,
     UnknownMode,
     UnknownOption,
@@ -26,6 +27,7 @@ from armature.errors import (
 from armature.hookspecs import hookimpl
 from armature.pipeline.session import Outcome, session
 from armature.plugins import manager
+from armature_cpu_cpp.backend import CpuBackend
 
 
 def increment(x: Any) -> Any:
@@ -69,6 +71,47 @@ def test_the_mode_there_is(mode: str | None) -> None:
 def test_unknown_option_names_the_nearest() -> None:
     with pytest.raises(UnknownOption, match="Did you mean fuse"):
         armature.compile(increment, options={"fuze": True})
+
+
+@pytest.mark.parametrize("name", ["log", "eager_on_interrupt"])
+def test_an_option_that_is_no_matter_of_one_function(name: str) -> None:
+    value = getattr(armature.config.current(), name)
+    with pytest.raises(OptionOfProcess, match=rf"A227(.|\n)*armature\.config\.update\({name}="):
+        armature.compile(increment, options={name: value})
+
+
+def test_plugins_are_chosen_for_a_function() -> None:
+    """One without code generation beside one with it, in turns."""
+    without = armature.compile(increment, options={"disabled_plugins": ("cpu_cpp",)})
+    x = torch.ones(3)
+    for _ in range(2):
+        armature.reset()
+        assert torch.equal(without(x), x + 1) and torch.equal(armature.compile(increment)(x), x + 1)
+        kernels = [sum(graph.program.kernel_count for graph in one.graphs) for one in session().compilations]
+        assert kernels == [0, 1]
+
+
+def test_the_order_of_plugins_is_chosen_for_a_function() -> None:
+    class Mine:
+        @hookimpl
+        def armature_device_backend(self, device_type: str) -> Any:
+            return Told(device_type) if device_type == "cpu" else None
+
+    asked: list[str] = []
+
+    class Told(CpuBackend):
+        def generate(self, kernels: Any, plan: Any, ctx: Any) -> Any:
+            asked.append(plan.name)
+            return super().generate(kernels, plan, ctx)
+
+        def __init__(self, device_type: str) -> None:
+            super().__init__()
+
+    with manager().registered(Mine(), "mine"):
+        armature.compile(increment)(torch.ones(3))
+        assert not asked
+        armature.compile(increment, options={"plugin_order": ("mine",)})(torch.ones(3))
+    assert len(asked) == 1
 
 
 def test_wrong_value_of_an_option() -> None:

@@ -239,7 +239,7 @@ def test_observers_that_fail_do_not_stop_others(manager: PluginManager) -> None:
     assert seen == [EVENT]
     assert [p.plugin for p in manager.problems] == ["a-raises"]
     with config.patch(strict=True), pytest.raises(HookFailed, match="not now"):
-        manager._built().observe_compile(EVENT)
+        manager._built(config.current()).tables.observe_compile(EVENT)
 
 
 def test_a_stack_that_is_full_is_no_fault_of_a_plugin(manager: PluginManager) -> None:
