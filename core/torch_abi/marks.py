@@ -8,6 +8,7 @@ from types import FunctionType
 from typing import Any
 
 import torch
+import torch._compile
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 ORIGINAL = "_torchdynamo_orig_callable"  # the attribute that holds what torch.compile put a wrapper around
@@ -58,6 +59,19 @@ def is_of_torch_compile(fn: Any) -> bool:
     # functools.wraps copies the marks to other functions, but they keep the number of the first.
     held = fn.__dict__ if isinstance(fn, FunctionType) else {}
     return "_torchdynamo_inline" in held and held.get("_torchdynamo_wrapper_id") == id(fn)
+
+
+def why_disabled(fn: Any) -> str:
+    """Why `torch.compiler.disable`, or torch in its own functions, leaves a function to eager mode; "": it does not."""
+    if not isinstance(fn, FunctionType):
+        return ""
+    held, code = fn.__dict__, fn.__code__
+    # functools.wraps copies the marks to other functions, but they keep the number of the first.
+    if held.get("_torchdynamo_disable") and held.get("_torchdynamo_wrapper_id") == id(fn):
+        return str(held.get("_torchdynamo_disable_msg") or "torch.compiler.disable was applied to it")
+    if code.co_filename == torch._compile.__file__ and code.co_qualname.startswith("_disable_dynamo."):
+        return "torch leaves this function of its own to eager mode"
+    return ""
 
 
 def call_for_real(fn: Callable[..., Any], args: list[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -30,6 +30,7 @@ from armature.torch_abi.marks import (
     call_for_real,
     is_of_torch_compile,
     unpatched,
+    why_disabled,
 )
 from armature.torch_abi.overrides import OWN_CLASSES, is_overriding
 from armature.torch_abi.wrappers import is_wrapper
@@ -198,6 +199,8 @@ def _by_rules(tracer: Trace, fn: Any, value: Value, args: Args, kwargs: Kwargs) 
             return tracer.as_value(original).call(tracer, args, kwargs)
         if is_of_torch_compile(fn):
             return value.get_attribute(tracer, ORIGINAL).call(tracer, args, kwargs)
+        if disabled := why_disabled(fn):
+            tracer.graph_break("disabled-function", function=_named(fn, value, args), reason=disabled)
         if not is_method_in_c(fn):
             tracer.graph_break(verdict.breaks, function=_named(fn, value, args), reason=verdict.reason)
     tracer.graph_break("method-in-c", method=_named(fn, value, args))

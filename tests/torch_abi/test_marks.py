@@ -14,6 +14,7 @@ from armature.torch_abi.marks import (
     call_for_real,
     is_of_torch_compile,
     unpatched,
+    why_disabled,
 )
 from tests.support.tracing import break_of
 
@@ -125,3 +126,24 @@ def test_seeding_is_told_as_what_it_is() -> None:
     assert break_of(seeds, torch.ones(2)) == "global-state"
     x = torch.ones(2)
     assert torch.equal(armature.compile(seeds)(x), seeds(x))
+
+
+@torch.compiler.disable(reason="it asks a server")
+def left_out(x: torch.Tensor) -> torch.Tensor:
+    return x.exp()
+
+
+def test_the_mark_of_disable() -> None:
+    assert why_disabled(left_out) == "it asks a server"
+    assert "torch.compiler.disable" in why_disabled(torch.compiler.disable(lambda x: x))
+    assert "torch" in why_disabled(torch.optim.SGD.zero_grad)
+    assert why_disabled(functools.wraps(left_out)(lambda x: x)) == ""
+    assert why_disabled(test_the_mark_of_disable) == why_disabled(torch.relu) == why_disabled(len) == ""
+
+
+def test_a_disabled_function_breaks_the_graph_and_says_that_it_is_disabled() -> None:
+    (event,) = armature.explain(lambda x: left_out(x * 2) + 1)(torch.ones(2)).breaks
+    assert event.type.id == "disabled-function" and event.facts["reason"] == "it asks a server"
+    optimizer = torch.optim.SGD([torch.ones(2, requires_grad=True)])
+    (event,) = armature.explain(lambda x: (optimizer.zero_grad(), x + 1)[1])(torch.ones(2)).breaks
+    assert event.type.id == "disabled-function" and "of its own" in str(event.facts["reason"])
