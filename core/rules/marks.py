@@ -19,7 +19,7 @@ from armature.rules.data import Decision, Rule, RuleOrigin
 from armature.rules.declare import change
 from armature.rules.errors import BadTarget, SignatureMismatch
 from armature.rules.targets import called_from, check_target, original, own_copy, place, refusal
-from armature.rules.user import Mark, Said, marked
+from armature.rules.user import Mark, Said
 from armature.torch_abi.eval_frame import set_eval_frame, skip_code
 from armature.trace.handlers import Handler, Polyfill
 from armature.trace.recording.traced_through import call_through
@@ -68,7 +68,7 @@ def _disabled(fn: Any, recursive: bool, reason: str, origin: RuleOrigin) -> Any:
         raise not_callable("armature.disable", fn)
     made = _with_all_below(fn) if recursive else _frame_only(fn, reason, origin)
     if isinstance(made, FunctionType):
-        marked(made, Mark(made.__code__, Decision.SKIP, reason, origin))
+        manager().user.mark(made, Mark(made.__code__, Decision.SKIP, reason, origin))
         skip_code(made.__code__)
     return made
 

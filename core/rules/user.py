@@ -77,6 +77,11 @@ class UserRules:
         self.changed()
         return number
 
+    def mark(self, fn: Any, mark: Mark) -> Any:
+        """The function, carrying the verdict from now on. Asked of the rules, as these answer for the mark."""
+        fn.__dict__[MARK] = mark
+        return fn
+
     def unsay(self, number: int) -> None:
         """Take the rows of one call back; nothing happens when they are gone."""
         with self._lock:
@@ -128,9 +133,3 @@ class UserRules:
 
 def _all(said: Iterable[Said], rows: Callable[[Said], Iterable[T]]) -> tuple[T, ...]:
     return tuple(row for one in said for row in rows(one))
-
-
-def marked(fn: Any, mark: Mark) -> Any:
-    """The function, carrying the verdict from now on."""
-    fn.__dict__[MARK] = mark
-    return fn

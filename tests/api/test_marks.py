@@ -7,7 +7,10 @@ import dataclasses
 import functools
 import itertools
 import math
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,6 +107,18 @@ def test_the_break_says_where_and_why() -> None:
         whole(lambda x: reader(x) * 2)(X)
     verdict = armature.why(reader)
     assert verdict.decision is Decision.SKIP and verdict.origin.file == __file__
+
+
+def test_a_program_that_only_disables_is_told_that_it_did(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(
+        "import torch\nimport armature\n"
+        "@armature.disable\ndef left_out(x):\n    return x + 1\n"
+        "(found,) = armature.explain(lambda x: left_out(x * 2))(torch.ones(2)).breaks\n"
+        "print(found.type.id, found.facts['reason'])\n"
+    )  # in a process of its own: here other tests have made rules before
+    told = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True).stdout
+    assert told == f"disabled-function armature.disable at {script}:3\n"
 
 
 def test_a_wrapper_around_a_disabled_function_is_not_disabled() -> None:
