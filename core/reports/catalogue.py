@@ -99,10 +99,13 @@ def entries(rows: Iterable[Row[BreakType]]) -> list[Entry]:
 
 
 def find(name: str, known: Sequence[Entry]) -> Entry:
-    """The type of an id or code. Errors: NoSuchBreakType, which names what is near."""
+    """The type of an id, code or title, or that covers a code. Errors: NoSuchBreakType, which names what is near."""
     wanted = name.lower()
     for entry in known:
         if wanted in (entry.type.id.lower(), entry.type.code.lower(), entry.type.title.lower()):
+            return entry
+    for entry in known:
+        if wanted in map(str.lower, entry.type.also):
             return entry
     names = [entry.type.id for entry in known]
     inside = [entry.type.id for entry in known if wanted in f"{entry.type.id} {entry.type.title}".lower()]

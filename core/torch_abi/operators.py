@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import functools
 import inspect
+import keyword
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import torch
 from torch._library import triton as triton_operators
 
 from armature.torch_abi.pytree import tree_leaves
+
+T = TypeVar("T")
 
 # They write running statistics (the arguments 3 and 4) where they train (the argument 5). The schemas of all but the
 # last do not say so, and that of the last does not say when.
@@ -117,6 +120,22 @@ def _by_schemas(schemas: Iterable[Any]) -> tuple[WrittenArgument, ...]:
                 name = "input" if one.name == "self" else one.name
                 found[WrittenArgument(None if one.kwarg_only else place, name, many=many)] = None
     return tuple(found)
+
+
+def by_position(name: str, args: Sequence[T], kwargs: Mapping[str, T]) -> tuple[Sequence[T], Mapping[str, T]]:
+    """The arguments of a call of an operator, where one is named by a word of Python (`from`) given by position.
+
+    Code that calls it by name can't be written: programs pass it as `x.random_(**{"from": 1})`.
+    """
+    word = next(filter(keyword.iskeyword, kwargs), None)
+    if word is None:
+        return args, kwargs
+    names = ([one.name for one in schema.arguments] for schema in _schemas_of(name))
+    places = {found.index(word) for found in names if word in found}
+    if places != {len(args)}:
+        return args, kwargs
+    others = {key: value for key, value in kwargs.items() if key != word}
+    return by_position(name, [*args, kwargs[word]], others)
 
 
 def _schemas_of(fn: object) -> list[Any]:

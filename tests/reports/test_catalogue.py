@@ -74,6 +74,10 @@ def test_one_is_found_by_code_and_title_and_shown_with_its_example(invoke: Invok
     assert data["hints"][1] == {"text": "Write it otherwise.", "kind": "fundamental"} and data["plugin"] == "mine"
 
 
+def test_a_code_that_a_wider_type_covers_leads_to_it(invoke: Invoke) -> None:
+    assert "skipped-function" in invoke("show", "GB0008").output
+
+
 def test_one_that_is_not_there_is_told_with_what_is_near(invoke: Invoke) -> None:
     result = invoke("show", "data-dependant-branch")
     assert result.exit_code == 2 and "[A243]" in result.output and "data-dependent-branch" in result.output

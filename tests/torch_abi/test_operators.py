@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+import armature
 from armature.torch_abi import fake, operators
 from armature.torch_abi.operators import WRITE_STATISTICS, WrittenArgument, written_arguments, written_of
 
@@ -70,3 +71,21 @@ def test_running_statistics_stand_where_they_are_looked_for(target: torch._ops.O
     names = [one.name for one in target._schema.arguments]
     assert names[3:6] == ["running_mean", "running_var", "training"]
     assert operators.written_positions(target) in (frozenset(), frozenset((3, 4)))
+
+
+def test_an_argument_that_is_named_by_a_word_of_python_is_given_by_position() -> None:
+    assert operators.by_position("uniform_", [0], {"from": 1, "to": 2}) == ([0, 1], {"to": 2})
+    assert operators.by_position("random_", [0], {"to": 2, "from": 1}) == ([0, 1], {"to": 2})
+    for args, named in (([0, 1], {"from": 1}), ([0], {"to": 2}), ([0], {"class": 1})):
+        assert operators.by_position("uniform_", args, named) == (args, named)
+
+
+@pytest.mark.parametrize(("name", "backend"), [("uniform_", "eager"), ("uniform_", "auto"), ("random_", "eager")])
+def test_a_graph_with_such_a_call(name: str, backend: str) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return getattr(torch.zeros_like(x), name)(**{"from": 2, "to": 3}) * x
+
+    compiled = armature.compile(program, backend=backend, fullgraph=True)
+    x = torch.ones(50)
+    found = compiled(x)
+    assert float(found.min()) >= 2 and float(found.max()) <= 3

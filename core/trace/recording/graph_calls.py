@@ -22,6 +22,7 @@ from armature.torch_abi.fake import (
     enable_python_dispatcher,
 )
 from armature.torch_abi.grad_modes import CHANGED_BY, with_default_dtype
+from armature.torch_abi.operators import by_position
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
 from armature.torch_abi.wrappers import is_wrapper
@@ -147,6 +148,7 @@ def in_graphs_terms(
 ) -> tuple[Callable[..., Any] | str, Args, Kwargs]:
     """The call with operators for their methods, and numbers of Python for those of numpy."""
     fn = BY_OPERATOR.get(method_name(fn), fn) if len(args) == 2 and not kwargs else fn
+    args, kwargs = by_position(method_name(fn), args, kwargs)
     return fn, *numbers_for(fn, args, kwargs)
 
 

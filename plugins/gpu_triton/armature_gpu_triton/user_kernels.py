@@ -30,6 +30,8 @@ from armature.plugin_api import (
     call_outside,
     existing,
     handles,
+    ours,
+    supportable,
 )
 from armature_gpu_triton import written
 
@@ -39,7 +41,13 @@ BREAKS = (
         ID,
         "Launch of a Triton kernel",
         "The launch of {kernel} can't be a node of the graph: {met}.",
-        ("Give the kernel tensors, numbers and constants, and a grid computed from these.",),
+        (
+            supportable("Give the kernel tensors, numbers and constants, and a grid computed from these."),
+            ours("Launch it between compiled functions, not inside one."),
+        ),
+        code="AB0198",
+        cause="A launch is a node only where what it reads and writes is known from its arguments.",
+        also=("GB0216", "GB0361", "GB3326"),
     ),
 )
 INTERFACE = ("triton.runtime.jit", "KernelInterface")

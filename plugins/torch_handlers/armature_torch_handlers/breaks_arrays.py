@@ -16,7 +16,6 @@ ROWS = with_examples(
             "What numpy's {operation} gives here has another dtype, size or memory than what torch has in its place.",
             (_TENSORS, _OUTSIDE),
             code="AB0189",
-            also=("GB0300",),
             cause="Arrays of the function are tensors in the graph.",
         ),
         BreakType(
@@ -34,7 +33,6 @@ ROWS = with_examples(
             "ndarray.{operation} gives a Python value that depends on what the array holds.",
             (fundamental("Keep the computation on arrays."), _OUTSIDE),
             code="GB0158",
-            also=("GB0250",),
             cause=_NUMBERS,
         ),
         BreakType(
@@ -81,6 +79,7 @@ ROWS = with_examples(
             "An array of dtype {dtype} is used, of which torch has no tensors, or not here.",
             (fundamental("Convert it to numbers that torch has: array.astype('float32')."), _OUTSIDE),
             code="GB0185",
+            also=("GB0250",),
             cause="Arrays of the function are tensors in the graph.",
         ),
         BreakType(

@@ -19,7 +19,7 @@ ROWS = with_examples(
                 user_error("Python answers with a TypeError where the key has no hash: use a tuple for a list."),
             ),
             code="GB6890",
-            also=("GB4749", "GB0203", "GB0204", "GB0364", "GB0222", "GB0196"),
+            also=("GB4749", "GB0203", "GB0204", "GB0364", "GB0222", "GB0196", "GB0366"),
             cause="Which keys are equal can't be told before the program runs.",
         ),
         BreakType(
@@ -61,7 +61,7 @@ ROWS = with_examples(
                 fundamental("Give the class an `__index__`."),
             ),
             code="AB0022",
-            also=("GB0153", "GB0281", "GB0202", "GB0143", "GB0781", "GB7786"),
+            also=("GB0153", "GB0281", "GB0202", "GB0143", "GB0781", "GB7786", "GB0038"),
             cause=_PYTHONS,
         ),
         BreakType(
@@ -186,19 +186,7 @@ ROWS = with_examples(
                 fundamental("Take the items outside the compiled function, and pass a list."),
             ),
             code="AB0033",
-            also=(
-                "GB0114",
-                "GB0115",
-                "GB0132",
-                "GB0133",
-                "GB0134",
-                "GB0152",
-                "GB0154",
-                "GB0155",
-                "GB0192",
-                "GB0268",
-                "GB2549",
-            ),
+            also=("GB0114", "GB0115", "GB0132", "GB0133", "GB0134", "GB0152", "GB0192", "GB2549"),
             cause="Asking it for an item changes it, which can't be put off.",
         ),
         BreakType(

@@ -81,7 +81,6 @@ ROWS = with_examples(
                 fundamental("torch.while_loop keeps a loop of unknown length in the graph."),
             ),
             code="AB0059",
-            also=("GB0038",),
             cause="A graph has no loops: how many rounds there are has to be known when it is captured.",
         ),
         BreakType(
@@ -116,7 +115,6 @@ ROWS = with_examples(
                 fundamental("Compare where the compiled function is called."),
             ),
             code="AB0061",
-            also=("GB0182",),
             cause=_NUMBERS,
         ),
         BreakType(
@@ -166,7 +164,7 @@ ROWS = with_examples(
                 supportable("ARMATURE_CAPTURE_DYNAMIC_OUTPUT_SHAPE_OPS=1 keeps such operators in the graph."),
             ),
             code="GB0036",
-            also=("GB0037", "GB0246", "GB0018"),
+            also=("GB0037", "GB0018"),
             cause="Sizes are known when a graph is captured; this one is not.",
         ),
         BreakType(
@@ -180,6 +178,7 @@ ROWS = with_examples(
                 supportable("ARMATURE_CAPTURE_SCALAR_OUTPUTS=1 keeps numbers in the graph that tensors hold."),
             ),
             code="GB0033",
+            also=("GB0246",),
             cause=_NUMBERS,
         ),
         BreakType(

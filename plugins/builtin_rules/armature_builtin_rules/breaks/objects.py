@@ -18,7 +18,7 @@ ROWS = with_examples(
             "`{name}` of {type} is read, which C code makes.",
             (_READ, _PLUGIN),
             code="AB0088",
-            also=("GB0136", "GB0137", "GB9672", "GB0287", "GB0159", "GB0359"),
+            also=("GB0136", "GB0137", "GB0159", "GB0359", "GB9522"),
             cause=_IN_C,
         ),
         BreakType(
@@ -27,7 +27,7 @@ ROWS = with_examples(
             "`{name}` of {type} is read.",
             (_READ, _PLUGIN),
             code="AB0089",
-            also=("GB0188", "GB0252", "GB0150", "GB0217", "GB9522"),
+            also=("GB0188", "GB0252", "GB0150", "GB0217", "GB9672", "GB0287", "GB0290", "GB0336"),
             cause="Nothing is known of attributes of such objects.",
         ),
         BreakType(
@@ -36,7 +36,7 @@ ROWS = with_examples(
             "Method `{name}` of {type} is called.",
             (fundamental("Call it outside the compiled function."), _PLUGIN),
             code="GB0156",
-            also=("GB0253", "GB0289", "GB0121"),
+            also=("GB0253", "GB0289", "GB0121", "GB0142"),
             cause="Nothing is known of this method.",
         ),
         BreakType(
@@ -66,7 +66,7 @@ ROWS = with_examples(
             "`__dict__` of {type} is read.",
             (fundamental("Read attributes by name: getattr(obj, name)."), _READ),
             code="GB6999",
-            also=("GB7637", "GB5849", "GB0271"),
+            also=("GB7637", "GB0271"),
             cause="What stands in it depends on more than the program says.",
         ),
         BreakType(
@@ -119,7 +119,7 @@ ROWS = with_examples(
             "`{name}` of {type} is read, and a descriptor says how in what is no plain function.",
             (fundamental("Write `__get__` of the descriptor as a method, or make it a property."), _READ),
             code="AB0092",
-            also=("GB9277",),
+            also=("GB9277", "GB0357"),
             cause=_IN_C,
         ),
         BreakType(
@@ -139,6 +139,7 @@ ROWS = with_examples(
             "`{name}` of {type} is set.",
             (fundamental("Make a new object of the other class."), _STORE),
             code="GB4271",
+            also=("GB5849",),
             cause="The object would be another one for all who hold it, before the graph has run.",
         ),
         BreakType(
@@ -147,6 +148,7 @@ ROWS = with_examples(
             "Attribute `{name}` of {type} is set.",
             (fundamental("Set the attribute of an object."), _STORE),
             code="AB0094",
+            also=("GB0013",),
             cause="All objects of the class would see it, before the graph has run.",
         ),
         BreakType(
@@ -166,7 +168,7 @@ ROWS = with_examples(
             "The dict that globals() gives is changed.",
             (fundamental("Declare the variable with `global`, and set it by name."), _STORE),
             code="AB0096",
-            also=("GB0100", "GB0101"),
+            also=("GB0101",),
             cause="All that the function reads of its module would have to be looked up again.",
         ),
         BreakType(
@@ -234,7 +236,7 @@ ROWS = with_examples(
                 fundamental("Give the class a `__hash__` by what it holds."),
             ),
             code="AB0103",
-            also=("GB0365", "GB0366", "GB0682", "GB0871", "GB2861"),
+            also=("GB0365", "GB0682", "GB0871", "GB2861"),
             cause="An address is another number in each run of the program.",
         ),
         BreakType(
@@ -243,7 +245,7 @@ ROWS = with_examples(
             "id() is asked of {type}.",
             (fundamental("Compare with == in place of addresses."), fundamental("Ask outside the compiled function.")),
             code="GB0191",
-            also=("GB0141", "GB0176", "GB4501"),
+            also=("GB0141", "GB0176"),
             cause="Whether equal numbers or texts are one object is Python's own matter.",
         ),
         BreakType(
@@ -255,6 +257,7 @@ ROWS = with_examples(
                 fundamental("Compute with it outside the compiled function."),
             ),
             code="GB9316",
+            also=("GB4501",),
             cause="An address is another number in each run of the program.",
         ),
         BreakType(

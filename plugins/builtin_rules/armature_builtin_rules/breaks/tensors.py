@@ -61,7 +61,7 @@ ROWS = with_examples(
             "{type} is a tensor whose attributes are looked up by its class, or whose numbers do not stand in memory.",
             (_PLAIN, fundamental("Leave `__getattr__` and its kind to torch.Tensor.")),
             code="GB0163",
-            also=("GB0103", "GB0164", "GB0013"),
+            also=("GB0103", "GB0164"),
             cause="What reading an attribute does is the class's own matter.",
         ),
         BreakType(
@@ -158,7 +158,7 @@ ROWS = with_examples(
             "{function} puts a hook on a tensor.",
             (fundamental("Write a torch.autograd.Function whose backward does what the hook does."), _WHERE),
             code="GB0029",
-            also=("GB0083", "GB7444"),
+            also=("GB7444",),
             cause="A hook is called by the engine, in the middle of what is one step of the graph's backward.",
         ),
         BreakType(
@@ -285,6 +285,7 @@ ROWS = with_examples(
                 fundamental("Read it where the compiled function is called."),
             ),
             code="GB0104",
+            also=("GB0083",),
             cause="Tensors get their history when the graph runs.",
         ),
         BreakType(
@@ -293,7 +294,6 @@ ROWS = with_examples(
             "`_version` of a tensor is read, after something was written to.",
             (fundamental("Read it before the first write."), fundamental("Compare copies of the tensor.")),
             code="AB0128",
-            also=("GB0209",),
             cause="A graph writes as often as it needs, and not as often as the program says.",
         ),
         BreakType(
@@ -334,7 +334,7 @@ ROWS = with_examples(
                 ),
             ),
             code="GB4315",
-            also=("GB5173", "GB0240", "GB0241", "GB0242", "GB0247"),
+            also=("GB5173", "GB0240", "GB0241", "GB0242", "GB0247", "GB0182"),
             cause="An operator that raises gives nothing that could stand in the graph.",
         ),
         BreakType(
@@ -343,7 +343,7 @@ ROWS = with_examples(
             "{operation} refuses the types of its arguments: {message}.",
             (_SAYS, user_error("Look at the operator's signature in the documentation of torch.")),
             code="GB0112",
-            also=("GB5195",),
+            also=("GB5195", "GB0319", "GB6735"),
             cause="An operator that raises gives nothing that could stand in the graph.",
         ),
         BreakType(
@@ -416,7 +416,7 @@ ROWS = with_examples(
             "{type} is passed to a function that is one step of the graph.",
             (_ARGUMENTS, _TAKE_APART),
             code="AB0133",
-            also=("GB0301", "GB0302"),
+            also=("GB0301",),
             cause="The text of a graph has no name for it.",
         ),
         BreakType(
@@ -425,7 +425,7 @@ ROWS = with_examples(
             "{type} is passed to a function that is one step of the graph.",
             (_ARGUMENTS, _TAKE_APART),
             code="GB0055",
-            also=("GB0236", "GB0238", "GB0239", "GB6210", "GB2520", "GB3840", "GB0243"),
+            also=("GB0236", "GB0238", "GB0239", "GB6210", "GB2520", "GB3840", "GB0243", "GB0223"),
             cause="A graph holds tensors and plain values.",
         ),
         BreakType(
@@ -504,10 +504,10 @@ ROWS = with_examples(
                 "GB0279",
                 "GB0370",
                 "GB1297",
-                "GB1319",
                 "GB2533",
                 "GB4778",
                 "GB9528",
+                "GB0100",
             ),
             cause="It lives between the calls of the function, or has a state that only Python keeps.",
         ),

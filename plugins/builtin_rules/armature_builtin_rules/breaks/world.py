@@ -30,7 +30,7 @@ ROWS = with_examples(
                 fundamental("Call it before or after what is to be one graph."),
             ),
             code="GB0098",
-            also=("GB0099",),
+            also=("GB0099", "GB0358"),
             cause="The program says so.",
         ),
         BreakType(
@@ -60,7 +60,7 @@ ROWS = with_examples(
                 _OUTSIDE,
             ),
             code="GB0177",
-            also=("GB0059", "GB0071", "GB0193"),
+            also=("GB0059", "GB0071", "GB0193", "GB0278", "GB0140", "GB0298", "GB0291"),
             cause="There is no Python code to follow.",
         ),
         BreakType(
@@ -83,7 +83,7 @@ ROWS = with_examples(
                 ),
             ),
             code="AB0144",
-            also=("GB0307",),
+            also=("GB0307", "GB0258", "GB0260"),
             cause="What it does in this form has no counterpart in a graph.",
         ),
         BreakType(
@@ -212,7 +212,6 @@ ROWS = with_examples(
             "{function} is called: {reason}.",
             (_OUTSIDE, supportable("Contexts of torch, as `with torch.no_grad():`, stay in the graph.")),
             code="AB0157",
-            also=("GB0049",),
             cause=_ONCE,
         ),
         BreakType(
@@ -224,7 +223,7 @@ ROWS = with_examples(
                 fundamental("Numbers that torch draws are kept in the graph, from the state in which it runs."),
             ),
             code="AB0158",
-            also=("GB7650", "GB0298"),
+            also=("GB7650",),
             cause=_ONCE,
         ),
         BreakType(
@@ -280,6 +279,7 @@ ROWS = with_examples(
                 "GB6663",
                 "GB7299",
                 "GB0225",
+                "GB0209",
             ),
             cause="The engine needs the history of tensors, which they get when the graph runs.",
         ),
@@ -289,6 +289,7 @@ ROWS = with_examples(
             "{function} is called: {reason}.",
             (supportable("torch.func.grad, vmap, jacrev and their kind stay in the graph."), _OUTSIDE),
             code="GB0306",
+            also=("GB6017", "GB0327"),
             cause="Functions that an operator calls have to be graphs of their own.",
         ),
         BreakType(
@@ -297,7 +298,7 @@ ROWS = with_examples(
             "{function} is called: {reason}.",
             (_OUTSIDE, fundamental("Choose one of them for this part of the program.")),
             code="AB0162",
-            also=("GB0223", "GB0068", "GB0102"),
+            also=("GB0068", "GB0102", "GB0078", "GB0329", "GB2977"),
             cause="It records what runs, and would record the compiler.",
         ),
         BreakType(
@@ -306,7 +307,7 @@ ROWS = with_examples(
             "{function} is called: {reason}.",
             (fundamental("Call the Python function that it was made from."), _OUTSIDE),
             code="GB4695",
-            also=("GB0265", "GB0266", "GB0267", "GB0357", "GB2977"),
+            also=("GB0265", "GB0266", "GB0267"),
             cause="It works on objects of its own, beside the graph.",
         ),
         BreakType(
@@ -327,7 +328,7 @@ ROWS = with_examples(
                 supportable("armature.rules.inline(module) traces into a library written in Python."),
             ),
             code="AB0164",
-            also=("GB0294", "GB0293"),
+            also=("GB0294", "GB0293", "GB0300"),
             cause="What it computes is not made of operators.",
         ),
         BreakType(

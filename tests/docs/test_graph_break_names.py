@@ -1,0 +1,105 @@
+"""docs/graph-break-names.md has an answer for each type of torch.compile, and what it says is so."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from armature.api import public as api
+from armature.pipeline.session import session
+from armature.plugins import manager
+from armature.testing.handler_kit import Captured, difference_of_outcomes, outcome
+from tests.docs import programs_in_python, programs_in_torch, programs_that_break, programs_with_errors
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs" / "graph-break-names.md"
+NAMES: Mapping[str, str] = json.loads((HERE / "graph_break_types.json").read_text())
+TYPES = [row.value for row in manager().tables().registries.break_types.winners()]
+SAME = {row.code: row.id for row in TYPES}
+WIDER = {code: row.id for row in TYPES for code in row.also}
+
+
+def programs_of(*modules: Any) -> dict[str, Callable[..., Any]]:
+    """The programs of modules, by code."""
+    return {name.upper(): fn for one in modules for name, fn in vars(one).items() if name.startswith("gb")}
+
+
+WHOLE = programs_of(programs_in_python, programs_with_errors, programs_in_torch)
+BROKEN = programs_of(programs_that_break)
+
+
+def table() -> dict[str, list[str]]:
+    """The rows of the page by code: its type, what holds here, and the rest."""
+    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| GB")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert len({row[0] for row in cells}) == len(cells)
+    return {code: rest for code, *rest in cells}
+
+
+TABLE = table()
+
+
+def expected(code: str) -> list[str]:
+    """What the page says of a type, as far as the catalogue and the programs tell: for "cannot happen" only that."""
+    if code in SAME:
+        return ["same", f"`{SAME[code]}`"]
+    if code in WHOLE:
+        return ["one graph", f"else `{WIDER[code]}`" if code in WIDER else ""]
+    return ["covered", f"`{WIDER[code]}`"] if code in WIDER else ["cannot happen"]
+
+
+@pytest.mark.parametrize("code", NAMES)
+def test_each_type_has_an_answer(code: str) -> None:
+    name, *said = TABLE[code]
+    wanted = expected(code)
+    assert (name, said[: len(wanted)]) == (NAMES[code].strip(), wanted)
+    assert wanted != ["cannot happen"] or len(said[1]) > 20, "the page says why"
+
+
+def test_the_page_and_the_programs_speak_of_types_that_there_are() -> None:
+    assert TABLE.keys() == NAMES.keys()
+    assert {row.code: row.title for row in TYPES if row.code in NAMES}.items() <= NAMES.items()
+    assert SAME.keys() - NAMES.keys() == {code for code in SAME if code.startswith("AB")}
+    assert (WHOLE.keys() | BROKEN.keys() | WIDER.keys()) <= NAMES.keys()
+    assert not WHOLE.keys() & (BROKEN.keys() | SAME.keys())
+
+
+def opened(result: Any) -> Any:
+    """A result as it is compared: of functions and generators what they give."""
+    if isinstance(result, tuple):
+        return tuple(map(opened, result))
+    if inspect.isfunction(result):
+        return opened(result())
+    return list(result) if inspect.isgenerator(result) else result
+
+
+def broken_by(fn: Callable[..., Any]) -> tuple[list[str], int]:
+    """What breaks the graph of a program, and how many graphs there are. Its outcome is compared with eager mode's."""
+    given = torch.linspace(-1, 1, 6).reshape(2, 3)
+    before = set(map(id, session().compilations))
+    compiled = api.compile(fn, backend=Captured())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        outcomes = [outcome(lambda x, run=run: opened(run(x)), (copy.deepcopy(given),)) for run in (fn, compiled)]
+    difference_of_outcomes(*outcomes)
+    records = [record for record in session().compilations if id(record) not in before]
+    return [event.type.id for record in records for event in record.breaks], sum(r.module is not None for r in records)
+
+
+@pytest.mark.parametrize("code", WHOLE)
+def test_what_is_said_to_be_one_graph_is_one(code: str) -> None:
+    found, graphs = broken_by(WHOLE[code])
+    assert (found, graphs > 0) == ([], True)
+
+
+@pytest.mark.parametrize("code", BROKEN)
+def test_what_is_said_to_break_here_too_does(code: str) -> None:
+    assert WIDER[code] in broken_by(BROKEN[code])[0]
