@@ -5,11 +5,21 @@ from __future__ import annotations
 import enum
 import importlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Never
 
 import attrs
 import torch
 from attrs.validators import min_len
+
+from armature.errors import ArmatureError
+
+
+class NoExamples(ArmatureError):
+    """The module in which the example of a break type is said to be can't be imported."""
+
+    code = "A245"
+    text = "the example of the graph break {type} can't be read, as {module} can't be imported: {problem}"
+    hint = "Correct the name given to with_examples, or install what that module imports."
 
 
 class HintKind(enum.Enum):
@@ -20,13 +30,18 @@ class HintKind(enum.Enum):
     USER_ERROR = "user error"  # the program goes wrong here, with or without a compiler
     OURS = "ours"  # it could be compiled, and is not yet
 
+    @classmethod
+    def _missing_(cls, value: object) -> Never:
+        kinds = ", ".join(repr(kind.value) for kind in cls)
+        raise ValueError(f"there is no kind of hint called {value!r}; the kinds are {kinds}")
+
 
 @attrs.frozen
 class Hint:
     """What to do about a break; a template over the facts of the break, like its explanation."""
 
     text: str = attrs.field(validator=min_len(1))
-    kind: HintKind = HintKind.FUNDAMENTAL
+    kind: HintKind = attrs.field(default=HintKind.FUNDAMENTAL, converter=HintKind)
 
 
 def fundamental(text: str) -> Hint:
@@ -74,8 +89,11 @@ def _as_hints(given: Iterable[Hint | str]) -> tuple[Hint, ...]:
 
 
 def _example_in(module: str, id: str) -> Example | None:
-    """The example that a module has for a type; None: it has none. Errors: those of importing it."""
-    found, name = vars(importlib.import_module(module)), id.replace("-", "_")
+    """The example that a module has for a type; None: it has none. Errors: NoExamples."""
+    try:
+        found, name = vars(importlib.import_module(module)), id.replace("-", "_")
+    except Exception as error:  # a module may raise anything while it is imported
+        raise NoExamples(type=id, module=module, problem=f"{type(error).__name__}: {error}") from error
     if name not in found:
         return None
     inputs = found.get(f"{name}_inputs", a_tensor)
@@ -106,7 +124,7 @@ class BreakType:
 
     @property
     def shown_example(self) -> Example | None:
-        """The example that is given or that the module has. Errors: those of importing the module."""
+        """The example that is given or that the module has. Errors: NoExamples."""
         if self.example is not None or not self.examples:
             return self.example
         return _example_in(self.examples, self.id)

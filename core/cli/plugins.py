@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from armature import config, plugins
+from armature.breaks.check import Finding, findings
 from armature.cli.scaffold import scaffold
 from armature.cli.scripts import modules_of_the_folder
 from armature.cli.terminal import console, print_data
@@ -43,11 +44,13 @@ class Health:
     unmatched: tuple[Missing, ...]  # of the user's own rules
     disabled: tuple[Plugin, ...]
     unknown_names: tuple[str, ...]
+    break_types: tuple[Finding, ...] = ()
 
     @property
     def ok(self) -> bool:
         """Whether there is nothing to mend."""
-        return not (self.broken or self.conflicts or self.unknown_names)
+        wrong = any(finding.wrong for finding in self.break_types)
+        return not (self.broken or self.conflicts or self.unknown_names or wrong)
 
 
 def lenient_tables(manager: PluginManager) -> Tables:
@@ -123,6 +126,7 @@ def examine(manager: PluginManager) -> Health:
         unmatched=tuple(unmatched(manager.user_rules())),
         disabled=manager.disabled,
         unknown_names=tuple(sorted({name for name in named if not any(plugin.called([name]) for plugin in known)})),
+        break_types=tuple(findings((row.value, row.plugin.title) for row in tables.registries.break_types.winners())),
     )
 
 
@@ -150,7 +154,9 @@ def sections(health: Health) -> Mapping[str, list[str]]:
         "settings that name no plugin": [
             f"{name}: in disabled_plugins or plugin_order" for name in health.unknown_names
         ],
+        "graph breaks to be mended": [str(found) for found in health.break_types if found.wrong],
         "overrides": [override_line(contest) for contest in health.overrides],
+        "graph breaks that could say more": [str(found) for found in health.break_types if not found.wrong],
         "rules of yours that match nothing": [f"{place(m.origin)}: {m.why}" for m in health.unmatched],
         "rules that match nothing here": [f"{m.why} ({m.origin.plugin})" for m in health.missing],
         "disabled": [f"{plugin.name} ({plugin.distribution} {plugin.version})" for plugin in health.disabled],
@@ -169,6 +175,7 @@ def health_data(health: Health) -> Mapping[str, object]:
         "broken": [problem(p) for p in health.broken],
         "conflicts": [problem(p) for p in health.conflicts],
         "overrides": [override_line(contest) for contest in health.overrides],
+        "break_types": [attrs.asdict(found) for found in health.break_types],
         "unmatched_rules": [m.why for m in health.missing],
         "unmatched_user_rules": [
             {"target": str(m.rule.target), "why": m.why, "file": m.origin.file, "line": m.origin.line}

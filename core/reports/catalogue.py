@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import hashlib
 import inspect
@@ -19,7 +20,7 @@ from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.text import Text
 
-from armature.breaks.types import BreakType
+from armature.breaks.types import BreakType, Example, NoExamples
 from armature.errors import ArmatureError
 from armature.plugins.registry import Row
 from armature.reports.files import CannotWriteReport
@@ -50,16 +51,30 @@ class Entry:
         return f"{slug(self.type.id)}.html"
 
     @property
+    def example(self) -> Example | None:
+        """The example of the type, None without one or where `trouble` says why it can't be read."""
+        with contextlib.suppress(NoExamples):
+            return self.type.shown_example
+        return None
+
+    @property
+    def trouble(self) -> str:
+        """Why its example can't be read, "" where it can."""
+        try:
+            _ = self.type.shown_example
+        except NoExamples as error:
+            return str(error)
+        return ""
+
+    @property
     def before(self) -> str:
         """The source of the example that breaks, "" without one."""
-        example = self.type.shown_example
-        return source_of(example.before) if example is not None else ""
+        return source_of(self.example.before) if self.example is not None else ""
 
     @property
     def after(self) -> str:
         """The source of the same without a break, "" where there is none."""
-        example = self.type.shown_example
-        return source_of(example.after) if example is not None and example.after is not None else ""
+        return source_of(self.example.after) if self.example is not None and self.example.after is not None else ""
 
     def as_data(self) -> dict[str, Any]:
         """For `--json`."""
@@ -126,6 +141,8 @@ def lines(entry: Entry) -> Iterator[RenderableType]:
         if source:
             yield Text(caption, style="dim")
             yield Padding(Syntax(source, "python", background_color="default"), (0, 0, 0, 3))
+    if entry.trouble:
+        yield Text(entry.trouble, style="red")
     if shown.also:
         yield Text(f"Covers also: {', '.join(shown.also)}", style="dim")
     yield Text(f"Described by {entry.plugin}, {entry.place}", style="dim")

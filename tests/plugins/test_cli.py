@@ -19,7 +19,7 @@ from armature.cli import doctor as machine
 from armature.cli.app import COMMANDS, make_app, warn_of_problems
 from armature.config import Config
 from armature.errors import HookFailed
-from armature.plugin_api import Decision, Rule, hookimpl
+from armature.plugin_api import BreakType, Decision, Hint, Rule, hookimpl, with_examples
 from armature.plugins import PluginManager
 from armature.run.cache import Cache
 
@@ -144,6 +144,57 @@ def test_doctor_of_plugins_names_settings_that_name_nothing(mine: PluginManager)
         found = run(mine, "plugins", "doctor")
     assert found.exit_code == 1
     assert "mien" in found.stdout
+
+
+def test_doctor_of_plugins_looks_at_break_types(mine: PluginManager) -> None:
+    class Careless:
+        @hookimpl
+        def armature_break_types(self) -> list[BreakType]:
+            whole = BreakType("a-whole-one", "t", "`{x}` it is", ("a", "b"), code="XY0001", cause="Because.")
+            lacking = BreakType("a-bare-one", "t", "it is", ("a",))
+            clash = BreakType("a-clash", "t", "it is {", ("a", "b"), code="XY0002", cause="So.", also=("XY0001",))
+            away = with_examples([attrs.evolve(whole, id="no-example", code="XY0003")], "no.such.module")
+            return [whole, lacking, clash, *away]
+
+    with mine.registered(Careless(), "careless"):
+        found = run(mine, "plugins", "doctor")
+        report = data(mine, "plugins", "doctor")["break_types"]
+    assert found.exit_code == 1 and "graph breaks to be mended (3)" in found.stdout
+    wrong = [finding["text"] for finding in report if finding["wrong"]]
+    assert [text for text in wrong if "XY0001 is a code of a-whole-one too" in text]
+    assert [text for text in wrong if "is no template" in text]
+    (away,) = [text for text in wrong if "no-example" in text]
+    assert "no.such.module can't be imported: ModuleNotFoundError" in away and "What to do" in away
+    lacks = {finding["text"] for finding in report if not finding["wrong"]}
+    assert {"a-bare-one has one hint: say what else can be done", "3 without examples"} <= lacks
+    assert [text for text in lacks if text.startswith("a-bare-one has no cause")]
+
+
+def test_doctor_of_plugins_says_which_kinds_of_hints_there_are(mine: PluginManager) -> None:
+    class Careless:
+        @hookimpl
+        def armature_break_types(self) -> list[BreakType]:
+            return [BreakType("mine", "t", "it is", (Hint("do it", "nice"),))]  # type: ignore[arg-type]
+
+    with mine.registered(Careless(), "careless"):
+        found = run(mine, "plugins", "doctor")
+    assert found.exit_code == 1 and "no kind of hint called 'nice'; the kinds are 'fundamental'" in found.stdout
+
+
+def test_two_types_of_one_id_are_a_conflict(mine: PluginManager) -> None:
+    class One:
+        @hookimpl
+        def armature_break_types(self) -> list[BreakType]:
+            return [BreakType("mine", "t", "it is", ("a", "b"))]
+
+    with mine.registered(One(), "one"), mine.registered(One(), "other"):
+        found = run(mine, "plugins", "doctor")
+    assert found.exit_code == 1 and "conflicts (1)" in found.stdout and "break type" in found.stdout
+
+
+def test_the_builtin_plugins_have_no_break_type_to_mend() -> None:
+    found = data(plugins.manager(), "plugins", "doctor")["break_types"]
+    assert [finding for finding in found if "without examples" not in finding["text"]] == []
 
 
 def test_doctor_of_plugins_lists_unmatched_rules(own: PluginManager) -> None:

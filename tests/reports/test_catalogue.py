@@ -16,7 +16,7 @@ import torch
 import typer
 from typer.testing import CliRunner
 
-from armature.breaks.types import BreakType, Example, ours
+from armature.breaks.types import BreakType, Example, ours, with_examples
 from armature.cli import breaks
 from armature.plugin_api import hookimpl
 from armature.plugins import manager
@@ -76,6 +76,18 @@ def test_one_is_found_by_code_and_title_and_shown_with_its_example(invoke: Invok
 
 def test_a_code_that_a_wider_type_covers_leads_to_it(invoke: Invoke) -> None:
     assert "skipped-function" in invoke("show", "GB0008").output
+
+
+def test_a_type_whose_example_cannot_be_read_is_shown_and_says_so(invoke: Invoke) -> None:
+    class Careless:
+        @hookimpl
+        def armature_break_types(self) -> tuple[BreakType, ...]:
+            return with_examples([BreakType("mine", "My break", "It breaks.", ("Wait.", "Go."))], "no.such.module")
+
+    with manager().registered(Careless(), "careless"):
+        result, site = invoke("show", "mine"), invoke("site", "out")
+    assert result.exit_code == site.exit_code == 0
+    assert "It breaks." in result.output and "[A245]" in result.output and "no.such.module" in result.output
 
 
 def test_one_that_is_not_there_is_told_with_what_is_near(invoke: Invoke) -> None:

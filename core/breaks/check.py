@@ -1,0 +1,67 @@
+"""What is wrong with the break types that plugins give, and what they lack: for `armature plugins doctor`."""
+
+from __future__ import annotations
+
+import string
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from armature.breaks.types import BreakType, NoExamples
+
+HINTS = 2  # that a type is to have: one is seldom what the reader can do
+
+
+@attrs.frozen
+class Finding:
+    """One thing about a type. wrong: it is to be mended; otherwise it is worth knowing."""
+
+    plugin: str
+    text: str
+    wrong: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.plugin})"
+
+
+def findings(types: Iterable[tuple[BreakType, str]]) -> Iterator[Finding]:
+    """What there is to say of types, each given with the name of its plugin. Imports the modules of examples."""
+    rows = list(types)
+    yield from _same_codes(rows)
+    bare: Counter[str] = Counter()
+    for row, plugin in rows:
+        yield from (Finding(plugin, f"{row.id}: {text}") for text in _wrong(row))
+        yield from (Finding(plugin, f"{row.id} {text}", wrong=False) for text in _lacking(row))
+        bare[plugin] += not (row.example or row.examples)
+    yield from (Finding(one, f"{count} without examples", wrong=False) for one, count in bare.items() if count)
+
+
+def _same_codes(rows: list[tuple[BreakType, str]]) -> Iterator[Finding]:
+    held: dict[str, BreakType] = {}
+    for row, plugin in rows:
+        for code in filter(None, (row.code, *row.also)):
+            first = held.setdefault(code, row)
+            if first is not row:
+                yield Finding(plugin, f"{row.id}: {code} is a code of {first.id} too; a code means one type")
+
+
+def _wrong(row: BreakType) -> Iterator[str]:
+    for text in (row.explanation, *(hint.text for hint in row.hints)):
+        try:
+            list(string.Formatter().parse(text))
+        except ValueError as error:
+            yield f"{text!r:.60} is no template: {error}"
+    try:
+        _ = row.shown_example
+    except NoExamples as error:
+        yield str(error)
+
+
+def _lacking(row: BreakType) -> Iterator[str]:
+    if not row.cause:
+        yield "has no cause: say why it can't be in the graph"
+    if len(row.hints) < HINTS:
+        yield "has one hint: say what else can be done"
+    if not row.code:
+        yield "has no code by which people search for it"
