@@ -35,6 +35,7 @@ TABLES = importlib.import_module("armature.trace.break_ids")
 OF_VERDICTS = frozenset({SKIPPED, "disabled-function", "function-in-c", "handler-declines"})
 # Words of the compiler's inside, which say nothing to the author of a program.
 INSIDE = ("tracer", "VariableTracker", "Dynamo", "FakeTensor", "AOT", "proxy", "FX", "NotConstant", "GraphBreak")
+PASSES_ON = CORE / "trace" / "handlers.py"  # `call.graph_break` of plugins, whose ids stand where they call it
 
 
 def ids_in(node: ast.expr, module: ast.Module) -> Iterator[str]:
@@ -73,7 +74,9 @@ def raise_sites() -> Iterator[tuple[str, str, frozenset[str]]]:
             if not ast.unparse(call.func).endswith(".graph_break") or not call.args:
                 continue
             facts = frozenset(keyword.arg for keyword in call.keywords if keyword.arg)
-            for id in ids_in(call.args[0], module):
+            ids = list(ids_in(call.args[0], module))
+            assert ids or file == PASSES_ON, f"{file}:{call.lineno}: which types this may raise can't be told"
+            for id in ids:
                 yield f"{file.name}:{call.lineno}", id, facts
 
 

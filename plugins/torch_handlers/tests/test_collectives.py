@@ -18,6 +18,8 @@ if not functional_collectives.AVAILABLE:
     pytest.skip("torch was built without torch.distributed", allow_module_level=True)
 functional = pytest.importorskip("torch.distributed._functional_collectives")
 
+SCALED = dist._make_nccl_premul_sum(2.0)  # a reduction that has no form with a new tensor
+
 
 @pytest.fixture(autouse=True)
 def processes() -> Iterator[None]:
@@ -154,6 +156,7 @@ def reduces(x: Tensor, **options: Any) -> Tensor:
         (lambda x: reduces(x.to(torch.complex64)), "collective-layout"),
         (lambda x: reduces(x.clone().requires_grad_().exp()), "collective-gradient"),
         (lambda x: reduces(x.clone(), group=3), "collective-group"),
+        (lambda x: reduces(x.clone(), op=SCALED), "collective-reduction"),
         (lambda x: reduces(3), "collective-argument"),
         (lambda x: dist.all_gather([x.new_empty(12)], x) or x + 1, "collective"),
         (lambda x: dist.all_gather_into_tensor(x.new_empty(12), x) or x + 1, "collective"),
