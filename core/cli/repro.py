@@ -18,6 +18,7 @@ from armature.cli.terminal import console, fail
 from armature.errors import ArmatureError
 from armature.pipeline.repro import SCRIPT
 from armature.reports.files import CannotWriteReport
+from armature.reports.judges import Judges
 from armature.reports.minify import minify
 from armature.reports.recorder import shown
 
@@ -72,10 +73,13 @@ def smaller(
 ) -> None:
     """Make a graph that fails as small as it still fails: with an error, with wrong values, or slowly."""
     screen = console()
-    with screen.status("looking") as status:
+    with screen.status("looking") as status, Judges() as judges:
         try:
             path, found, size = minify(
-                folder.absolute(), kind.value, lambda tries, nodes: status.update(f"{tries} graphs, {nodes} operators")
+                folder.absolute(),
+                kind.value,
+                lambda tries, nodes: status.update(f"{tries} graphs, {nodes} operators"),
+                judges.fault,
             )
         except ArmatureError as error:
             fail(error)

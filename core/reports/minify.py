@@ -24,6 +24,8 @@ TOLERANCE = 1e-3  # of values beside eager mode's, relative and absolute
 SLOWER = 1.5  # times eager mode's time
 CALLS = 5
 
+Judge = Callable[[fx.GraphModule, Sequence[object], str, str], str]  # as `fault`
+
 
 class NothingToMinify(ArmatureError):
     """The graph does not show what it is to show."""
@@ -120,17 +122,21 @@ def seconds(run: Callable[..., Any], inputs: Sequence[object]) -> float:
 
 @attrs.define(eq=False)
 class Minifier:
-    """Makes a graph smaller while it shows the fault. tries: graphs that were looked at. told: called after each."""
+    """Makes a graph smaller while it shows the fault. tries: graphs that were looked at. told: called after each.
+
+    judge: what looks at a graph, as `fault` does in this process.
+    """
 
     backend: str
     kind: str
     told: Callable[[int, int], None] = lambda tries, nodes: None
+    judge: Judge = fault
     tries: int = 0
     fault: str = ""
 
     def smallest(self, graph: fx.GraphModule, inputs: Sequence[object]) -> tuple[fx.GraphModule, list[object]]:
         """The smallest graph that is found, with its inputs. Errors: NothingToMinify."""
-        self.fault = fault(graph, inputs, self.backend, self.kind)
+        self.fault = self.judge(graph, inputs, self.backend, self.kind)
         if not self.fault:
             raise NothingToMinify(path="the graph", problem=f"there is no such fault: {self.kind}")
         best, given = graph, list(inputs)
@@ -149,7 +155,7 @@ class Minifier:
     def _has_it(self, graph: fx.GraphModule, inputs: list[object]) -> bool:
         self.tries += 1
         try:
-            found = fault(graph, inputs, self.backend, self.kind)
+            found = self.judge(graph, inputs, self.backend, self.kind)
         except Exception:  # eager mode refuses the smaller graph
             found = ""
         self.told(self.tries, operators(graph))
@@ -216,7 +222,7 @@ def rewritten(
     return made, [kept[node] for node in made.graph.nodes if node.op == "placeholder"]
 
 
-def minify(folder: Path, kind: str, told: Callable[[int, int], None]) -> tuple[Path, Minifier, int]:
+def minify(folder: Path, kind: str, told: Callable[[int, int], None], judge: Judge) -> tuple[Path, Minifier, int]:
     """Write the smallest graph of the script in a folder to a folder `minified` in it: its script, tries and size.
 
     Errors: NothingToMinify.
@@ -228,11 +234,11 @@ def minify(folder: Path, kind: str, told: Callable[[int, int], None]) -> tuple[P
     except Exception as error:
         raise NothingToMinify(path=path, problem=f"it is no script of armature's: {error}") from error
     graph = fx.symbolic_trace(model)
-    found = Minifier(str(names.get("BACKEND", "auto")), kind, told)
-    smallest, given = found.smallest(graph, inputs)
+    found = Minifier(str(names.get("BACKEND", "auto")), kind, told, judge)
     target = path.parent / "minified"
     target.mkdir(exist_ok=True)
     try:
+        smallest, given = found.smallest(graph, inputs)
         text = script(smallest, given, found.backend, kind, saved=True)
     except CannotWrite as error:
         raise NothingToMinify(path=path, problem=str(error)) from error

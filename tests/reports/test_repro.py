@@ -25,6 +25,7 @@ from armature.plugin_api import hookimpl
 from armature.plugins import manager
 from armature.reports import minify
 
+ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import torch, armature
 
@@ -59,12 +60,60 @@ def wrong_at_tanh(module: fx.GraphModule, inputs: Any) -> Any:
     return (lambda *args: tuple(r + 1 for r in module.forward(*args))) if has(module, "tanh") else module.forward
 
 
+INSTALLED = """
+from tests.reports.test_repro import Faulty
+armature_graph_backends = Faulty().armature_graph_backends
+"""
+
+
 class Faulty:
     """A plugin with backends that fail."""
 
     @hookimpl
     def armature_graph_backends(self) -> Mapping[str, Any]:
         return {"faulty": fails_at_cumsum, "wrong": wrong_at_tanh}
+
+
+CRASHES = """
+import os
+from armature.plugin_api import hookimpl
+
+def crashes_at_cumsum(module, inputs):
+    print("compiling")  # what a graph prints is no answer
+    if any("cumsum" in str(node.target) for node in module.graph.nodes):
+        os.abort()
+    return module.forward
+
+@hookimpl
+def armature_graph_backends():
+    return {"crashes": crashes_at_cumsum}
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Installs a plugin, a name and its code, for the processes that are started."""
+
+    def made(name: str, code: str) -> None:
+        info = tmp_path / "installed" / f"{name}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[armature]\n{name} = {name}_plugin\n")
+        (tmp_path / "installed" / f"{name}_plugin.py").write_text(code)
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "installed"), str(ROOT)]))
+
+    return made
+
+
+def test_a_graph_that_ends_the_process_is_made_small(invoke: Invoke, tmp_path: Path, install: Any) -> None:
+    install("crashing", CRASHES)
+    graph = fx.symbolic_trace(lambda x: torch.cumsum(torch.relu(x.sin()), 0).tanh() * 2)
+    (tmp_path / SCRIPT).write_text(script(graph, [torch.ones(3)], "crashes", "error"))
+    result = invoke("minify", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert "1 operators" in result.output and "ended by SIGABRT" in result.output
+    small = (tmp_path / "minified" / SCRIPT).read_text()
+    assert "torch.cumsum" in small and "torch.relu" not in small and "tanh" not in small
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +131,8 @@ def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     return lambda *arguments: CliRunner().invoke(app, list(arguments))
 
 
-def test_a_failure_leaves_a_folder_that_minify_makes_small(invoke: Invoke, tmp_path: Path) -> None:
+def test_a_failure_leaves_a_folder_that_minify_makes_small(invoke: Invoke, tmp_path: Path, install: Any) -> None:
+    install("faulty", INSTALLED)
     Path("program.py").write_text(PROGRAM)
     result = invoke("repro", "program.py", "--out", "kept")
     assert result.exit_code == 0 and "torch.Size([3, 4])" in result.output, result.output
