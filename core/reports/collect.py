@@ -171,6 +171,7 @@ class Collector:
             title=event.type.title,
             explanation=events.explanation(event),
             hints=tuple(map(str, events.hints(event))),
+            hint_kinds=tuple(hint.kind.value for hint in event.type.hints),
             code=event.type.code,
             cause=events.fill(event.type.cause, event.facts),
             docs_url=event.type.docs_url,

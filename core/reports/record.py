@@ -6,6 +6,7 @@ Times are in seconds since the recording began, sizes in bytes. Frames, breaks a
 from __future__ import annotations
 
 from enum import StrEnum
+from itertools import zip_longest
 
 import attrs
 
@@ -115,6 +116,11 @@ class Break:
     title: str = told("of the break type")
     explanation: str = told("why the graph broke, with the facts of this place")
     hints: tuple[str, ...] = told("what to do")
+    hint_kinds: tuple[str, ...] = told(
+        "what following each of the hints comes to: fundamental (the program has to be written otherwise), supportable "
+        "(a setting, a rule or a plugin keeps it in the graph), user error, or ours (it is not compiled yet)",
+        default=(),
+    )
     code: str = told("number of the break type that stays, for search", default="")
     cause: str = told("why no graph can hold it, or why it is not traced", default="")
     docs_url: str = told("where there is more, empty where there is not", default="")
@@ -125,6 +131,11 @@ class Break:
     seconds: float = told("spent on it: tracing again to cut the frame, and compiling what follows apart", default=0.0)
     outcome: str = told("what was done", default="")
     frames: tuple[int, ...] = told("the frames it was met in", default=())
+
+    @property
+    def advice(self) -> tuple[tuple[str, str], ...]:
+        """What to do and of what kind that is, "" where a record does not say."""
+        return tuple(zip_longest(self.hints, self.hint_kinds[: len(self.hints)], fillvalue=""))
 
     @property
     def name(self) -> str:

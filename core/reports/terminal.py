@@ -97,7 +97,8 @@ def break_lines(one: Break) -> list[RenderableType]:
     lines += [Text(one.cause)] if one.cause else []
     lines += [Text(f"{seen.expression} is {seen.description}", style="dim") for seen in one.values]
     lines += [line for place in one.stack for line in place_lines(place)]
-    lines += [Text(f"What to do: {hint}") for hint in one.hints]
+    kinds = ((hint, f" ({kind})" if kind else "") for hint, kind in one.advice)
+    lines += [Text.assemble(f"What to do: {hint}", (kind, "dim")) for hint, kind in kinds]
     lines += [Text(f"More: {one.docs_url}")] if one.docs_url else []
     return [*lines, Text(f"Described by {one.plugin}", style="dim")] if one.plugin else lines
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import io
 import linecache
 from typing import Any
 
+import attrs
 import pytest
 import torch
+from rich.console import Console
 
 import armature
+from armature.breaks.types import HintKind
+from armature.reports.html import page
 from armature.reports.record import Outcome, Recording
 from armature.reports.recorder import Recorder
+from armature.reports.terminal import break_lines
 from tests.reports import broken_programs as programs
 
 # The expression that stands under the caret, and words of the cause.
@@ -39,6 +45,7 @@ CAUSES: dict[str, tuple[str, str]] = {
     "Outer": ("y.mean() > 0", "tensor"),
 }
 NOT_PROGRAMS = {"left_out", "nothing", "Inner"}
+KINDS = {kind.value for kind in HintKind}
 X = torch.tensor([1.0, -2.0, 3.0])
 
 
@@ -77,6 +84,21 @@ def test_each_look_at_a_frame_has_an_outcome_with_a_reason(name: str) -> None:
         assert frame.parent is None or frame.parent < frame.id
         assert frame.callers, "someone has called it"
         assert bool(frame.breaks) == (frame.outcome is Outcome.BROKEN)
+
+
+def test_each_hint_has_a_kind_and_the_reports_say_it() -> None:
+    recording = recording_of("branch_on_a_sum")
+    (one,) = recording.breaks
+    assert len(one.advice) == len(one.hints) >= 2 and {kind for _, kind in one.advice} <= KINDS
+    console = Console(file=io.StringIO(), width=400)
+    for line in break_lines(one):
+        console.print(line)
+    text, shown = console.file.getvalue(), page(recording)  # type: ignore[attr-defined]
+    for hint, kind in one.advice:
+        assert f"What to do: {hint} ({kind})" in text
+        assert f'<span class="dim kind">({kind})</span>' in shown
+    older = attrs.evolve(one, hint_kinds=())
+    assert [kind for _, kind in older.advice] == [""] * len(one.hints)
 
 
 def test_values_have_types_and_shapes() -> None:
