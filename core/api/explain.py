@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from torch import fx
@@ -14,8 +15,11 @@ from armature.errors import NotCallable, WrongArgument
 from armature.events import EventKind
 from armature.frame import skip
 from armature.frame.hook import FrameHook
+from armature.introspection import describe
 from armature.pipeline.compiler import Compiler
 from armature.pipeline.session import Compilation, Session, Skip, session
+from armature.reports.html import page
+from armature.reports.recorder import Recorder
 
 
 def explain(fn: Callable[..., Any], *, dynamic: bool | None = None) -> Callable[..., ExplainOutput]:
@@ -33,9 +37,10 @@ def explain(fn: Callable[..., Any], *, dynamic: bool | None = None) -> Callable[
 
     def run(*args: Any, **kwargs: Any) -> ExplainOutput:
         records = session().apart()
-        with session().looking_again():
+        recorder = Recorder(name_of(fn), of=records)
+        with recorder, session().looking_again():
             capturing(fn, records, dynamic)(*args, **kwargs)
-        return output_of(records)
+        return output_of(records, recorder)
 
     return run
 
@@ -53,10 +58,16 @@ def as_captured(module: fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]
     return module.forward
 
 
-def output_of(records: Session) -> ExplainOutput:
+def name_of(fn: object) -> str:
+    """What the report of a function or module is called."""
+    return describe(fn if isinstance(fn, FunctionType) else type(fn)).name
+
+
+def output_of(records: Session, recorder: Recorder) -> ExplainOutput:
     """What the records say."""
     skipped = (_skipped(found) for found in records.skips if found.reason != skip.OWN)
-    return ExplainOutput(tuple(_frame(record) for record in records.compilations), tuple(skipped))
+    frames = tuple(_frame(record) for record in records.compilations)
+    return ExplainOutput(frames, tuple(skipped), lambda: page(recorder.recording()))
 
 
 def _skipped(found: Skip) -> SkippedFrame:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from jinja2 import Environment, FileSystemLoader
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -19,7 +18,6 @@ from armature.breaks import events
 from armature.breaks.types import BreakEvent
 
 NAMED = 5  # functions that are left alone for one reason
-TEMPLATES = Path(__file__).parent / "templates"
 
 
 @attrs.frozen
@@ -86,12 +84,14 @@ class SkippedFrame:
 class ExplainOutput:
     """What was captured in one run of a function, and what was left alone.
 
+    page: makes the text of its web page.
     `graph_count`, `graph_break_count`, `op_count`, `break_reasons`, `graphs`, `ops_per_graph`, `out_guards` and
     `compile_times` are read as of what `torch._dynamo.explain` returns; guards are texts.
     """
 
     frames: tuple[ExplainedFrame, ...]
-    skipped: tuple[SkippedFrame, ...] = ()
+    skipped: tuple[SkippedFrame, ...]
+    page: Callable[[], str]
 
     @property
     def graphs(self) -> tuple[fx.GraphModule, ...]:
@@ -172,11 +172,9 @@ class ExplainOutput:
         return Group(table, *skip_report(self.skipped), *break_report(self.breaks))
 
     def to_html(self, path: str | Path) -> Path:
-        """Write a page that stands alone; returns its path."""
+        """Write the page of `armature explain --html`, which stands alone; returns its path. Errors: OSError."""
         target = Path(path)
-        environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True)
-        page = environment.get_template("explain.html.j2").render(output=self, events=events)
-        target.write_text(page, encoding="utf-8")
+        target.write_text(self.page(), encoding="utf-8")
         return target
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from torch._C._dynamo.eval_frame import _debug_get_cache_entry_list
 
 import armature
 from armature.pipeline.session import session
+from armature.reports.html import page
+from armature.reports.recorder import Recorder
 
 X = torch.ones(3)
 
@@ -41,8 +44,19 @@ def test_breaks_are_told_with_place_and_hints(tmp_path: Path) -> None:
     text = str(output)
     assert event.type.id in text and all(hint.text.split("`")[0] in text for hint in event.type.hints)
     assert f":{broken.__code__.co_firstlineno + 1}" in text
-    page = output.to_html(tmp_path / "page.html").read_text()
-    assert event.type.id in page and "<mine>" not in page and "x * 2" in page
+    text = output.to_html(tmp_path / "page.html").read_text()
+    assert event.type.id in text and "<mine>" not in text and "x * 2" in text
+
+
+def test_its_page_is_that_of_the_command(tmp_path: Path) -> None:
+    output = armature.explain(broken)(X)
+    with Recorder("test_explain.broken") as recorder:
+        armature.compile(broken, backend="eager")(X)
+    shape = re.compile(r"<(?:h1|h2|h3)[^>]*>.*?</")
+    found, expected = (shape.findall(text) for text in (output.page(), page(recorder.recording())))
+    assert found and "".join(found).count("<h3") == "".join(expected).count("<h3") > 0
+    assert [text for text in found if "<h2" in text] == [text for text in expected if "<h2" in text]
+    assert output.page().split("</style>")[0].count("@media") > 0, "light and dark, and phones"
 
 
 def test_a_module_and_a_compiled_one() -> None:
