@@ -9,13 +9,23 @@ from types import TracebackType
 from typing import Self
 
 import attrs
-from rich.status import Status
+from rich.console import Console
+from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn
+from rich.progress import Progress as Bar
 
 from armature.cli.terminal import console
+from armature.events import EventKind
 from armature.pipeline.session import Compilation, Records, Session
 
 PATIENCE = 2.0  # seconds that a compilation takes before it is shown
 EVERY = 0.2
+STAGES = ("trace", "lower", "schedule", "codegen", "load", "graph")  # as they end
+
+
+def bar_on(screen: Console) -> Bar:
+    """A bar that is gone once it has stopped: one step for each stage of the compilation under way."""
+    columns = (SpinnerColumn(), BarColumn(bar_width=len(STAGES) * 2), TextColumn("{task.description}"))
+    return Bar(*columns, console=screen, transient=True)
 
 
 @attrs.define(eq=False)
@@ -24,9 +34,13 @@ class Progress:
 
     of: Session
     records: Records = attrs.field(factory=Records)
-    status: Status = attrs.field(factory=lambda: Status("", console=console(stderr=True)))
+    bar: Bar = attrs.field(factory=lambda: bar_on(console(stderr=True)))
+    task: TaskID = attrs.field(init=False)
     _stopped: threading.Event = attrs.field(factory=threading.Event)
     _thread: threading.Thread | None = None
+
+    def __attrs_post_init__(self) -> None:
+        self.task = self.bar.add_task("", total=len(STAGES))
 
     def __enter__(self) -> Self:
         self.of.followers.append(self.records)
@@ -41,8 +55,12 @@ class Progress:
         self._stopped.set()
         if self._thread is not None:
             self._thread.join()
-        self.status.stop()
+        self._hide()
         self.of.followers.remove(self.records)
+
+    def _hide(self) -> None:
+        if self.bar.live.is_started:  # rich ends a line even where it has begun none
+            self.bar.stop()
 
     def _run(self) -> None:
         while not self._stopped.wait(EVERY):
@@ -52,10 +70,10 @@ class Progress:
         """Show the compilation that is under way, if it has been for long; hide it when it has ended."""
         current = under_way(self.records)
         if current is None or now - current.started < PATIENCE:
-            self.status.stop()
+            self._hide()
             return
-        self.status.update(told(self.records, current, now))
-        self.status.start()
+        self.bar.update(self.task, description=told(self.records, current, now), completed=len(stages_of(current)))
+        self.bar.start()
 
 
 def under_way(records: Records) -> Compilation | None:
@@ -68,7 +86,13 @@ def told(records: Records, current: Compilation, now: float) -> str:
     """The line: what is compiled, for how long, and what was done so far."""
     graphs = [graph for record in records.compilations for graph in record.graphs]
     kernels = sum(graph.program.kernel_count for graph in graphs)
-    stages = [event.detail for event in current.events if event.detail]
-    after = f" after {stages[-1]}" if stages else ""
-    done = f"{len(records.compilations)} frames, {len(graphs)} graphs, {kernels} kernels"
-    return f"compiling {current.function}{after}, {now - current.started:.0f} s ({done} so far)"
+    done = stages_of(current)
+    after = f" after {done[-1]}" if done else ""
+    counts = f"{len(records.compilations)} frames, {len(graphs)} graphs, {kernels} kernels"
+    return f"compiling {current.function}{after}, {now - current.started:.0f} s ({counts} so far)"
+
+
+def stages_of(record: Compilation) -> list[str]:
+    """The stages that have ended, each once, in the order in which they did: a frame may have many graphs."""
+    ended = dict.fromkeys(event.detail for event in record.events if event.kind is EventKind.STAGE)
+    return [stage for stage in ended if stage in STAGES]

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 from rich.console import Console
-from rich.status import Status
 
 import armature
 from armature.cli import progress
@@ -26,11 +25,12 @@ def screen() -> io.StringIO:
 @pytest.fixture
 def shown(screen: io.StringIO) -> Progress:
     console = Console(file=screen, force_terminal=True, width=200)
-    return Progress(session(), status=Status("", console=console))
+    return Progress(session(), bar=progress.bar_on(console))
 
 
 def test_a_compilation_under_way_is_told_after_a_while_and_no_longer(shown: Progress, screen: io.StringIO) -> None:
     lines: list[str] = []
+    steps: list[float] = []
 
     def backend(module: Any, inputs: Any) -> Any:
         started = shown.records.compilations[-1].started
@@ -41,6 +41,7 @@ def test_a_compilation_under_way_is_told_after_a_while_and_no_longer(shown: Prog
             if "compiling" in screen.getvalue():
                 break
             time.sleep(0.05)
+        steps.append(shown.bar.tasks[0].completed)
         lines.append(progress.told(shown.records, shown.records.compilations[-1], started + 3))
         return module.forward
 
@@ -51,7 +52,14 @@ def test_a_compilation_under_way_is_told_after_a_while_and_no_longer(shown: Prog
         shown.look(1e12)
     (line,) = lines
     assert "after trace, 3 s (2 frames, 1 graphs, 1 kernels so far)" in line
+    assert steps == [1], "tracing is over, of six stages"
     assert not session().followers
+
+
+def test_the_bar_has_a_step_for_each_stage() -> None:
+    armature.compile(lambda x: x.exp() + 1)(torch.ones(3))
+    record = session().compilations[-1]
+    assert progress.stages_of(record) == list(progress.STAGES)
 
 
 def test_nothing_is_shown_where_nobody_looks(shown: Progress, screen: io.StringIO) -> None:
