@@ -17,6 +17,7 @@ from armature.events import CompileEvent, EventKind
 from armature.graph import origins
 from armature.graph.data import AtenGraph, GraphKind
 from armature.graph.passes import run_passes
+from armature.graph.run_through import state_set_back
 from armature.graph.saved import save_inputs_of_views
 from armature.graph.tails import reads_apart, tail_of
 from armature.graph.verify import verify
@@ -89,14 +90,16 @@ class _Compilation:
             return aot.flat(self.compile(plain, GraphKind.INFERENCE))
         origins.mark(module)
         compilers = aot.Compilers(self.forward, self.backward, self.inference, self.partition)
-        return aot.compile_functional(module, fakes, compilers, table)
+        with state_set_back(module):
+            return aot.compile_functional(module, fakes, compilers, table)
 
     def recorded(
         self, module: fx.GraphModule, fakes: Sequence[object], table: Mapping[Any, Callable[..., Any]]
     ) -> fx.GraphModule | None:
         """The functional graph found by running the module once; None where that takes AOTAutograd."""
         try:
-            graph = recorder.record(module, fakes, table)
+            with state_set_back(module):
+                graph = recorder.record(module, fakes, table)
         except recorder.NotPlain:
             return None
         origins.name_operators(graph)
@@ -120,6 +123,7 @@ class _Compilation:
         """One functional graph compiled."""
         if any("origin" not in node.meta for node in graph.graph.nodes if node.op == "call_function"):
             origins.restore(graph)
+        aot.give_memory(graph)
         graph = run_passes("post_grad", graph, self.ctx)
         places = [node for node in graph.graph.nodes if node.op == "placeholder"]
         fixed = frozenset(k for k, given in enumerate(self.traced.inputs) if given.is_parameter)

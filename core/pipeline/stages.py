@@ -23,6 +23,7 @@ from armature.plugins.tables import Tables
 from armature.run.cache import Cache
 from armature.run.workers import Workers
 from armature.torch_abi.eval_frame import skip_code
+from armature.torch_abi.grad_modes import switches_set_back
 from armature.trace import verify as trace_spec
 from armature.trace.data import TracedFrame
 from armature.trace.emit.rollback import Undo
@@ -66,7 +67,8 @@ def compile_frame(
         print(f"# {record.function}    {record.where}    fx\n{record.captured}", file=sys.stderr)
     if traced.graph is None:
         return traced, traced.code
-    run = timed(record, "graph", ctx, lambda: backend(traced, ctx, record))
+    with switches_set_back():  # a back end may run the graph, and find an error in its middle
+        run = timed(record, "graph", ctx, lambda: backend(traced, ctx, record))
     as_captured = run == traced.graph.forward or backend is not native_backend  # those of others may run it as it is
     return traced, fill_slot(traced, undoing(traced.undo, run, traced.graph if as_captured else None))
 

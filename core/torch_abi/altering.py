@@ -45,6 +45,17 @@ def memory_of(tensor: torch.Tensor) -> torch.UntypedStorage:
     return unwrapped(tensor).untyped_storage()
 
 
+def is_zero_tensor(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is one of forward mode's zeros, which have no memory; the fakes of such tensors don't say so."""
+    return bool(tensor._is_zerotensor())
+
+
+def with_memory(zeros: torch.Tensor) -> torch.Tensor:
+    """The same numbers and strides in memory."""
+    made = torch.empty_strided(zeros.shape, zeros.stride(), dtype=zeros.dtype, device=zeros.device)
+    return made.zero_()
+
+
 @attrs.frozen(eq=False)
 class Kept:
     """What a tensor was: another one over its memory, and whether it required gradients."""

@@ -14,8 +14,9 @@ import attrs
 import torch
 from torch import fx
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes
 
-from armature.torch_abi import training
+from armature.torch_abi import altering, training
 from armature.torch_abi.overrides import QuietSubclasses
 from armature.torch_abi.symbols import Symbols
 from armature.torch_abi.views import may_overlap_itself
@@ -113,6 +114,15 @@ def holds_stand_ins(graph: fx.GraphModule) -> bool:
     """Whether a constant stands for a part of a wrapper that is no tensor, and there is none to run with: a mesh that
     torch took from its caches, where an equal one of an ended group was."""
     return any(stands_for_part(getattr(graph, str(node.target))) for node in graph.graph.find_nodes(op="get_attr"))
+
+
+def give_memory(graph: fx.GraphModule) -> None:
+    """Forward mode's zeros have no memory: what a graph holds of them as a constant gets some."""
+    for node in graph.graph.find_nodes(op="get_attr"):
+        held = getattr(graph, str(node.target), None)
+        if isinstance(held, torch.Tensor) and altering.is_zero_tensor(held):
+            with _disable_current_modes():
+                setattr(graph, str(node.target), altering.with_memory(held))
 
 
 def reads_what_is_written(forward: fx.GraphModule, metadata: Any) -> bool:

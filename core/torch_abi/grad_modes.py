@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import attrs
@@ -64,6 +65,8 @@ FORWARD_MODE = Switch(torch._C._is_fwd_grad_enabled, torch._C._set_fwd_grad_enab
 IN_PLACE = Switch(LEVELS.get_inplace_requires_grad_allowed, LEVELS.set_inplace_requires_grad_allowed)
 TRANSFORMS = Switch(LEVELS.get_dynamic_layer_stack_depth, LEVELS.pop_dynamic_layer_stack_and_undo_to_depth)
 DUAL_LEVEL = Switch(in_dual_level, leave_dual_level)
+# Passes of torch turn it off for a time; a context that was entered then and is left later turns it off for good.
+AUTOCAST_CACHE = Switch(torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled)
 
 # What a function in a graph changes, without an object that could be asked to change it back.
 CHANGED_BY: Mapping[Callable[..., Any], Switch] = {
@@ -75,3 +78,16 @@ CHANGED_BY: Mapping[Callable[..., Any], Switch] = {
     torch._C._enter_dual_level: DUAL_LEVEL,
     torch._C._exit_dual_level: DUAL_LEVEL,
 }
+
+
+@contextmanager
+def switches_set_back() -> Iterator[None]:
+    """Afterwards all that functions of `CHANGED_BY` change, and torch's own passes, is as it was before."""
+    switches = (AUTOCAST_CACHE, *dict.fromkeys(CHANGED_BY.values()))
+    before = [switch.read() for switch in switches]
+    try:
+        yield
+    finally:
+        # The grad mode last: levels of transforms set it to what they found when they are left.
+        for switch, known in reversed([*zip(switches, before, strict=True)]):
+            switch.restore(known)

@@ -11,8 +11,21 @@ from typing import Any
 import pytest
 import torch
 from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-from armature.torch_abi import aot, decomps, effects, fake, grad_modes, guard_tree, operators, pytree, recorder, streams
+from armature.torch_abi import (
+    altering,
+    aot,
+    decomps,
+    effects,
+    fake,
+    grad_modes,
+    guard_tree,
+    operators,
+    pytree,
+    recorder,
+    streams,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 aten = torch.ops.aten
@@ -300,3 +313,18 @@ def test_operators_of_kernels_and_what_operators_write() -> None:
     assert not operators.is_triton_operator(aten.copy_.default)
     assert operators.written_positions(target) == {1} and operators.written_positions(aten.copy_.default) == {0}
     assert operators.written_positions(aten.add.Tensor) == frozenset()
+
+
+def test_forward_modes_zeros_get_memory() -> None:
+    zeros = torch._efficientzerotensor((2, 3)).t()
+    assert altering.is_zero_tensor(zeros)
+    assert not altering.is_zero_tensor(torch.zeros(2))
+    graph = fx.Graph()
+    graph.output((graph.get_attr("held"),))
+    module = fx.GraphModule({"held": zeros}, graph)
+    with FakeTensorMode():
+        aot.give_memory(module)
+    assert type(module.held) is torch.Tensor
+    assert module.held.stride() == zeros.stride()
+    assert module.held.untyped_storage().data_ptr()
+    assert torch.equal(module.held, torch.zeros(3, 2))

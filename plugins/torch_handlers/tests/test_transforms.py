@@ -245,6 +245,57 @@ def test_lowered(program: Callable[..., Any], inputs: Callable[[], Any]) -> None
     torch.testing.assert_close(found, expected)
 
 
+def squares(x):
+    return (x.sin() * x).sum(-1)
+
+
+def total(x):
+    return (x.sin() * x).sum()
+
+
+def twice(x):
+    return x * 2
+
+
+NESTED: dict[str, Callable[[torch.Tensor], Any]] = {
+    "vmap of jacrev": lambda t: vmap(jacrev(torch.sin))(t),
+    "vmap of jacfwd": lambda t: vmap(jacfwd(torch.sin))(t),
+    "vmap of vmap of jacfwd": lambda t: vmap(vmap(jacfwd(torch.sin)))(t),
+    "vmap of vmap of grad": lambda t: vmap(vmap(grad(torch.sin)))(t),
+    "vmap of grad of grad": lambda t: vmap(grad(lambda y: grad(total)(y).sum()))(t),
+    "vmap of jvp": lambda t: vmap(lambda y: jvp(total, (y,), (y,))[1])(t),
+    "jacrev of jacrev": lambda t: jacrev(jacrev(squares))(t),
+    "jacfwd of jacfwd": lambda t: jacfwd(jacfwd(squares))(t),
+    "jacrev of jacfwd": lambda t: jacrev(jacfwd(squares))(t),
+    "jacfwd of jacrev": lambda t: jacfwd(jacrev(squares))(t),
+    "jacrev of vmap": lambda t: jacrev(vmap(total))(t),
+    "grad of vmap": lambda t: grad(lambda y: vmap(total)(y).sum())(t),
+    "jvp of jvp": lambda t: jvp(lambda z: jvp(squares, (z,), (z,))[1], (t,), (t,)),
+    "jacrev of jacfwd, all zeros": lambda t: jacrev(jacfwd(twice))(t),
+}
+
+
+@pytest.mark.parametrize("inputs", [plain, leaf])
+@pytest.mark.parametrize("program", NESTED.values(), ids=NESTED)
+def test_nested_transforms_are_lowered(program: Callable[..., Any], inputs: Callable[[], Any]) -> None:
+    armature.reset()
+    expected = program(*inputs())
+    found = armature.compile(program, fullgraph=True)(*inputs())
+    torch.testing.assert_close(found, expected)
+    assert torch._C._functorch.maybe_current_level() is None
+
+
+def test_forward_modes_zeros_as_arguments() -> None:
+    """They have no memory that a kernel could read."""
+    armature.reset()
+    (t,) = plain()
+    zeros = jacrev(jacfwd(twice))(t[0])
+    assert zeros._is_zerotensor()
+    compiled = armature.compile(lambda a: (a * 2 + 1).relu())
+    for given in (torch.rand(zeros.shape), zeros, torch.rand(zeros.shape)):
+        torch.testing.assert_close(compiled(given), (given * 2 + 1).relu())
+
+
 def prints(t):
     def f(x):
         print("inside")
@@ -297,6 +348,10 @@ def break_between(t):
     return out, back(t)
 
 
+def zeros_without_numbers(t):
+    return jacfwd(jacfwd(twice))(t) + 0.0 * t  # torch's fake tensors have no zeros of forward mode
+
+
 def made_of_a_graph(t):
     out, push = linearize(torch.sin, t)
     return out, push(t)
@@ -306,7 +361,7 @@ def made_of_a_graph(t):
     "program",
     [
         prints, asks_for_a_number, branches, raises, wrong_dimension, not_a_scalar, changes_what_it_captured,
-        break_between, made_of_a_graph,
+        break_between, made_of_a_graph, zeros_without_numbers,
     ],
 )  # fmt: skip
 def test_break(program: Callable[..., Any]) -> None:
