@@ -249,3 +249,17 @@ def test_the_last_rounds_of_a_loop_break_only_where_the_program_does(program: Ca
     found = resumes(program, one)
     assert found.breaks == ["explicit-break"] * breaks
     assert not found.eager
+
+
+def values_of_two_dicts(t):
+    first, second, kept = {"a": 1.0, "b": 2.0, "c": 3.0}, {"a": 4.0, "b": 5.0, "c": 6.0}, []
+    keep = kept.append
+    for x, y in zip(first.values(), second.values()):
+        armature.graph_break()
+        keep(t * x + y)
+    return kept
+
+
+def test_lists_that_a_guard_makes_are_no_other_objects() -> None:
+    """What is left of each dict is a list that reading makes, at the address of the one before; none is `kept`."""
+    assert set(resumes(values_of_two_dicts, one).breaks) == {"explicit-break"}

@@ -11,7 +11,7 @@ import attrs
 
 from armature.frame.data import FrameRequest
 from armature.frame.guards.text import shown_now
-from armature.frame.source import Reach, Source
+from armature.frame.source import Reach, Resolver, Source
 from armature.introspection import lives_on
 from armature.torch_abi import eval_frame, guard_tree, overrides
 from armature.torch_abi.eval_frame import GuardHolder
@@ -86,6 +86,10 @@ class TreeBuilder:
     def value(self, source: Source) -> Any:
         """The object at a source. Errors: whatever reading it raises."""
         return self.reach.resolver.value(source)
+
+    def lasts(self, source: Source) -> bool:
+        """Whether a source gives one object however often it is read. Errors: whatever reading it raises."""
+        return self.value(source) is Resolver(self.request).value(source)
 
     def add_last(self, test: Callable[[dict[str, Any]], bool], parts: list[str]) -> None:
         """A test over the dict of the frame's locals, run after those of the nodes."""

@@ -300,9 +300,11 @@ class NoAliasGuard(Guard):
         return f"no two of these are one object: {', '.join(source.expr for source in self.sources)}"
 
     def add(self, tree: TreeBuilder, parts: list[str]) -> None:
-        if len(self.sources) > 1:
-            names = [source.expr for source in self.sources]
-            guard_tree.different_objects(list(map(tree.manager, self.sources)), names, parts)
+        # What is made anew each time it is read is none of the others, but may get the address of one that is gone.
+        lasting = [source for source in self.sources if tree.lasts(source)]
+        if len(lasting) > 1:
+            names = [source.expr for source in lasting]
+            guard_tree.different_objects(list(map(tree.manager, lasting)), names, parts)
 
 
 @attrs.frozen(eq=False)
