@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import partial
 
@@ -19,6 +20,7 @@ from armature.backend_api import (
     Op,
     PassBody,
     Statement,
+    Var,
     Write,
     add,
     mul,
@@ -34,11 +36,20 @@ SCRATCH_BYTES = 32 << 10  # of all kept values of one outer point: about a first
 
 @attrs.frozen(eq=False)
 class Kept:
-    """What the printer must do: `rows` names the scratch of each kept node, `first` holds the pass that fills it."""
+    """What the printer must do: `rows` has the scratch of each kept node, `first` the pass that fills it."""
 
     passes: tuple[PassBody, ...]
-    rows: Mapping[Node, str]
+    rows: Mapping[Node, Row]
     first: Mapping[Node, int]
+
+
+@attrs.frozen
+class Row:
+    """The scratch of one value: its name, how many elements (of `lanes` values each where lanes are outer points), and
+    which of them the point of the inner loops is. Loops along which the value is the same have no part in that: it is
+    computed outside of them."""
+
+    name: str
     length: int
     position: Index
 
@@ -70,15 +81,20 @@ def _only(statements: Sequence[Statement], needed: frozenset[Node]) -> tuple[Sta
     return tuple(s for s in statements if not isinstance(s, (Let, Guarded)) or s.node in needed)
 
 
+def _row(name: str, loops: Mapping[Var, int]) -> Row:
+    """The scratch of a value that these loops change; with their extents."""
+    position: Index = 0
+    for var, extent in loops.items():
+        position = add(mul(position, extent), var)
+    return Row(name, math.prod(loops.values()), position)
+
+
 def plan_kept(body: KernelBody, nest: Nest) -> Kept:
     """Choose what is kept, and drop what only kept values needed from the later passes."""
-    nothing = Kept(body.passes, {}, {}, 0, 0)
-    length = 1
-    for var in nest.inner:
-        if not isinstance(var.extent, int):
-            return nothing
-        length *= var.extent
-    if len(body.passes) < 2 or nest.split in nest.inner or not nest.inner:
+    nothing = Kept(body.passes, {}, {})
+    extents = {var: var.extent for var in nest.inner if isinstance(var.extent, int)}
+    symbolic = len(extents) < len(nest.inner)
+    if symbolic or len(body.passes) < 2 or nest.split in nest.inner or not nest.inner:
         return nothing
     inner: frozenset[object] = frozenset(nest.inner)
     first: dict[Node, int] = {}
@@ -93,14 +109,14 @@ def plan_kept(body: KernelBody, nest: Nest) -> Kept:
         passes.append(attrs.evolve(step, inside=_only(step.inside, frozenset(reached))))
         for node in stable:
             first.setdefault(node, number)
+    rows = {
+        node: _row(f"{body.names[node]}_row", {v: k for v, k in extents.items() if v in body.depends[node]})
+        for node in used
+    }
     lanes = 1 if nest.vector in nest.inner else nest.lanes
-    if not used or length * lanes * sum(n.dtype.itemsize for n in used) > SCRATCH_BYTES:
+    if not rows or lanes * sum(row.length * n.dtype.itemsize for n, row in rows.items()) > SCRATCH_BYTES:
         return nothing
-    place: Index = 0
-    for var in nest.inner:
-        place = add(mul(place, var.extent), var)
-    rows = {n: f"{body.names[n]}_row" for n in used}
-    return Kept(tuple(passes), rows, {n: first[n] for n in used}, length, place)
+    return Kept(tuple(passes), rows, {n: first[n] for n in rows})
 
 
 def _reads(node: Node, buffers: Sequence[str]) -> bool:

@@ -100,17 +100,24 @@ class KernelPrinter(ValuePrinter):
 
     def row(self, node: Node, value: str) -> str:
         """Access to the scratch of a kept value: a load where `value` is empty, else the store of it."""
-        name, at = self.kept.rows[node], self.index.print(self.kept.position)
-        if self.nest.vector in self.nest.inner and self.lanes_vary(node):
-            return f"store(l, {name} + {at}, {value})" if value else f"load(l, {name} + {at})"
-        return f"{name}[{at}] = {value}" if value else f"{name}[{at}]"
+        row = self.kept.rows[node]
+        at = self.index.print(row.position)
+        if not self.in_lanes_of(node):
+            return f"{row.name}[{at}] = {value}" if value else f"{row.name}[{at}]"
+        if value:  # of all lanes, even if it is known here that they are the same: other passes may not know
+            return f"store(l, {row.name} + {at}, {self.spread(node)})"
+        return f"load(l, {row.name} + {at})" if self.lanes_vary(node) else f"{row.name}[{at}]"
+
+    def in_lanes_of(self, node: Node) -> bool:
+        """Whether a kept value is one of the inner vector's lanes, each with an element of its own."""
+        return self.nest.vector in self.nest.inner and self.nest.vector in self.body.depends[node]
 
     def declare_rows(self) -> None:
         """The scratch of kept values, for one outer point."""
-        for node, name in self.kept.rows.items():
+        for node, row in self.kept.rows.items():
             across = self.nest.vector in self.nest.inner
             kind = cpp_type(node.dtype) if across else self.value_type(node)
-            self.lines.add(f"alignas(64) {kind} {name}[{self.kept.length}];")
+            self.lines.add(f"alignas(64) {kind} {row.name}[{row.length}];")
 
     def guarded(self, statement: Guarded) -> None:
         node, outside = statement.node, self.mask

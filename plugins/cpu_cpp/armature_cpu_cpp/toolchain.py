@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -99,13 +100,25 @@ def build(compiler: Compiler, options: Iterable[str], openmp: bool, source: Path
 
     The compiler's own temporary files stand beside it: one folder has to have room, and is removed whatever happens.
     """
-    command = [*compiler.command, *options, f"-I{INCLUDE}", str(source), "-o", str(made), *libraries(openmp)]
+
+    def command(read: Path, written: Path) -> list[str]:
+        return [*compiler.command, *options, f"-I{INCLUDE}", str(read), "-o", str(written), *libraries(openmp)]
+
     try:
         environment = os.environ | {"TMPDIR": str(made.parent)}
-        ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        ran = subprocess.run(command(source, made), capture_output=True, text=True, check=False, env=environment)
     except OSError as error:
         raise BackendError(backend="cpu_cpp", what=str(source), message=str(error), fix=INSTALL) from error
     if ran.returncode:
         said = next((line for line in ran.stderr.splitlines() if "error" in line), ran.stderr.strip()[-500:])
-        fix = f"See all it says with: {shlex.join(command)}"
-        raise BackendError(backend="cpu_cpp", what=str(source), message=f"{compiler.command[0]}: {said}", fix=fix)
+        stays = copied(source)
+        fix = f"See all it says with: {shlex.join(command(stays, stays.with_suffix(made.suffix)))}"
+        raise BackendError(backend="cpu_cpp", what=str(stays), message=f"{compiler.command[0]}: {said}", fix=fix)
+
+
+def copied(source: Path) -> Path:
+    """A copy that outlives the folder of the build; the source itself where there is no room for one."""
+    try:
+        return Path(shutil.copy(source, tempfile.mkdtemp(prefix="armature-not-built-")))
+    except OSError:
+        return source

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,6 +49,21 @@ def test_a_compilers_error_is_told_with_its_command(compile_context: CompileCont
     with pytest.raises(BackendError, match=r"error: .*this") as raised:
         CpuBackend().build(broken, compile_context)
     assert "-std=c++17" in str(raised.value)
+
+
+def test_the_command_of_an_error_can_be_run(
+    compile_context: CompileContext, printed: Printed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source that it names is still there when the build is over."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    source = printed("scalar_point")
+    broken = attrs.evolve(source, text=source.text + "\nthis is no C++;\n")
+    with pytest.raises(BackendError) as raised:
+        CpuBackend().build(broken, compile_context)
+    command = shlex.split(str(raised.value).split("See all it says with: ")[1].splitlines()[0])
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert again.returncode
+    assert "this is no C++" in again.stderr
 
 
 def test_a_second_build_comes_from_the_cache(compile_context: CompileContext) -> None:
