@@ -179,7 +179,7 @@ class FakeWorld:
         if isinstance(axes, Axes) or is_wrapper(type(tensor)):
             wrapper: FakeTensor = self._wrapper(tensor, axes if isinstance(axes, Axes) else Axes(), label)
             return wrapper
-        if type(tensor) not in PLAIN_TENSORS:
+        if type(tensor) not in PLAIN_TENSORS or is_part_of_sparse(tensor):
             tensor = without_subclass(tensor)
         if key in self._bases:
             return self._bases[key][1]
@@ -394,6 +394,12 @@ def like(fake: torch.Tensor) -> torch.Tensor:
     sizes, strides = ([size if type(size) is int else hint(size) for size in part] for part in layout)
     made = torch.empty_strided(sizes, strides, dtype=fake.dtype, device=fake.device)
     return made.zero_().requires_grad_(fake.requires_grad)
+
+
+def is_part_of_sparse(tensor: torch.Tensor) -> bool:
+    """Whether the tensor is the strided values of a sparse one, autograd's view of that: no fake has such a base."""
+    base = tensor._base if tensor.layout is torch.strided and tensor._is_view() else None
+    return base is not None and base.layout is not torch.strided and not base.is_nested
 
 
 def without_subclass(tensor: torch.Tensor) -> torch.Tensor:
