@@ -22,6 +22,7 @@ from armature.graph.saved import save_inputs_of_views
 from armature.graph.tails import reads_apart, tail_of
 from armature.graph.verify import verify
 from armature.torch_abi import aot, recorder, views
+from armature.torch_abi.decomps import keeping_layout
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.data import GraphInput, TracedFrame
 
@@ -85,7 +86,7 @@ class _Compilation:
     def run(self) -> Callable[..., tuple[Any, ...]]:
         module = run_passes("pre_grad", cast(fx.GraphModule, self.traced.graph), self.ctx)
         fakes = [given.fake for given in self.traced.inputs]
-        table = {op: row.fn for op, row in self.ctx.tables.decompositions.items()}
+        table = {op: keeping_layout(op, row.fn) for op, row in self.ctx.tables.decompositions.items()}
         if not _wants_gradients(fakes) and (plain := self.recorded(module, fakes, table)) is not None:
             return aot.flat(self.compile(plain, GraphKind.INFERENCE))
         origins.mark(module)

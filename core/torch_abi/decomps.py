@@ -1,12 +1,17 @@
-"""Seam to torch's own registry of decompositions."""
+"""Seam to torch's own registry of decompositions, and to the layout that results of operators have however computed."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 from torch._decomp import decomposition_table
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from armature.torch_abi.fake_layouts import layout_rule
 
 Overload = torch._ops.OpOverload
 
@@ -21,3 +26,34 @@ def overload(name: str) -> Overload | None:
     packet, _, which = name.partition(".")
     found = getattr(getattr(torch.ops.aten, packet, None), which or "default", None)
     return found if isinstance(found, Overload) else None
+
+
+def keeping_layout(op: Overload, fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A decomposition whose result lies as the operator's own; what it is made of may lay it out otherwise."""
+    rule = layout_rule(op)
+    if rule is None:
+        return fn
+
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = fn(*args, **kwargs)
+        if not isinstance(result, FakeTensor):
+            return result
+        with _disable_current_modes(), result.fake_mode:
+            told = rule(args, result)
+        return result if told is result or _lies_alike(told, result) else _copied_as(told, result)
+
+    return call
+
+
+def _lies_alike(like: torch.Tensor, result: torch.Tensor) -> bool:
+    """Whether each element stands at the same place: strides along axes of size 1 do not matter."""
+    pairs = zip(like.shape, like.stride(), result.stride(), strict=True)
+    return like.numel() == 0 or all(size == 1 or one == other for size, one, other in pairs)
+
+
+def _copied_as(like: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    steps = like.stride()
+    order = sorted(range(like.dim()), key=lambda axis: (-steps[axis], axis))
+    dense = result.permute(order).clone(memory_format=torch.contiguous_format)
+    return dense.permute([order.index(axis) for axis in range(like.dim())])

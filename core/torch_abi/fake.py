@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from armature.torch_abi.fake_layouts import LAYOUTS
+from armature.torch_abi.fake_layouts import layout_rule
 from armature.torch_abi.jagged import is_jagged, ragged_axis, ragged_name, ragged_number
 from armature.torch_abi.operators import may_write, written_of
 from armature.torch_abi.symbols import Symbols, expression, hint, is_unbacked, symbols_of
@@ -107,10 +107,12 @@ class WatchingMode(FakeTensorMode):
         if may_write(func):
             self.written += tuple((one, version_of(one)) for one in written_of(func, args, kwargs or {}))
         result = super().__torch_dispatch__(func, types, args, kwargs)
-        if func not in LAYOUTS or result is NotImplemented:
+        rule = layout_rule(func)
+        asked = (kwargs or {}).get("memory_format")
+        if rule is None or result is NotImplemented or asked not in (None, torch.preserve_format):
             return result
         with self:
-            return LAYOUTS[func](args, result)
+            return rule(args, result)
 
 
 def _mode_of(world: FakeWorld) -> WatchingMode:

@@ -3,6 +3,7 @@ give. The rules behind it are written in terms of other operators, and follow th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -40,6 +41,11 @@ def as_sum(args: Sequence[Any], result: Any) -> Any:
     )
 
 
+def as_product_with_power(args: Sequence[Any], result: Any) -> Any:
+    """As the product of the first argument and 2 to the power of the second, which is row-major."""
+    return as_sum((args[0], contiguous(args, args[1])), result)
+
+
 def sum_on_cpu(args: Sequence[Any], result: Any) -> Any:
     """The same on a CPU; torch knows the kernels of others."""
     return as_sum(args, result) if result.device.type == "cpu" else result
@@ -74,16 +80,53 @@ def as_viewed(args: Sequence[Any], result: Any) -> Any:
 def as_iterated(args: Sequence[Any], result: Any) -> Any:
     """As TensorIterator lays out what it makes of its operands, one by one; torch forgets the strides that axes of size
     1 have, and by which a convolution or a norm that follows may take its input for one with channels last."""
-    tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
-    if not all(map(_is_static, (*tensors, result))) or not any(1 in one.shape for one in tensors):
+    return _iterated(args, result, numbers=any(isinstance(arg, (bool, int, float, complex)) for arg in args[:2]))
+
+
+def without_numbers(args: Sequence[Any], result: Any) -> Any:
+    """The same, for kernels to which a number among the arguments is no operand."""
+    return _iterated(args, result, numbers=False)
+
+
+def as_told(args: Sequence[Any], result: Any) -> Any:
+    """As torch says."""
+    return result
+
+
+def as_first(args: Sequence[Any], result: Any) -> Any:
+    """As the first argument lies, down to the strides of axes of size 1, if it has no gaps; results may be several."""
+    if not isinstance(result, torch.Tensor):
+        return type(result)(as_first(args, one) for one in result)
+    given = args[0]
+    if not _is_static(given) or given.stride() == result.stride() or not _is_dense(given.shape, given.stride()):
         return result
-    numbers = any(isinstance(arg, (bool, int, float, complex)) for arg in args[:2])
+    return torch.empty_strided(given.shape, given.stride(), dtype=result.dtype, device=result.device)
+
+
+def loss_as_first(args: Sequence[Any], result: Any) -> Any:
+    """As the first argument lies, where the loss has a number for each of its own."""
+    return as_first(args, result) if result.shape == args[0].shape else result
+
+
+def gradient_as_input(args: Sequence[Any], result: Any) -> Any:
+    """As the input lies, which follows the gradient of the result."""
+    return as_first(args[1:], result)
+
+
+def as_second_and_first(args: Sequence[Any], result: Any) -> Any:
+    """As the sum of the first two arguments lies; the kernel names the second one first."""
+    return as_sum((args[1], args[0]), result)
+
+
+def _iterated(args: Sequence[Any], result: Any, numbers: bool) -> Any:
+    tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+    alike = all(one.stride() == result.stride() and one.shape == result.shape for one in tensors)
+    if (alike and 1 not in result.shape) or not all(map(_is_static, (*tensors, result))):
+        return result
     strides = iterated_strides(result.shape, [(one.shape, one.stride()) for one in tensors], numbers)
-    return (
-        result
-        if strides == result.stride()
-        else torch.empty_strided(result.shape, strides, dtype=result.dtype, device=result.device)
-    )
+    if strides == result.stride():
+        return result
+    return torch.empty_strided(result.shape, strides, dtype=result.dtype, device=result.device)
 
 
 def _is_static(tensor: Any) -> bool:
@@ -180,12 +223,20 @@ def _order_of_axes(sizes: Ints, operands: Sequence[Ints]) -> list[int]:
     return order[::-1]
 
 
-# With numbers among their operands; torch describes them in Python.
-ITERATED = (
-    aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor, aten.eq.Scalar, aten.ne.Scalar, aten.lt.Scalar,
-    aten.le.Scalar, aten.gt.Scalar, aten.ge.Scalar, aten.fmod.Scalar, aten.remainder.Scalar, aten.where.self,
-    aten.clamp.Tensor,
+# torch describes these by several other operators, and lays their results out as the last of those does.
+DESCRIBED = (
+    aten.heaviside.default, aten.logaddexp.default, aten.logaddexp2.default, aten.logical_and.default,
+    aten.logical_or.default, aten.logical_xor.default, aten.logit_backward.default, aten.special_xlog1py.default,
+    aten.xlogy.Tensor,
 )  # fmt: skip
+KEEPING = (
+    aten.deg2rad.default, aten.empty_like.default, aten.flip.default, aten.frexp.Tensor, aten.full_like.default,
+    aten.hardtanh.default, aten.nan_to_num.default, aten.ones_like.default, aten.rad2deg.default,
+    aten.rand_like.default, aten.randint_like.default, aten.randint_like.low_dtype, aten.randn_like.default,
+    aten.zeros_like.default,
+)  # fmt: skip
+AS_TOLD = (aten.clone.default, aten.masked_fill.Scalar, aten.mvlgamma.default)
+NUMBER_IN_KERNEL = (aten.lerp.Scalar, aten.pow.Tensor_Scalar)
 LAYOUTS: Mapping[torch._ops.OpOverload, Rule] = {
     aten.pow.Scalar: contiguous,
     aten.normal.Tensor_Tensor: contiguous,
@@ -194,11 +245,16 @@ LAYOUTS: Mapping[torch._ops.OpOverload, Rule] = {
     aten.rrelu_with_noise.default: contiguous,
     aten.rrelu_with_noise_functional.default: first_contiguous,
     aten.copysign.Tensor: as_sum,
+    aten.binary_cross_entropy.default: loss_as_first,
+    aten.binary_cross_entropy_backward.default: gradient_as_input,
+    aten.threshold_backward.default: as_second_and_first,
+    aten.ldexp.Tensor: as_product_with_power,
     aten.floor_divide.default: as_sum,
     aten.div.Tensor_mode: as_sum,
     aten.nll_loss2d_forward.default: first_contiguous,
     aten.max_unpool2d.default: in_format,
     aten.channel_shuffle.default: in_format,
+    aten.roll.default: in_format,
     aten.native_dropout_backward.default: sum_on_cpu,
     aten.native_batch_norm.default: first_in_format,
     aten._native_batch_norm_legit.default: first_in_format,
@@ -206,6 +262,23 @@ LAYOUTS: Mapping[torch._ops.OpOverload, Rule] = {
     aten._native_batch_norm_legit_no_training.default: first_in_format,
     aten._native_batch_norm_legit_functional.default: first_in_format,
     aten.view.default: as_viewed,
-    **dict.fromkeys(ITERATED, as_iterated),
+    **dict.fromkeys(DESCRIBED, as_sum),
+    **dict.fromkeys(KEEPING, as_first),
+    **dict.fromkeys(NUMBER_IN_KERNEL, without_numbers),
+    **dict.fromkeys(AS_TOLD, as_told),
 }
 """What the layout of an operator's results is, given its arguments and what torch says. Called in the fake mode."""
+
+
+@functools.cache
+def layout_rule(op: Any) -> Rule | None:
+    """The rule of an operator; None: torch says it right. Those that work number by number run over a TensorIterator,
+    and take a number for an operand where their overload is named for it."""
+    if op in LAYOUTS or not isinstance(op, torch._ops.OpOverload):
+        return LAYOUTS.get(op)
+    schema = op._schema
+    returned = [str(one.type) for one in schema.returns]
+    if torch.Tag.pointwise not in op.tags or schema.is_mutable or returned != ["Tensor"]:
+        return None
+    named = "scalar" in op._overloadname.lower() or op._overloadname == "Tensor"
+    return as_iterated if named else without_numbers

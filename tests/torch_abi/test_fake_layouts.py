@@ -61,6 +61,14 @@ CALLS: dict[Any, Callable[[Tensor], Any]] = {
     aten._native_batch_norm_legit_functional.default: lambda x: aten._native_batch_norm_legit_functional.default(
         x, None, None, x.new_ones(4), x.new_ones(4), True, 0.1, 1e-5
     ),
+    aten.roll.default: lambda x: aten.roll.default(x, [1, 1], [0, 1]),
+    aten.flip.default: lambda x: aten.flip.default(x, [1]),
+    aten.binary_cross_entropy.default: lambda x: aten.binary_cross_entropy.default(
+        x, torch.ones_like(x, memory_format=torch.contiguous_format), None, 0
+    ),
+    aten.binary_cross_entropy_backward.default: lambda x: aten.binary_cross_entropy_backward.default(
+        torch.ones_like(x, memory_format=torch.contiguous_format), x, torch.ones_like(x), None, 0
+    ),
     aten.view.default: lambda x: aten.view.default(x, [*x.shape[:2], 1, *x.shape[2:]]),
     aten.add.Tensor: lambda x: aten.add.Tensor(x, 2),
     aten.sub.Tensor: lambda x: aten.sub.Tensor(x, x.new_ones(())),
@@ -93,8 +101,10 @@ def first(result: Any) -> Tensor:
     return found
 
 
-def test_every_rule_has_a_call_here() -> None:
-    assert CALLS.keys() == LAYOUTS.keys()
+def test_every_rule_has_a_call() -> None:
+    swept = {op for op in LAYOUTS if torch.Tag.pointwise in op.tags}  # test_fake_layouts_of_pointwise.py
+    made_alike = {op for op in LAYOUTS if op.name().partition(".")[0].endswith("_like")}
+    assert CALLS.keys() >= LAYOUTS.keys() - swept - made_alike
 
 
 @pytest.mark.parametrize("layout", INPUTS)
