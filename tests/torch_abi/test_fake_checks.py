@@ -1,0 +1,75 @@
+"""What kernels refuse for its dtypes, compiled functions refuse in the same words; what they take, is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import armature
+
+PLACES = torch.tensor([0, 2])
+MASK = torch.tensor([True, False, True])
+Program = Callable[[Tensor, Tensor], Tensor]
+
+
+def put(index: Tensor) -> Program:
+    def program(x: Tensor, value: Tensor) -> Tensor:
+        x = x * 1
+        x[index] = value
+        return x
+
+    return program
+
+
+def double(*sizes: int) -> Tensor:
+    return torch.rand(sizes, dtype=torch.float64)
+
+
+CALLS: dict[str, tuple[Program, Tensor]] = {
+    "setitem": (put(PLACES), double(4)),
+    "setitem under a mask": (put(MASK), double(4)),
+    "a number under a mask": (put(MASK), double()),
+    "one number under a mask": (put(MASK), double(1)),
+    "a number at places": (put(PLACES), double()),
+    "index_put": (lambda x, v: x.index_put((PLACES,), v), torch.ones(4, dtype=torch.int64)),
+    "index_add": (lambda x, v: x.index_add(0, PLACES, v), double(2, 4)),
+    "index_copy": (lambda x, v: x.index_copy(0, PLACES, v), double(2, 4)),
+    "index_fill": (lambda x, v: x.index_fill(0, PLACES, v), double()),
+    "index_select": (lambda x, v: x.index_select(0, v), double(1)),
+    "index_select, int32": (lambda x, v: x.index_select(0, v), torch.ones(1, dtype=torch.int32)),
+    "scatter": (lambda x, v: x.scatter(0, PLACES[:, None], v), double(2, 4)),
+    "masked_scatter": (lambda x, v: x.masked_scatter(x > 0.5, v), double(3, 4)),
+    "layer_norm": (lambda x, v: F.layer_norm(x, (4,), v), double(4)),
+    "layer_norm, narrow": (lambda x, v: F.layer_norm(x.bfloat16(), (4,), v), torch.rand(4)),
+    "layer_norm, wide": (lambda x, v: F.layer_norm(x, (4,), v), torch.rand(4).bfloat16()),
+    "batch_norm": (lambda x, v: F.batch_norm(x, None, None, v, training=True), double(4)),
+    "batch_norm, narrow": (lambda x, v: F.batch_norm(x.bfloat16(), None, None, v, training=True), torch.rand(4)),
+    "huber": (lambda x, v: F.huber_loss(x, v), double(3, 4)),
+    "smooth_l1": (lambda x, v: F.smooth_l1_loss(x, v), double(3, 4)),
+    "mse": (lambda x, v: F.mse_loss(x, v), double(3, 4)),
+    "binary_cross_entropy": (lambda x, v: F.binary_cross_entropy(x, v), double(3, 4)),
+    "weights of nll": (lambda x, v: F.nll_loss(x, torch.tensor([0, 1, 2]), v), double(4)),
+    "cross_entropy": (lambda x, v: F.cross_entropy(x, v), double(3, 4)),
+    "matmul": (lambda x, v: x @ v, double(4, 4)),
+}
+
+
+def outcome(program: Program, *args: Tensor) -> Any:
+    try:
+        result = program(*(arg.clone() for arg in args))
+    except Exception as error:
+        return type(error), str(error)
+    return result.dtype, result.shape
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CALLS)
+def test_dtypes_are_refused_and_taken_as_in_eager_mode(name: str) -> None:
+    program, other = CALLS[name]
+    x = torch.rand(3, 4)
+    assert outcome(armature.compile(lambda x, v: program(x, v)), x, other) == outcome(program, x, other)
