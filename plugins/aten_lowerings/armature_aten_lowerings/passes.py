@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, fx
 
 from armature.plugin_api import Pass
-from armature_aten_lowerings import layouts, masks, rnn, saving, scalars
+from armature_aten_lowerings import layouts, masked_writes, masks, rnn, saving, scalars
 
 aten = torch.ops.aten
 RANDOM = torch.Tag.nondeterministic_seeded
@@ -199,6 +199,7 @@ def _frozen(value: object) -> Hashable:
 PASSES: tuple[Pass, ...] = (
     Pass("fused-lstm", "pre_grad", rnn.use_fused_layers),
     Pass("attention-masks", "pre_grad", masks.simplify_masks),
+    Pass("masked-writes", "pre_grad", masked_writes.choose_by_mask),
     Pass("detached", "joint", saving.drop_detached),
     Pass("signs-for-backward", "joint", saving.keep_signs, after=("detached",)),
     Pass("places-in-windows", "joint", saving.keep_places_in_windows, after=("channels-last-training",)),

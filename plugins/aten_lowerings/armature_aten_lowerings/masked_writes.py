@@ -1,0 +1,107 @@
+"""Writes of one learned value where a mask says so, such as `x[mask] = mask_token`.
+
+Their way back picks the gradients under the mask, a tensor whose size only the mask tells, and sums it up again.
+Written as a choice between two tensors of one shape, all sizes are known, and the loops are those of any other choice.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+
+import attrs
+import torch
+from torch import Tensor, fx
+
+WHOLE = slice(None)
+NAMED = frozenset(("indices", "values", "accumulate"))
+
+
+@attrs.frozen
+class Write:
+    """`values` written to `target` where `indices` say. new: to a copy; accumulate: added to what is there."""
+
+    target: object
+    indices: object
+    values: object
+    accumulate: object = False
+    new: bool = False
+
+
+def _into_copy(target: object, indices: object, values: object, accumulate: object = False) -> Write:
+    return Write(target, indices, values, accumulate, new=True)
+
+
+WRITES: Mapping[object, Callable[..., Write]] = {
+    operator.setitem: Write,
+    "index_put_": Write,
+    "index_put": _into_copy,
+    torch.index_put_: Write,
+    torch.index_put: _into_copy,
+}
+
+
+def choose_by_mask(module: object, ctx: object) -> object:
+    """The pass: such writes as choices."""
+    if isinstance(module, fx.GraphModule):
+        for node in list(module.graph.nodes):
+            if node.op in ("call_function", "call_method") and node.target in WRITES and node.kwargs.keys() <= NAMED:
+                write = WRITES[node.target](*node.args, **node.kwargs)
+                if (mask := mask_of(write)) is not None:
+                    replace(module.graph, node, write, mask)
+    return module
+
+
+def mask_of(write: Write) -> fx.Node | None:
+    """The mask, where it alone says what is written, and the value is learned and the same under all of it."""
+    first, *more = write.indices if isinstance(write.indices, (tuple, list)) and write.indices else (write.indices,)
+    target, value, mask = (_value(part) for part in (write.target, write.values, first))
+    if target is None or value is None or mask is None or not all(_is_whole(part) for part in more):
+        return None
+    if mask.dtype != torch.bool or not mask.dim() or not value.requires_grad or not isinstance(write.accumulate, bool):
+        return None
+    rest = target.dim() - mask.dim()
+    alike = (target.dtype, target.device) == (value.dtype, value.device) and mask.device == value.device
+    fits = _same_sizes(mask.shape, target.shape[: mask.dim()]) and value.dim() <= rest + 1
+    sizes = (1, *target.shape[mask.dim() :])[rest + 1 - value.dim() :] if fits else ()
+    return first if alike and fits and _same_sizes(value.shape, sizes, also=1) else None
+
+
+def replace(graph: fx.Graph, node: fx.Node, write: Write, mask: fx.Node) -> None:
+    """Put a choice in the place of a write."""
+    target, value, chosen = _value(write.target), _value(write.values), _value(mask)
+    if target is None or value is None or chosen is None:
+        return
+
+    def call(name: str, *args: object) -> fx.Node:
+        made = graph.call_method(name, args)  # type: ignore[arg-type]
+        made.meta.update({key: said for key, said in node.meta.items() if key != "example_value"})
+        return made
+
+    with graph.inserting_before(node):
+        rest, wide = target.dim() - chosen.dim(), mask
+        for _ in range(rest):
+            wide = call("unsqueeze", wide, -1)
+        given = call("squeeze", write.values, 0) if value.dim() > rest else write.values
+        written = call("clone", write.target) if write.new else write.target
+        new = call("add", written, given) if write.accumulate else call("expand_as", given, written)
+        last = call("copy_", written, call("where", new, wide, written))
+    if "example_value" in node.meta:
+        last.meta["example_value"] = node.meta["example_value"]
+    node.replace_all_uses_with(last)
+    graph.erase_node(node)
+
+
+def _same_sizes(given: Iterable[object], wanted: Iterable[object], also: int | None = None) -> bool:
+    """Whether the sizes are the same numbers or symbols; one may be `also` instead."""
+    pairs = zip(given, wanted, strict=True)
+    return all((type(a) is int and a == also) or (type(a) is type(b) and str(a) == str(b)) for a, b in pairs)
+
+
+def _is_whole(part: object) -> bool:
+    return isinstance(part, slice) and part == WHOLE
+
+
+def _value(part: object) -> Tensor | None:
+    value = part.meta.get("example_value") if isinstance(part, fx.Node) else None
+    return value if isinstance(value, Tensor) else None
