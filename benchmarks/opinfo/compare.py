@@ -55,21 +55,20 @@ def tensors(value: Any) -> Iterator[torch.Tensor]:
     return (leaf for _, leaf in leaves(value) if isinstance(leaf, torch.Tensor))
 
 
-def weighted_sum(value: Any) -> torch.Tensor | None:
-    """A loss: every differentiable tensor of a result, with weights that differ along it. None: there is none.
-
-    The gradients that it gives lie as the tensors do, which compiled backward graphs count on: others are copied first.
-    """
-    parts = []
+def with_weights(value: Any) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Every differentiable tensor of a result, and the gradient that is sent back through it: numbers that differ along
+    it, which lie as it does. Compiled backward graphs count on that: others are copied first."""
+    found, weights = [], []
     for tensor in tensors(value):
         if not tensor.requires_grad or not (tensor.is_floating_point() or tensor.is_complex()):
             continue
         dense = tensor.to_dense() if tensor.layout is not torch.strided else tensor
-        real = torch.view_as_real(dense) if dense.is_complex() else dense
-        weights = torch.cos(torch.arange(real.numel(), device=real.device, dtype=torch.float64))
-        laid_out = torch.empty_like(real, dtype=torch.float64).copy_(weights.reshape(real.shape))
-        parts.append((real.double() * laid_out).sum())
-    return torch.stack(parts).sum() if parts else None
+        wide = torch.complex128 if dense.is_complex() else torch.float64
+        steps = torch.arange(dense.numel(), device=dense.device, dtype=torch.float64).reshape(dense.shape)
+        waves = torch.complex(steps.cos(), steps.sin()) if dense.is_complex() else steps.cos()
+        found.append(dense)
+        weights.append(torch.empty_like(dense.detach()).copy_(waves.to(wide)))
+    return found, weights
 
 
 CANCELLED = 1e-3  # a tensor so much smaller than others of a result may be what is left of a sum of such numbers

@@ -20,15 +20,17 @@ from armature.lower.data import ExternCall
 from armature.pipeline.session import Outcome, session
 from armature.run.data import CompiledGraph
 from armature.torch_abi.views import share_memory
-from benchmarks.opinfo.compare import fresh, in_double, tensors, weighted_sum, wrong
+from benchmarks.opinfo.compare import fresh, in_double, tensors, with_weights, wrong
 
 MODES = ("forward", "backward")
 # Memory as it is found: nothing but the kind of the result can be compared.
 UNSET = frozenset(("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"))
-# Breaks that no compiler can do without: what runs next depends on the numbers in a tensor.
+# Breaks that no compiler can do without: what runs next, or the size of what it gives, depends on the numbers in a
+# tensor.
 NEEDS_NUMBERS = frozenset((
     "data-dependent-branch",
     "data-dependent-operator",
+    "dynamic-shape-operator",
     "tensor-item",
     "tensor-to-list",
     "number-of-tensor",
@@ -181,10 +183,10 @@ def run(program: Callable[..., Any], given: Any, backward: bool, seed: int = 0) 
             warnings.simplefilter("ignore")
             result = program(*copies)
             learning = [t for t in tensors(copies) if t.requires_grad]
-            loss = weighted_sum(result) if backward else None
+            outputs, weights = with_weights(result) if backward else ([], [])
             gradients = None
-            if loss is not None and learning:
-                gradients = list(torch.autograd.grad(loss, learning, allow_unused=True))
+            if outputs and learning:
+                gradients = list(torch.autograd.grad(outputs, learning, weights, allow_unused=True))
     except Exception as error:
         return Seen(error=error)
     return Seen(result, gradients, [t.detach() for t in tensors(copies)])
