@@ -38,6 +38,7 @@ DATA_DEPENDENT: tuple[type[BaseException], ...] = (
     GuardOnDataDependentSymNode,
 )
 DYNAMIC_SHAPE: tuple[type[BaseException], ...] = (DynamicOutputShapeException,)  # of these: for sizes
+NO_MEMORY = "its data is not allocated yet"  # says torch to kernels that read numbers without asking for them
 UNSUPPORTED_OPERATOR: tuple[type[BaseException], ...] = (UnsupportedOperatorException,)
 HOP_RULES: dict[Any, Any] = registered_hop_fake_fns
 # Their fakes are floats, and not quantized; the others that make quantized tensors have none.
@@ -63,6 +64,7 @@ __all__ = [
     "is_wrapped",
     "like",
     "of_transform",
+    "reads_numbers",
     "tensor_of_number",
     "version_of",
     "without_subclass",
@@ -83,6 +85,11 @@ class Axes:
 
     own: frozenset[int] = frozenset()
     inner: Mapping[str, frozenset[int]] = attrs.field(factory=dict)
+
+
+def reads_numbers(error: Exception) -> bool:
+    """Whether this is what a fake says to code in C++ that looks into the memory of tensors by itself."""
+    return isinstance(error, RuntimeError) and NO_MEMORY in str(error)
 
 
 class WatchingMode(FakeTensorMode):

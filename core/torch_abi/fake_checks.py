@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
+from armature.torch_abi.fake_layouts import NARROW
+
 aten = torch.ops.aten
 Check = Callable[[Sequence[Any]], bool]
 INDICES = frozenset((torch.int32, torch.int64))
-NARROW = frozenset((torch.bfloat16, torch.float16))
 
 
 def same(*places: int) -> Check:
@@ -57,7 +58,7 @@ CHECKS: Mapping[Any, Check] = {
     **dict.fromkeys((aten.index_add.default, aten.index_add_.default), same(0, 3)),
     **dict.fromkeys((aten.index_copy.default, aten.index_copy_.default), same(0, 3)),
     aten.index_select.default: index_is_integer,
-    aten.huber_loss.default: same(0, 1),
+    aten.huber_loss.default: same(0, 1),  # its way back refuses them
     aten.binary_cross_entropy.default: same(0, 1),
     aten.nll_loss_forward.default: same(0, 2),
     aten.nll_loss2d_forward.default: same(0, 2),
@@ -66,10 +67,11 @@ CHECKS: Mapping[Any, Check] = {
         (
             aten.native_batch_norm.default,
             aten._native_batch_norm_legit.default,
+            aten._native_batch_norm_legit_functional.default,
             aten._native_batch_norm_legit.no_stats,
             aten._native_batch_norm_legit_no_training.default,
         ),
-        as_input(1, 2),
+        as_input(1, 2, 3, 4),
     ),
 }
 

@@ -1,5 +1,5 @@
-"""Seam to what torch says of tensors without numbers: the layout of results, where torch says another than its kernels
-give. The rules behind it are written in terms of other operators, and follow those."""
+"""Seam to what torch says of tensors without numbers: the layout of results, and of a few the dtype, where torch says
+another than its kernels give. The rules behind it are written in terms of other operators, and follow those."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch._prims_common import suggest_memory_format
 
 aten = torch.ops.aten
 Ints = Sequence[int]
+NARROW = frozenset((torch.bfloat16, torch.float16))
 CHANNELS_LAST: Mapping[int, tuple[Ints, ...]] = {4: ((0, 2, 3, 1),), 5: ((0, 2, 3, 4, 1),)}  # orders of axes
 Rule = Callable[[Sequence[Any], Any], Any]
 
@@ -65,6 +66,23 @@ def first_in_format(args: Sequence[Any], result: Any) -> Any:
     if result[0].device.type == "cpu" and not given.is_contiguous() and given.is_contiguous(memory_format=layout):
         return (in_layout(result[0], layout), *result[1:])
     return (in_format(args, result[0]), *result[1:])
+
+
+def of_batch_norm(args: Sequence[Any], result: Any) -> Any:
+    """The same for a batch norm; its statistics are in float32 on a CPU where a parameter of a narrow input is, and
+    new running ones in the dtype of the old."""
+    given, parameters = args[0], [one for one in args[1:5] if isinstance(one, torch.Tensor)]
+    output, mean, inverse, *running = first_in_format(args, result)
+    if output.device.type == "cpu":
+        wide = given.dtype in NARROW and any(one.dtype == torch.float32 for one in parameters)
+        dtype = torch.float32 if wide else given.dtype
+        mean, inverse = in_dtype(mean, dtype), in_dtype(inverse, dtype)
+    return (output, mean, inverse, *(in_dtype(new, old.dtype) for new, old in zip(running, args[3:5], strict=False)))
+
+
+def in_dtype(result: Any, dtype: torch.dtype) -> Any:
+    """The same sizes and strides."""
+    return result if result.dtype == dtype else torch.empty_like(result, dtype=dtype)
 
 
 def as_viewed(args: Sequence[Any], result: Any) -> Any:
@@ -256,11 +274,11 @@ LAYOUTS: Mapping[torch._ops.OpOverload, Rule] = {
     aten.channel_shuffle.default: in_format,
     aten.roll.default: in_format,
     aten.native_dropout_backward.default: sum_on_cpu,
-    aten.native_batch_norm.default: first_in_format,
-    aten._native_batch_norm_legit.default: first_in_format,
-    aten._native_batch_norm_legit.no_stats: first_in_format,
+    aten.native_batch_norm.default: of_batch_norm,
+    aten._native_batch_norm_legit.default: of_batch_norm,
+    aten._native_batch_norm_legit.no_stats: of_batch_norm,
     aten._native_batch_norm_legit_no_training.default: first_in_format,
-    aten._native_batch_norm_legit_functional.default: first_in_format,
+    aten._native_batch_norm_legit_functional.default: of_batch_norm,
     aten.view.default: as_viewed,
     **dict.fromkeys(DESCRIBED, as_sum),
     **dict.fromkeys(KEEPING, as_first),

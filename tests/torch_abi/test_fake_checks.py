@@ -11,7 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import armature
+from armature.torch_abi.fake import FakeWorld
+from armature.torch_abi.fake_checks import CHECKS
 
+aten = torch.ops.aten
 PLACES = torch.tensor([0, 2])
 MASK = torch.tensor([True, False, True])
 Program = Callable[[Tensor, Tensor], Tensor]
@@ -49,6 +52,8 @@ CALLS: dict[str, tuple[Program, Tensor]] = {
     "layer_norm, wide": (lambda x, v: F.layer_norm(x, (4,), v), torch.rand(4).bfloat16()),
     "batch_norm": (lambda x, v: F.batch_norm(x, None, None, v, training=True), double(4)),
     "batch_norm, narrow": (lambda x, v: F.batch_norm(x.bfloat16(), None, None, v, training=True), torch.rand(4)),
+    "batch_norm, running": (lambda x, v: F.batch_norm(x, v, v + 1), double(4)),
+    "batch_norm, running narrow": (lambda x, v: F.batch_norm(x, v, v + 1, training=True), torch.rand(4).bfloat16()),
     "huber": (lambda x, v: F.huber_loss(x, v), double(3, 4)),
     "smooth_l1": (lambda x, v: F.smooth_l1_loss(x, v), double(3, 4)),
     "mse": (lambda x, v: F.mse_loss(x, v), double(3, 4)),
@@ -73,3 +78,64 @@ def test_dtypes_are_refused_and_taken_as_in_eager_mode(name: str) -> None:
     program, other = CALLS[name]
     x = torch.rand(3, 4)
     assert outcome(armature.compile(lambda x, v: program(x, v)), x, other) == outcome(program, x, other)
+
+
+DIRECT: dict[Any, Callable[[Tensor, Tensor], Any]] = {
+    aten.index_put.default: lambda x, v: aten.index_put.default(x, [torch.arange(2)], v[:2]),
+    aten.index_put_.default: lambda x, v: aten.index_put_.default(x, [torch.arange(2)], v[:2]),
+    aten.index_add.default: lambda x, v: aten.index_add.default(x, 0, torch.arange(2), v[:2]),
+    aten.index_add_.default: lambda x, v: aten.index_add_.default(x, 0, torch.arange(2), v[:2]),
+    aten.index_copy.default: lambda x, v: aten.index_copy.default(x, 0, torch.arange(2), v[:2]),
+    aten.index_copy_.default: lambda x, v: aten.index_copy_.default(x, 0, torch.arange(2), v[:2]),
+    aten.index_select.default: lambda x, v: aten.index_select.default(x, 0, v[0]),
+    aten.huber_loss.default: lambda x, v: aten.huber_loss.default(x, v),
+    aten.binary_cross_entropy.default: lambda x, v: aten.binary_cross_entropy.default(x, v),
+    aten.nll_loss_forward.default: lambda x, v: aten.nll_loss_forward.default(x, torch.arange(3), v[0], 1, -100),
+    aten.nll_loss2d_forward.default: lambda x, v: aten.nll_loss2d_forward.default(
+        x[:, :, None, None], torch.zeros(3, 1, 1, dtype=torch.int64), v[0], 1, -100
+    ),
+    aten.native_layer_norm.default: lambda x, v: aten.native_layer_norm.default(x, [4], v[0], v[0], 1e-5),
+    aten.native_batch_norm.default: lambda x, v: aten.native_batch_norm.default(
+        x, v[0], v[0], v[1], v[1], True, 0.1, 1e-5
+    ),
+    aten._native_batch_norm_legit.default: lambda x, v: aten._native_batch_norm_legit.default(
+        x, v[0], v[0], v[1], v[1], True, 0.1, 1e-5
+    ),
+    aten._native_batch_norm_legit_functional.default: lambda x, v: aten._native_batch_norm_legit_functional.default(
+        x, v[0], v[0], v[1], v[1], True, 0.1, 1e-5
+    ),
+    aten._native_batch_norm_legit.no_stats: lambda x, v: aten._native_batch_norm_legit.no_stats(
+        x, v[0], v[0], True, 0.1, 1e-5
+    ),
+    aten._native_batch_norm_legit_no_training.default: lambda x, v: aten._native_batch_norm_legit_no_training.default(
+        x, v[0], v[0], v[1], v[1], 0.1, 1e-5
+    ),
+}
+
+
+def forth_and_back(result: Any) -> None:
+    if isinstance(result, Tensor):
+        result.sum().backward()
+
+
+def refuses(run: Callable[[], Any]) -> bool:
+    try:
+        run()
+    except RuntimeError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("op", CHECKS, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64], ids=str)
+@pytest.mark.parametrize("of_first", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_operators_with_a_check_refuse_what_their_kernels_or_those_of_the_way_back_refuse(
+    op: Any, dtype: torch.dtype, of_first: torch.dtype
+) -> None:
+    call, world = DIRECT[op], FakeWorld()
+    x, other = torch.full((3, 4), 0.5).to(of_first), torch.zeros(3, 4).to(dtype)
+    wanted = refuses(lambda: forth_and_back(call(x.clone().requires_grad_().clone(), other)))
+    with world.mode:
+        fakes = world.of(x), world.of(other)
+        found = refuses(lambda: call(*fakes))
+    assert found == wanted

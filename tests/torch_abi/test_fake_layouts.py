@@ -144,6 +144,33 @@ def test_strides_are_those_of_torch(data: st.DataObject) -> None:
         assert found == a.view(wanted).stride()
 
 
+BATCH_NORMS: tuple[Callable[..., Any], ...] = (
+    lambda x, p, training: aten.native_batch_norm.default(x, p, p, p, p, training, 0.1, 1e-5),
+    lambda x, p, training: aten._native_batch_norm_legit.default(x, p, p, p, p, training, 0.1, 1e-5),
+    lambda x, p, training: aten._native_batch_norm_legit_functional.default(x, p, p, p, p, training, 0.1, 1e-5),
+    lambda x, p, training: aten._native_batch_norm_legit_functional.default(x, None, p, p, p, training, 0.1, 1e-5),
+    lambda x, p, training: aten._native_batch_norm_legit.no_stats(x, p, p, True, 0.1, 1e-5),
+    lambda x, p, training: aten._native_batch_norm_legit_no_training.default(x, p, p, p, p, 0.1, 1e-5),
+)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("call", BATCH_NORMS)
+@pytest.mark.parametrize(
+    "dtypes",
+    [(torch.bfloat16, torch.bfloat16), (torch.bfloat16, torch.float32), (torch.float16, torch.float32)],
+    ids=str,
+)
+def test_statistics_are_of_torchs_dtypes(
+    call: Callable[..., Any], dtypes: tuple[torch.dtype, torch.dtype], training: bool
+) -> None:
+    x, parameter, world = torch.rand(3, 2, 4).to(dtypes[0]), torch.rand(2).to(dtypes[1]), FakeWorld()
+    expected = call(x, parameter.clone(), training)
+    with world.mode:
+        found = call(world.of(x), world.of(parameter), training)
+    assert [(one.dtype, one.shape) for one in found] == [(one.dtype, one.shape) for one in expected]
+
+
 class GroupNormAfterAttention(torch.nn.Module):
     """What comes of an attention of one picture: its axes of size 1 decide in which layout the norm gives its result."""
 

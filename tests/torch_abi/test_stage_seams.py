@@ -41,6 +41,17 @@ def graph_of(fn: Callable[..., Any]) -> fx.GraphModule:
     return module
 
 
+def test_kernels_that_read_numbers_by_themselves_are_told_from_those_that_refuse() -> None:
+    world = fake.FakeWorld()
+    x, places = world.of(torch.rand(5)), world.of(torch.tensor([1, 3]))
+    with world.mode, pytest.raises(RuntimeError) as read:
+        torch.tensor_split(x, places)
+    with world.mode, pytest.raises(RuntimeError) as refused:
+        torch.tensor_split(x, places.float())
+    assert fake.reads_numbers(read.value)
+    assert not fake.reads_numbers(refused.value)
+
+
 def test_fakes_have_the_tensors_properties() -> None:
     world = fake.FakeWorld()
     real = torch.randn(3, 4, requires_grad=True)

@@ -20,6 +20,7 @@ from armature.torch_abi.fake import (
     UNSUPPORTED_OPERATOR,
     call_with_constants,
     enable_python_dispatcher,
+    reads_numbers,
 )
 from armature.torch_abi.grad_modes import CHANGED_BY, with_default_dtype
 from armature.torch_abi.operators import by_position
@@ -223,6 +224,8 @@ def run_on_fakes(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs
     except Exception as error:
         if not any(isinstance(value, TensorValue) for value in (*args, *kwargs.values())) and not of_torch(fn):
             tracer.raise_real(error)
+        if reads_numbers(error):
+            tracer.graph_break("data-dependent-operator", operation=name)
         kind = OPERATOR_ERRORS.get(type(error), OPERATOR_ERROR)
         tracer.graph_break(kind, operation=name, message=f"{type(error).__name__}: {error}")
 
