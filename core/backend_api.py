@@ -25,7 +25,6 @@ from armature.codegen.printer import (
     position,
     print_op,
 )
-from armature.context import CompileContext
 from armature.lower import index, layout
 from armature.lower.builder import Builder
 from armature.lower.data import (
@@ -87,7 +86,6 @@ __all__ = [
     "Buffer",
     "Builder",
     "CallInstead",
-    "CompileContext",
     "Const",
     "DeviceBackend",
     "Features",

@@ -1,4 +1,7 @@
-"""The one explicit context: what a stage may reach besides its input. Made by `pipeline` for each compilation."""
+"""The one explicit context: what a stage may reach besides its input. Made by `pipeline` for each compilation.
+
+Passes of plugins and back ends see it as `armature.services.Services`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
+    import torch
+
     from armature.config import Config
     from armature.events import CompileEvent
     from armature.plugins.tables import Tables
@@ -40,3 +45,7 @@ class CompileContext:
         """Keep the event and tell observers."""
         self.events.append(event)
         self.tables.observe_compile(event)
+
+    def lowered(self, op: torch._ops.OpOverload) -> bool:
+        """Whether a plugin has a lowering for the operator: it may still decline, and leave an ATen call."""
+        return bool(self.tables.lowering_chain(op))

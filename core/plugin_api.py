@@ -34,6 +34,7 @@ from armature.graph.known import KnownValues, NotKnown
 from armature.hookspecs import API_VERSION, hookimpl
 from armature.introspection import MISSING, Subject, class_member, existing
 from armature.rules.data import SKIPPED, Answer, Decision, Rule, RuleOrigin, RuleTable, Verdict
+from armature.services import Services
 from armature.torch_abi import collectives as functional_collectives
 from armature.torch_abi import data_parallel
 from armature.torch_abi import numpy as numpy_layer
@@ -171,6 +172,7 @@ __all__ = [
     "RuleOrigin",
     "RuleTable",
     "SequenceValue",
+    "Services",
     "SliceValue",
     "Source",
     "Split",

@@ -10,7 +10,7 @@ from armature.lower.features import Features
 from armature.schedule.data import KernelPlan, Work
 
 if TYPE_CHECKING:
-    from armature.context import CompileContext
+    from armature.services import Services
 
 
 class DeviceBackend(Protocol):
@@ -20,10 +20,10 @@ class DeviceBackend(Protocol):
     device_types: frozenset[str]
     features: Features
 
-    def generate(self, kernels: Sequence[Work], plan: KernelPlan, ctx: CompileContext) -> KernelSource:
+    def generate(self, kernels: Sequence[Work], plan: KernelPlan, ctx: Services) -> KernelSource:
         """Print all kernels of one graph as one source. Deterministic: same kernels, same text."""
 
-    def build(self, source: KernelSource, ctx: CompileContext) -> Mapping[str, Callable[..., None]]:
+    def build(self, source: KernelSource, ctx: Services) -> Mapping[str, Callable[..., None]]:
         """Build (or take from ctx.cache) and load. Each callable takes the tensors and ints of `source.kernels[name]`,
         positionally, and writes its outputs. Errors: BackendError with the tool's message and the source's path."""
 

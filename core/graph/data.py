@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 if TYPE_CHECKING:
-    from armature.context import CompileContext
+    from armature.services import Services
 
 
 @attrs.frozen
@@ -75,7 +75,7 @@ class Pass:
 
     name: str
     stage: str = attrs.field(validator=attrs.validators.in_(STAGES))
-    run: Callable[[object, CompileContext], object]
+    run: Callable[[object, Services], object]
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
 

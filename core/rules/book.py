@@ -16,9 +16,9 @@ import importlib.metadata
 import importlib.util
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 from packaging.requirements import Requirement
@@ -41,7 +41,6 @@ from armature.rules.data import Decision, Missing, Rule, RuleOrigin, RuleTable, 
 from armature.rules.index import RuleIndex
 
 if TYPE_CHECKING:
-    from armature.plugins.tables import Tables
     from armature.rules.index import Entry
 
 
@@ -53,6 +52,27 @@ _HANDLED = "a handler says how a call of it is traced; where the handler decline
 _NOT_CALLABLE = "not a callable"
 
 
+class Given(Protocol):
+    """What the plugins give for the book, as their tables hold it."""
+
+    @property
+    def rules(self) -> Sequence[tuple[Rule | RuleTable, RuleOrigin]]:
+        """Every rule or table of rules, those of the plugins that go first coming first."""
+
+    @property
+    def ids_with_rows(self) -> frozenset[int]:
+        """Ids of the objects that a handler or polyfill is for."""
+
+    def deciders(self) -> Sequence[Callable[[Subject], Verdict | None]]:
+        """What to ask about a subject that no rule covers, in order."""
+
+    def stand_in(self, fn: object) -> tuple[int, RuleOrigin] | None:
+        """The priority of the Python stand-in for this very object, and who gives it."""
+
+    def handled_by(self, fn: object) -> RuleOrigin | None:
+        """Who says how a call of this very object is traced."""
+
+
 @attrs.define(eq=False)
 class RuleBook:
     """Answers for one snapshot of the tables. Making one is free: the rows are read at the first question.
@@ -60,7 +80,7 @@ class RuleBook:
     Answers are kept per object, by identity; an entry dies with its object, so that a reused id is not mistaken for it.
     """
 
-    tables: Tables
+    tables: Given
     _index: RuleIndex | None = None
     _deciders: tuple[Callable[[Subject], Verdict | None], ...] = ()
     _not_here: list[Missing] = attrs.field(factory=list)
@@ -136,7 +156,7 @@ class RuleBook:
                     index.add_table(given, origin)
                 else:
                     index.add(given, origin)
-            self._deciders = self.tables.deciders()
+            self._deciders = tuple(self.tables.deciders())
             self._not_here = not_here
             self._forget(index)
             self._index = index

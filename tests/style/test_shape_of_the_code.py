@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import networkx
@@ -85,36 +85,12 @@ def module_of(path: Path) -> str:
     return ".".join(("armature", *parts)).removesuffix(".__init__")
 
 
-def runtime_imports(tree: ast.Module) -> Iterator[str]:
-    """Imports that run, also those in function bodies; those under TYPE_CHECKING do not."""
-    guarded = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If)
-        and dotted(node.test).split(".")[-1] in ("", "TYPE_CHECKING")
-        and "TYPE_CHECKING" in ast.unparse(node.test)
-        for inner in ast.walk(node)
-    }
-    for node in ast.walk(tree):
-        if id(node) in guarded:
-            continue
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def all_imports(tree: ast.Module) -> Iterator[str]:
-    """Imports that run, and those for annotations."""
-    yield from (name for _, name in imports_of(tree))
-
-
-def cycles(below: Path, imports: Callable[[ast.Module], Iterator[str]]) -> list[list[str]]:
-    """Modules that import one another, by one way or several."""
+def cycles(below: Path) -> list[list[str]]:
+    """Modules that import one another, by one way or several. Imports for annotations count like those that run."""
     modules = {module_of(p): p for p in PRODUCT if p.is_relative_to(below)}
     graph: networkx.DiGraph[str] = networkx.DiGraph()
     for module, path in modules.items():
-        for name in imports(parse(path)):
+        for _, name in imports_of(parse(path)):
             target = name if name in modules else name.rpartition(".")[0]
             if target in modules and target != module and target != "armature":
                 graph.add_edge(module, target)
@@ -122,12 +98,7 @@ def cycles(below: Path, imports: Callable[[ast.Module], Iterator[str]]) -> list[
 
 
 def test_no_import_cycles() -> None:
-    assert cycles(ROOT / "core", runtime_imports) == []
-
-
-@pytest.mark.parametrize("room", ["trace", "frame", "torch_abi", "schedule", "codegen"])
-def test_no_import_cycles_with_those_for_annotations(room: str) -> None:
-    assert cycles(ROOT / "core" / room, all_imports) == []
+    assert cycles(ROOT / "core") == []
 
 
 TRACES = frozenset({"tracer", "tracing", "trace"})  # names of parameters that are a trace

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable
 
 import torch
 from torch import Tensor, fx
 
-from armature.plugin_api import Pass
+from armature.plugin_api import Pass, Services
 from armature_aten_lowerings import layouts, masked_writes, masks, rnn, saving, scalars
 
 aten = torch.ops.aten
@@ -19,7 +19,7 @@ NARROW_WORK = 3 << 18
 """Multiplications up to which loops keep up with a library (benchmarks/narrow_products.py)."""
 
 
-def remove_dead_code(module: object, ctx: object) -> object:
+def remove_dead_code(module: object, ctx: Services) -> object:
     """Drop operators whose results nobody reads; random ones stay, so that the generator ends where eager's does, and
     those that have no results but may raise."""
     if isinstance(module, fx.GraphModule):
@@ -27,7 +27,7 @@ def remove_dead_code(module: object, ctx: object) -> object:
     return module
 
 
-def share_common_values(module: object, ctx: object) -> object:
+def share_common_values(module: object, ctx: Services) -> object:
     """Compute once what is computed twice from the same values."""
     if not isinstance(module, fx.GraphModule):
         return module
@@ -47,17 +47,16 @@ def share_common_values(module: object, ctx: object) -> object:
     return module
 
 
-def split_bias(module: object, ctx: object) -> object:
+def split_bias(module: object, ctx: Services) -> object:
     """On a CPU, add a bias in the loops that follow a product: `addmm` writes it to memory first to add to it there."""
     if not isinstance(module, fx.GraphModule):
         return module
-    lowered = ctx.tables.lowering_chain  # type: ignore[attr-defined]
     for node in module.graph.find_nodes(op="call_function", target=aten.addmm.default):
         bias, left, right = node.args
         value = node.meta["val"]
         # Lower precision would round once more.
         plain = not node.kwargs and value.device.type == "cpu" and value.dtype in (torch.float32, torch.float64)
-        if not plain or bias.meta["val"].dim() > 1 or not _read_by_loops(node, lowered):
+        if not plain or bias.meta["val"].dim() > 1 or not _read_by_loops(node, ctx):
             continue
         with module.graph.inserting_before(node):
             product = module.graph.call_function(aten.mm.default, (left, right))
@@ -69,14 +68,13 @@ def split_bias(module: object, ctx: object) -> object:
     return module
 
 
-def split_convolution_bias(module: object, ctx: object) -> object:
+def split_convolution_bias(module: object, ctx: Services) -> object:
     """On a GPU, add the bias of a convolution in the loops that follow: the library adds it in a kernel of its own."""
     if not isinstance(module, fx.GraphModule):
         return module
-    lowered = ctx.tables.lowering_chain  # type: ignore[attr-defined]
     for node in module.graph.find_nodes(op="call_function", target=aten.convolution.default):
         bias, value = node.args[2], node.meta["val"]
-        if isinstance(bias, fx.Node) and value.device.type == "cuda" and _read_by_loops(node, lowered):
+        if isinstance(bias, fx.Node) and value.device.type == "cuda" and _read_by_loops(node, ctx):
             move_bias_behind(node)
     return module
 
@@ -93,7 +91,7 @@ def move_bias_behind(node: fx.Node) -> None:
     node.graph.erase_node(node)
 
 
-def write_out_narrow_products(module: object, ctx: object) -> object:
+def write_out_narrow_products(module: object, ctx: Services) -> object:
     """On a CPU, a product with a narrow side becomes loops: libraries are slow there, and bias and activation fuse."""
     if not isinstance(module, fx.GraphModule):
         return module
@@ -134,14 +132,14 @@ def _add_call(like: fx.Node, target: torch._ops.OpOverload, *args: object) -> fx
     return made
 
 
-def _read_by_loops(node: fx.Node, lowered: Callable[[torch._ops.OpOverload], Sequence[object]]) -> bool:
+def _read_by_loops(node: fx.Node, ctx: Services) -> bool:
     """Whether loops read the value, and nothing else needs it in memory."""
     found = False
     todo = list(node.users)
     while todo:
         user = todo.pop()
         target = user.target
-        if not isinstance(target, torch._ops.OpOverload) or not lowered(target):
+        if not isinstance(target, torch._ops.OpOverload) or not ctx.lowered(target):
             return False
         if any(r.alias_info for r in target._schema.returns) or target is aten._unsafe_view.default:
             todo += user.users

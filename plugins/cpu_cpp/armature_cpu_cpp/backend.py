@@ -15,7 +15,7 @@ from armature_cpu_cpp.features import FEATURES
 from armature_cpu_cpp.source import print_kernels
 
 if TYPE_CHECKING:
-    from armature.backend_api import CompileContext
+    from armature.plugin_api import Services
 
 
 @attrs.define(eq=False)
@@ -27,7 +27,7 @@ class CpuBackend:
     features: Features = FEATURES
     target: isa.Isa = attrs.field(factory=isa.detect)
 
-    def generate(self, kernels: Sequence[Work], plan: KernelPlan, ctx: CompileContext) -> KernelSource:
+    def generate(self, kernels: Sequence[Work], plan: KernelPlan, ctx: Services) -> KernelSource:
         """Print the kernels. `flags` holds the compiler's version and options and the version of our headers."""
         compiler = toolchain.find(ctx.config.cpp_compiler)
         text, parts = print_kernels(kernels, plan.buffers, self.target.register_bytes, ctx.config.cpu_threads)
@@ -39,7 +39,7 @@ class CpuBackend:
             {"compiler": compiler.command, "options": options, "openmp": openmp}, parts,
         )  # fmt: skip
 
-    def build(self, source: KernelSource, ctx: CompileContext) -> Mapping[str, Callable[..., None]]:
+    def build(self, source: KernelSource, ctx: Services) -> Mapping[str, Callable[..., None]]:
         """Compile what the cache does not hold, and load it."""
         compiler = toolchain.find(ctx.config.cpp_compiler)
         options = source.meta["options"]

@@ -24,7 +24,7 @@ from armature_gpu_triton.source import BACKEND, print_kernels
 from armature_gpu_triton.spec import GroupSpec, KernelSpec
 
 if TYPE_CHECKING:
-    from armature.backend_api import CompileContext
+    from armature.plugin_api import Services
 
 OLDEST = (3, 4)
 TEXTS = ("helpers.py",)  # what besides a kernel's own text decides its cubin
@@ -71,11 +71,11 @@ class TritonBackend:
             return "no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES"
         return None if launch.compiler() else f"no C compiler for the launcher. {launch.FIX}"
 
-    def generate(self, kernels: Sequence[Work], plan: KernelPlan, ctx: CompileContext) -> KernelSource:
+    def generate(self, kernels: Sequence[Work], plan: KernelPlan, ctx: Services) -> KernelSource:
         """Print all kernels of one graph as a Python module of Triton functions."""
         return print_kernels(kernels, plan.buffers, (f"triton={metadata.version('triton')}",))
 
-    def build(self, source: KernelSource, ctx: CompileContext) -> Mapping[str, Callable[..., None]]:
+    def build(self, source: KernelSource, ctx: Services) -> Mapping[str, Callable[..., None]]:
         """A callable per kernel. Errors: BackendError with the compiler's message."""
         groups: tuple[GroupSpec, ...] = tuple(source.meta["groups"])  # type: ignore[arg-type]
         build = _Build(source, ctx)
@@ -90,7 +90,7 @@ class _Build:
     """Building one source."""
 
     source: KernelSource
-    ctx: CompileContext
+    ctx: Services
 
     @property
     def toolchain(self) -> Any:

@@ -24,7 +24,7 @@ from armature_gpu_triton.binary import Binary
 from armature_gpu_triton.spec import GroupSpec, KernelSpec
 
 if TYPE_CHECKING:
-    from armature.backend_api import CompileContext
+    from armature.plugin_api import Services
 
 Launch = Callable[..., None]
 SOURCE = Path(__file__).parent / "native" / "launcher.c"
@@ -72,7 +72,7 @@ def opened(module: Any, driver: str) -> Any:
     return module
 
 
-def native(ctx: CompileContext, driver: str = DRIVER) -> Any:
+def native(ctx: Services, driver: str = DRIVER) -> Any:
     """The launcher's module, built on first use."""
     key = (SOURCE.read_text(), sysconfig.get_config_var("SOABI") or "", compiler() or "")
     return opened(ctx.cache.load(key, ".so", build_native, load_native), driver)

@@ -1,0 +1,39 @@
+"""What passes of plugins and back ends may reach besides their input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+    from armature.config import Config
+    from armature.events import CompileEvent
+    from armature.run.cache import Cache
+    from armature.run.workers import Workers
+
+
+class Services(Protocol):
+    """Settings and services of one compilation.
+
+    config: the settings in force. cache: content-addressed store of built kernels. workers: pool that builds kernels.
+    compile_id counts compilations of this process.
+    """
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def cache(self) -> Cache: ...
+
+    @property
+    def workers(self) -> Workers: ...
+
+    @property
+    def compile_id(self) -> int: ...
+
+    def emit(self, event: CompileEvent) -> None:
+        """Keep the event and tell observers."""
+
+    def lowered(self, op: torch._ops.OpOverload) -> bool:
+        """Whether a plugin has a lowering for the operator: it may still decline, and leave an ATen call."""
