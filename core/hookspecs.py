@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from armature.breaks.types import BreakEvent, BreakType
     from armature.codegen.backend import DeviceBackend
     from armature.events import CompileEvent
-    from armature.graph.data import Decomposition, Lowering, Pass
+    from armature.graph.data import Decomposition, Lowering, Operator, Pass
     from armature.introspection import Subject
     from armature.rules.data import Rule, Verdict
     from armature.trace.handlers import Handler, Polyfill, ValueType
@@ -125,6 +125,17 @@ def armature_lowerings() -> Iterable[Lowering]:
     """Operators turned into loops: functions decorated with `@lowers`. Called when tables are built. None: no rows.
 
     return collect_lowerings(pointwise, reductions)
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def armature_operators() -> Iterable[Operator]:
+    """What schemas don't tell of operators: a shorter way to call them, and how their results lie in memory.
+
+    Called by the tables when they are first needed. None: no rows.
+
+        return [Operator(torch.ops.mylib.rotate.default, function=mylib._c.rotate, lies_as_told=True)]
     """
     raise NotImplementedError
 

@@ -29,7 +29,7 @@ from armature.frame.sources import (
     Source,
     object_source,
 )
-from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Pass, Split
+from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Operator, Pass, Split
 from armature.graph.known import KnownValues, NotKnown
 from armature.hookspecs import API_VERSION, hookimpl
 from armature.introspection import MISSING, Subject, class_member, existing
@@ -160,6 +160,7 @@ __all__ = [
     "NullContextValue",
     "ObjectSource",
     "ObjectValue",
+    "Operator",
     "OverridesOff",
     "PairedContextValue",
     "Part",

@@ -31,7 +31,7 @@ def generate(plan: KernelPlan, ctx: CompileContext) -> Program:
     sources: list[KernelSource] = []
     for backend, kernels in backends(plan, ctx).values():
         sources.append(backend.generate(kernels, plan, ctx))
-    wrapper = Wrapper(plan)
+    wrapper = Wrapper(plan, ctx.tables.operators)
     text = wrapper.print()
     return Program(
         name=plan.name,

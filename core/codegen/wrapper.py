@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import torch
 
-from armature.codegen.externs import binding_name, binding_of, may_differ_in_layout
+from armature.codegen.externs import Operators, binding_name, binding_of, may_differ_in_layout
 from armature.codegen.origins import place
 from armature.codegen.printer import IndexPrinter, Lines
 from armature.lower.data import Argument, Buffer, ExternCall, Given, Origin, View
@@ -72,9 +72,10 @@ _INDEX = (Var, Size, Sum, Product, FloorDiv, Mod)
 
 @attrs.define(eq=False)
 class Wrapper:
-    """The wrapper's text while it grows, and the objects that it names."""
+    """The wrapper's text while it grows, and the objects that it names. operators: what plugins know of them."""
 
     plan: KernelPlan
+    operators: Operators
     lines: Lines = attrs.field(factory=lambda: Lines(column=88))
     bindings: dict[str, object] = attrs.field(factory=dict)
     reused: frozenset[str] = frozenset()
@@ -141,7 +142,7 @@ class Wrapper:
                     self.kept[view] = f"{view.buffer}_view_{len(self.kept)}"
                     self.lines.add(f"{self.kept[view]} = {text}")
         name = binding_name(call.target)
-        self.bindings[name] = call.run or binding_of(call.target)
+        self.bindings[name] = call.run or binding_of(call.target, self.operators)
         given = [self.argument(a) for a in call.args]
         given += [f"{k}={self.argument(a)}" for k, a in call.kwargs.items()]
         text = f"{name}({', '.join(given)})"
@@ -150,7 +151,7 @@ class Wrapper:
             single = len(outputs) == 1 and isinstance(call.target._schema.returns[0].type, torch.TensorType)
             text = f"{outputs[0]} = {text}" if single else f"{_tuple(outputs)} = {text}"
         self.lines.add(text, self.note(call.origins))
-        if may_differ_in_layout(call.target):
+        if may_differ_in_layout(call.target, self.operators):
             for made in filter(None, call.outputs):
                 self.check_layout(self.plan.buffers[made])
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import torch
@@ -99,4 +99,22 @@ class Lowering:
 
     op: torch._ops.OpOverload
     fn: Callable[..., object]
+    priority: int = 0
+
+
+@attrs.frozen
+class Operator:
+    """What the schema of an operator doesn't tell, and neither does torch's rule for tensors without numbers.
+
+    function: takes the same arguments and gives the same results as the operator, and is shorter to call.
+    lies_as_told: the results always have the strides that the rule for tensors without numbers gives them; those of
+    other operators are looked at each time that the operator has run.
+    relaid: called as `relaid(args, result)` with tensors without numbers while code is traced; gives the result with
+    the strides that the operator's kernels give it, where torch's own rule says others.
+    """
+
+    op: torch._ops.OpOverload
+    function: Callable[..., Any] | None = None
+    lies_as_told: bool = False
+    relaid: Callable[[Sequence[Any], Any], Any] | None = None
     priority: int = 0

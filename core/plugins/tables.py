@@ -12,7 +12,7 @@ import torch
 
 from armature.breaks.types import BreakEvent, BreakType
 from armature.errors import DuplicateRow, HookFailed, PluginError, UnknownBreakType
-from armature.graph.data import STAGES, Decomposition, Lowering, Pass
+from armature.graph.data import STAGES, Decomposition, Lowering, Operator, Pass
 from armature.introspection import Subject, is_object_of
 from armature.plugins.calls import Implementation, Plugin, call, failed, invalid, origin_of, rows_of
 from armature.plugins.pass_order import in_order
@@ -129,6 +129,7 @@ class Registries:
     break_types: Registry[BreakType] = attrs.field(factory=lambda: Registry("break type", text))
     decompositions: Registry[Decomposition] = attrs.field(factory=lambda: Registry("decomposition", identity_key))
     lowerings: Registry[Lowering] = attrs.field(factory=lambda: Registry("lowering", identity_key))
+    operators: Registry[Operator] = attrs.field(factory=lambda: Registry("operator", identity_key))
     passes: Registry[Pass] = attrs.field(factory=lambda: Registry("pass", text))
     graph_backends: Registry[Callable[..., Any]] = attrs.field(factory=lambda: Registry("graph backend", text))
 
@@ -163,6 +164,7 @@ class Tables:
     handlers: Mapping[object, Handler]
     decompositions: Mapping[torch._ops.OpOverload, Decomposition]
     lowerings: Mapping[torch._ops.OpOverload, Lowering]
+    operators: Mapping[torch._ops.OpOverload, Operator]
     graph_backends: Mapping[str, Callable[..., Any]]
     _handler_index: Mapping[Hashable, Handler]
     _polyfill_index: Mapping[Hashable, Polyfill]
@@ -324,6 +326,7 @@ ROW_HOOKS: Mapping[str, RowKind] = {
     "armature_break_types": RowKind("break_types", BreakType, lambda r: [r.id]),
     "armature_decompositions": RowKind("decompositions", Decomposition, lambda r: [r.op], lambda r: r.fn),
     "armature_lowerings": RowKind("lowerings", Lowering, lambda r: [r.op], lambda r: r.fn),
+    "armature_operators": RowKind("operators", Operator, lambda r: [r.op], lambda r: r.function or r.relaid),
     "armature_passes": RowKind("passes", Pass, lambda r: [r.name], lambda r: r.run),
     "armature_graph_backends": RowKind("graph_backends", tuple, lambda r: [r[0]], lambda r: r[1]),
 }
@@ -333,7 +336,7 @@ def wrong_with(kind: RowKind, row: Any) -> str:
     """What makes a row unfit for its table, "" when it fits."""
     if not isinstance(row, kind.type):
         return f"expected {kind.type.__name__}"
-    if isinstance(row, (Decomposition, Lowering)) and not isinstance(row.op, OVERLOAD):
+    if isinstance(row, (Decomposition, Lowering, Operator)) and not isinstance(row.op, OVERLOAD):
         return f"`op` is {name_of(row.op)}, not an overload such as torch.ops.aten.add.Tensor"
     function = kind.function(row)
     if function is not None and not callable(function):
@@ -425,6 +428,7 @@ def build(
         handlers=IdentityMap(registries.handlers),
         decompositions=by_operator(registries.decompositions),
         lowerings=by_operator(registries.lowerings),
+        operators=by_operator(registries.operators),
         graph_backends=MappingProxyType({str(r.subject): r.value for r in registries.graph_backends.winners()}),
         handler_index={key: held[0].value for key, held in registries.handlers.rows.items()},
         polyfill_index={key: held[0].value for key, held in registries.polyfills.rows.items()},

@@ -20,7 +20,7 @@ from torch import Tensor, fx
 
 from armature import config
 from armature.context import CompileContext
-from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Pass
+from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Operator, Pass
 from armature.lower.data import ExternCall, LoopGraph
 from armature.lower.features import Features
 from armature.lower.lower import lower
@@ -57,6 +57,7 @@ class KitTables:
     backend: Any = ReferenceBackend()
     decompositions: Mapping[Any, Decomposition] = attrs.field(factory=dict)
     all_passes: tuple[Pass, ...] = ()
+    operators: Mapping[Any, Operator] = attrs.field(factory=dict)
     _chains: dict[object, list[Lowering]] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -85,9 +86,16 @@ def context(
     backend: Any = None,
     decompositions: Iterable[Decomposition] = (),
     passes: Iterable[Pass] = (),
+    operators: Iterable[Operator] = (),
 ) -> CompileContext:
     """A context for the graph and lowering stages alone."""
-    tables = KitTables(rows, backend or ReferenceBackend(), {d.op: d for d in decompositions}, tuple(passes))
+    tables = KitTables(
+        rows,
+        backend or ReferenceBackend(),
+        {d.op: d for d in decompositions},
+        tuple(passes),
+        {row.op: row for row in operators},
+    )
     return CompileContext(config.current(), cast(Any, tables), cast(Any, None), cast(Any, None), 0)
 
 

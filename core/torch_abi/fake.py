@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeGuard, cast
 
@@ -44,7 +44,8 @@ HOP_RULES: dict[Any, Any] = registered_hop_fake_fns
 # Their fakes are floats, and not quantized; the others that make quantized tensors have none.
 _QUANTIZE: Any = torch.ops.aten.quantize_per_tensor
 QUANTIZING = frozenset(getattr(_QUANTIZE, name) for name in _QUANTIZE.overloads())
-NO_SIZES: Mapping[int, Any] = MappingProxyType({})
+NO_SIZES: Mapping[Any, Any] = MappingProxyType({})
+Relaid = Callable[[Sequence[Any], Any], Any]
 PLAIN_TENSORS: frozenset[type] = frozenset({torch.Tensor, nn.Parameter})
 
 __all__ = [
@@ -99,6 +100,7 @@ class WatchingMode(FakeTensorMode):
     """
 
     random = False
+    relaid: Mapping[Any, Relaid] = NO_SIZES
     written: tuple[tuple[Any, int], ...] = ()
     supports_higher_order_operators = True
 
@@ -116,7 +118,7 @@ class WatchingMode(FakeTensorMode):
         if may_write(func):
             self.written += tuple((one, version_of(one)) for one in written_of(func, args, kwargs or {}))
         result = super().__torch_dispatch__(func, types, args, kwargs)
-        rule = layout_rule(func)
+        rule = self.relaid.get(func) or layout_rule(func)
         asked = (kwargs or {}).get("memory_format")
         if rule is None or result is NotImplemented or asked not in (None, torch.preserve_format):
             return result
@@ -125,17 +127,21 @@ class WatchingMode(FakeTensorMode):
 
 
 def _mode_of(world: FakeWorld) -> WatchingMode:
-    return WatchingMode(shape_env=world.symbols, allow_non_fake_inputs=False, static_shapes=True)
+    mode = WatchingMode(shape_env=world.symbols, allow_non_fake_inputs=False, static_shapes=True)
+    mode.relaid = world.relaid
+    return mode
 
 
 @attrs.define(eq=False)
 class FakeWorld:
     """Makes the fakes of one trace. Tensors that share memory get fakes that share memory.
 
-    Enter `mode` while torch functions run on fakes.
+    Enter `mode` while torch functions run on fakes. relaid: by operator, what gives its results the strides that its
+    kernels give them.
     """
 
     symbols: Symbols = attrs.field(factory=Symbols)
+    relaid: Mapping[Any, Relaid] = NO_SIZES
     mode: WatchingMode = attrs.field(default=attrs.Factory(_mode_of, takes_self=True))
     layouts: dict[int, Layout] = attrs.field(factory=dict)  # by id, of the tensors with symbolic sizes
     given_up: set[Any] = attrs.field(factory=set)  # symbols that no fake has
@@ -169,7 +175,7 @@ class FakeWorld:
 
     def afresh(self) -> FakeWorld:
         """A world over the same symbols in which no fake was changed yet."""
-        return FakeWorld(self.symbols, layouts=self.layouts)
+        return FakeWorld(self.symbols, self.relaid, layouts=self.layouts)
 
     def of(self, tensor: torch.Tensor, axes: Collection[int] | Axes = (), label: str = "") -> FakeTensor:
         """The fake of a tensor of the program. Sizes along `axes` are symbols, unless they are 0 or 1."""

@@ -27,6 +27,7 @@ from armature.plugin_api import (
     Decomposition,
     Handler,
     Lowering,
+    Operator,
     Pass,
     Polyfill,
     Rule,
@@ -98,6 +99,10 @@ class Everything:
         return [Lowering(OP, stand_in)]
 
     @hookimpl
+    def armature_operators(self) -> list[Operator]:
+        return [Operator(OP, function=stand_in)]
+
+    @hookimpl
     def armature_passes(self) -> list[Pass]:
         return [Pass("mine", "joint", lambda program, ctx: program)]
 
@@ -136,6 +141,7 @@ CALLS: dict[str, Any] = {
     "armature_graph_break": lambda m, p: m.tables().observe_break(BREAK_EVENT) or p.seen["armature_graph_break"],
     "armature_decompositions": lambda m, p: m.tables().decompositions[OP].fn is stand_in,
     "armature_lowerings": lambda m, p: m.tables().lowerings[OP].fn is stand_in,
+    "armature_operators": lambda m, p: m.tables().operators[OP].function is stand_in,
     "armature_passes": lambda m, p: [found.name for found in m.tables().passes("joint")] == ["mine"],
     "armature_device_backend": lambda m, p: m.tables().device_backend("mydev") is p.backend,
     "armature_graph_backends": lambda m, p: m.tables().graph_backends["mine"] is stand_in,
@@ -146,7 +152,7 @@ HOOKS = sorted(hook_specs())
 
 
 def test_the_design_has_these_hooks() -> None:
-    assert len(HOOKS) == 14
+    assert len(HOOKS) == 15
     assert CALLS.keys() == set(HOOKS)
 
 

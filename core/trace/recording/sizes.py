@@ -33,7 +33,10 @@ def new_world(ctx: CompileContext) -> FakeWorld:
     """The fakes of a trace, with what the settings allow to depend on numbers."""
     settings = ctx.config
     return FakeWorld(
-        Symbols(scalar_outputs=settings.capture_scalar_outputs, output_shapes=settings.capture_dynamic_output_shape_ops)
+        Symbols(
+            scalar_outputs=settings.capture_scalar_outputs, output_shapes=settings.capture_dynamic_output_shape_ops
+        ),
+        {op: row.relaid for op, row in ctx.tables.operators.items() if row.relaid is not None},
     )
 
 

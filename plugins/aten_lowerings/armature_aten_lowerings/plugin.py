@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from armature.backend_api import collect_lowerings
-from armature.plugin_api import Decomposition, Lowering, Pass, hookimpl
+from armature.plugin_api import Decomposition, Lowering, Operator, Pass, hookimpl
 from armature_aten_lowerings import (
     activations,
     collectives,
@@ -15,6 +15,7 @@ from armature_aten_lowerings import (
     indexing,
     losses,
     norms,
+    operators,
     passes,
     pointwise,
     pooling,
@@ -40,6 +41,12 @@ def armature_lowerings() -> Iterable[Lowering]:
 def armature_decompositions() -> Iterable[Decomposition]:
     """Every operator that others replace."""
     return (*decompositions.rows(), *foreach.rows())
+
+
+@hookimpl
+def armature_operators() -> Iterable[Operator]:
+    """How ATen's operators are called."""
+    return operators.rows()
 
 
 @hookimpl
