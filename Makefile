@@ -47,7 +47,7 @@ sweep: setup
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	MYPYPATH=src $(BIN)/mypy -p armature
+	$(BIN)/mypy -p armature $(PLUGINS:%=-p armature_%)
 	PYTHONPATH=src $(BIN)/lint-imports
 
 bench: setup

@@ -10,7 +10,8 @@ from armature.errors import invariant
 from armature.lower import index as ix
 from armature.lower.data import Buffer, View
 from armature.lower.index import Index, Var
-from armature.lower.values import TensorValue, axes, coordinates
+from armature.lower.values import TensorValue, axes
+from armature.lower.values import coordinates as coordinates
 
 
 def at(value: TensorValue, position: Sequence[Index]) -> tuple[Index, ...]:

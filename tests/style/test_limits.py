@@ -41,7 +41,8 @@ VERSION_BRANCHES = {
     "plugins/builtin_rules/armature_builtin_rules/regex.py",
 }
 
-IGNORED_TYPES = {"core/trace": 75, "core": 20}  # `type: ignore`: at most; of core without trace
+# `type: ignore`: at most; of core without trace. Examples of plugins are programs that break, wrong ones among them.
+IGNORED_TYPES = {"core/trace": 66, "core": 6, "plugins": 59}
 
 # Words of devices and plugins. torch_abi adapts to torch, which has names of devices in it; the command line shows a
 # machine to people, and errors say what to install.
@@ -109,6 +110,7 @@ def test_versions_of_python_are_asked_for_in_few_places() -> None:
 def test_types_are_seldom_ignored(folder: str, most: int) -> None:
     others = ROOT / "core/trace" if folder == "core" else None
     inside = [p for p in PRODUCT if p.is_relative_to(ROOT / folder) and not (others and p.is_relative_to(others))]
+    inside = [p for p in inside if "examples" not in p.parts]
     found = [name_of(path) for path in inside for line in path.read_text().splitlines() if "# type: ignore" in line]
     assert len(found) <= most, found
     assert most - len(found) <= 20, f"there are {len(found)}: lower the limit of {folder}"

@@ -7,7 +7,7 @@ in between, as the program makes it (`graph/pieces.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx
@@ -15,15 +15,13 @@ from torch import fx
 from armature.torch_abi.fake import PLAIN_TENSORS, FakeTensor, count_write, in_transform
 from armature.torch_abi.pytree import tree_leaves
 from armature.trace.data import OUTSIDE, is_outside
+from armature.trace.frame_state import Trace, whole
 from armature.trace.recording import graph_calls
-from armature.trace.values.base import Args, Value
+from armature.trace.values.base import Args, Tracing, Value
 from armature.trace.values.floats import FloatValue
 from armature.trace.values.precomputed import EarlyNumber
 from armature.trace.values.sequence import TupleValue
 from armature.trace.values.tensor import TensorValue
-
-if TYPE_CHECKING:
-    from armature.trace.frame_state import Trace
 
 
 def outside(function: Callable[..., None], name: str, writes: frozenset[int]) -> Callable[..., None]:
@@ -47,10 +45,11 @@ def running_graphs(function: Callable[..., Any], graphs: Iterable[fx.GraphModule
 
 
 def call_outside(
-    tracer: Trace, function: Callable[..., None], name: str, args: Args, read_only: frozenset[int] = frozenset()
+    tracer: Tracing, function: Callable[..., None], name: str, args: Args, read_only: frozenset[int] = frozenset()
 ) -> Value:
     """A node that calls `function(*args)` when the graph runs, and gives None. It is given tensors as the program has
     them, and may write to their memory without autograd's knowledge; not to arguments at the positions `read_only`."""
+    tracer = whole(tracer)
     given = tuple([_argument(tracer, value) for value in args])
     writes = frozenset(range(len(args))) - read_only
     fakes = [leaf for n, value in enumerate(args) if n in writes for leaf in tree_leaves(value.as_fake(tracer))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import cast
 
 import torch
 
@@ -25,7 +26,8 @@ class Formula:
 
     def _both(self, x: Node | float, y: Node | float) -> tuple[Node, Node]:
         if isinstance(x, (int, float)):
-            return self.b.const(x, y.dtype), y  # type: ignore[union-attr]
+            other = cast("Node", y)  # one of them is no number
+            return self.b.const(x, other.dtype), other
         return x, self.b.const(y, x.dtype) if isinstance(y, (int, float)) else y
 
     def __getattr__(self, name: str) -> Callable[..., Node]:

@@ -6,7 +6,8 @@ kernel than loops (matrix products, convolutions, attention), nor those that dra
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,7 +47,7 @@ NAMES = (
 def rows() -> Iterable[Decomposition]:
     """A row for each operator of the list that this torch has and can decompose."""
     wanted = dict.fromkeys(found for name in NAMES if (found := overload(name)))
-    return [Decomposition(op, fn) for op, fn in (torch_decompositions(wanted) | OWN).items()]
+    return [Decomposition(op, fn) for op, fn in {**torch_decompositions(wanted), **OWN}.items()]
 
 
 def take(self: Tensor, index: Tensor) -> Tensor:
@@ -55,7 +56,7 @@ def take(self: Tensor, index: Tensor) -> Tensor:
     return found
 
 
-def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
+def native_dropout(input: Tensor, p: float, train: bool | None) -> Any:
     """Dropout of all: what `torch.dropout` becomes while it is traced, but which draws no numbers for this."""
     if p != 1 or train is False:
         return NotImplemented  # it stays an ATen call
@@ -72,7 +73,7 @@ def channel_shuffle(self: Tensor, groups: int) -> Tensor:
     return apart.reshape(self.shape).clone(memory_format=torch.channels_last if last else torch.contiguous_format)
 
 
-def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
+def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Any:
     """By torch's own, which takes sources of other shapes too; the operator refuses them."""
     axis = dim % max(self.dim(), 1)
     alike = self.dim() == source.dim() and index.dim() == 1
@@ -91,7 +92,7 @@ def soft_margin_loss_backward(grad_output: Tensor, self: Tensor, target: Tensor,
 
 aten = torch.ops.aten
 TORCHS_INDEX_ADD = torch_decompositions([aten.index_add.default])[aten.index_add.default]
-OWN = {
+OWN: dict[torch._ops.OpOverload, Callable[..., Any]] = {
     aten.index_add.default: index_add,
     aten.take.default: take,
     aten.soft_margin_loss_backward.default: soft_margin_loss_backward,

@@ -55,7 +55,8 @@ def addcdiv(x: Tensor, p: Tensor, q: Tensor, factor: float = 1) -> Tensor:
 
 def norm(x: Tensor, ord: float = 2, dtype: torch.dtype | None = None) -> Tensor:
     """The vector norm of all elements."""
-    return torch.linalg.vector_norm(x, ord, dtype=dtype)
+    found: Tensor = torch.linalg.vector_norm(x, ord, dtype=dtype)
+    return found
 
 
 OTHERS: Mapping[str, Callable[..., Tensor]] = {

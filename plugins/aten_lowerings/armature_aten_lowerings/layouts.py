@@ -161,7 +161,8 @@ class Relayout:
 
     def copy_as_before(self, node: fx.Node) -> fx.Node:
         before = self.old[node]
-        order = sorted(range(before.dim()), key=lambda axis: (-before.stride(axis), axis))
+        strides = before.stride()
+        order = sorted(range(before.dim()), key=lambda axis: (-strides[axis], axis))
         if not before.permute(order).is_contiguous():
             raise NotPossible
         if order == sorted(order):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import attrs
 import torch
@@ -169,21 +170,21 @@ def maybe_per_channel(value: Maybe, rank: int) -> Maybe:
     aten._native_batch_norm_legit_no_training.default,
     aten._native_batch_norm_legit.no_stats,
 )
-def batch_norm(b: Builder, x: TensorValue, weight: Maybe, bias: Maybe, *rest: object) -> tuple[TensorValue, ...] | None:
+def batch_norm(b: Builder, x: TensorValue, weight: Maybe, bias: Maybe, *rest: Any) -> tuple[TensorValue, ...] | None:
     name = str(b.target)
     if name.endswith("no_training.default"):
-        return _inference(b, x, weight, bias, *rest)  # type: ignore[arg-type]
+        return _inference(b, x, weight, bias, *rest)
     if name == "aten.native_batch_norm.default":
         running_mean, running_var, training, _, eps = rest
-        return None if training else _inference(b, x, weight, bias, running_mean, running_var, 0.0, eps)  # type: ignore[arg-type]
+        return None if training else _inference(b, x, weight, bias, running_mean, running_var, 0.0, eps)
     if name.endswith("no_stats"):
         training, momentum, eps = rest
-        return _training(b, x, weight, bias, None, None, momentum, eps) if training else None  # type: ignore[arg-type]
+        return _training(b, x, weight, bias, None, None, momentum, eps) if training else None
     running_mean, running_var, training, momentum, eps = rest
     if training:
-        return _training(b, x, weight, bias, running_mean, running_var, momentum, eps)  # type: ignore[arg-type]
-    out = _inference(b, x, weight, bias, running_mean, running_var, momentum, eps)  # type: ignore[arg-type]
-    return (*out, running_mean, running_var)  # type: ignore[return-value]
+        return _training(b, x, weight, bias, running_mean, running_var, momentum, eps)
+    out = _inference(b, x, weight, bias, running_mean, running_var, momentum, eps)
+    return (*out, running_mean, running_var)
 
 
 def _inference(

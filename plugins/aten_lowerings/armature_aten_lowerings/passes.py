@@ -191,7 +191,7 @@ def _frozen(value: object) -> Hashable:
         return tuple(_frozen(v) for v in value)
     if isinstance(value, (bool, int, float)):
         return (type(value), value, str(value))  # 1, 1.0 and True differ, and so do 0.0 and -0.0
-    return value  # type: ignore[return-value]
+    return value
 
 
 PASSES: tuple[Pass, ...] = (

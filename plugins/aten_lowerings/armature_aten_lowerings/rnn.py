@@ -16,7 +16,7 @@ from armature_aten_lowerings import rnn_cudnn
 
 aten = torch.ops.aten
 LSTM_KIND = 2  # ideep's number for an LSTM, an argument of mkldnn_rnn_layer
-TARGETS = frozenset((torch.lstm, torch._VF.lstm, aten.lstm.input))  # type: ignore[attr-defined]
+TARGETS = frozenset((torch.lstm, torch._VF.lstm, aten.lstm.input))
 
 
 def lstm(
@@ -162,7 +162,7 @@ def training_layer() -> torch._ops.OpOverload:
     torch.library.impl(name, "CPU", _run)
     torch.library.impl(name, "Meta", _fake)
     torch.library.register_autograd(name, _backward, setup_context=_save)
-    return torch.ops.armature.lstm_layer.default  # type: ignore[no-any-return]
+    return torch.ops.armature.lstm_layer.default
 
 
 def lowerings() -> Iterator[Lowering]:

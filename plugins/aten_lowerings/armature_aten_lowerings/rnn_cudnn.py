@@ -185,4 +185,4 @@ def _operator() -> torch._ops.OpOverload:
         torch.library.impl(name, "CUDA", run)
         torch.library.impl(name, "Meta", fake)  # not register_fake, as with the layer of `rnn`
     torch.library.register_autograd(NAME, _backward, setup_context=_save)
-    return torch.ops.armature.cudnn_lstm.default  # type: ignore[no-any-return]
+    return torch.ops.armature.cudnn_lstm.default

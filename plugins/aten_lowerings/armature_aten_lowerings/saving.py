@@ -130,8 +130,8 @@ def inlined(before: fx.Node, function: Callable[..., Tensor], *given: fx.Node, r
     values = [node.meta["val"] for node in given]
     with values[0].fake_mode:
         traced = make_fx(lambda given: function(*given))(values)
-    known = dict(zip(traced.graph.find_nodes(op="placeholder"), given, strict=True))
-    origin = {key: before.meta[key] for key in ("origin", "stack_trace") if key in before.meta}
+    known: dict[fx.Node, fx.Node] = dict(zip(traced.graph.find_nodes(op="placeholder"), given, strict=True))
+    origin: dict[str, Any] = {key: before.meta[key] for key in ("origin", "stack_trace") if key in before.meta}
     for node in traced.graph.nodes:
         if node.op == "output":
             return known[node.all_input_nodes[0]]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
+from typing import Any, cast
 
 import torch
 from torch import Tensor, fx
@@ -92,7 +93,7 @@ def move_to_front(graph: fx.Graph, nodes: Iterable[fx.Node]) -> fx.Node:
         if node not in wanted:
             wanted.add(node)
             todo += node.all_input_nodes
-    last = [node for node in graph.nodes if node.op == "placeholder"][-1]
+    last: fx.Node = [node for node in graph.nodes if node.op == "placeholder"][-1]
     for node in list(graph.nodes):
         if node in wanted and node.op != "placeholder":
             last.append(node)
@@ -104,6 +105,6 @@ def add_call(graph: fx.Graph, like: fx.Node, target: torch._ops.OpOverload, *arg
     """A call that stands for the same line of the program as the node `like`."""
     made = graph.call_function(target, args, kwargs)  # type: ignore[arg-type]
     made.meta.update({key: like.meta[key] for key in ("origin", "stack_trace") if key in like.meta})
-    given, named = fx.map_arg((args, kwargs), lambda n: n.meta["val"])
+    given, named = fx.map_arg(cast(Any, (args, kwargs)), lambda n: n.meta["val"])
     made.meta["val"] = target(*given, **named)
     return made

@@ -31,6 +31,7 @@ from armature.plugin_api import (
     handles,
 )
 
+NO_KEYWORDS: Kwargs = {}
 OPERATORS = {
     f"__{name}__": getattr(operator, name)
     for name in ("add", "mul", "mod", "eq", "ne", "lt", "le", "gt", "ge", "iadd", "imul")
@@ -78,11 +79,11 @@ class BufferValue(Value):
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         found = getattr(self.held, name, self)
         if name == "__class__":
-            return tracer.as_value(found)  # type: ignore[no-any-return]
+            return tracer.as_value(found)
         if callable(found):
             return BoundMethod(self, name)
         if type(found) in (int, bool, str, tuple):
-            return tracer.constant(found)  # type: ignore[no-any-return]
+            return tracer.constant(found)
         return super().get_attribute(tracer, name)
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
@@ -104,11 +105,11 @@ class BufferValue(Value):
                 raise
         tracer.graph_break("buffer-operator", operation=name, type=other.describe())
 
-    def run(self, tracer: Tracing, function: Any, args: Args, kwargs: Kwargs = ()) -> Value:
+    def run(self, tracer: Tracing, function: Any, args: Args, kwargs: Kwargs = NO_KEYWORDS) -> Value:
         """What a function of it gives; what it changes is noted."""
         self.look(tracer)
         plain = [plain_bytes(tracer, arg) for arg in args]
-        named = {name: plain_bytes(tracer, value) for name, value in dict(kwargs).items()}
+        named = {name: plain_bytes(tracer, value) for name, value in kwargs.items()}
         owner = self.owner()
         before = None if owner is None else bytes(owner.held)
         try:
@@ -133,7 +134,7 @@ class BufferValue(Value):
         if isinstance(found, (list, tuple)):
             items = [self.made(tracer, item, function, ()) for item in found]
             return ListValue(items) if isinstance(found, list) else TupleValue(items)
-        return tracer.constant(found)  # type: ignore[no-any-return]
+        return tracer.constant(found)
 
     def changed(self, tracer: Tracing) -> None:
         """The bytes are others."""
@@ -215,7 +216,7 @@ def make_bytearray(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """`bytearray(...)`."""
     try:
         plain = [plain_bytes(call.tracing, arg) for arg in args]
-        return BytearrayValue(bytearray(*plain, **{key: value.as_constant() for key, value in kwargs.items()}))  # type: ignore[arg-type]
+        return BytearrayValue(bytearray(*plain, **{key: value.as_constant() for key, value in kwargs.items()}))
     except NotConstant:
         raise
     except Exception as error:

@@ -92,7 +92,7 @@ class CachedFunctionValue(Value):
             self._refuse(tracer, "does more than compute them")
         tracer.fakes.mode.random = random
         if made.python_type() in (bool, int, float) and made.is_constant:  # not one that may change
-            return tracer.constant(made.as_constant())  # type: ignore[no-any-return]
+            return tracer.constant(made.as_constant())
         return made
 
     def _kept(self, tracer: Tracing, made: Value, args: Args, kwargs: Kwargs) -> Value:
@@ -109,7 +109,7 @@ class CachedFunctionValue(Value):
             self._refuse(tracer, "has no room for all that the frame asks for")
         source, obj = found
         if not made.is_constant:
-            return tracer.wrap(obj, source)  # type: ignore[no-any-return]
+            return tracer.wrap(obj, source)
         if not alike(obj, made.as_constant()):
             self._refuse(tracer, "would compute another one now")
         tracer.guards.equal(source, obj)

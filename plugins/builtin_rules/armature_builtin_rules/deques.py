@@ -6,7 +6,7 @@ import collections
 import itertools
 from collections.abc import Callable, Hashable, Iterator
 from types import NoneType
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
@@ -39,7 +39,7 @@ class DequeValue(SequenceValue):
         return collections.deque
 
     def make(self, items: list[Any]) -> object:
-        return collections.deque(items, self.limit.as_constant())  # type: ignore[arg-type]
+        return collections.deque(items, cast("int | None", self.limit.as_constant()))
 
     def like(self, items: list[Value]) -> Value:
         return DequeValue(items, limit=self.limit)
@@ -82,7 +82,8 @@ class DequeValue(SequenceValue):
 
     def get_item(self, tracer: Tracing, key: Value) -> Value:
         try:
-            return self.items[self._index(tracer, key)]
+            found: Value = self.items[self._index(tracer, key)]
+            return found
         except IndexError:
             tracer.raise_error(IndexError, "deque index out of range")
 
@@ -106,7 +107,7 @@ class DequeValue(SequenceValue):
         if method is None:
             return super().call_method(tracer, name, args, kwargs)
         result = invoke(tracer, method, name, (self,), args, kwargs)
-        return tracer.constant(None) if result is None else result  # type: ignore[no-any-return]
+        return tracer.constant(None) if result is None else result
 
     def trim(self, left: bool) -> None:
         """Drop items at one end as `maxlen` asks."""
@@ -213,6 +214,11 @@ def _reverse(tracer: Tracing, self: DequeValue) -> None:
     self.items.reverse()
 
 
+def _extend_in_place(tracer: Tracing, self: DequeValue, items: Value) -> Value:
+    _extend(tracer, self, items)
+    return self
+
+
 METHODS: dict[str, Callable[..., Value | None]] = {
     "append": _append,
     "appendleft": _append_left,
@@ -228,7 +234,7 @@ METHODS: dict[str, Callable[..., Value | None]] = {
     "copy": lambda tracer, self: DequeValue(list(self.items), limit=self.limit),
     "__setitem__": lambda tracer, self, key, value: self.set_item(tracer, key, value),
     "__delitem__": lambda tracer, self, key: self.delete_item(tracer, key),
-    "__iadd__": lambda tracer, self, items: _extend(tracer, self, items) or self,
+    "__iadd__": _extend_in_place,
 }
 
 

@@ -13,7 +13,8 @@ import math
 import operator
 import types
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import cast
 
 import attrs
 import torch
@@ -101,14 +102,8 @@ def _members() -> Iterator[Known]:
     lookups = [vars(owner).get("__getattribute__") for owner in _OWN_LOOKUP]  # some inherit it, by version of Python
     for obj in (*_OWN_TYPES, *filter(None, lookups)):
         yield Known(obj, Decision.SKIP, OWN_WAY)
-    for owner in (object, type, property, BaseExceptionGroup):
-        for obj in vars(owner).values():
-            if type(obj) in (*_C_METHODS, types.BuiltinFunctionType):
-                yield Known(obj, Decision.SKIP, OWN_WAY)
-    for owner in (*_PURE_TYPES, operator, math):
-        for obj in vars(owner).values():
-            if type(obj) in (*_C_METHODS, types.BuiltinFunctionType):
-                yield Known(obj, Decision.IN_GRAPH, PURE)
+    yield from (Known(obj, Decision.SKIP, OWN_WAY) for obj in _in_c(object, type, property, BaseExceptionGroup))
+    yield from (Known(obj, Decision.IN_GRAPH, PURE) for obj in _in_c(*_PURE_TYPES, operator, math))
     for name, obj in vars(builtins).items():
         if name in IMPURE:
             yield Known(obj, Decision.SKIP, ACTS)
@@ -116,11 +111,18 @@ def _members() -> Iterator[Known]:
             yield Known(obj, Decision.IN_GRAPH, PURE)
 
 
+def _in_c(*owners: object) -> Iterator[object]:
+    """The functions written in C that classes or modules have."""
+    for owner in owners:
+        yield from (obj for obj in vars(owner).values() if type(obj) in (*_C_METHODS, types.BuiltinFunctionType))
+
+
 def _tensor_methods() -> Iterator[object]:
     for owner in torch.Tensor.__mro__[:-1]:  # without `object`
         yield from (obj for obj in vars(owner).values() if type(obj) in _C_METHODS)
 
 
-def _verdict(decision: Decision, reason: str, source: types.FunctionType) -> Verdict:
-    origin = RuleOrigin(PLUGIN, source.__code__.co_filename, source.__code__.co_firstlineno)
+def _verdict(decision: Decision, reason: str, source: Callable[..., object]) -> Verdict:
+    code = cast(types.FunctionType, source).__code__
+    origin = RuleOrigin(PLUGIN, code.co_filename, code.co_firstlineno)
     return Verdict(decision, reason, origin, answer=Answer.OF_ARGUMENTS if reason in FOLDED else Answer.UNKNOWN)

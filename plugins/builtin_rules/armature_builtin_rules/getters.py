@@ -46,7 +46,7 @@ class GetterValue(Value):
     def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         if len(args) != 1 or kwargs:
             tracer.raise_real(refusal(self.kind("name"), len(args), kwargs))
-        return self.function.call(tracer, args, {})  # type: ignore[no-any-return]
+        return self.function.call(tracer, args, {})
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         return (
@@ -57,7 +57,7 @@ class GetterValue(Value):
         if name == "__call__":
             return BoundMethod(self, name)
         if name in ("__class__", "__doc__", "__module__"):
-            return tracer.as_value(getattr(self.kind("name"), name))  # type: ignore[no-any-return]
+            return tracer.as_value(getattr(self.kind("name"), name))
         try:
             getattr(self.kind("name"), name)
         except AttributeError as error:
@@ -90,7 +90,8 @@ def held(obj: Any, source: Source, tracer: Tracing) -> Value:
     kind, args = obj.__reduce__()[:2]
     keywords = {}
     if isinstance(kind, functools.partial):  # of a methodcaller with keyword arguments
-        kind, args, keywords = kind.func, (*kind.args, *args), kind.keywords
+        partial: functools.partial[Any] = kind
+        kind, args, keywords = partial.func, (*partial.args, *args), partial.keywords
     tracer.guards.same(source, obj)
     given = tuple(tracer.as_value(arg) for arg in args)
     named = {name: tracer.as_value(value) for name, value in keywords.items()}

@@ -10,6 +10,7 @@ import threading
 import types
 import typing
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -47,7 +48,7 @@ def warn(call: Call, message: Value, category: Value | None = None, *args: Value
     module = str(frame.namespace.get("__name__", "<string>"))
     if action(text, kind, module, frame.line) in EACH_TIME:
         return None
-    registry = frame.namespace.setdefault("__warningregistry__", {})
+    registry: Any = frame.namespace.setdefault("__warningregistry__", {})
     warnings.warn_explicit(text, kind, frame.code.co_filename, frame.line, module, registry)
     return call.constant(None)
 
@@ -129,7 +130,7 @@ def namespaces_equal(call: Call, left: Value, right: Value) -> Value | None:
 def made_by_alias(alias: Any, origin: Any, /, *args: Any, **kwargs: Any) -> Any:
     """`dict[str, int]()`: what the class makes, which is told of the alias where it can be told."""
     made = origin(*args, **kwargs)
-    kind = type(made)
+    kind: Any = type(made)
     if kind.__dictoffset__ or kind.__setattr__ is not object.__setattr__:
         with contextlib.suppress(AttributeError, TypeError):
             made.__orig_class__ = alias
@@ -188,7 +189,8 @@ def named_tuple(call: Call, *args: Value, **kwargs: Value) -> Value | None:
         return None
     named.setdefault("module", call.tracing.frames[-1].namespace.get("__name__"))
     try:
-        made = collections.namedtuple(*plain, **named)
+        make: Callable[..., type] = collections.namedtuple
+        made = make(*plain, **named)
     except (TypeError, ValueError) as error:
         call.tracing.raise_real(error)
     return call.new_value(made)

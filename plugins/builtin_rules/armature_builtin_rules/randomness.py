@@ -50,7 +50,7 @@ NUMBERS = frozenset({
 })  # fmt: skip
 CONSTANTS_ONLY = frozenset({"triangular"})  # of equal bounds it gives one of them, be it a float or an int
 MOST_ITEMS = 1024  # of what is drawn from
-SHARED: random.Random = random._inst  # type: ignore[attr-defined]
+SHARED: random.Random = random._inst
 """What the functions of the module `random` draw from."""
 
 
@@ -126,7 +126,7 @@ class RandomValue(Value):
             return made
         tracer.mutate(args[0])
         args[0].items[:] = made.items  # type: ignore[attr-defined]
-        return tracer.constant(None)  # type: ignore[no-any-return]
+        return tracer.constant(None)
 
     def drawing(self, tracer: Tracing) -> random.Random:
         """The example, for a call that is made early."""
@@ -173,7 +173,7 @@ def as_call(tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> tuple[Cal
         if numbers is None:
             return None
         items, args = [ConstantValue(numbers)], args[1:]
-    function = shuffled if name == "shuffle" else getattr(random.Random, name)
+    function: Callable[..., Any] = shuffled if name == "shuffle" else getattr(random.Random, name)
     if kwargs:
         function = functools.partial(function, **{key: value.as_constant() for key, value in kwargs.items()})
     changing = name in NUMBERS and name not in CONSTANTS_ONLY
@@ -252,13 +252,13 @@ def seed(tracer: Tracing, generator: RandomValue, *args: Value, **kwargs: Value)
         tracer.raise_real(error)
     tracer.mutate(generator)
     generator.copy = copy
-    return tracer.constant(None)  # type: ignore[no-any-return]
+    return tracer.constant(None)
 
 
 def getstate(tracer: Tracing, generator: RandomValue) -> Value:
     """`getstate()`."""
     if generator.copy is not None:
-        return tracer.as_value(generator.copy.getstate())  # type: ignore[no-any-return]
+        return tracer.as_value(generator.copy.getstate())
     example = generator.drawing(tracer)
     made = call_early(tracer, state_of, (generator,), example.getstate())
     return made
@@ -277,7 +277,7 @@ def setstate(tracer: Tracing, generator: RandomValue, state: Value) -> Value:
             tracer.raise_real(error)
         tracer.mutate(generator)
         generator.copy = copy
-    return tracer.constant(None)  # type: ignore[no-any-return]
+    return tracer.constant(None)
 
 
 CHOSEN: dict[str, Callable[..., Value]] = {"choice": choice, "sample": sample, "choices": sample, "shuffle": shuffle}

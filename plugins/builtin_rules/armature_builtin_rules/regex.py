@@ -92,13 +92,13 @@ class PatternValue(Value):
         by = replacement(name, args, kwargs)
         if by is not None:
             stand_in = replaced if name == "sub" else replaced_and_counted
-            return tracer.calls.inline_python(stand_in, (self, *args), kwargs)  # type: ignore[no-any-return]
+            return tracer.calls.inline_python(stand_in, (self, *args), kwargs)
         found, again = run(tracer, f"Pattern.{name}", getattr(self.pattern, name), args, kwargs)
         if name == "finditer":
             return iterator(found, again)
         if name in MATCHING and found is not None:
             return MatchValue(found, again)
-        return tracer.as_value(found)  # type: ignore[no-any-return]
+        return tracer.as_value(found)
 
 
 @attrs.define(eq=False)
@@ -124,7 +124,7 @@ class MatchValue(Value):
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name not in OF_MATCHES:
             return super().call_method(tracer, name, args, kwargs)
-        return tracer.as_value(run(tracer, f"Match.{name}", getattr(self.found, name), args, kwargs)[0])  # type: ignore[no-any-return]
+        return tracer.as_value(run(tracer, f"Match.{name}", getattr(self.found, name), args, kwargs)[0])
 
     def rebuild(self, out: Rebuilding) -> None:
         out.null_function(self.again)
@@ -211,7 +211,7 @@ def compiled(call: Call, pattern: Value, flags: Value | None) -> Value | None:
         return pattern
     try:
         chosen = 0 if flags is None else plain(flags)
-        text = pattern.pattern if isinstance(pattern, PatternValue) else plain(pattern)
+        text: Any = pattern.pattern if isinstance(pattern, PatternValue) else plain(pattern)
     except NotConstant:
         return None
     if type(text) not in TEXT or not isinstance(chosen, int) or chosen & re.DEBUG or talked_about(text):

@@ -46,19 +46,19 @@ class WeakReferenceValue(Value):
         if args or kwargs:
             tracer.graph_break("function-arguments", function="weakref.ref")
         if self.referent is None:
-            return tracer.constant(None)  # type: ignore[no-any-return]
+            return tracer.constant(None)
         rely_on_life(tracer, self.referent)
         return self.referent
 
     def as_object(self) -> object:
         if self.referent is None:
             raise NotConstant(self)
-        return weakref.ref(self.referent.as_object())  # type: ignore[arg-type]
+        return weakref.ref(self.referent.as_object())
 
     def as_key(self) -> object:
         if self.referent is None:
             raise NotConstant(self)
-        return weakref.ref(self.referent.as_key())  # type: ignore[arg-type]
+        return weakref.ref(self.referent.as_key())
 
     def key(self, tracer: Tracing) -> Hashable:
         """Living references are as equal as what they refer to."""

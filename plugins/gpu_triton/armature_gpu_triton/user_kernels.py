@@ -269,7 +269,7 @@ def grids_of(
     """The numbers of the grid, for each configuration where there are some. What computes them is traced."""
     tried = kernel.configurations
     if isinstance(grid, SequenceValue):
-        found = [grid] * (len(tried) or 1)
+        found: list[Value] = [grid] * (len(tried) or 1)
     else:
         function = kernel.function
         names = list(function.arg_names)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from types import BuiltinFunctionType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import attrs
 import torch
@@ -58,7 +58,12 @@ IN_PLACE: dict[str, Callable[..., Any]] = {
     f"__i{name}__": getattr(operator, f"i{name}")
     for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
 }
-UNARY = {"__neg__": operator.neg, "__pos__": operator.pos, "__invert__": operator.invert, "__abs__": abs}
+UNARY: dict[str, Callable[..., Any]] = {
+    "__neg__": operator.neg,
+    "__pos__": operator.pos,
+    "__invert__": operator.invert,
+    "__abs__": abs,
+}
 OPERATORS = frozenset({*(function for function, _ in BINARY.values()), *UNARY.values()})
 # Their results hold what happened to be in memory.
 UNSPECIFIED: tuple[Any, ...] = () if np is None else (np.empty, np.empty_like)
@@ -171,7 +176,7 @@ class ArrayValue(Value):
             tracer.graph_break("array-attribute", name=name)
         return apply(tracer, layer.method_of_layer(name), _method(name), (self, *args), kwargs)
 
-    def _answer(self, tracer: Tracing, name: str, args: tuple[Value, ...]) -> Value:
+    def _answer(self, tracer: Tracing, name: str, args: Args) -> Value:
         """What numpy answers for the content that is known."""
         try:
             plain = [arg.as_constant() for arg in args]
@@ -314,9 +319,10 @@ def _alike(made: Any, shadow: Any) -> bool:
 
 def _as_numpy_has_it(tracer: Tracing, result: Value, expected: Any, inputs: list[ArrayValue], name: str) -> Value:
     """The value of a result, in all but its numbers as numpy gives it."""
-    several = isinstance(expected, (tuple, list)) and isinstance(result, (TupleValue, ListValue))
-    if several and len(expected) == len(result.items):  # type: ignore[union-attr]
-        pairs = zip(result.items, expected)  # type: ignore[union-attr]
+    if isinstance(expected, (tuple, list)) and isinstance(result, (TupleValue, ListValue)):
+        if len(expected) != len(result.items):
+            tracer.graph_break("array-differs", operation=name)
+        pairs = zip(result.items, expected)
         items = [_as_numpy_has_it(tracer, item, other, inputs, name) for item, other in pairs]
         return ListValue(items) if isinstance(expected, list) else TupleValue(items, type(expected))
     if expected is None and result.is_constant and result.as_constant() is None:
@@ -347,20 +353,19 @@ def _mended(tracer: Tracing, result: TracedTensor, expected: Any, inputs: list[A
         if view:
             tracer.graph_break("array-differs", operation=name)
         copied = tracer.graph_call(layer.with_strides, (result, tracer.constant(wanted)), {})
-        return ArrayValue(copied, expected)
+        return ArrayValue(cast(TracedTensor, copied), expected)
     return ArrayValue(result, expected)
 
 
 def _copied(tracer: Tracing, result: TracedTensor, inputs: list[ArrayValue]) -> TracedTensor:
     """A copy of what shares memory with arguments."""
     if any(_share(result, value.tensor) for value in inputs):
-        copied: TracedTensor = tracer.graph_call("clone", (result,), {})
-        return copied
+        return cast(TracedTensor, tracer.graph_call("clone", (result,), {}))
     return result
 
 
 def _share(one: TracedTensor, other: TracedTensor) -> bool:
-    return one.fake.untyped_storage()._cdata == other.fake.untyped_storage()._cdata
+    return bool(one.fake.untyped_storage()._cdata == other.fake.untyped_storage()._cdata)
 
 
 def _arrays(tracer: Tracing, value: Value) -> Iterator[ArrayValue]:
@@ -571,7 +576,7 @@ def array_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
         tracer.graph_break("array-dtype", dtype=obj.dtype)
     tracer.guards.equal(AttrSource(AttrSource(source, "flags"), "writeable"), obj.flags.writeable)
     memory._armature_static_dims = frozenset(range(memory.dim()))
-    held: TracedTensor = tracer.wrap(memory, ArrayMemorySource(source))
+    held = cast(TracedTensor, tracer.wrap(memory, ArrayMemorySource(source)))
     shadow = layer.shadow_of(memory, tuple(obj.shape))
     shadow.setflags(write=obj.flags.writeable)
     return ArrayValue(held, shadow, source=source)

@@ -12,15 +12,14 @@ from typing import Any
 import attrs
 from torch import fx
 
-from armature.plugin_api import Pass, Split, data_parallel
+from armature.plugin_api import Pass, Services, Split, data_parallel
 
 
-def cut_at_buckets(split: Any, ctx: Any) -> Split:
+def cut_at_buckets(split: object, ctx: Services) -> object:
     """The graph with a cut for each bucket but the last, if a DistributedDataParallel runs it."""
     parallel = data_parallel.active()
-    if parallel is None:
-        found: Split = split
-        return found
+    if parallel is None or not isinstance(split, Split):
+        return split
     nodes = list(split.module.graph.nodes)
     return attrs.evolve(split, cuts=split.cuts | {nodes[k] for k in beginnings(parallel, split, nodes)})
 

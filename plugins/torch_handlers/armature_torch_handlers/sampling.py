@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.nn import functional
 
@@ -23,7 +25,7 @@ def dropout(call: Call, input: Value, p: Value, train: Value) -> Value | None:
     """The tensor itself where nothing is dropped; where all is, zeros for which no number is drawn."""
     if not isinstance(input, TracedTensor) or not (p.is_constant and train.is_constant):
         return None
-    chance = p.as_constant()
+    chance: Any = p.as_constant()
     if not 0 <= chance <= 1:
         return None
     if chance == 0 or not train.as_constant() or any(type(n) is int and n == 0 for n in input.fake.shape):
@@ -41,7 +43,7 @@ def native_dropout(call: Call, input: Value, p: Value, train: Value) -> Value | 
     """It draws numbers for its mask, also where the chance is 0 or 1."""
     if not isinstance(input, TracedTensor) or not (p.is_constant and train.is_constant):
         return None
-    chance = p.as_constant()
+    chance: Any = p.as_constant()
     if train.as_constant() is not False and chance not in (0, 1):
         return None
     bools = {"dtype": call.constant(torch.bool), "memory_format": call.constant(torch.contiguous_format)}

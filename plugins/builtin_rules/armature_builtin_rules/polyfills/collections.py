@@ -130,7 +130,7 @@ STAND_INS: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
     (heapq.heapreplace, heapreplace),
     (heapq.heappushpop, heappushpop),
     (heapq.heapify, heapify),
-    (heapq._heapify_max, heapify_max),  # type: ignore[attr-defined]
+    (heapq._heapify_max, heapify_max),
     (heapq._heappop_max, heappop_max),  # type: ignore[attr-defined]
     (heapq._heapreplace_max, heapreplace_max),  # type: ignore[attr-defined]
 )

@@ -139,7 +139,8 @@ def _empty(x: Any) -> Any:
         not_copied(f"an object of {kind.__name__} is copied")
     if _base(kind) is object and kind is not object and not kind.__flags__ & HEAP_TYPE:
         not_copied(f"an object of {kind.__name__}, which is written in C, is copied")
-    return _base(kind).__new__(kind)
+    base: Any = _base(kind)
+    return base.__new__(kind)
 
 
 def _looks_up(kind: type) -> bool:

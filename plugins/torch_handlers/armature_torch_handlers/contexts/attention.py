@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -9,7 +10,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from armature.plugin_api import Call, PairedContextValue, Value, handles
 
-BACKENDS: dict[int, SDPBackend] = {int(backend): backend for backend in SDPBackend.__members__.values()}
+_ALL: Mapping[str, Any] = SDPBackend.__members__
+BACKENDS: dict[int, SDPBackend] = {int(backend): backend for backend in _ALL.values()}
 
 
 def enter_sdpa_kernel(backends: tuple[int, ...], set_priority: bool) -> AbstractContextManager[Any]:

@@ -25,8 +25,8 @@ FIELDS = ("device", "fast_dtype", "_enabled", "_cache_enabled")
 @handles(torch.autocast)
 def autocast(call: Call, *args: Value, **kwargs: Value) -> Value:
     """The context manager. Where an argument is no constant, the graph breaks."""
-    plain = [value.as_constant() for value in args]
-    named = {name: value.as_constant() for name, value in kwargs.items()}
+    plain: list[Any] = [value.as_constant() for value in args]
+    named: dict[str, Any] = {name: value.as_constant() for name, value in kwargs.items()}
     try:
         real = torch.autocast(*plain, **named)
     except (RuntimeError, TypeError, ValueError) as error:

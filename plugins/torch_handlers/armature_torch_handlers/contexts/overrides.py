@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch.utils._device import DeviceContext
 
 from armature.plugin_api import (
     Call,
+    ClassValue,
     OverridesOff,
     Polyfill,
     TracedTensor,
@@ -82,14 +85,16 @@ def has_torch_function(call: Call, *args: Value) -> Value:
 @handles(*existing("torch._C.DisableTorchFunctionSubclass", "torch._C.DisableTorchFunction"))
 def overrides_off(call: Call) -> Value:
     """A context in which subclasses, or nobody, are asked."""
-    return OverridesOff(call.fn)
+    return OverridesOff(cast(type, call.fn))
 
 
-@handles(torch.Tensor.__torch_function__.__func__)
+@handles(vars(torch.Tensor)["__torch_function__"].__func__)
 def inherited(
     call: Call, cls: Value, func: Value, types: Value, args: Value | None = None, kwargs: Value | None = None
 ) -> Value | None:
     """What a subclass that says nothing else makes of a call: its own kind of tensor."""
+    if not isinstance(cls, ClassValue):
+        return None
     nothing = call.constant(None)
     return as_overridden(call.tracing, cls, func, types, args or TupleValue([]), kwargs or nothing)
 
@@ -101,7 +106,8 @@ def not_asked(
     """What classes that take over operators inherit: the call as it is, with subclasses not asked."""
     tracer = call.tracing
     none = TupleValue([])
-    return as_overridden(tracer, tracer.as_value(torch.Tensor), func, none, args or none, kwargs or call.constant(None))
+    cls = cast(ClassValue, tracer.as_value(torch.Tensor))
+    return as_overridden(tracer, cls, func, none, args or none, kwargs or call.constant(None))
 
 
 @handles(torch.Tensor.__new__)

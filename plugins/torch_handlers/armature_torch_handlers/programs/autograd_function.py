@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from types import FunctionType
-from typing import Any
+from typing import Any, NoReturn, cast
 
 import torch
 
@@ -83,7 +83,7 @@ def needs_gradient(value: Value) -> bool:
     return isinstance(value, TracedTensor) and innermost(value.fake).requires_grad
 
 
-def refuse(call: Call, function: type, what: str) -> Any:
+def refuse(call: Call, function: type, what: str) -> NoReturn:
     """The whole call runs eagerly."""
     call.graph_break(ID, function=function.__qualname__, met=what)
 
@@ -101,7 +101,7 @@ class _Keyword(torch.autograd.Function):
 def takes_keywords() -> bool:
     """Whether this torch applies functions to keywords: 2.11 does not."""
     try:
-        _Keyword.apply(x=torch.zeros(()))
+        cast(Any, _Keyword).apply(x=torch.zeros(()))
     except TypeError:
         return False
     return True

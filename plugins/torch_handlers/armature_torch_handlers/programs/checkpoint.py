@@ -64,9 +64,12 @@ def reentrant(call: Call, function: Value, args: Sequence[Value], kwargs: Mappin
         made = call.inline(function, *args)
     results = call.tracing.unpack(made) if made.python_type() is tuple else [made]
     for result in results:
-        is_number = isinstance(result, TracedTensor) and (result.dtype.is_floating_point or result.dtype.is_complex)
-        known = result.is_constant or (isinstance(result, TracedTensor) and result.real is None and result not in args)
-        if not known or (is_number and result.fake.requires_grad != (follows and torch.is_grad_enabled())):
+        known, fits = result.is_constant, True
+        if isinstance(result, TracedTensor):
+            known = known or (result.real is None and result not in args)
+            is_number = result.dtype.is_floating_point or result.dtype.is_complex
+            fits = not is_number or result.fake.requires_grad == (follows and torch.is_grad_enabled())
+        if not known or not fits:
             call.graph_break("reentrant-checkpoint")
     return made
 

@@ -114,11 +114,10 @@ def with_autocast(
         return wrapped_func(*args, **kwargs)
 
 
+STAND_INS: dict[str, Callable[..., object]] = {
+    "torch._higher_order_ops.wrap.wrap_with_set_grad_enabled": with_grad_enabled,
+    "torch._higher_order_ops.wrap.wrap_with_autocast": with_autocast,
+}
 POLYFILLS = tuple(
-    Polyfill(original, replacement)
-    for name, replacement in {
-        "torch._higher_order_ops.wrap.wrap_with_set_grad_enabled": with_grad_enabled,
-        "torch._higher_order_ops.wrap.wrap_with_autocast": with_autocast,
-    }.items()
-    for original in existing(name)
+    Polyfill(original, replacement) for name, replacement in STAND_INS.items() for original in existing(name)
 )

@@ -209,11 +209,10 @@ class _Tracing:
         if not all(value in dirty for value in part.written):
             raise NotApart("forward writes to a tensor that is not marked as dirty")
         for value in outputs:
-            tensor = isinstance(value, TracedTensor)
-            if not tensor and not value.is_constant and not value.is_symbolic:
-                raise NotApart(f"forward gives {value.describe()}")
-            given = not isinstance(value, TracedTensor) or value in self.args
-            if not given and (value.node not in own or value.kind is not None):
+            if not isinstance(value, TracedTensor):
+                if not value.is_constant and not value.is_symbolic:
+                    raise NotApart(f"forward gives {value.describe()}")
+            elif value not in self.args and (value.node not in own or value.kind is not None):
                 raise NotApart("forward gives a tensor that is not its own")
         self.context.check(tracer, outputs, self.args, apart)
 

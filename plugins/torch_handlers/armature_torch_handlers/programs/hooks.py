@@ -64,13 +64,9 @@ def register_hook(call: Call, self: Value, hook: Value) -> Value | None:
 @handles(*existing("torch.Tensor.register_post_accumulate_grad_hook"))
 def register_after_accumulation(call: Call, self: Value, hook: Value) -> Value | None:
     """Of a leaf of the program."""
-    plain = (
-        isinstance(self, TracedTensor)
-        and self.kind is None
-        and self.fake.requires_grad
-        and not call.tracing.atomic_depth
-    )
-    if not plain or self.source is None or not self.fake.is_leaf:
+    if not isinstance(self, TracedTensor) or self.kind is not None or self.source is None or call.tracing.atomic_depth:
+        return None
+    if not (self.fake.requires_grad and self.fake.is_leaf):
         return None
     return later(call, self, hook)
 

@@ -7,7 +7,7 @@ mode it compiles itself, so where the graph breaks, the call runs outside of any
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import NoReturn, TypeGuard
 
 import attrs
 import torch
@@ -134,7 +134,7 @@ def slice_of(call: Call, value: Value) -> Like:
 
 def common_length(call: Call, columns: Sequence[Value]) -> int | torch.SymInt:
     """How many slices there are."""
-    sizes = [value.fake.shape[0] for value in columns if is_plain(value) and value.fake.dim()]
+    sizes: list[int | torch.SymInt] = [value.fake.shape[0] for value in columns if is_plain(value) and value.fake.dim()]
     if len(sizes) != len(columns) or not sizes or not sizes[0] or any(size != sizes[0] for size in sizes):
         refuse(call, "what are no tensors of one length")
     return sizes[0]
@@ -155,7 +155,7 @@ def stacked(call: Call, value: Value, length: int | torch.SymInt, learning: bool
     return Like.of(torch.empty((length, *fake.shape), dtype=fake.dtype, device=fake.device)).made(learning)
 
 
-def is_plain(value: Value) -> bool:
+def is_plain(value: Value) -> TypeGuard[TracedTensor]:
     """Whether it is a dense tensor of torch's own class."""
     return isinstance(value, TracedTensor) and value.python_type() in PLAIN and value.fake.layout is torch.strided
 

@@ -23,8 +23,9 @@ def associative_scan(
 ) -> Value | None:
     """Scan a tensor, or a tuple or list of tensors."""
     nested = issubclass(xs.python_type(), (tuple, list))
-    leaves = call.tracing.unpack(xs) if nested else [xs]
-    if not leaves or not all(isinstance(leaf, TracedTensor) and leaf.has_static_shape for leaf in leaves):
+    given = call.tracing.unpack(xs) if nested else [xs]
+    leaves = [leaf for leaf in given if isinstance(leaf, TracedTensor) and leaf.has_static_shape]
+    if not leaves or len(leaves) != len(given):
         return None
     axis = dim.as_constant()
     if not isinstance(axis, int) or not all(0 < leaf.shape[axis] <= FEW for leaf in leaves):

@@ -16,7 +16,7 @@ from torch import Tensor
 
 def function_arguments(x: Tensor) -> Any:
     try:
-        return divmod(x.dim())  # type: ignore[call-overload]
+        return divmod(x.dim())  # type: ignore[call-overload, misc]
     except TypeError:
         return x + 1
 
@@ -147,7 +147,7 @@ class Pair(typing.NamedTuple):
 class Calling(type):
     """A metaclass whose call is no plain function."""
 
-    __call__ = functools.partialmethod(type.__call__)  # type: ignore[assignment]
+    __call__ = functools.partialmethod(type.__call__)
 
 
 class Called(metaclass=Calling):
@@ -203,7 +203,7 @@ def call_of_object_mended(x: Tensor) -> Any:
 
 def super_of_no_class(x: Tensor) -> Any:
     try:
-        return super(1, x).sum()  # type: ignore[arg-type, misc]
+        return super(1, x).sum()  # type: ignore[arg-type]
     except TypeError:
         return x + 1
 
@@ -214,7 +214,7 @@ def super_of_no_class_mended(x: Tensor) -> Any:
 
 def new_of_no_class(x: Tensor) -> Any:
     try:
-        return object.__new__(1)  # type: ignore[arg-type, misc]
+        return object.__new__(1)  # type: ignore[arg-type]
     except TypeError:
         return x + 1
 
@@ -322,11 +322,11 @@ def update_wrapper_mended(x: Tensor) -> Any:
 
 
 def grad_mode_decorator(x: Tensor) -> Any:
-    @torch.no_grad
+    @torch.no_grad  # type: ignore[call-arg]
     def inner(y: Tensor) -> Tensor:
         return y + 1
 
-    return inner(x)
+    return inner(x)  # type: ignore[type-var]
 
 
 def grad_mode_decorator_mended(x: Tensor) -> Any:

@@ -90,7 +90,7 @@ class Rank:
 
 
 def sort_comparisons(x: Tensor) -> Any:
-    return x + sorted([Rank(2), Rank(1)])[0].n  # type: ignore[type-var]
+    return x + sorted([Rank(2), Rank(1)])[0].n
 
 
 def sort_comparisons_mended(x: Tensor) -> Any:
@@ -319,7 +319,7 @@ def percent_format_mended(x: Tensor) -> Any:
 
 def format_arguments(x: Tensor) -> Any:
     try:
-        return "{} {}".format(THING), x  # noqa: F524
+        return "{} {}".format(THING), x  # type: ignore[str-format]  # noqa: F524
     except IndexError:
         return x + 1
 
@@ -330,7 +330,7 @@ def format_arguments_mended(x: Tensor) -> Any:
 
 def format_template(x: Tensor) -> Any:
     try:
-        return "{".format(THING), x  # noqa: F521
+        return "{".format(THING), x  # type: ignore[str-format]  # noqa: F521
     except ValueError:
         return x + 1
 
@@ -341,7 +341,7 @@ def format_template_mended(x: Tensor) -> Any:
 
 def format_nested(x: Tensor) -> Any:
     try:
-        return "{:{:{}}}".format(x.sum(), 1, 1), x
+        return "{:{:{}}}".format(x.sum(), 1, 1), x  # type: ignore[str-format]
     except (ValueError, TypeError):
         return x + 1
 
@@ -434,7 +434,7 @@ ODD = Odd()
 def match_args(x: Tensor) -> Any:
     try:
         match ODD:
-            case Odd(1):  # type: ignore[misc]
+            case Odd(1):
                 return x
     except TypeError:
         return x + 1

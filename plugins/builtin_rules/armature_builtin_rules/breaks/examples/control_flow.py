@@ -181,7 +181,7 @@ class Rows:
     def __next__(self) -> Tensor:
         if not self.left:
             raise StopIteration
-        return self.left.pop()
+        return self.left.pop()  # type: ignore[no-any-return]
 
     def send(self, value: Any) -> Tensor:
         return self.left.pop() * value  # type: ignore[no-any-return]
