@@ -69,21 +69,21 @@ class KernelPrinter(ValuePrinter):
     def statement(self, statement: Statement) -> None:
         """Print one statement."""
         if isinstance(statement, Let):
-            self.let(statement)
+            self._let(statement)
         elif isinstance(statement, Guarded):
-            self.guarded(statement)
+            self._guarded(statement)
         elif isinstance(statement, Accumulate):
             self.accumulate(statement)
         else:
             self.write(statement)
 
-    def let(self, statement: Let) -> None:
+    def _let(self, statement: Let) -> None:
         node = statement.node
         if node in self.known:
             return
         if self.kept.first.get(node, self.step) < self.step:
             self.lines.add(
-                f"const {self.value_type(node)} {statement.name} = {self.row(node, '')};", self.note(statement)
+                f"const {self.value_type(node)} {statement.name} = {self._row(node, '')};", self.note(statement)
             )
             return
         if isinstance(node, Op):
@@ -96,9 +96,9 @@ class KernelPrinter(ValuePrinter):
             raise TypeError(f"no statement for {type(node).__name__}")
         self.lines.add(f"const {self.value_type(node)} {statement.name} = {value};", self.note(statement))
         if node in self.kept.rows:
-            self.lines.add(f"{self.row(node, statement.name)};")
+            self.lines.add(f"{self._row(node, statement.name)};")
 
-    def row(self, node: Node, value: str) -> str:
+    def _row(self, node: Node, value: str) -> str:
         """Access to the scratch of a kept value: a load where `value` is empty, else the store of it."""
         row = self.kept.rows[node]
         at = self.index.print(row.position)
@@ -112,14 +112,14 @@ class KernelPrinter(ValuePrinter):
         """Whether a kept value is one of the inner vector's lanes, each with an element of its own."""
         return self.nest.vector in self.nest.inner and self.nest.vector in self.body.depends[node]
 
-    def declare_rows(self) -> None:
+    def _declare_rows(self) -> None:
         """The scratch of kept values, for one outer point."""
         for node, row in self.kept.rows.items():
             across = self.nest.vector in self.nest.inner
             kind = cpp_type(node.dtype) if across else self.value_type(node)
             self.lines.add(f"alignas(64) {kind} {row.name}[{row.length}];")
 
-    def guarded(self, statement: Guarded) -> None:
+    def _guarded(self, statement: Guarded) -> None:
         node, outside = statement.node, self.mask
         kind = self.value_type(node)
         self.lines.add(f"{kind} {statement.name} = {kind}({literal(node.other.value, node.dtype)});")
@@ -164,7 +164,7 @@ class KernelPrinter(ValuePrinter):
 
     # ---- loops ----
 
-    def changes_with(self, statement: Statement, loops: Sequence[Var]) -> bool:
+    def _changes_with(self, statement: Statement, loops: Sequence[Var]) -> bool:
         """Whether the statement belongs inside one of the loops."""
         if isinstance(statement, (Write, Accumulate)):
             return True
@@ -172,7 +172,7 @@ class KernelPrinter(ValuePrinter):
 
     def run(self, loops: Sequence[Var], ranges: Mapping[Var, Range], inside: Sequence[Statement], last: Loop) -> None:
         """Print the statements in the loops, each in the outermost loop that it may stand in."""
-        early = [s for s in inside if loops and not self.changes_with(s, loops)]
+        early = [s for s in inside if loops and not self._changes_with(s, loops)]
         for statement in early:
             self.statement(statement)
         rest = [s for s in inside if s not in early]
@@ -242,7 +242,7 @@ class KernelPrinter(ValuePrinter):
             return str(-(-var.extent // self.nest.lanes))
         return f"(({self.index.print(var.extent)} + {self.nest.lanes - 1}) / {self.nest.lanes})"
 
-    def outer_loops(self) -> None:
+    def _outer_loops(self) -> None:
         """The loops that the part function runs, and all passes inside."""
         nest = self.nest
         shared = nest.outer[: nest.collapsed]
@@ -251,11 +251,11 @@ class KernelPrinter(ValuePrinter):
             ranges[shared[0]] = Range("begin", "end")
         first, *more = self.body.passes
         if more or first.before or first.inside:
-            self.share_loops(shared, ranges, (), _Passes())
+            self._share_loops(shared, ranges, (), _Passes())
         else:
-            self.share_loops(shared, ranges, first.after, _Points())
+            self._share_loops(shared, ranges, first.after, _Points())
 
-    def share_loops(
+    def _share_loops(
         self, shared: Sequence[Var], ranges: Mapping[Var, Range], inside: Sequence[Statement], last: Loop
     ) -> None:
         if len(shared) < 2:
@@ -279,14 +279,14 @@ class KernelPrinter(ValuePrinter):
 
     def passes(self) -> None:
         """All passes of one outer point."""
-        self.declare_rows()
+        self._declare_rows()
         for number, step in enumerate(self.kept.passes):
             self.step = number
             for statement in step.before:
                 self.statement(statement)
             if step.inside:
                 if self.nest.split in self.nest.inner and self.nest.split is not None:
-                    self.shared_pass(step, number)
+                    self._shared_pass(step, number)
                 else:
                     self.start(step.reductions)
                     self.inner_loops(step, {})
@@ -337,7 +337,7 @@ class KernelPrinter(ValuePrinter):
         note = self.note(item)
         if node.op in reduce.POSITIONS:
             larger = reduce.POSITIONS[node.op][1]
-            at = self.place_text() if self.is_wide(node) else f"i64({self.index.print(self.nest.place)})"
+            at = self._place_text() if self.is_wide(node) else f"i64({self.index.print(self.nest.place)})"
             lanes = "l" if self.nest.vector in self.nest.inner else "Full<N>{}"
             self.lines.add(f"keep_best<{larger}>({lanes}, {item.name}_best, {item.name}_place, {value}, {at});", note)
             return
@@ -347,7 +347,7 @@ class KernelPrinter(ValuePrinter):
             text = f"keep(l, {text}, {name})"
         self.lines.add(f"{name} = {text};", note)
 
-    def place_text(self) -> str:
+    def _place_text(self) -> str:
         """The position within the reduction, as a vector."""
         vector, index = self.nest.vector, self.nest.place
         if vector is None or vector not in variables(index):
@@ -375,7 +375,7 @@ class KernelPrinter(ValuePrinter):
                 text = f"cast<{cpp_type(node.dtype)}>({text})"
             self.lines.add(f"const {self.value_type(node)} {item.name} = {text};", self.note(item))
 
-    def shared_pass(self, step: PassBody, number: int) -> None:
+    def _shared_pass(self, step: PassBody, number: int) -> None:
         """A pass whose inner loop threads divide, each with accumulators of its own."""
         split = self.nest.split
         if split is None:
@@ -424,7 +424,7 @@ class KernelPrinter(ValuePrinter):
         signature = ", ".join([*reads, *writes, *sizes, "bool* bad", "i64 begin", "i64 end"])
         with lines.indented(f"static void part({signature}) {{", "}"):
             lines.add(f"constexpr int N = {nest.lanes};")
-            self.outer_loops()
+            self._outer_loops()
         self.entry()
 
     def heading(self) -> list[str]:
