@@ -22,12 +22,6 @@ def place(origin: Origin | None) -> str:
     return "".join(char if char.isprintable() else " " for char in text).rstrip("\\ ")
 
 
-def short_op(origin: Origin) -> str:
-    """`add` of aten.add.Tensor, `softmax` of aten._softmax.default."""
-    parts = origin.op.split(".")
-    return (parts[1] if len(parts) > 1 else parts[0]).strip("_") or "op"
-
-
 def heading(origins: Iterable[Origin]) -> list[str]:
     """Lines above a kernel: the ATen operators per user line, in order, each line once."""
     lines: dict[str, list[str]] = {}

@@ -17,7 +17,7 @@ import torch
 
 from armature.lower import index as ix
 from armature.lower import layout
-from armature.lower.data import Buffer, BufferKind, ExternCall, Loop, LoopNode, Node, Origin, Store
+from armature.lower.data import Buffer, BufferKind, Loop, LoopNode, Node, Origin, Store
 from armature.lower.elements import Elements, NotSupported, Position, compute_dtype
 from armature.lower.index import Index, Var
 from armature.lower.values import Spec, TensorValue, axes, coordinates
@@ -63,10 +63,6 @@ class Builder(Elements):
         if spec is None:
             raise NotSupported("a result that is no tensor")
         return spec
-
-    def has_result(self, position: int) -> bool:
-        """False for a result that is None (an output mask left it out)."""
-        return self._specs[position] is not None
 
     @property
     def result_count(self) -> int:
@@ -187,10 +183,6 @@ class Builder(Elements):
         """True when the value is all of its buffer, as it lies."""
         buffer = self.buffers[value.buffer]
         return value.shape == buffer.shape and value.index == coordinates(buffer.shape)
-
-    def add_extern(self, call: ExternCall) -> None:
-        """Append a call of an operator as it is (see `armature.lower.extern`)."""
-        self.nodes.append(call)
 
     def fresh(self, base: str) -> str:
         """A name that no buffer or loop has yet: `base` with a number, so that it is no C or Triton function's name."""

@@ -15,7 +15,6 @@ import torch
 from torch import fx
 
 from armature.pipeline.session import Compilation
-from armature.torch_abi.fake import is_fake
 
 SCRIPT = "repro.py"
 INPUTS = "inputs.pt"
@@ -180,8 +179,3 @@ def made_like(value: object) -> str:
 def numbers(sizes: Iterable[int | torch.SymInt]) -> tuple[int, ...]:
     """Sizes as numbers; symbols as what they were in the call."""
     return tuple(size.node.hint if isinstance(size, torch.SymInt) else int(size) for size in sizes)
-
-
-def is_example(value: object) -> bool:
-    """Whether it is a fake tensor, which holds no numbers."""
-    return isinstance(value, torch.Tensor) and is_fake(value)

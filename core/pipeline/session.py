@@ -176,10 +176,6 @@ class Session:
             records.compilations.append(made)
         return made
 
-    def next_id(self) -> int:
-        """A number for a compilation that has no frame."""
-        return next(self._numbers)
-
     def withdraw(self, record: Compilation) -> None:
         """Drop a record that tells of nothing but a frame left alone."""
         for kept in (self.compilations, *(records.compilations for records in self.followers)):

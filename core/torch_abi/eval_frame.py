@@ -97,14 +97,6 @@ class FrameOutcome:
     skip_reason: str | None = None
 
 
-class FrameCallback(Protocol):
-    """The callback. `_torchdynamo_orig_backend` is the key under which torch's cache files its code."""
-
-    _torchdynamo_orig_backend: object
-
-    def __call__(self, frame: InterpreterFrame, cache_entry: Any, frame_state: dict[str, Any]) -> FrameOutcome: ...
-
-
 def set_code_strategy(code: CodeType, strategy: object) -> None:
     """How frames of this code are treated from now on."""
     _C.set_code_exec_strategy(code, strategy)

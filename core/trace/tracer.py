@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
 
 V = TypeVar("V", bound=Value)
-Held = TypeVar("Held")
 
 
 @attrs.define(eq=False, repr=False)  # holds all there is, each value by many ways
@@ -154,11 +153,6 @@ class Tracer(Trace):
         """Keep the value of an object that has an identity."""
         self.by_id[id(obj)] = (obj, value)
         return value
-
-    def remember_value(self, obj: Held, value: Value) -> Held:
-        """Keep the value that an object stands for."""
-        self.by_id[id(obj)] = (obj, value)
-        return obj
 
     def unpack(self, value: Value) -> list[Value]:
         """All items of an iterable."""

@@ -8,6 +8,7 @@ from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.call import push_callable
 from armature.trace.opcodes.table import opcode
+from armature.trace.values.base import Value
 from armature.trace.values.function import CellValue
 
 
@@ -90,14 +91,16 @@ def delete_global(frame: Frame, inst: Instruction) -> None:
     frame.tracer.effects.store_global(frame.namespace, str(inst.argval), None)
 
 
+def taken_variable(frame: Frame, name: str) -> Value | None:
+    """What a variable that is no cell holds; it is unbound from here on. None: it was before."""
+    held, lazy = frame.variables.pop(name, None), frame.lazy.pop(name, None)
+    return frame.tracer.wrap(*lazy) if held is None and lazy is not None else held
+
+
 @opcode("MAKE_CELL")
 def make_cell(frame: Frame, inst: Instruction) -> None:
     name = str(inst.argval)
-    held = frame.variables.pop(name, None)
-    lazy = frame.lazy.pop(name, None)
-    if held is None and lazy is not None:
-        held = frame.tracer.wrap(*lazy)
-    frame.cells[name] = CellValue(held)
+    frame.cells[name] = CellValue(taken_variable(frame, name))
 
 
 @opcode("RESUME")

@@ -6,6 +6,7 @@ from armature.trace.frame_state import Frame
 from armature.trace.instructions import STOPITERATION_ERROR, Instruction
 from armature.trace.opcodes.call import push_callable
 from armature.trace.opcodes.exceptions import reraise_star
+from armature.trace.opcodes.names import taken_variable
 from armature.trace.opcodes.table import opcode
 from armature.trace.values.base import NULL, Null
 from armature.trace.values.function import CellValue
@@ -35,10 +36,7 @@ def load_super_attr(frame: Frame, inst: Instruction) -> None:
 @opcode("LOAD_FAST_AND_CLEAR")
 def load_fast_and_clear(frame: Frame, inst: Instruction) -> None:
     name = str(inst.argval)
-    lazy = frame.lazy.pop(name, None)
-    value = frame.variables.pop(name, None)
-    if value is None and lazy is not None:
-        value = frame.tracer.wrap(*lazy)
+    value = taken_variable(frame, name)
     if value is None:
         value = frame.cells.pop(name, None)
     frame.stack.append(NULL if value is None else value)

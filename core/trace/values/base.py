@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 Args = Sequence["Value"]
 Kwargs = Mapping[str, "Value"]
 V = TypeVar("V", bound="Value")
-Held = TypeVar("Held")
 
 
 class NotConstant(TraceSignal):
@@ -278,9 +277,6 @@ class Tracing(Protocol):
 
     def remember(self, obj: object, value: V) -> V:
         """Keep the value of an object that has an identity; wrapping the object gives this value from then on."""
-
-    def remember_value(self, obj: Held, value: Value) -> Held:
-        """Keep the value that an object stands for."""
 
     # What the program does.
 

@@ -35,7 +35,6 @@ from armature.trace.values.base import (
     Args,
     BoundMethod,
     Kwargs,
-    NotConstant,
     Value,
     Write,
     raise_missing,
@@ -493,13 +492,6 @@ def bound_in_c(descriptor: Any, owner: Any) -> object:
 
 
 skip_code(bound_in_c.__code__)
-
-
-def constant_callable(value: Value) -> object:
-    """The function that a value stands for. Raises NotConstant for one made in the frame."""
-    if isinstance(value, CallableValue):
-        return value.fn
-    raise NotConstant(value)
 
 
 BUILTIN_TYPES: tuple[type, ...] = (
