@@ -53,7 +53,8 @@ class CachedFunctionValue(Value):
 
     def key(self, tracer: Tracing) -> Hashable:
         self.rely_on(tracer)
-        return self.obj  # type: ignore[no-any-return]
+        key: Hashable = self.obj
+        return key
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in OF_THE_CACHE:
