@@ -11,6 +11,7 @@ from torch import Tensor, fx
 
 from armature.torch_abi.computing import NotKnown as NotKnown
 from armature.torch_abi.computing import OnlyConstants
+from armature.torch_abi.fake import of_transform
 from armature.torch_abi.pytree import tree_map
 
 MOST_BYTES = 1 << 26  # of the memory of one value
@@ -59,7 +60,7 @@ class KnownValues:
 
 
 def _is_plain(node: fx.Node) -> bool:
-    """Whether the node's value is made by a call, is not too large, and was never written to.
+    """Whether the node's value is made by a call, is not too large, was never written to, and is one outside of vmap.
 
     A write to a view counts too: views share the counter of writes with what they are views of.
     """
@@ -68,6 +69,8 @@ def _is_plain(node: fx.Node) -> bool:
     fake = node.meta.get("example_value")
     if not isinstance(fake, Tensor):
         return True
+    if of_transform(fake):
+        return False
     if fake.is_inference() or fake._version > 0 or fake.layout is not torch.strided:
         return False
     size = fake.untyped_storage().nbytes()

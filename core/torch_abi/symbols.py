@@ -18,6 +18,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, free_unb
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.reference import PythonReferenceAnalysis
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from armature.torch_abi.jagged import is_ragged
 from armature.torch_abi.overrides import Asking
@@ -47,6 +48,7 @@ __all__ = [
     "plain",
     "symbols_of",
     "text",
+    "was_unbacked",
 ]
 
 
@@ -59,6 +61,7 @@ MATH_FUNCTIONS: Mapping[Callable[[float], float], Callable[[Any], Any]] = {
     for name in ("sqrt", "exp", "log", "log2", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan")
     if (found := getattr(torch, f"_sym_{name}", None)) is not None
 }
+UNBACKED = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
 SMALLEST_SIZE = 2  # that a symbol stands for: operators take 0 and 1 for something of their own
 
 
@@ -256,6 +259,12 @@ def is_unbacked(value: Any) -> bool:
     return bool(free_unbacked_symbols(value))
 
 
+def was_unbacked(value: Any) -> bool:
+    """Whether only a run tells the value, also where a check of that run lets it count as known (u0 == 2)."""
+    told: Any = value.node._expr if isinstance(value.node, SymNode) else None
+    return told is not None and any(symbol_is_type(symbol, UNBACKED) for symbol in told.free_symbols)
+
+
 def hint(value: Any) -> int:
     """What a symbolic int is in this call; no guard."""
     return int(value.node.hint)
@@ -284,7 +293,7 @@ def depends_on_numbers(graph: fx.Graph) -> bool:
             return True
         value = node.meta.get("example_value")
         numbers = value.shape if isinstance(value, torch.Tensor) else (value,)
-        if any(isinstance(number, SYMBOLIC) and is_unbacked(number) for number in numbers):
+        if any(isinstance(number, SYMBOLIC) and was_unbacked(number) for number in numbers):
             return True
     return False
 

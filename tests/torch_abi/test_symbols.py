@@ -136,3 +136,11 @@ def test_sums_of_symbols_that_became_numbers() -> None:
     assert bool(n == 0)
     assert symbols.expression(both + m) == symbols.expression(both + both) == 2 * symbols.lone(m)
     assert symbols.expression((m + n) + 4) == symbols.lone(m) + 4
+
+
+def test_symbols_of_a_run_that_became_numbers() -> None:
+    env = Symbols(scalar_outputs=True)
+    rows, known = env.create_unbacked_symint(), env.number(5, "n")
+    assert symbols.was_unbacked(rows) and symbols.was_unbacked(rows + known) and not symbols.was_unbacked(known)
+    symbols.assume(rows == 2, "two rows")
+    assert symbols.was_unbacked(rows) and not symbols.is_unbacked(rows)

@@ -103,6 +103,22 @@ def test_nonzero_and_masks(compiled: Any) -> None:
     assert count() == 1
 
 
+def test_a_size_that_an_operator_has_told(compiled: Any) -> None:
+    """The operands have to fit, so the first call's fakes have two rows; a later call may have others."""
+
+    def program(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return x[x[:, 0] > 0] * other
+
+    run, other = compiled(program), torch.tensor([[2.0], [3.0]])
+    for rows in ([1, -1, 1], [-1, 1, -1], [1, 1, -1]):  # two rows, one that is expanded, two others
+        x = torch.tensor(rows)[:, None] * torch.arange(1.0, 4.0)
+        for needs_grad in (False, True):
+            given = x.clone().requires_grad_(needs_grad)
+            torch.testing.assert_close(run(given, other), program(given, other))
+    with pytest.raises(RuntimeError, match="must match"):
+        run(torch.ones(3, 3), other)
+
+
 def test_a_branch_on_such_a_number_breaks(compiled: Any) -> None:
     with pytest.raises(errors.Unsupported, match="Data-dependent branching on a size"):
         compiled(lambda x: x + 1 if x.sum().item() > 0 else x)(torch.ones(2))

@@ -77,6 +77,28 @@ def test_tensors_made_of_sizes(program: Program, dtype: torch.dtype) -> None:
         torch.testing.assert_close(compiled(x), program(x))
 
 
+def test_new_of_a_tensor_shares_its_memory() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        made = x.new(y)  # type: ignore[attr-defined]
+        made.mul_(2)
+        return made, x + y[0]
+
+    x, y, known = torch.ones(3), torch.arange(3.0), torch.arange(3.0)
+    found, expected = armature.compile(program, backend="eager", fullgraph=True)(x, y), program(x, known)
+    torch.testing.assert_close((found, y), (expected, known))
+    assert found[0].data_ptr() == y.data_ptr() and expected[0].data_ptr() == known.data_ptr()
+
+
+@pytest.mark.parametrize("other", [torch.arange(3), torch.ones(3, dtype=torch.float64)])
+def test_new_of_a_tensor_of_another_dtype_raises_as_in_eager_mode(other: torch.Tensor) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x.new(other) + 1  # type: ignore[attr-defined,no-any-return]
+
+    for run in (program, armature.compile(program, backend="eager")):
+        with pytest.raises(TypeError, match="expected TensorOptions"):
+            run(torch.ones(3))
+
+
 def test_classes_that_derive_from_one() -> None:
     class Base: ...
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, fx
 
 from armature.plugin_api import Pass, Services
-from armature_aten_lowerings import layouts, masked_writes, masks, rnn, saving, scalars
+from armature_aten_lowerings import layouts, masked_writes, masks, rnn, saving, scalars, selections
 
 aten = torch.ops.aten
 RANDOM = torch.Tag.nondeterministic_seeded
@@ -203,7 +203,8 @@ PASSES: tuple[Pass, ...] = (
     Pass("places-in-windows", "joint", saving.keep_places_in_windows, after=("channels-last-training",)),
     Pass("channels-last-training", "joint", layouts.use_channels_last),
     Pass("channels-last", "post_grad", layouts.use_channels_last),
-    Pass("common-values", "post_grad", share_common_values, after=("channels-last",)),
+    Pass("sums-of-selections", "post_grad", selections.sum_without_selecting),
+    Pass("common-values", "post_grad", share_common_values, after=("channels-last", "sums-of-selections")),
     Pass("narrow-products", "post_grad", write_out_narrow_products, after=("common-values",)),
     Pass("split-bias", "post_grad", split_bias, after=("narrow-products",)),
     Pass("scalars-of-the-cpu", "post_grad", scalars.gather_scalars, after=("common-values",)),

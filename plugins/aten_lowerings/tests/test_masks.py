@@ -196,3 +196,14 @@ def test_gradients_are_eagers(mask: Mask) -> None:
     program(first).square().sum().backward()
     armature.compile(program, fullgraph=True)(second).square().sum().backward()
     torch.testing.assert_close(second.grad, first.grad)
+
+
+def test_masks_made_in_vmap_stay() -> None:
+    """A tensor inside of vmap has no memory to look at, and no value outside of it."""
+
+    def nearby(q: Tensor) -> Tensor:
+        at = positions(q)
+        return torch.vmap(lambda row: torch.vmap(lambda column: column <= row)(at))(at)
+
+    call = called(with_mask(nearby), query())
+    assert isinstance(call["attn_mask"], fx.Node)

@@ -189,7 +189,7 @@ OWN = with_examples(
         BreakType(
             "tensor-new",
             "Tensor made by `new` in a form that is not known",
-            "Tensor.new(...) is called with something else than sizes or a list.",
+            "Tensor.new(...) is called with something else than sizes, a list, or a tensor of its dtype and device.",
             (
                 fundamental("Call new_empty, new_tensor or new_zeros, which say what they make."),
                 user_error("Where torch raises an error, give sizes or a list."),

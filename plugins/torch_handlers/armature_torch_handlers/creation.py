@@ -101,16 +101,26 @@ def foreign_memory(call: Call, *args: Value, **kwargs: Value) -> Value | None:
 
 @handles(torch.Tensor.new)
 def new(call: Call, self: Value, *args: Value, device: Value | None = None) -> Value | None:
-    """`tensor.new(...)`: of sizes, memory that nobody has written to; of data, a tensor of its dtype."""
+    """`tensor.new(...)`: of sizes, memory that nobody has written to; of data, a tensor of its dtype; of a tensor,
+    the same once more."""
     on = {} if device is None else {"device": device}
     if len(args) == 1 and args[0].python_type() in (list, tuple):
         return call.graph_call("new_tensor", self, args[0], **on)
     if len(args) == 1 and args[0].python_type() is torch.Size:
         return call.graph_call("new_empty", self, args[0], **on)
+    if len(args) == 1 and isinstance(args[0], TracedTensor) and not on and _alike(self, args[0]):
+        return call.graph_call(torch.ops.aten.alias.default, args[0])
     if all(arg.python_type() is int for arg in args):
         sizes = args or (call.constant(0),)
         return call.graph_call("new_empty", self, TupleValue(list(sizes)), **on)
     call.graph_break("tensor-new")
+
+
+def _alike(tensor: Value, other: TracedTensor) -> bool:
+    """Whether both are plain and of one dtype and device; torch raises an error where they are not of one."""
+    if not isinstance(tensor, TracedTensor) or not all(one.python_type() in PLAIN for one in (tensor, other)):
+        return False
+    return (tensor.dtype, tensor.device) == (other.dtype, other.device)
 
 
 @handles(*existing("torch._shape_as_tensor"))
