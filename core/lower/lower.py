@@ -24,6 +24,7 @@ from armature.lower.index import Index, Size, Sum
 from armature.lower.sharing import shared_memory
 from armature.lower.values import Spec, TensorValue
 from armature.torch_abi.fake import detached
+from armature.torch_abi.operators import may_write
 from armature.torch_abi.views import share_memory
 from armature.torch_abi.wrappers import stands_for_part
 
@@ -183,8 +184,12 @@ class _Lowering:
         origin = node.meta.get("origin") or Origin(str(target))
         self.builder.begin(node.name, target, specs, origin)
         results = self._try_lowerings(target, cast("Sequence[object]", args), cast("dict[str, object]", kwargs))
+        used = _used_results(node, len(specs)) if several else [True]
+        wanted = [spec if read else None for spec, read in zip(specs, used, strict=True)]
+        if results is None and _computes_nothing(target, wanted):
+            b = self.builder
+            results = tuple(None if spec is None else b.whole(b.new_buffer(spec)) for spec in wanted)
         if results is None or isinstance(results, CallInstead):
-            used = _used_results(node, len(specs)) if several else None
             run = results.run if results is not None else None
             results = call_extern(self.builder, target, cast("Any", args), cast("Any", kwargs), specs, used, run)
         fixed = tuple(self._checked(target, r, s) for r, s in zip(results, specs, strict=True))
@@ -289,6 +294,15 @@ class _Lowering:
                 results = call_extern(self.builder, target, (whole,), {}, [whole.spec])
             self.copies[name] = cast(TensorValue, results[0]).buffer
         return self.copies[name]
+
+
+def _computes_nothing(target: torch._ops.OpOverload, specs: Sequence[Spec | None]) -> bool:
+    """Whether all that is read of what an operator gives is new tensors without elements. Operators of others than
+    torch, and those that draw random numbers or write, may do more than that."""
+    plain = target.namespace == "aten" and torch.Tag.nondeterministic_seeded not in target.tags
+    new = not may_write(target) and all(result.alias_info is None for result in target._schema.returns)
+    read = [spec for spec in specs if spec is not None]
+    return plain and new and bool(read) and all(0 in spec.shape for spec in read)
 
 
 def _used_results(node: fx.Node, count: int) -> list[bool]:

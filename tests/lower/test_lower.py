@@ -19,6 +19,7 @@ from armature.lower.index import Var
 from armature.lower.lower import lower
 from armature.lower.show import show
 from armature.lower.verify import verify
+from armature.pipeline.session import session
 from armature.testing.loop_evaluator import run_loops
 from armature.testing.lowering_kit import EVERYTHING, ReferenceBackend, context
 from armature_aten_lowerings import plugin
@@ -196,3 +197,48 @@ def test_a_constant_that_was_given_to_the_caller_is_as_it_was_in_the_next_call(
         found[0].add_(7)
         expected[0].add_(7)
         assert [t.tolist() for t in found] == [t.tolist() for t in expected]
+
+
+EMPTY = [
+    lambda x: x.sin() * 2 + 1,
+    lambda x: (x.exp(), x.exp().t()),
+    lambda x: x.exp().t() @ x.cos(),  # what is computed of nothing is something
+    lambda x: torch.cat([x.sigmoid(), x.new_ones(2, 3)]).tanh(),
+    lambda x: torch.nn.functional.layer_norm(x, (3,)).softmax(-1).sum(0),
+    lambda x: x.sin().sort(dim=1),
+    lambda x: x.sin().add_(1).mul_(2),
+]
+
+
+@pytest.mark.parametrize("program", EMPTY)
+@pytest.mark.parametrize("train", [False, True])
+def test_tensors_without_elements_are_computed_by_no_operator(program: Any, train: bool) -> None:
+    armature.reset()
+    compiled = armature.compile(program, backend="auto", fullgraph=True)
+    x = torch.ones(0, 3, requires_grad=train)
+    found, expected = compiled(x), program(x)
+    torch.testing.assert_close(found, expected, check_stride=True)
+    one = found if isinstance(found, torch.Tensor) else found[0]
+    if train:
+        (gradient,) = torch.autograd.grad(one.sum(), x)
+        assert gradient.shape == x.shape
+    graphs = [graph for record in session().compilations for graph in record.graphs]
+    calls = [step for graph in graphs for step in graph.plan.steps if isinstance(step, ExternCall)]
+    assert graphs
+    buffers = {name: buffer for graph in graphs for name, buffer in graph.plan.buffers.items()}
+    assert all(any(0 not in buffers[name].shape for name in call.outputs if name) for call in calls)
+
+
+def test_operators_of_others_are_called_on_tensors_without_elements() -> None:
+    seen = []
+
+    @torch.library.custom_op("test_lower::look", mutates_args=())
+    def look(x: torch.Tensor) -> torch.Tensor:
+        seen.append(x.shape)
+        return x.clone()
+
+    look.register_fake(torch.empty_like)
+    compiled = armature.compile(lambda x: look(x) + 1, fullgraph=True)
+    for _ in range(2):
+        compiled(torch.ones(0, 3))
+    assert seen == [(0, 3)] * 2
