@@ -70,7 +70,6 @@ class Expressions:
     def __init__(self, request: FrameRequest) -> None:
         self.namespace: dict[str, Any] = {
             "G": request.globals,
-            "B": request.builtins,
             "max": max,
             "min": min,
             "abs": abs,

@@ -143,30 +143,6 @@ class GlobalSource(Source):
 
 
 @attrs.frozen(cache_hash=True)
-class BuiltinSource(Source):
-    """A name of the builtins."""
-
-    name: str
-
-    @property
-    def expr(self) -> str:
-        return f"builtins.{self.name}"
-
-    def read(self, frame: Resolver) -> Any:
-        return frame.request.builtins[self.name]
-
-    def text(self, texts: Expressions) -> str:
-        return f"B[{self.name!r}]"
-
-    def manager(self, reach: Reach) -> Manager:
-        builtins = reach.anchored("builtins", reach.request.builtins, "builtins")
-        return builtins.dict_getitem_manager(self.name, self.expr, example(reach.resolver.value(self)), None)
-
-    def load(self, out: Loader) -> None:
-        out.emit("LOAD_GLOBAL", (False, self.name))
-
-
-@attrs.frozen(cache_hash=True)
 class ObjectSource(Source):
     """An object reached in no other way (the globals of an inlined function, a module in sys.modules), kept alive by
     the compiled code. Guarded by nothing itself; attributes and items below it are."""

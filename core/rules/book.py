@@ -257,7 +257,7 @@ def _is_of_function(entry: Entry) -> bool:
 
 def _as_verdict(entry: Entry) -> Verdict:
     rule, origin, at = entry
-    if at and rule.line:  # type: ignore[union-attr]  # only tables have several rows
+    if at and isinstance(rule, RuleTable) and rule.line:
         origin = attrs.evolve(origin, line=origin.line + at)
     return Verdict(rule.decision, rule.reason, origin, priority=rule.priority, answer=rule.answer, breaks=rule.breaks)
 

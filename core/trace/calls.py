@@ -137,7 +137,8 @@ def call_object(tracer: Trace, fn: Callable[..., Any], value: Value, args: Args,
         if found is not None:
             return found
     check_call(tracer, fn, len(args), kwargs, value.describe())
-    if type(fn) in C_METHODS and not (args and issubclass(args[0].python_type(), fn.__objclass__)):  # type: ignore[attr-defined]
+    method: Any = fn
+    if type(fn) in C_METHODS and not (args and issubclass(args[0].python_type(), method.__objclass__)):
         tracer.graph_break("method-of-another-type", method=value.describe())
     plan = plan_of(tracer, fn)
     if plan.speaks:

@@ -46,7 +46,7 @@ def handles(*targets: Callable[..., object], priority: int = 0) -> Callable[[F],
     """Mark a function as the handler of `targets`; `collect` finds it."""
 
     def mark(fn: F) -> F:
-        fn.__armature_handler__ = Handler(targets, fn, priority)  # type: ignore[attr-defined]
+        vars(fn)["__armature_handler__"] = Handler(targets, fn, priority)
         return fn
 
     return mark

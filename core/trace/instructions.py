@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 import functools
 from types import CodeType
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import attrs
 
@@ -43,7 +43,7 @@ class Instruction:
     opname: str
     opcode: int
     arg: int
-    argval: object
+    argval: Any
     offset: int
     line: int
     target: int = -1

@@ -163,7 +163,8 @@ class Tracer(Trace):
     def verdict(self, fn: object) -> Verdict:
         """What the rules say of a callable. That it was asked for is kept: the code is as good as the answer."""
         self.ctx.asked[id(fn)] = fn
-        return self.tables.rule_book.verdict(fn)  # type: ignore[no-any-return]
+        found: Verdict = self.tables.rule_book.verdict(fn)
+        return found
 
     def graph_call(
         self, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, fake: Callable[..., Any] | None = None

@@ -118,10 +118,14 @@ FRESH: dict[type, Callable[[Any, Any], Value]] = {
     dict: lambda tracer, obj: _fresh_dict(tracer, obj),
     set: lambda tracer, obj: _fresh_set(tracer, obj),
     frozenset: lambda tracer, obj: _fresh_set(tracer, obj),
-    slice: lambda tracer, obj: SliceValue(tuple(as_value(tracer, p) for p in (obj.start, obj.stop, obj.step))),  # type: ignore[arg-type]
+    slice: lambda tracer, obj: _fresh_slice(tracer, obj),
     range: lambda tracer, obj: RangeValue(obj),
     **dict.fromkeys(SYMBOLIC, symbolic),
 }
+
+
+def _fresh_slice(tracer: Trace, obj: slice) -> Value:
+    return SliceValue((as_value(tracer, obj.start), as_value(tracer, obj.stop), as_value(tracer, obj.step)))
 
 
 def _fresh_dict(tracer: Trace, obj: dict[object, object]) -> Value:

@@ -16,7 +16,6 @@ from armature.frame.guards.explain import failed
 from armature.frame.guards.tree import GuardTree, build
 from armature.frame.sources import (
     AttrSource,
-    BuiltinSource,
     CellSource,
     DictOfSource,
     GlobalSource,
@@ -226,7 +225,7 @@ def test_paths_below_a_module(make_request: Any) -> None:
     assert not tree.check({"x": model})
 
 
-def test_globals_builtins_objects_cells(make_request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_globals_objects_cells(make_request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     held = {"k": 1}
     scale = 2
 
@@ -235,7 +234,6 @@ def test_globals_builtins_objects_cells(make_request: Any, monkeypatch: pytest.M
 
     guards = [
         kinds.ValueGuard(GlobalSource("LIMIT"), 3),
-        kinds.IdGuard(BuiltinSource("len"), len),
         kinds.ValueGuard(ItemSource(ObjectSource(held, "held"), "k"), 1),
         kinds.ValueGuard(LocalSource("scale", cell=True), 2),
         kinds.ValueGuard(CellSource(ItemSource(AttrSource(ObjectSource(inner, "inner"), "__closure__"), 0)), 2),

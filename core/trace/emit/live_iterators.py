@@ -173,13 +173,13 @@ def over_iterators(tracer: Trace, obj: Any, source: Source) -> Value:
         if isinstance(item, Iterator):
             tracer.remember(item, InnerIterator(type(item), source=tracer.by_id[id(item)][1].source))
     quiet = [IteratorValue(value.values, value.kind) for value in inner]
+    made: Any
     if type(obj) is enumerate:
         made = tracer.as_value(enumerate).call(tracer, (*quiet, found[1]), {})
     else:
         made = tracer.as_value(zip).call(tracer, quiet, {"strict": tracer.constant(bool(held[-1]))})
         tracer.guards.equal(_part(source, len(found) - 1), held[-1])
-    values: Any = made.values  # type: ignore[attr-defined]
-    return tracer.remember(obj, PassedIterator(values, type(obj), source=source))
+    return tracer.remember(obj, PassedIterator(made.values, type(obj), source=source))
 
 
 def by_function(tracer: Trace, obj: Any, source: Source) -> Value:
@@ -188,9 +188,8 @@ def by_function(tracer: Trace, obj: Any, source: Source) -> Value:
     function, *inner = _parts(tracer, obj, source)[:-1]
     if not all(isinstance(value, (IteratorValue, GeneratorValue)) for value in inner):
         tracer.graph_break("iterator-over-unknown", type=type(obj).__name__)
-    made = tracer.as_value(type(obj)).call(tracer, (function, *inner), {})
-    values: Any = made.values  # type: ignore[attr-defined]
-    return tracer.remember(obj, IteratorValue(values, type(obj), source=source))
+    made: Any = tracer.as_value(type(obj)).call(tracer, (function, *inner), {})
+    return tracer.remember(obj, IteratorValue(made.values, type(obj), source=source))
 
 
 def _part(source: Source, position: int) -> Source:

@@ -42,7 +42,7 @@ def pop_callable(frame: Frame, args: list[Value]) -> Value:
 
 @opcode("KW_NAMES")
 def kw_names(frame: Frame, inst: Instruction) -> None:
-    frame.keyword_names = inst.argval  # type: ignore[assignment]
+    frame.keyword_names = inst.argval
 
 
 @opcode("CALL")

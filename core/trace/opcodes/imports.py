@@ -33,7 +33,7 @@ def import_name(frame: Frame, inst: Instruction) -> None:
         package = frame.namespace.get("__package__")
         if not isinstance(package, str) or not package:
             tracer.graph_break("import-without-package")
-        name = importlib.util.resolve_name("." * int(level) + name, package)  # type: ignore[call-overload]
+        name = importlib.util.resolve_name("." * int(level) + name, package)
     if name not in sys.modules and importlib.util.find_spec(top := name.partition(".")[0]) is None:
         tracer.guards.absent(LOADED, top)
         raise raising(tracer, ExceptionValue(ModuleNotFoundError, [tracer.constant(f"No module named {top!r}")]))

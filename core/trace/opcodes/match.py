@@ -54,7 +54,7 @@ def match_class(frame: Frame, inst: Instruction) -> None:
     if not tracer.as_value(isinstance).call(tracer, (subject, wanted), {}).truth(tracer):
         frame.push(frame.tracer.constant(None))
         return
-    frame.push(_attributes(frame, subject, wanted.cls, inst.arg, [str(n) for n in names.as_constant()]))  # type: ignore[attr-defined]
+    frame.push(_attributes(frame, subject, wanted.cls, inst.arg, [str(n) for n in names.as_constant()]))
 
 
 def _matches_itself(cls: type) -> bool:

@@ -51,16 +51,16 @@ def load_const(frame: Frame, inst: Instruction) -> None:
 
 @opcode("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW")
 def load_fast(frame: Frame, inst: Instruction) -> None:
-    value = frame.variables.get(inst.argval)  # type: ignore[call-overload]
+    value = frame.variables.get(inst.argval)
     if value is None:
-        load_variable(frame, inst.argval)  # type: ignore[arg-type]
+        load_variable(frame, inst.argval)
     else:
         frame.stack.append(value)
 
 
 @opcode("STORE_FAST")
 def store_fast(frame: Frame, inst: Instruction) -> None:
-    store_variable(frame, inst.argval)  # type: ignore[arg-type]
+    store_variable(frame, inst.argval)
 
 
 @opcode("DELETE_FAST")

@@ -15,14 +15,14 @@ TO_BOOL = 16  # of COMPARE_OP: its result is made True or False
 
 @opcode("CALL_KW")
 def call_kw(frame: Frame, inst: Instruction) -> None:
-    frame.keyword_names = frame.stack.pop().as_constant()  # type: ignore[assignment]
+    frame.keyword_names = frame.stack.pop().as_constant()
     call(frame, inst)
 
 
 @opcode("MAKE_FUNCTION")
 def make_function(frame: Frame, inst: Instruction) -> None:
     code = frame.stack.pop().as_constant()
-    frame.stack.append(ClosureValue(code, frame.namespace))  # type: ignore[arg-type]
+    frame.stack.append(ClosureValue(code, frame.namespace))
 
 
 @opcode("SET_FUNCTION_ATTRIBUTE")
@@ -44,7 +44,7 @@ def load_slot(frame: Frame, name: str) -> None:
 
 @opcode("LOAD_FAST", "LOAD_FAST_CHECK")
 def load_fast(frame: Frame, inst: Instruction) -> None:
-    value = frame.variables.get(inst.argval)  # type: ignore[call-overload]
+    value = frame.variables.get(inst.argval)
     if value is None:
         load_slot(frame, str(inst.argval))
     else:

@@ -16,7 +16,7 @@ def opcode(*names: str) -> Callable[[OpcodeFunction], OpcodeFunction]:
     """Mark a function as the meaning of the opcodes of these names."""
 
     def mark(function: OpcodeFunction) -> OpcodeFunction:
-        function.__opcode_names__ = names  # type: ignore[attr-defined]
+        vars(function)["__opcode_names__"] = names
         return function
 
     return mark

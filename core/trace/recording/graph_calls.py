@@ -166,7 +166,7 @@ def scripted(fn: Callable[..., Any]) -> Callable[..., Any]:
     def call_scripted(*args: Any, **kwargs: Any) -> Any:
         return fn(*args, **kwargs)
 
-    call_scripted.scripted = fn  # type: ignore[attr-defined]
+    vars(call_scripted)["scripted"] = fn
     return call_scripted
 
 

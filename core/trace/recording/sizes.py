@@ -63,7 +63,7 @@ class Sizes:
     owners: dict[Any, TensorValue | SymbolicValue] = attrs.field(factory=dict)
     strides: list[tuple[Quantity, Any]] = attrs.field(factory=list)
     _ints: dict[Source, SymbolicValue] = attrs.field(factory=dict)
-    _nodes: dict[Any, Any] = attrs.field(factory=dict)
+    _nodes: dict[Any, fx.Node] = attrs.field(factory=dict)
     _computed: dict[Any, tuple[fx.Node, int]] = attrs.field(factory=dict)  # symbols that only a run will tell
     _asserted: set[Any] = attrs.field(factory=set)
 
@@ -243,7 +243,7 @@ class Sizes:
             return node
         if symbol not in self._nodes:
             self._nodes[symbol] = self.tracer.graph.call_function(torch.ops.aten.sym_size.int, (node, axis))
-        return self._nodes[symbol]  # type: ignore[no-any-return]
+        return self._nodes[symbol]
 
     def _describe(self, last: fx.Node | None) -> None:
         """Give nodes made after `last` the user's line, and what they give."""

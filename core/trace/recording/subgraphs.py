@@ -207,7 +207,7 @@ def _forget_item(number: FloatValue, own: set[fx.Node]) -> None:
 def _reachable(roots: Iterable[object]) -> Iterator[Value]:
     """All values that can be reached. Objects of the program are not asked."""
     seen: set[int] = set()
-    todo = list(roots)
+    todo: list[Any] = list(roots)
     while todo:
         held = todo.pop()
         if id(held) in seen:
@@ -221,4 +221,4 @@ def _reachable(roots: Iterable[object]) -> Iterator[Value]:
         elif type(held) is dict:
             todo += (*held.keys(), *held.values())
         elif type(held) in (list, tuple, set, frozenset):
-            todo += held  # type: ignore[arg-type]
+            todo += held

@@ -195,11 +195,10 @@ def default(tracer: Tracing, cls: ClassValue, func: Value, types: Value, args: V
     """`torch.Tensor.__torch_function__`, as subclasses inherit it."""
     tracer = whole(tracer)
     for kind in tracer.unpack(types):
-        if not issubclass(cls.cls, kind.as_object()):  # type: ignore[arg-type]
+        if not issubclass(cls.cls, kind.as_object()):
             return tracer.constant(NotImplemented)
-    named = {} if kwargs.is_constant else {
-        str(key.as_constant()): value for key, value in kwargs.realise(tracer).values()  # type: ignore[attr-defined]
-    }  # fmt: skip
+    held: Any = kwargs
+    named = {} if held.is_constant else {str(k.as_constant()): value for k, value in held.realise(tracer).values()}
     state = tracer.overrides
     before, state.off = state.off, max(state.off, Off.SUBCLASSES)
     try:

@@ -95,7 +95,7 @@ def flat(through: Through) -> Callable[..., Any]:
     call.__name__ = getattr(fn, "__name__", "call")
     call.__qualname__ = getattr(fn, "__qualname__", call.__name__)
     call.__module__ = getattr(fn, "__module__", None) or __name__
-    call.__wrapped__ = fn  # type: ignore[attr-defined]
+    vars(call)["__wrapped__"] = fn
     return call
 
 

@@ -16,7 +16,7 @@ from types import (
     MethodWrapperType,
     WrapperDescriptorType,
 )
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import torch
@@ -140,8 +140,9 @@ def parts_of_method(tracer: Trace, method: Value) -> tuple[object, Value | None]
     if isinstance(method, MethodValue) and isinstance(method.function, CallableValue):
         return method.function.fn, method.owner
     if isinstance(method, CallableValue) and type(method.fn) in (BuiltinFunctionType, MethodWrapperType):
-        function = unbound(method.fn)
-        return function, None if function is MISSING else tracer.as_value(method.fn.__self__)  # type: ignore[attr-defined]
+        bound: Any = method.fn
+        function = unbound(bound)
+        return function, None if function is MISSING else tracer.as_value(bound.__self__)
     return None, None
 
 
@@ -167,8 +168,9 @@ def slot_of(frame: Frame, place: int, value: Value) -> Slot:
         return Slot.LAST_INSTRUCTION
     if place in frame.handling_slots:
         return Slot.HANDLED
-    leaves = isinstance(value, BoundMethod) and value.name == "__exit__" and isinstance(value.owner, ContextValue)
-    return Slot.CONTEXT if leaves and value.owner.inside else Slot.VALUE  # type: ignore[attr-defined]
+    if isinstance(value, BoundMethod) and value.name == "__exit__" and isinstance(value.owner, ContextValue):
+        return Slot.CONTEXT if value.owner.inside else Slot.VALUE
+    return Slot.VALUE
 
 
 @attrs.define

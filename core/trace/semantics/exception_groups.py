@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from armature.trace.values.base import Args, Value
 from armature.trace.values.classes import ClassValue, class_attribute, overrides
@@ -32,7 +32,8 @@ def make_group(tracer: Trace, cls: type[BaseExceptionGroup], args: Args) -> Exce
 
 def members_of(group: ExceptionValue) -> list[ExceptionValue]:
     """The exceptions in a group."""
-    return [item for item in group.args[1].items if isinstance(item, ExceptionValue)]  # type: ignore[attr-defined]
+    members: Any = group.args[1]
+    return [item for item in members.items if isinstance(item, ExceptionValue)]
 
 
 def split(tracer: Trace, error: ExceptionValue, test: Test, keep_rest: bool = True) -> Parts:

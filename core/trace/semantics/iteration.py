@@ -92,7 +92,7 @@ def ask_length(tracer: Trace, value: UserObjectValue) -> None:
     kind = hint.python_type()
     if not issubclass(kind, int):
         tracer.raise_error(TypeError, f"__length_hint__ must be an integer, not {type_name(kind)}")
-    if operator.index(hint.as_constant()) < 0:  # type: ignore[arg-type]
+    if operator.index(hint.as_constant()) < 0:
         tracer.raise_error(ValueError, "__length_hint__() should return >= 0")
 
 
@@ -228,7 +228,7 @@ def remake_over(value: Value, state: tuple[int, int], out: Rebuilding, iterator:
         out.load(value)
         out.call(1)
         if value in out.tracer.effects.changed:  # it may have fewer items until the changes are made
-            out.later(LIST_ITERATOR.__setstate__, taken)  # type: ignore[attr-defined]
+            out.later(LIST_ITERATOR.__setstate__, taken)
         else:
             set_state(out, taken)
         return

@@ -9,7 +9,7 @@ import operator
 import re
 import string
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 import torch
@@ -92,7 +92,7 @@ class NumberTextValue(Value):
     def describe(self) -> str:
         return "text with a number that is not known while tracing"
 
-    def as_constant(self) -> object:
+    def as_constant(self) -> Any:
         return "".join(part if isinstance(part, str) else part[1](part[0].as_constant()) for part in self.parts)
 
     def constant(self) -> ConstantValue:

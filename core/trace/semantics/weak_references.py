@@ -94,9 +94,9 @@ def may_have_gone(tracer: Trace) -> bool:
         if value.source is None:
             return True
         real = resolver.value(value.source)
-        if type(value) in (UserObjectValue, ModuleValue):
+        if isinstance(value, UserObjectValue) and type(value) in (UserObjectValue, ModuleValue):
             attributes = dict_of(real)
-            before += [attributes.get(name) for name in value.written]  # type: ignore[attr-defined]
+            before += [attributes.get(name) for name in value.written]
         else:
             before += gc.get_referents(real)
     return not all(is_atom(held) or isinstance(held, torch.Tensor) for held in before)

@@ -70,8 +70,11 @@ class Value:
         """For people, in break reports."""
         return f"a {self.python_type().__name__}"
 
-    def as_constant(self) -> object:
-        """The Python object, where tracing knows it whole (also lists and slices of constants). Raises NotConstant."""
+    def as_constant(self) -> Any:
+        """The Python object, where tracing knows it whole (also lists and slices of constants). Raises NotConstant.
+
+        Any: of which type it is, the program decides.
+        """
         raise NotConstant(self)
 
     def as_argument(self, tracer: Tracing) -> object:
@@ -85,7 +88,7 @@ class Value:
         """What stands for it when a graph call is run on fake tensors."""
         return self.as_argument(tracer)
 
-    def as_object(self) -> object:
+    def as_object(self) -> Any:
         """The Python object it stands for, as an identity (a function, class or module). Raises NotConstant."""
         return self.as_constant()
 
@@ -96,7 +99,7 @@ class Value:
     def key(self, tracer: Tracing) -> Hashable:
         """What stands for it as the key of a dict or member of a set: equal keys are equal objects."""
         try:
-            constant = self.as_constant()
+            constant: Hashable = self.as_constant()
             hash(constant)
         except (NotConstant, TypeError):
             tracer.graph_break("key-of-dict", type=self.describe())

@@ -32,7 +32,7 @@ class Found:
     """An attribute in the dict of a class: the class that holds it, and the raw object."""
 
     holder: type
-    obj: object
+    obj: Any
 
 
 def find_in_class(cls: type, name: str, after: type | None = None) -> Found | None:
@@ -156,9 +156,9 @@ def bind(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> V
     if kind in BUILTIN_TYPES:
         rely_on_class(tracer, cls, name)
     if kind is BuiltinFunctionType:  # does not bind
-        return BuiltinValue(obj)  # type: ignore[arg-type]
+        return BuiltinValue(obj)
     if kind in BUILTIN_TYPES:
-        return MethodValue(BuiltinValue(obj), owner)  # type: ignore[arg-type]
+        return MethodValue(BuiltinValue(obj), owner)
     getter = find_in_class(kind, "__get__")
     if getter is None:
         rely_on_class(tracer, kind, "__get__")
@@ -172,7 +172,7 @@ def bind(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> V
 
 
 def _bind_property(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
-    getter: Callable[..., object] | None = found.obj.fget  # type: ignore[attr-defined]
+    getter: Callable[..., object] | None = found.obj.fget
     if getter is None:
         tracer.raise_error(AttributeError, f"property '{name}' of '{cls.__name__}' object has no getter")
     source = class_source(tracer, cls, name)
@@ -292,7 +292,7 @@ class ClassValue(Value):
     def describe(self) -> str:
         return f"class {self.cls.__module__}.{self.cls.__qualname__}"
 
-    def as_object(self) -> object:
+    def as_object(self) -> Any:
         return self.cls
 
     def as_argument(self, tracer: Tracing) -> object:
@@ -409,7 +409,7 @@ class ClassValue(Value):
             return method.call(tracer, (item,), {}).truth(tracer)
         if issubclass(self.cls, enum.Enum) and item.is_constant:
             try:
-                return item.as_constant() in self.cls  # type: ignore[operator]
+                return item.as_constant() in self.cls
             except TypeError as error:
                 tracer.raise_real(error)
         if method is None and issubclass(self.cls, enum.Enum):  # may ask for its hash, each Python in its way
@@ -431,20 +431,20 @@ class ClassValue(Value):
             enum_table(tracer, self.cls, "_member_names_")
             return len(self.cls)
         method = self.meta(tracer, "__len__")
-        return super().length(tracer) if method is None else int(method.call(tracer, (), {}).as_constant())  # type: ignore[call-overload]
+        return super().length(tracer) if method is None else int(method.call(tracer, (), {}).as_constant())
 
     def get_item(self, tracer: Tracing, key: Value) -> Value:
         if issubclass(self.cls, enum.Enum):
             rely_on_member(tracer, self.cls, "_member_map_", key)
             try:
-                return tracer.constant(self.cls[key.as_constant()])  # type: ignore[index]
+                return tracer.constant(self.cls[key.as_constant()])
             except KeyError as error:
                 tracer.raise_real(error)
         method = self.meta(tracer, "__getitem__")
         if method is not None:
             return method.call(tracer, (key,), {})
         try:
-            generic = self.cls[as_type(tracer, key)]  # type: ignore[index]
+            generic = self.as_object()[as_type(tracer, key)]
         except (NotConstant, TypeError):
             tracer.graph_break("class-subscript", type=self.describe())
         return tracer.wrap(generic, object_source(generic))

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 def real_power(base: float, exponent: float) -> float:
     """`base ** exponent`, which must not be complex: tracing took it for a float."""
-    found = base**exponent
+    found: float = base**exponent
     if type(found) is complex:
         raise ValueError(f"{base} ** {exponent} is complex, and the compiled code has a float in its place")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 # Of a float and a number, each gives a float.

@@ -63,14 +63,14 @@ class ConstantValue(Value):
     def describe(self) -> str:
         return f"the constant {self.value!r}"
 
-    def as_constant(self) -> object:
+    def as_constant(self) -> Any:
         return self.value
 
     def as_argument(self, tracer: Tracing) -> object:
         if type(self.value) in numpy.SCALARS:  # to torch, a number of Python, unless it takes it for a float
             if type(self.value) in numpy.TAKEN_FOR_FLOATS:
                 tracer.graph_break("numpy-number-argument", type=type(self.value).__name__)
-            return self.value.item()  # type: ignore[attr-defined]
+            return self.as_constant().item()
         return Written(self.value) if type(self.value) is complex else self.value
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
@@ -177,7 +177,7 @@ class ConstantValue(Value):
     def contains(self, tracer: Tracing, item: Value) -> bool:
         if isinstance(self.value, (str, bytes, enum.Flag)):
             try:
-                return item.as_constant() in self.value  # type: ignore[operator]
+                return item.as_constant() in self.value
             except NotConstant:
                 tracer.graph_break("contains-unknown", type=item.describe())
             except (TypeError, ValueError) as error:  # bytes hold no number beyond 255

@@ -38,14 +38,14 @@ class FloatValue(Value):
     number: float
     leaves: tuple[tuple[Source, float], ...]
     tracer: Tracing
-    item: Any = None  # the node that gives it as a number
+    item: Value | None = None  # the node that gives it as a number
 
     is_symbolic: ClassVar[bool] = True
 
     def python_type(self) -> type:
         return float
 
-    def as_constant(self) -> object:
+    def as_constant(self) -> Any:
         for source, number in self.leaves:
             self.tracer.guards.equal(source, number)
         return self.number
@@ -61,7 +61,7 @@ class FloatValue(Value):
         if self.item is None:
             with tracer.fakes.symbols.taking_numbers():
                 self.item = tracer.graph_call("item", (self.tensor,), {})
-        return self.item  # type: ignore[no-any-return]
+        return self.item
 
     def truth(self, tracer: Tracing) -> bool:
         return bool(self.as_constant())
@@ -80,7 +80,7 @@ class FloatValue(Value):
         if name not in ARITHMETIC or not (known or isinstance(other, FloatValue)):
             return None
         function, swapped = ARITHMETIC[name]
-        if known and not -(2**53) <= other.as_constant() <= 2**53:  # type: ignore[operator]
+        if known and not -(2**53) <= other.as_constant() <= 2**53:
             return None
         return self._computed(tracer, function, (other, self) if swapped else (self, other))
 
@@ -94,10 +94,10 @@ class FloatValue(Value):
             return None
         if function is operator.truediv and isinstance(operands[1], FloatValue):
             return None  # another time it may be by zero
-        given = [v.tensor if isinstance(v, FloatValue) else ConstantValue(float(v.as_constant())) for v in operands]  # type: ignore[arg-type]
-        made = tracer.graph_call(function, given, {})
+        given = [v.tensor if isinstance(v, FloatValue) else ConstantValue(float(v.as_constant())) for v in operands]
+        made: Any = tracer.graph_call(function, given, {})
         leaves = dict(leaf for value in floats for leaf in value.leaves)
-        return FloatValue(made, number, tuple(leaves.items()), tracer)  # type: ignore[arg-type]
+        return FloatValue(made, number, tuple(leaves.items()), tracer)
 
     def rebuild(self, out: Rebuilding) -> None:
         out.load(self.tensor)

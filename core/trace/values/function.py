@@ -130,7 +130,7 @@ class CallableValue(Value):
         module = getattr(self.fn, "__module__", None)
         return name if module is None else f"{module}.{name}"  # methods in C have no module of their own
 
-    def as_object(self) -> object:
+    def as_object(self) -> Any:
         return self.fn
 
     def as_argument(self, tracer: Tracing) -> object:

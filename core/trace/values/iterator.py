@@ -6,7 +6,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterator
 from types import FunctionType
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from armature.trace.values.base import Rebuilding, Tracing
 
 
-LIST_ITERATOR: type = type(iter([]))
+LIST_ITERATOR: Any = type(iter([]))
 
 
 @attrs.define(eq=False)

@@ -115,7 +115,7 @@ class DictValue(Value):
         self.entries[hashed] = (key, value)
         return value
 
-    def as_constant(self) -> object:
+    def as_constant(self) -> Any:
         if self.pending is not None or self.kind is not dict:
             return super().as_constant()
         return {key.as_constant(): value.as_constant() for key, value in self.entries.values()}

@@ -56,16 +56,16 @@ class ModuleValue(UserObjectValue):
                 raise_missing(tracer, self.cls, name)
             return made
         if known is None:
-            source = ItemSource(DictOfSource(self.where(tracer).source), name)  # type: ignore[arg-type]
+            source = ItemSource(DictOfSource(self.found_at()), name)
             known = registry_dict(tracer, held_by(self.obj)[name], source)
             self.registries[name] = known
         return known
 
-    def where(self, tracer: Tracing) -> ModuleValue:
-        """Itself, with a source."""
+    def found_at(self) -> Source:
+        """Where the program has it; what it has nowhere is found by itself."""
         if self.source is None:
             self.source = object_source(self.obj)
-        return self
+        return self.source
 
     def registered(self, tracer: Tracing, name: str) -> Value | None:
         """The parameter, buffer or submodule of that name, None when there is none."""
@@ -104,7 +104,7 @@ class ModuleValue(UserObjectValue):
             for registry in REGISTRIES:
                 self.registry(tracer, registry).find(tracer, tracer.constant(name))
             if self.obj is not None and name not in self.written and name not in held_by(self.obj):
-                tracer.guards.absent(DictOfSource(self.where(tracer).source), name)  # type: ignore[arg-type]
+                tracer.guards.absent(DictOfSource(self.found_at()), name)
             raise_missing(tracer, self.cls, name)
         return found
 
@@ -198,7 +198,7 @@ class ModuleValue(UserObjectValue):
         if self.attributes.get(name) is not None or self.own_attribute(tracer, name) is not None:
             super().remove(tracer, name)
         elif name not in held_by(self.obj):
-            tracer.guards.absent(DictOfSource(self.where(tracer).source), name)  # type: ignore[arg-type]
+            tracer.guards.absent(DictOfSource(self.found_at()), name)
 
     def _register(self, tracer: Tracing, name: str, value: Value) -> bool:
         """For a module made in the frame: keep a parameter or submodule where it belongs. Whether it is one."""
@@ -244,7 +244,7 @@ class ModuleValue(UserObjectValue):
             return False
         if held.get("_compiled_call_impl") is not None or not no_global_hooks(tracer, GLOBAL_HOOKS):
             return False
-        where = DictOfSource(self.where(tracer).source)  # type: ignore[arg-type]
+        where = DictOfSource(self.found_at())
         if id(self) not in tracer.called:
             tracer.called.add(id(self))
             for name in HOOKS:

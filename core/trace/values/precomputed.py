@@ -84,7 +84,7 @@ class EarlyNumber(Value):
     number: Any
     tracer: Tracing
     tensor: TensorValue | None = None
-    item: Any = None  # the node that gives it as a number
+    item: Value | None = None  # the node that gives it as a number
 
     is_symbolic: ClassVar[bool] = True
 
@@ -94,7 +94,7 @@ class EarlyNumber(Value):
     def describe(self) -> str:
         return f"a {type(self.number).__name__} that is not known while tracing"
 
-    def as_constant(self) -> object:
+    def as_constant(self) -> Any:
         raise NotConstant(self)
 
     def as_tensor(self) -> TensorValue:
@@ -122,7 +122,7 @@ class EarlyNumber(Value):
             tracer.precalls.taken = True
             with tracer.fakes.symbols.taking_numbers():
                 self.item = tracer.graph_call("item", (self.as_tensor(),), {})
-        return self.item  # type: ignore[no-any-return]
+        return self.item
 
     def truth(self, tracer: Tracing) -> bool:
         tracer.graph_break("branch-on-random-number", test=tracer.origin()[0].text)
@@ -169,12 +169,13 @@ def as_tensors(tracer: Tracing, fn: Callable[..., Any] | str, args: Args) -> tup
     place = next((place for place, value in enumerate(args) if isinstance(value, (EarlyNumber, FloatValue))), None)
     if place is None:
         return None
-    number, tensor = args[place], args[1 - place]
+    number: Any = args[place]
+    tensor = args[1 - place]
     if (place == 0 and not first) or not isinstance(tensor, TensorValue) or not takes(tensor, number.python_type()):
         return None
-    given: TensorValue = number.tensor if isinstance(number, FloatValue) else number.as_tensor()  # type: ignore[attr-defined]
+    given: Any = number.tensor if isinstance(number, FloatValue) else number.as_tensor()
     if tensor.fake.dim() == 0 and given.dtype != tensor.dtype:  # of two such tensors neither tells the result's dtype
-        given = tracer.graph_call("to", (given, ConstantValue(tensor.dtype)), {})  # type: ignore[assignment]
+        given = tracer.graph_call("to", (given, ConstantValue(tensor.dtype)), {})
     return (given, tensor) if place == 0 else (tensor, given)
 
 

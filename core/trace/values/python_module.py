@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Hashable
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -36,7 +36,7 @@ class PythonModuleValue(Value):
     def describe(self) -> str:
         return f"module {self.module.__dict__.get('__name__')}"
 
-    def as_object(self) -> object:
+    def as_object(self) -> Any:
         return self.module
 
     def key(self, tracer: Tracing) -> Hashable:

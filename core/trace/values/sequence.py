@@ -44,7 +44,7 @@ class SequenceValue(Value):
     def contents(self) -> object:
         return self.items
 
-    def as_constant(self) -> object:
+    def as_constant(self) -> Any:
         return self.make([item.as_constant() for item in self.items])
 
     def as_argument(self, tracer: Tracing) -> object:
@@ -125,7 +125,8 @@ class SequenceValue(Value):
     def repeated(self, tracer: Tracing, count: Value) -> list[Value]:
         """The items as often as a number says."""
         try:
-            return self.items * count.as_constant()  # type: ignore[operator]
+            many: list[Value] = self.items * count.as_constant()
+            return many
         except (OverflowError, MemoryError) as error:
             tracer.raise_real(error)
 
@@ -236,7 +237,7 @@ class TupleValue(SequenceValue):
 
     def key(self, tracer: Tracing) -> Hashable:
         try:
-            constant = super().as_constant()
+            constant: Hashable = super().as_constant()
             hash(constant)
         except (NotConstant, TypeError):
             return tuple(item.key(tracer) for item in self.items)
@@ -326,7 +327,7 @@ def index_of(tracer: Tracing, key: Value, kind: type = list) -> Any:
     if isinstance(index, (int, slice)):
         return index
     if hasattr(type(index), "__index__"):
-        return int(index)  # type: ignore[call-overload]
+        return int(index)
     tracer.raise_error(
         TypeError, f"{kind.__name__} indices must be integers or slices, not {type_name(key.python_type())}"
     )

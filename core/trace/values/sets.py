@@ -83,7 +83,7 @@ class SetValue(Value):
     def python_type(self) -> type:
         return self.kind
 
-    def as_constant(self) -> object:
+    def as_constant(self) -> Any:
         return self.kind(value.as_constant() for value in self.entries.values())
 
     def key(self, tracer: Tracing) -> Hashable:

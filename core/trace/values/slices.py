@@ -23,7 +23,7 @@ class SliceValue(Value):
     def python_type(self) -> type:
         return slice
 
-    def as_constant(self) -> object:
+    def as_constant(self) -> Any:
         return slice(*(part.as_constant() for part in self.parts))
 
     def as_argument(self, tracer: Tracing) -> object:
@@ -63,7 +63,7 @@ class RangeValue(Value):
     def python_type(self) -> type:
         return range
 
-    def as_constant(self) -> object:
+    def as_constant(self) -> Any:
         return self.value
 
     def truth(self, tracer: Tracing) -> bool:

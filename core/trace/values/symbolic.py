@@ -43,7 +43,7 @@ class SymbolicValue(Value):
     def describe(self) -> str:
         return f"a {self.python_type().__name__} that is not known while tracing"
 
-    def as_constant(self) -> object:
+    def as_constant(self) -> Any:
         try:
             return self.python_type()(self.fake)
         except DATA_DEPENDENT:

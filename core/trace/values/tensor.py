@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Hashable, Iterator
 from types import GetSetDescriptorType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import torch
@@ -303,8 +303,8 @@ class TensorValue(GraphTensor):
         fake = alias(self.fake)
         if fake.requires_grad != self.fake.requires_grad:
             tracer.graph_break("as-subclass-without-gradients", type=kind.__qualname__)
-        node = self.as_argument(tracer)
-        made = TensorValue(fake, node, kind=kind)  # type: ignore[arg-type]
+        node: Any = self.as_argument(tracer)
+        made = TensorValue(fake, node, kind=kind)
         tracer.by_fake[id(fake)] = made
         return made
 
@@ -337,7 +337,7 @@ class TensorValue(GraphTensor):
             found = self.own_method(tracer, "__len__")
             given = tracer.dispatched(len, (self,), {}) if found is None else found.call(tracer, (), {})
             if given is not None:
-                return int(given.as_constant())  # type: ignore[call-overload, no-any-return]
+                return int(given.as_constant())
         if not self.fake.shape:
             tracer.raise_error(TypeError, "len() of a 0-d tensor")
         return int(self.fake.shape[0])

@@ -81,7 +81,7 @@ class UserObjectValue(Value):
     def describe(self) -> str:
         return f"an object of {self.cls.__module__}.{self.cls.__qualname__}"
 
-    def as_constant(self) -> object:
+    def as_constant(self) -> Any:
         """Objects of classes derived from numbers and text count as these."""
         if self.base is None or self.base.mutable or asks_the_program(self):
             return super().as_constant()
@@ -100,7 +100,7 @@ class UserObjectValue(Value):
             tracer.graph_break("argument-of-derived-class", type=self.describe())
         return base
 
-    def as_object(self) -> object:
+    def as_object(self) -> Any:
         if self.obj is None:
             raise NotConstant(self)
         return self.obj
@@ -447,7 +447,7 @@ class UserObjectValue(Value):
         length = tracer.python.index(self.special(tracer, "__len__"))
         if not issubclass(length.python_type(), int):
             raise_lacking(tracer, length, "__index__")
-        found: int = operator.index(length.as_constant())  # type: ignore[arg-type]
+        found: int = operator.index(length.as_constant())
         if found < 0:
             tracer.raise_error(ValueError, "__len__() should return >= 0")
         if found > sys.maxsize:

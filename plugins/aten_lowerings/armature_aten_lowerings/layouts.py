@@ -151,7 +151,8 @@ class Relayout:
         if node not in self.restored:
             if is_view(node):
                 args, kwargs = fx.map_arg((node.args, node.kwargs), self.restore)
-                made = self.graph.call_function(node.target, args, kwargs)  # type: ignore[arg-type]
+                target: Any = node.target
+                made = self.graph.call_function(target, args, kwargs)
                 made.meta.update(node.meta)
                 made.meta["val"] = value_of(made)
             else:
@@ -170,10 +171,10 @@ class Relayout:
         dense = self.copy(node, self.call(node, aten.permute.default, node, order), torch.contiguous_format)
         return self.call(node, aten.permute.default, dense, [order.index(axis) for axis in range(before.dim())])
 
-    def turn(self, user: fx.Node, node: Any) -> fx.Node:
+    def turn(self, user: fx.Node, node: fx.Node) -> fx.Node:
         """The node with channels last."""
         if is_channels_last(node.meta["val"]):
-            return node  # type: ignore[no-any-return]
+            return node
         if node not in self.turned:
             with self.graph.inserting_before(user):
                 self.turned[node] = self.copy(user, node, torch.channels_last)
@@ -196,7 +197,8 @@ class Relayout:
 def value_of(node: fx.Node) -> Any:
     """What the node's call gives for the values of its inputs, which have no numbers."""
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
-    return node.target(*args, **kwargs)  # type: ignore[operator]
+    target: Any = node.target
+    return target(*args, **kwargs)
 
 
 def is_view(node: fx.Node) -> bool:

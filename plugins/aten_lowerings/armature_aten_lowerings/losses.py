@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from armature.backend_api import (
@@ -23,7 +25,11 @@ NONE, MEAN, SUM = 0, 1, 2  # torch's at::Reduction
 
 
 def _mean_or_sum(
-    b: Builder, element: object, shape: tuple[Index, ...], like: TensorValue, reduction: int
+    b: Builder,
+    element: Callable[[tuple[Index, ...]], Node],
+    shape: tuple[Index, ...],
+    like: TensorValue,
+    reduction: int,
 ) -> TensorValue:
     """One number: `element(position)` summed over `shape`, divided by their number for MEAN."""
     dtype = compute_dtype(like.dtype)
@@ -34,7 +40,7 @@ def _mean_or_sum(
 
     whole = layout.expand(like, shape)
     return b.reduction(
-        "sum", whole, (), dtype=dtype, finish=finish, prepare=lambda _, p: element(p)  # type: ignore[operator]
+        "sum", whole, (), dtype=dtype, finish=finish, prepare=lambda _, p: element(p)
     )  # fmt: skip
 
 

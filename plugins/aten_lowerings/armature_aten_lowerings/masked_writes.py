@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import attrs
 import torch
@@ -73,8 +74,8 @@ def replace(graph: fx.Graph, node: fx.Node, write: Write, mask: fx.Node) -> None
     if target is None or value is None or chosen is None:
         return
 
-    def call(name: str, *args: object) -> fx.Node:
-        made = graph.call_method(name, args)  # type: ignore[arg-type]
+    def call(name: str, *args: Any) -> fx.Node:
+        made = graph.call_method(name, args)
         made.meta.update({key: said for key, said in node.meta.items() if key != "example_value"})
         return made
 

@@ -126,7 +126,13 @@ def _over(
 
 
 def _input_gradient(
-    b: Builder, grad: TensorValue, x: TensorValue, weight: Maybe, rstd: TensorValue, dims: list[int], hat: object
+    b: Builder,
+    grad: TensorValue,
+    x: TensorValue,
+    weight: Maybe,
+    rstd: TensorValue,
+    dims: list[int],
+    hat: Callable[[tuple[Index, ...]], Node],
 ) -> TensorValue:
     """`rstd * (g*w - mean(g*w) - x^ * mean(g*w*x^))`, means over `dims`."""
     dtype = compute_dtype(x.dtype)
@@ -137,7 +143,7 @@ def _input_gradient(
         return g if weight is None else b.op("mul", g, b.read(weight, p, dtype))
 
     def with_hat(g: Node, p: tuple[Index, ...]) -> Node:
-        return b.op("mul", scaled(g, p), hat(p))  # type: ignore[operator]
+        return b.op("mul", scaled(g, p), hat(p))
 
     total = b.reduction("sum", grad, dims, keepdim=True, dtype=dtype, prepare=scaled, spec=spec)
     dot = b.reduction("sum", grad, dims, keepdim=True, dtype=dtype, prepare=with_hat, spec=spec)
@@ -145,7 +151,7 @@ def _input_gradient(
     def element(p: tuple[Index, ...]) -> Node:
         n = b.number(count, dtype)
         value = b.op("sub", scaled(b.read(grad, p, dtype), p), b.op("div", b.read(total, p), n))
-        value = b.op("sub", value, b.op("div", b.op("mul", hat(p), b.read(dot, p)), n))  # type: ignore[operator]
+        value = b.op("sub", value, b.op("div", b.op("mul", hat(p), b.read(dot, p)), n))
         return b.op("mul", value, b.read(rstd, p, dtype))
 
     return b.loop(element, b.spec(0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
+from typing import Any
 
 import torch
 from torch import Tensor, fx
@@ -124,9 +125,9 @@ def _is_narrow(result: Tensor, left: Tensor, right: Tensor) -> bool:
     return (along_inner or along_columns) and min(sizes) <= NARROW and math.prod(sizes) <= NARROW_WORK
 
 
-def _add_call(like: fx.Node, target: torch._ops.OpOverload, *args: object) -> fx.Node:
+def _add_call(like: fx.Node, target: torch._ops.OpOverload, *args: Any) -> fx.Node:
     """A call in the graph of `like`, which knows its value and where it comes from."""
-    made = like.graph.call_function(target, args)  # type: ignore[arg-type]
+    made = like.graph.call_function(target, args)
     made.meta.update(like.meta)
     made.meta["val"] = target(*(a.meta["val"] if isinstance(a, fx.Node) else a for a in args))
     return made
@@ -157,7 +158,8 @@ def _checks(node: fx.Node) -> bool:
 
 
 def _is_pure(node: fx.Node) -> bool:
-    return not node.target._schema.is_mutable and not _is_random(node)  # type: ignore[union-attr]
+    operator = node.target
+    return isinstance(operator, torch._ops.OpOverload) and not operator._schema.is_mutable and not _is_random(node)
 
 
 def _returned(graph: fx.Graph) -> set[fx.Node]:

@@ -101,9 +101,9 @@ def move_to_front(graph: fx.Graph, nodes: Iterable[fx.Node]) -> fx.Node:
     return last
 
 
-def add_call(graph: fx.Graph, like: fx.Node, target: torch._ops.OpOverload, *args: object, **kwargs: object) -> fx.Node:
+def add_call(graph: fx.Graph, like: fx.Node, target: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> fx.Node:
     """A call that stands for the same line of the program as the node `like`."""
-    made = graph.call_function(target, args, kwargs)  # type: ignore[arg-type]
+    made = graph.call_function(target, args, kwargs)
     made.meta.update({key: like.meta[key] for key in ("origin", "stack_trace") if key in like.meta})
     given, named = fx.map_arg(cast(Any, (args, kwargs)), lambda n: n.meta["val"])
     made.meta["val"] = target(*given, **named)

@@ -144,7 +144,7 @@ class BufferValue(Value):
 class BytearrayValue(BufferValue):
     """A bytearray."""
 
-    def as_constant(self) -> object:
+    def as_constant(self) -> Any:
         if self.source is not None:
             raise NotConstant(self)
         return bytearray(self.held)
@@ -170,7 +170,7 @@ class MemoryviewValue(BufferValue):
     over: Value = attrs.field(kw_only=True)
     steps: tuple[tuple[Any, tuple[Any, ...]], ...] = ()
 
-    def as_constant(self) -> object:
+    def as_constant(self) -> Any:
         if self.owner() is not None:
             raise NotConstant(self)
         return self.held
@@ -228,7 +228,7 @@ def make_memoryview(call: Call, object: Value) -> Value | None:
     """`memoryview(object)`."""
     if isinstance(object, BytearrayValue) or object.python_type() is bytes:
         held = object.held if isinstance(object, BytearrayValue) else object.as_constant()
-        return MemoryviewValue(memoryview(held), over=object)  # type: ignore[arg-type]
+        return MemoryviewValue(memoryview(held), over=object)
     if isinstance(object, MemoryviewValue):
         return MemoryviewValue(memoryview(object.held), over=object.over, steps=object.steps)
     return None

@@ -48,7 +48,7 @@ class CachedFunctionValue(Value):
     def describe(self) -> str:
         return f"{self.obj.__wrapped__.__qualname__}, whose results are kept,"
 
-    def as_object(self) -> object:
+    def as_object(self) -> Any:
         return self.obj
 
     def key(self, tracer: Tracing) -> Hashable:

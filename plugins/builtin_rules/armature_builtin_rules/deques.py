@@ -245,7 +245,7 @@ def make_deque(call: Call, iterable: Value | None = None, maxlen: Value | None =
     if limit.python_type() is not NoneType:
         if not issubclass(limit.python_type(), int):
             call.tracing.raise_error(TypeError, "an integer is required")
-        if limit.as_constant() < 0:  # type: ignore[operator]
+        if limit.as_constant() < 0:
             call.tracing.raise_error(ValueError, "maxlen must be non-negative")
     made = DequeValue([], limit=limit)
     if iterable is not None:

@@ -41,7 +41,8 @@ class GetterValue(Value):
     mutable: ClassVar[bool] = True
 
     def python_type(self) -> type:
-        return self.kind  # type: ignore[no-any-return]
+        kind: type = self.kind
+        return kind
 
     def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         if len(args) != 1 or kwargs:

@@ -141,7 +141,7 @@ def made_by_alias(alias: Any, origin: Any, /, *args: Any, **kwargs: Any) -> Any:
 def generic_alias(call: Call, alias: Value, *args: Value, **kwargs: Value) -> Value:
     """A class with parameters is called."""
     call.guard(alias)
-    return call.polyfill(made_by_alias, alias, call.new_value(alias.as_object().__origin__), *args, **kwargs)  # type: ignore[attr-defined]
+    return call.polyfill(made_by_alias, alias, call.new_value(alias.as_object().__origin__), *args, **kwargs)
 
 
 @handles(typing.get_origin, typing.get_args, typing.get_type_hints)

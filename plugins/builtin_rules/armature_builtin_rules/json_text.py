@@ -44,6 +44,6 @@ def loads(call: Call, text: Value) -> Value | None:
     if text.python_type() not in (str, bytes):
         return None
     try:
-        return call.new_value(json.loads(text.as_constant()))  # type: ignore[arg-type]
+        return call.new_value(json.loads(text.as_constant()))
     except (NotConstant, ValueError, RecursionError):
         return None

@@ -127,7 +127,7 @@ def names_in_dict(function: Value) -> list[str]:
 def is_tuple_of(value: Value, names: tuple[str, ...]) -> bool:
     """Whether it is a tuple of just these names."""
     try:
-        return value.as_constant() == names
+        return bool(value.as_constant() == names)
     except NotConstant:
         return False
 

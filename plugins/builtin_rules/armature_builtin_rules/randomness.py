@@ -91,18 +91,19 @@ class RandomValue(Value):
             return found
         if name in CHOSEN:
             args, kwargs = as_taken(tracer, name, args, kwargs)
-        if self.copy is None:
+        copy = self.copy
+        if copy is None:
             early = self.early(tracer, name, args, kwargs)
             if early is not None:
                 return early
-            self.pin(tracer, name)
+            copy = self.pin(tracer, name)
         tracer.mutate(self)
         draw: Callable[..., Value] = CHOSEN.get(name, drawn)
-        before = self.copy.getstate()  # type: ignore[union-attr]
+        before = copy.getstate()
         try:
-            return draw(tracer, self.copy, name, args, kwargs)
+            return draw(tracer, copy, name, args, kwargs)
         except NotConstant:
-            self.copy.setstate(before)  # type: ignore[union-attr]
+            copy.setstate(before)
             raise
         except Exception as error:
             tracer.raise_real(error)
@@ -125,7 +126,9 @@ class RandomValue(Value):
         if name != "shuffle":
             return made
         tracer.mutate(args[0])
-        args[0].items[:] = made.items  # type: ignore[attr-defined]
+        given: Any = args[0]
+        shuffled: Any = made
+        given.items[:] = shuffled.items
         return tracer.constant(None)
 
     def drawing(self, tracer: Tracing) -> random.Random:
@@ -135,13 +138,15 @@ class RandomValue(Value):
         change_early(tracer, self, state_of, random.Random.setstate)
         return self.example
 
-    def pin(self, tracer: Tracing, name: str) -> None:
-        """Rely on the state in which the frame found the generator. For the shared one that would be of no use."""
+    def pin(self, tracer: Tracing, name: str) -> random.Random:
+        """A copy of the generator as the frame found it, which is relied on. For the shared one that would be of no
+        use."""
         if self.real is None or self.real is SHARED or not tracer.request.fullgraph:
             tracer.graph_break("random-state-unknown", function=name)
         state = self.real.getstate()
         tracer.guards.equal(CallSource(self.source, state_of, "state_of"), state)  # type: ignore[arg-type]
         self.copy = self.example or made_in(state)
+        return self.copy
 
     def rebuild(self, out: Rebuilding) -> None:
         out.null_function(made_in)
@@ -247,7 +252,7 @@ def seed(tracer: Tracing, generator: RandomValue, *args: Value, **kwargs: Value)
         tracer.graph_break("seed-from-system", function="seed")
     copy = random.Random(0)
     try:
-        copy.seed(*plain, **named)  # type: ignore[arg-type]
+        copy.seed(*plain, **named)
     except Exception as error:
         tracer.raise_real(error)
     tracer.mutate(generator)
@@ -327,7 +332,7 @@ def make(call: Call, seed: Value | None = None) -> Value | None:
     if seed is None or not seed.is_constant or seed.as_constant() is None:
         call.graph_break("seed-from-system", function="random.Random")
     try:
-        return RandomValue(random.Random(seed.as_constant()))  # type: ignore[arg-type]
+        return RandomValue(random.Random(seed.as_constant()))
     except TypeError as error:
         call.tracing.raise_real(error)
 

@@ -79,11 +79,13 @@ def signature(call: Call, fn: Value, **options: Value) -> Value | None:
             return None
     bound = issubclass(fn.python_type(), MethodType)
     function = call.tracing.python.attribute_or_none(fn, "__func__") if bound else fn
-    real: Any = None if function is None else getattr(function, "fn", None)
+    if function is None:
+        return None
+    real: Any = getattr(function, "fn", None)
     if not isinstance(real, FunctionType) or not SAYS_OTHERWISE.isdisjoint(real.__dict__):
         return None
-    call.guard(function)  # type: ignore[arg-type]
-    rely_on_parameters(call.tracing, real, function.source or object_source(real))  # type: ignore[union-attr]
+    call.guard(function)
+    rely_on_parameters(call.tracing, real, function.source or object_source(real))
     return call.new_value(call.fn(MethodType(real, call) if bound else real))
 
 

@@ -75,7 +75,7 @@ class PatternValue(Value):
     def python_type(self) -> type:
         return re.Pattern
 
-    def as_object(self) -> object:
+    def as_object(self) -> Any:
         return self.pattern
 
     def key(self, tracer: Tracing) -> Hashable:

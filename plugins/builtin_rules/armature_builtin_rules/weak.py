@@ -50,7 +50,7 @@ class WeakReferenceValue(Value):
         rely_on_life(tracer, self.referent)
         return self.referent
 
-    def as_object(self) -> object:
+    def as_object(self) -> Any:
         if self.referent is None:
             raise NotConstant(self)
         return weakref.ref(self.referent.as_object())
@@ -65,12 +65,12 @@ class WeakReferenceValue(Value):
         if self.referent is None:
             return Identity(self)
         try:
-            held: Any = self.as_object()
+            held: Hashable = self.as_object()
         except NotConstant:
             return Referring(self.referent.key(tracer))
         if self.source is None:  # the frame has made it: of another object next time, if nothing speaks against it
             self.referent.rely_on(tracer)
-        return held  # type: ignore[no-any-return]
+        return held
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         return BoundMethod(self, name) if name == "__call__" else super().get_attribute(tracer, name)

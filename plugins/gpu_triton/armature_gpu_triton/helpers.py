@@ -9,9 +9,9 @@ rank.
 
 from __future__ import annotations
 
-import triton  # type: ignore[import-untyped]
-import triton.language as tl  # type: ignore[import-untyped]
-from triton.language.extra import libdevice  # type: ignore[import-untyped]
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
 
 ALL = tl.constexpr(tl.PropagateNan.ALL)
 BITS = tl.constexpr(63)

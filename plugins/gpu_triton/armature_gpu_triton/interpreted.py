@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy
 import torch
-import triton.language as tl  # type: ignore[import-untyped]
-from triton.runtime.interpreter import TensorHandle  # type: ignore[import-untyped]
+import triton.language as tl
+from triton.runtime.interpreter import TensorHandle
 
 Block = Any  # tl.tensor: Triton ships no types
 

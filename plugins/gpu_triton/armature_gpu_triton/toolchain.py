@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-import triton  # type: ignore[import-untyped]
+import triton
 from triton import knobs
-from triton.backends.compiler import GPUTarget  # type: ignore[import-untyped]
-from triton.compiler import ASTSource  # type: ignore[import-untyped]
-from triton.runtime.interpreter import InterpretedFunction  # type: ignore[import-untyped]
-from triton.runtime.jit import JITFunction  # type: ignore[import-untyped]
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.interpreter import InterpretedFunction
+from triton.runtime.jit import JITFunction
 
 from armature.plugin_api import BackendError
 from armature_gpu_triton import interpreted

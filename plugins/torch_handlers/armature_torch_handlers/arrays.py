@@ -124,7 +124,7 @@ class ArrayValue(Value):
         """What it holds, None where that is not known."""
         return None if self.content is None or self.content.memory.written else self.content.numbers
 
-    def as_constant(self) -> object:
+    def as_constant(self) -> Any:
         if self.is_scalar and self.numbers is not None:
             return self.numbers
         return super().as_constant()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from armature.plugin_api import (
@@ -84,7 +86,8 @@ def tensor_class(call: Call, *args: Value) -> Value | None:
     if isinstance(data, TracedTensor):
         plain = call.fn is torch.Tensor and data.device.type == "cpu" and data.python_type() in PLAIN
         return call.graph_call(torch.ops.aten.alias.default, data) if plain else None
-    dtype = torch.get_default_dtype() if call.fn is torch.Tensor else call.fn.dtype  # type: ignore[attr-defined]
+    kind: Any = call.fn
+    dtype = torch.get_default_dtype() if kind is torch.Tensor else kind.dtype
     options = {"dtype": call.constant(dtype), "device": call.constant(torch.device("cpu"))}
     if data is not None and data.python_type() is list and data.as_constant():
         return call.graph_call(torch.tensor, data, **options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import attrs
 
@@ -15,7 +15,7 @@ class KnownValue(ObjectValue):
 
     is_constant: ClassVar[bool] = True
 
-    def as_constant(self) -> object:
+    def as_constant(self) -> Any:
         return self.obj
 
     def as_argument(self, tracer: Tracing) -> object:

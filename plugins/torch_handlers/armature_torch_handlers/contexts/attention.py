@@ -37,6 +37,6 @@ def choose_kernels(call: Call, backends: Value, set_priority: Value | None = Non
         return None
     if set_priority is not None and not set_priority.is_constant:
         return None
-    numbers = tuple([int(item.as_object()) for item in items])  # type: ignore[call-overload]
+    numbers = tuple([int(item.as_object()) for item in items])
     ranked = set_priority is not None and bool(set_priority.as_constant())
     return PairedContextValue(type(sdpa_kernel), enter_sdpa_kernel, (numbers, ranked), exit_sdpa_kernel)

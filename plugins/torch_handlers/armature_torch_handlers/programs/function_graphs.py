@@ -187,7 +187,7 @@ class _Tracing:
         tracer, context = self.call.tracing, self.context
         constant, dirty = context.constant_outputs(tracer), context.dirty(tracer)
         return Graphs(
-            name=self.cls.as_object().__name__,  # type: ignore[attr-defined]
+            name=self.cls.as_object().__name__,
             inputs=inputs,
             single=single,
             forward=forward,
