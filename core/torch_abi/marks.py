@@ -36,8 +36,8 @@ def allowed_in_graph(fn: object) -> bool:
 def unpatched(fn: Any) -> Callable[..., Any] | None:
     """The function of torch that torch.compile has put a wrapper of its own around; None for other functions.
 
-    It does so to `nn.Module.__init__`, to `torch.manual_seed`, and in optimizers to the methods that make their state
-    and to fused steps.
+    It does so to `nn.Module.__init__`, to `torch.manual_seed`, to what records TorchScript and FX graphs, and in
+    optimizers to the methods that make their state and to fused steps.
     """
     if not isinstance(fn, FunctionType):
         return None
@@ -45,7 +45,8 @@ def unpatched(fn: Any) -> Callable[..., Any] | None:
         return torch.random.manual_seed
     module, held = fn.__module__ or "", fn.__dict__
     of_optimizer = module.startswith("torch.optim.") and fn.__name__.startswith(("_init_group", "_fused_"))
-    if of_optimizer and "_torchdynamo_disable" in held:
+    records = fn in (torch.jit.trace, torch.jit.trace_module, torch.fx.Tracer.trace)
+    if (of_optimizer or records) and "_torchdynamo_disable" in held:
         original: Callable[..., Any] = held[ORIGINAL]
         return original
     if module != "torch._dynamo.mutation_guard" or "init" not in fn.__code__.co_freevars or not fn.__closure__:

@@ -147,3 +147,17 @@ def test_a_disabled_function_breaks_the_graph_and_says_that_it_is_disabled() -> 
     optimizer = torch.optim.SGD([torch.ones(2, requires_grad=True)])
     (event,) = armature.explain(lambda x: (optimizer.zero_grad(), x + 1)[1])(torch.ones(2)).breaks
     assert event.type.id == "disabled-function" and "of its own" in str(event.facts["reason"])
+
+
+def test_what_records_is_told_as_what_it_is() -> None:
+    """torch.compile, once it is imported, disables `torch.jit.trace` and the like for itself."""
+    importlib.import_module("torch._dynamo")
+    for recorder in (torch.jit.trace, torch.jit.trace_module, torch.fx.Tracer.trace):
+        original = unpatched(recorder)
+        assert original is not None and original.__name__ == recorder.__name__ and unpatched(original) is None
+    assert unpatched(torch.compiler.disable(torch.nn.functional.gelu)) is None
+
+    def records(x):
+        return torch.jit.trace(lambda y: y + 1, (x,))(x)
+
+    assert break_of(records, torch.ones(2)) == "another-compiler"
