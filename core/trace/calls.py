@@ -190,20 +190,20 @@ def _known_method(tracer: Trace, fn: Any, value: Value, args: Args, kwargs: Kwar
 def _by_rules(tracer: Trace, fn: Any, value: Value, args: Args, kwargs: Kwargs) -> Value:
     """A call as its verdict says: traced into, a node of the graph, or a graph break."""
     verdict = tracer.verdict(fn)
-    if verdict.decision is Decision.INLINE and isinstance(value, FunctionValue):
-        return inlining.inline_function(tracer, value, args, kwargs)
     if verdict.decision is Decision.IN_GRAPH:
         return tracer.graph_call(fn, args, kwargs)
-    if verdict.decision is Decision.SKIP:
-        original = unpatched(fn)
-        if original is not None:
-            return tracer.as_value(original).call(tracer, args, kwargs)
-        if is_of_torch_compile(fn):
-            return value.get_attribute(tracer, ORIGINAL).call(tracer, args, kwargs)
-        if disabled := why_disabled(fn):
-            tracer.graph_break("disabled-function", function=_named(fn, value, args), reason=disabled)
-        if not is_method_in_c(fn):
-            tracer.graph_break(verdict.breaks, function=_named(fn, value, args), reason=verdict.reason)
+    original = unpatched(fn) if verdict.decision is Decision.SKIP else None
+    if original is not None:
+        return tracer.as_value(original).call(tracer, args, kwargs)
+    if verdict.decision is Decision.SKIP and is_of_torch_compile(fn):
+        return value.get_attribute(tracer, ORIGINAL).call(tracer, args, kwargs)
+    # The wrapper of `torch.compiler.disable(recursive=False)` is in a file whose functions are traced otherwise.
+    if disabled := why_disabled(fn):
+        tracer.graph_break("disabled-function", function=_named(fn, value, args), reason=disabled)
+    if verdict.decision is Decision.INLINE and isinstance(value, FunctionValue):
+        return inlining.inline_function(tracer, value, args, kwargs)
+    if verdict.decision is Decision.SKIP and not is_method_in_c(fn):
+        tracer.graph_break(verdict.breaks, function=_named(fn, value, args), reason=verdict.reason)
     tracer.graph_break("method-in-c", method=_named(fn, value, args))
 
 

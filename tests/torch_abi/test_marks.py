@@ -141,6 +141,21 @@ def test_the_mark_of_disable() -> None:
     assert why_disabled(test_the_mark_of_disable) == why_disabled(torch.relu) == why_disabled(len) == ""
 
 
+@torch.compiler.disable(recursive=False, reason="it has side effects")
+def frame_left_out(x: torch.Tensor) -> torch.Tensor:
+    return x.exp()
+
+
+def test_a_function_whose_frame_alone_is_disabled_breaks_the_graph_too() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return frame_left_out(x * 2) + 1
+
+    (event,) = armature.explain(program)(torch.ones(2)).breaks
+    assert event.type.id == "disabled-function" and event.facts["reason"] == "it has side effects"
+    x = torch.ones(2)
+    assert torch.equal(armature.compile(program, backend="eager")(x), program(x))
+
+
 def test_a_disabled_function_breaks_the_graph_and_says_that_it_is_disabled() -> None:
     (event,) = armature.explain(lambda x: left_out(x * 2) + 1)(torch.ones(2)).breaks
     assert event.type.id == "disabled-function" and event.facts["reason"] == "it asks a server"
