@@ -581,6 +581,15 @@ def test_one_graph(fn: Callable[..., Any], make: Callable[[], Any]) -> None:
     compare(fn, make, fullgraph=True, backward=True)
 
 
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated")
+def test_called_on_an_object_of_the_class() -> None:
+    def of_an_object(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        function = Cube()  # type: ignore[no-untyped-call]
+        return function.apply(x) * y
+
+    compare(of_an_object, both, fullgraph=True, backward=True)
+
+
 @named
 def test_one_graph_where_gradients_are_off(fn: Callable[..., Any]) -> None:
     compare(fn, both, fullgraph=True, around=torch.no_grad)

@@ -16,6 +16,7 @@ from armature.plugin_api import (
     GraphBreak,
     ListValue,
     NotApart,
+    ObjectValue,
     TracedTensor,
     TupleValue,
     Value,
@@ -33,6 +34,13 @@ APPLY = getattr(_HELD, "__func__", _HELD)  # a class method in Python, or one in
 LEVELS = (leave_aborted, torch._C._exit_dual_level)
 VMAP = (leave_aborted, LEAVES["_vmap_increment_nesting"])
 ID = "autograd-function"
+
+
+@handles(vars(torch._C._FunctionBase)["__new__"])
+def new(call: Call, cls: Value, *args: Value, **kwargs: Value) -> Value | None:
+    """An object of such a class, as in `Scaled().apply(x)`, which is `Scaled.apply(x)` with a warning before it."""
+    made = cls.as_object()
+    return ObjectValue(made) if isinstance(made, type) and issubclass(made, BASE) else None
 
 
 @handles(APPLY)
