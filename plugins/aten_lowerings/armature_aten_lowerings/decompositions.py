@@ -23,14 +23,17 @@ NAMES = (
     "glu", "glu_backward", "log_sigmoid_forward", "log_sigmoid_backward", "mish", "mish_backward", "prelu",
     "_prelu_kernel", "_prelu_kernel_backward", "hardshrink", "softshrink", "softshrink_backward", "celu", "selu",
     "rrelu_with_noise_functional", "logit", "logit_backward", "sinc", "xlogy.Tensor", "special_entr",
-    "special_log_ndtr",
-    "heaviside", "logaddexp", "logaddexp2", "logsumexp", "nan_to_num", "deg2rad", "rad2deg", "frac", "trace",
+    "special_log_ndtr", "special_xlog1py", "_safe_softmax", "native_dropout_backward", "isposinf",
+    "heaviside", "isneginf", "logaddexp", "logaddexp2", "logsumexp", "nan_to_num", "deg2rad", "rad2deg", "frac",
+    "trace",
     # norms and reductions
     "native_group_norm_backward", "_fused_rms_norm", "_fused_rms_norm_backward", "rms_norm", "linalg_vector_norm",
     "norm.Scalar", "norm.ScalarOpt_dim", "aminmax", "nansum", "count_nonzero", "dist", "std_mean.correction",
     "_batch_norm_with_update_functional", "_batch_norm_no_update", "batch_norm_backward",
     # shapes
-    "unsqueeze_copy", "narrow_copy", "slice_backward", "select_backward", "diagonal_backward", "unfold_backward",
+    "unsqueeze_copy", "narrow_copy", "view_copy", "permute_copy", "transpose_copy.int", "t_copy", "alias_copy",
+    "diagonal_copy", "unfold_copy", "unbind_copy.int", "split_with_sizes_copy", "squeeze_copy", "squeeze_copy.dim",
+    "squeeze_copy.dims", "diag_embed", "slice_backward", "select_backward", "diagonal_backward", "unfold_backward",
     "unsafe_chunk", "unsafe_split.Tensor", "unsafe_split_with_sizes",
     "rot90", "tile", "block_diag", "pixel_shuffle", "pixel_unshuffle", "meshgrid",
     "index_copy", "index_fill.int_Scalar", "masked_scatter", "linspace", "logspace",
@@ -83,6 +86,21 @@ def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: f
     return added
 
 
+def scatter_reduce(
+    self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """Sums and means of floats, by added numbers and their count; the others stay ATen calls."""
+    if reduce not in ("sum", "mean") or not self.dtype.is_floating_point or not self.dim():
+        return NotImplemented
+    start = self if include_self else self.scatter(dim, index, 0)
+    total: Tensor = start.scatter_add(dim, index, src)
+    if reduce == "sum":
+        return total
+    one = torch.ones_like(self)
+    counted = one if include_self else one.scatter(dim, index, 0)
+    return total / counted.scatter_add(dim, index, torch.ones_like(src))
+
+
 def soft_margin_loss_backward(grad_output: Tensor, self: Tensor, target: Tensor, reduction: int) -> Tensor:
     """As the kernel computes it. torch's own takes 1 from a sigmoid, which leaves nothing where it is close to 1."""
     factor = 1 / self.numel() if reduction == 1 and self.numel() else 1.0
@@ -94,6 +112,7 @@ aten = torch.ops.aten
 TORCHS_INDEX_ADD = torch_decompositions([aten.index_add.default])[aten.index_add.default]
 OWN: dict[torch._ops.OpOverload, Callable[..., Any]] = {
     aten.index_add.default: index_add,
+    aten.scatter_reduce.two: scatter_reduce,
     aten.take.default: take,
     aten.soft_margin_loss_backward.default: soft_margin_loss_backward,
     aten.native_dropout.default: native_dropout,

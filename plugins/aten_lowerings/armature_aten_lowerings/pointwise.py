@@ -11,7 +11,10 @@ from armature.backend_api import (
     Index,
     Node,
     NotSupported,
+    Position,
     TensorValue,
+    index,
+    layout,
     lowers,
 )
 from armature.plugin_api import Lowering
@@ -305,3 +308,19 @@ def shift_left(b: Builder, x: TensorValue, count: TensorValue | int) -> TensorVa
 @lowers(aten.bitwise_right_shift.Tensor, aten.bitwise_right_shift.Tensor_Scalar)
 def shift_right(b: Builder, x: TensorValue, count: TensorValue | int) -> TensorValue:
     return b.pointwise("shift_right", x, count, dtype=b.spec().dtype)
+
+
+@lowers(aten.linalg_cross.default)
+def cross(b: Builder, x: TensorValue, other: TensorValue, *, dim: int = -1) -> TensorValue | None:
+    dim = layout.normal_axis(dim, x.ndim)
+    if b.spec().dtype.is_complex:
+        return None
+
+    def element(p: Position) -> Node:
+        def turned(value: TensorValue, by: int) -> Node:
+            return b.read(value, (*p[:dim], index.mod(index.add(p[dim], by), 3), *p[dim + 1 :]))
+
+        plus = b.op("mul", turned(x, 1), turned(other, 2))
+        return b.op("sub", plus, b.op("mul", turned(x, 2), turned(other, 1)))
+
+    return b.loop(element)

@@ -241,9 +241,9 @@ def repeat(b: Builder, x: TensorValue, times: Sequence[Index]) -> TensorValue:
 @lowers(aten.cat.default)
 def cat(b: Builder, tensors: Sequence[TensorValue], dim: int = 0) -> TensorValue:
     spec = b.spec()
-    parts = [t for t in tensors if t.shape != (0,)]
-    if any(0 in t.shape for t in parts):
-        raise NotSupported("an empty part")
+    parts = [t for t in tensors if 0 not in t.shape]
+    if not parts:
+        raise NotSupported("empty parts alone")
     return _joined(b, parts, layout.normal_axis(dim, len(spec.shape)))
 
 
@@ -319,5 +319,21 @@ def select_scatter(b: Builder, x: TensorValue, source: TensorValue, dim: int, wh
     def element(p: Position) -> Node:
         hit = b.op("eq", b.index_value(p[dim]), b.index_value(at))
         return b.where(hit, b.load(source, (*p[:dim], *p[dim + 1 :])), b.load(x, p))
+
+    return b.loop(element)
+
+
+@lowers(aten.diagonal_scatter.default)
+def diagonal_scatter(
+    b: Builder, x: TensorValue, source: TensorValue, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> TensorValue:
+    first, second = layout.normal_axis(dim1, x.ndim), layout.normal_axis(dim2, x.ndim)
+
+    def element(p: Position) -> Node:
+        rest = tuple(part for k, part in enumerate(p) if k not in (first, second))
+        along = index.sub(p[first], max(-offset, 0))
+        hit = b.op("eq", b.index_value(index.sub(p[second], p[first])), b.const(offset, torch.int64))
+        inside = b.op("logical_and", hit, b.within((along, source.shape[-1])))
+        return b.where(inside, b.masked(inside, b.load(source, (*rest, along)), 0), b.load(x, p))
 
     return b.loop(element)

@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import armature
+from armature.lower.data import ExternCall
+from armature.pipeline.session import session
 
 
 @pytest.mark.parametrize("groups", [1, 2])
@@ -58,3 +60,59 @@ def test_soft_margins_far_from_zero_have_gradients(reduction: str) -> None:
     exact = gradient(F.soft_margin_loss, torch.float64)
     found = gradient(armature.compile(lambda *args, **kwargs: F.soft_margin_loss(*args, **kwargs)), torch.float32)
     torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=0)
+
+
+def compiled_as_loops(program: Callable[..., object], *args: Tensor) -> None:
+    """The program gives what eager mode gives, and no operator of its graphs stays a call."""
+    armature.reset()
+    found, expected = armature.compile(lambda *args: program(*args), fullgraph=True)(*args), program(*args)
+    torch.testing.assert_close(found, expected, check_stride=True, equal_nan=True)
+    graphs = [graph for record in session().compilations for graph in record.graphs]
+    assert graphs and not [step.target for graph in graphs for step in graph.plan.steps if isinstance(step, ExternCall)]
+
+
+def filled_diagonal(x: Tensor) -> Tensor:
+    x = x * 2
+    x.diagonal(1).fill_(0)
+    return x
+
+
+GRID = torch.rand(4, 6) * 4 - 2
+LOOPS: dict[str, Callable[[Tensor], object]] = {
+    "diag_embed": lambda x: torch.diag_embed(x, 1) + 1,
+    "cross": lambda x: torch.linalg.cross(x[:, :3], x[:, 3:]),
+    "cross of a row": lambda x: torch.linalg.cross(x[:3], x[1:2, :1].expand(3, 6), dim=0),
+    "block_diag": lambda x: torch.block_diag(x, x[0], x.new_ones(0, 2), x.T),
+    "diagonal_copy": lambda x: torch.diagonal_copy(x, -1),
+    "unfold_copy": lambda x: torch.unfold_copy(x, 1, 3, 2),
+    "unbind_copy": lambda x: torch.unbind_copy(x, 1),
+    "filled diagonal": filled_diagonal,
+    "written diagonal": lambda x: torch.diagonal_scatter(x, x[0, :4] + 1, 2),
+    "safe_softmax": lambda x: torch.ops.aten._safe_softmax(x.masked_fill(x > x[1:2].amin(), -torch.inf), -1),
+    "xlog1py": lambda x: torch.special.xlog1py(x, x),
+    "isposinf": lambda x: torch.isposinf(1 / x.relu()),
+    "dropout, back": lambda x: torch.ops.aten.native_dropout_backward(x, x > 0, 2.0),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_operators_become_loops(name: str) -> None:
+    compiled_as_loops(LOOPS[name], GRID)
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_reducing_scatters_become_loops(dtype: torch.dtype, reduce: str, include_self: bool) -> None:
+    source, start = torch.rand(8, 3, dtype=dtype), torch.rand(4, 3, dtype=dtype)
+    index = torch.tensor([0, 2, 2, 0, 2, 1, 1, 0])
+
+    def program(start: Tensor, source: Tensor) -> Tensor:
+        places = index[:, None].expand(8, 3)
+        return start.scatter_reduce(0, places, source, reduce, include_self=include_self)
+
+    compiled_as_loops(program, start, source)
+    learned = start.clone().requires_grad_(), source.clone().requires_grad_()
+    gradient = torch.rand_like(start)
+    found = torch.autograd.grad(armature.compile(program, fullgraph=True)(*learned), learned, gradient)
+    torch.testing.assert_close(found, torch.autograd.grad(program(*learned), learned, gradient))

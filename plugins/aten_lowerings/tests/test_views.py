@@ -46,6 +46,10 @@ COPIES = [
     (aten.slice_scatter.default, X, X[:, :, 1:3] * 9, 2, 1, 3),
     (aten.slice_scatter.default, X, X[:, :, ::2] * 9, 2, 0, 9223372036854775807, 2),
     (aten.select_scatter.default, X, X[:, 0] * 9, 1, -1), (aten.view.dtype, X, torch.int32),
+    (aten.diagonal_scatter.default, X, X.diagonal(1, 2, 3) * 9, 1, 2, 3),
+    (aten.diagonal_scatter.default, X, X.diagonal(-1, 3, 1) * 9, -1, -1, 1),
+    (aten.diagonal_scatter.default, X, X.diagonal() * 9), (aten.cat.default, [X, X[:, :0], X + 1], 1),
+    (aten.cat.default, [X[..., :0], X], -1),
     (aten.tril.default, X, 1), (aten.triu.default, X, -1),
 ]  # fmt: skip
 
