@@ -103,6 +103,20 @@ def test_nonzero_and_masks(compiled: Any) -> None:
     assert count() == 1
 
 
+@pytest.mark.parametrize("dim", [0, 1])
+def test_places_of_a_split_in_a_tensor(compiled: Any, dim: int) -> None:
+    def program(x: torch.Tensor, places: torch.Tensor) -> list[torch.Tensor]:
+        return [part * 2 for part in torch.tensor_split(x, places, dim)] + list(x.tensor_split(places, dim=dim))
+
+    run, x = compiled(program), torch.randn(4, 6)
+    for places in ([1, 3], [0, 2], [3, 9], [2, 1]):
+        torch.testing.assert_close(run(x, torch.tensor(places)), program(x, torch.tensor(places)))
+    broken = armature.compile(program, backend="eager")
+    torch.testing.assert_close(broken(x, torch.tensor([1, 3])), program(x, torch.tensor([1, 3])))
+    with pytest.raises(RuntimeError, match="long"):
+        broken(x, torch.tensor([1, 3], dtype=torch.int32))
+
+
 def test_a_size_that_an_operator_has_told(compiled: Any) -> None:
     """The operands have to fit, so the first call's fakes have two rows; a later call may have others."""
 

@@ -1,5 +1,5 @@
 """Items of tensors: those that arrays of numpy choose, and writes by a mask that is one bool, without dimensions, of
-which torch itself would ask for the value."""
+which torch itself would ask for the value. Splits at places that a tensor holds."""
 
 from __future__ import annotations
 
@@ -70,3 +70,14 @@ def write_all_or_nothing(call: Call, self: Value, key: Value, value: Value) -> V
 def write_where(self: torch.Tensor, mask: torch.Tensor, number: Any) -> None:
     """The number as a tensor of the dtype written to: it is cast as in a plain write."""
     self.copy_(torch.where(mask, torch.full((), number, dtype=self.dtype, device=self.device), self))
+
+
+@handles(torch.tensor_split, torch.Tensor.tensor_split)
+def tensor_split(call: Call, self: Value, places: Value | None = None, *args: Value, **kwargs: Value) -> Value | None:
+    """A split at places that a tensor holds, which torch takes from it as numbers: as if `places.tolist()` was given."""
+    if not isinstance(self, TracedTensor) or not isinstance(places, TracedTensor) or places.fake.dim() != 1:
+        return None
+    if places.dtype is not torch.int64 or places.device.type != "cpu":  # torch refuses others
+        return None
+    numbers = places.get_attribute(call.tracing, "tolist").call(call.tracing, (), {})
+    return call.tracing.as_value(call.fn).call(call.tracing, (self, numbers, *args), kwargs)
