@@ -74,7 +74,7 @@ def write_where(self: torch.Tensor, mask: torch.Tensor, number: Any) -> None:
 
 @handles(torch.tensor_split, torch.Tensor.tensor_split)
 def tensor_split(call: Call, self: Value, places: Value | None = None, *args: Value, **kwargs: Value) -> Value | None:
-    """A split at places that a tensor holds, which torch takes from it as numbers: as if `places.tolist()` was given."""
+    """A split at places that a tensor holds, of which torch takes the numbers: as if given `places.tolist()`."""
     if not isinstance(self, TracedTensor) or not isinstance(places, TracedTensor) or places.fake.dim() != 1:
         return None
     if places.dtype is not torch.int64 or places.device.type != "cpu":  # torch refuses others
