@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from armature.graph.data import Decomposition, Lowering, Operator, Pass
     from armature.introspection import Subject
     from armature.rules.data import Rule, Verdict
-    from armature.trace.handlers import Handler, Polyfill, ValueType
+    from armature.trace.handlers import Handler, Polyfill, Signature, ValueType
 
 PROJECT = "armature"
 API_VERSION = (1, 0)
@@ -88,6 +88,17 @@ def armature_polyfills() -> Iterable[Polyfill]:
     Called by the tables when they are first needed. None: no rows.
 
         return [Polyfill(mylib._c.pairs, pairs)]
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def armature_signatures() -> Iterable[Signature]:
+    """Which arguments functions written in C take that don't tell their signature. A call with others breaks the graph.
+
+    Called when tables are built. None: no rows.
+
+        return [Signature(itertools.zip_longest, keywords=("fillvalue",))]
     """
     raise NotImplementedError
 

@@ -45,7 +45,7 @@ from armature.torch_abi.effects import CHECK
 from armature.torch_abi.marks import assumed_constant
 from armature.trace.emit.precalls import change_early
 from armature.trace.errors import GraphBreak, UserRaised
-from armature.trace.handlers import Call, Handler, Polyfill, ValueType, collect, handles
+from armature.trace.handlers import Call, Handler, Polyfill, Signature, ValueType, collect, handles
 from armature.trace.places import places_of
 from armature.trace.recording.cond_branches import choose
 from armature.trace.recording.loop_bodies import (
@@ -174,6 +174,7 @@ __all__ = [
     "RuleTable",
     "SequenceValue",
     "Services",
+    "Signature",
     "SliceValue",
     "Source",
     "Split",

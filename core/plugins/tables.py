@@ -19,7 +19,7 @@ from armature.plugins.pass_order import in_order
 from armature.plugins.registry import Contest, Registry, Row, identity_key, name_of
 from armature.rules.book import RuleBook
 from armature.rules.data import Rule, RuleOrigin, RuleTable, Verdict
-from armature.trace.handlers import Handler, Polyfill, ValueType
+from armature.trace.handlers import Handler, Polyfill, Signature, ValueType
 
 if TYPE_CHECKING:
     from armature.codegen.backend import DeviceBackend
@@ -126,6 +126,7 @@ class Registries:
     handlers: Registry[Handler] = attrs.field(factory=lambda: Registry("handler", identity_key))
     value_types: Registry[ValueType] = attrs.field(factory=lambda: Registry("value type", identity_key))
     polyfills: Registry[Polyfill] = attrs.field(factory=lambda: Registry("polyfill", identity_key))
+    signatures: Registry[Signature] = attrs.field(factory=lambda: Registry("signature", identity_key))
     break_types: Registry[BreakType] = attrs.field(factory=lambda: Registry("break type", text))
     decompositions: Registry[Decomposition] = attrs.field(factory=lambda: Registry("decomposition", identity_key))
     lowerings: Registry[Lowering] = attrs.field(factory=lambda: Registry("lowering", identity_key))
@@ -168,6 +169,7 @@ class Tables:
     graph_backends: Mapping[str, Callable[..., Any]]
     _handler_index: Mapping[Hashable, Handler]
     _polyfill_index: Mapping[Hashable, Polyfill]
+    _signature_index: Mapping[Hashable, Signature]
     _exact_types: Mapping[type, ValueType]
     _predicates: tuple[Row[ValueType], ...]
     _ordered: Mapping[str, tuple[Pass, ...]]
@@ -190,6 +192,10 @@ class Tables:
     def polyfill(self, fn: object) -> Polyfill | None:
         """What is traced in place of this very function."""
         return self._polyfill_index.get(identity_key(fn))
+
+    def signature(self, fn: object) -> Signature | None:
+        """What this very function takes, where it doesn't tell itself."""
+        return self._signature_index.get(identity_key(fn))
 
     def stand_in(self, fn: object) -> tuple[int, RuleOrigin] | None:
         """The priority of the Python stand-in for this very object, and who gives it."""
@@ -323,6 +329,7 @@ ROW_HOOKS: Mapping[str, RowKind] = {
     "armature_handlers": RowKind("handlers", Handler, lambda r: r.targets, lambda r: r.fn),
     "armature_value_types": RowKind("value_types", ValueType, lambda r: [r.match], lambda r: r.build),
     "armature_polyfills": RowKind("polyfills", Polyfill, lambda r: [r.original], lambda r: r.replacement),
+    "armature_signatures": RowKind("signatures", Signature, lambda r: [r.fn], lambda r: r.fn),
     "armature_break_types": RowKind("break_types", BreakType, lambda r: [r.id]),
     "armature_decompositions": RowKind("decompositions", Decomposition, lambda r: [r.op], lambda r: r.fn),
     "armature_lowerings": RowKind("lowerings", Lowering, lambda r: [r.op], lambda r: r.fn),
@@ -432,6 +439,7 @@ def build(
         graph_backends=MappingProxyType({str(r.subject): r.value for r in registries.graph_backends.winners()}),
         handler_index={key: held[0].value for key, held in registries.handlers.rows.items()},
         polyfill_index={key: held[0].value for key, held in registries.polyfills.rows.items()},
+        signature_index={key: held[0].value for key, held in registries.signatures.rows.items()},
         exact_types={row.value.match: row.value for row in types if isinstance(row.value.match, type)},
         predicates=tuple(sorted(predicates, key=lambda row: row.precedence, reverse=True)),
         ordered={stage: in_order(stage, [r for r in passes if r.value.stage == stage], report) for stage in STAGES},

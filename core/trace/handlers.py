@@ -42,6 +42,20 @@ class Polyfill:
     priority: int = 0
 
 
+@attrs.frozen(eq=False)
+class Signature:
+    """What a function written in C takes, where `inspect.signature` doesn't tell.
+
+    keywords: the names that it takes, `("**",)` for any name; None: those that `inspect` tells. counts: the least and
+    the most arguments by position, its own object among them for a method; None: what `inspect` tells, or any number.
+    """
+
+    fn: Callable[..., object]
+    keywords: tuple[str, ...] | None = None
+    counts: tuple[int, float] | None = None
+    priority: int = 0
+
+
 def handles(*targets: Callable[..., object], priority: int = 0) -> Callable[[F], F]:
     """Mark a function as the handler of `targets`; `collect` finds it."""
 

@@ -6,7 +6,7 @@ to use, which say that, stand in `values/base.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
@@ -266,6 +266,9 @@ class Rebuilding(Protocol[V, W_contra, T_co]):
 
 class PythonVerbs(Protocol[V]):
     """What Python does with values: operators, comparison, iteration, text and the lookup of attributes."""
+
+    def takes(self, fn: object, positional: int, names: Iterable[str]) -> bool:
+        """Whether a function takes so many arguments, and keywords of these names; True where nobody tells."""
 
     def iterator(self, value: V) -> V:
         """`iter(value)`."""

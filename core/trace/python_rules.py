@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import attrs
 
 from armature.trace.errors import UserRaised
-from armature.trace.semantics import iteration, operators, text
+from armature.trace.semantics import iteration, keywords, operators, text
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.classes import class_attribute, overrides
 from armature.trace.values.user_object import UserObjectValue
@@ -22,6 +22,10 @@ class PythonRules:
     """Operators, comparison, iteration, text and the lookup of attributes, as the language has them."""
 
     trace: Trace
+
+    def takes(self, fn: object, positional: int, names: Iterable[str]) -> bool:
+        """Whether a function takes so many arguments, and keywords of these names; True where nobody tells."""
+        return keywords.takes(fn, positional, names, self.trace.tables.signature(fn))
 
     def iterator(self, value: Value) -> Value:
         """`iter(value)`."""

@@ -32,6 +32,7 @@ from armature.plugin_api import (
     Polyfill,
     Rule,
     RuleOrigin,
+    Signature,
     Tracing,
     ValueType,
     Verdict,
@@ -81,6 +82,10 @@ class Everything:
     @hookimpl
     def armature_polyfills(self) -> list[Polyfill]:
         return [Polyfill(math.sqrt, stand_in)]
+
+    @hookimpl
+    def armature_signatures(self) -> list[Signature]:
+        return [Signature(math.sqrt, counts=(1, 1))]
 
     @hookimpl
     def armature_break_types(self) -> list[BreakType]:
@@ -137,6 +142,7 @@ CALLS: dict[str, Any] = {
     "armature_handlers": lambda m, p: m.tables().handler(torch.numel).fn is stand_in,
     "armature_value_types": lambda m, p: m.tables().value_type(GUIDE).build is stand_in,
     "armature_polyfills": lambda m, p: m.tables().polyfill(math.sqrt).replacement is stand_in,
+    "armature_signatures": lambda m, p: m.tables().signature(math.sqrt).counts == (1, 1),
     "armature_break_types": lambda m, p: m.tables().break_type("mylib-io") is BREAK,
     "armature_graph_break": lambda m, p: m.tables().observe_break(BREAK_EVENT) or p.seen["armature_graph_break"],
     "armature_decompositions": lambda m, p: m.tables().decompositions[OP].fn is stand_in,
@@ -152,7 +158,7 @@ HOOKS = sorted(hook_specs())
 
 
 def test_the_design_has_these_hooks() -> None:
-    assert len(HOOKS) == 15
+    assert len(HOOKS) == 16
     assert CALLS.keys() == set(HOOKS)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import inspect
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -13,8 +13,8 @@ import torch
 
 import armature
 from armature.plugins import manager
+from armature.trace.semantics import keywords
 from armature.trace.semantics.builtins import BUILTINS
-from armature.trace.semantics.keywords import refuses
 from armature.trace.values.mapping import DICT_METHODS
 from armature.trace.values.sequence import LIST_METHODS, SHARED_METHODS
 from armature.trace.values.sets import SET_METHODS
@@ -24,6 +24,11 @@ METHODS: list[tuple[type, dict[str, Any]]] = [
     (list, {**SHARED_METHODS, **LIST_METHODS}), (tuple, SHARED_METHODS), (dict, DICT_METHODS), (set, SET_METHODS),
     (frozenset, SET_METHODS), (collections.OrderedDict, DICT_METHODS),
 ]  # fmt: skip
+
+
+def refuses(fn: Callable[..., Any], positional: int, names: Iterable[str]) -> bool:
+    """Whether a call is refused, by what plugins say of the function too."""
+    return keywords.refuses(fn, positional, names, manager().tables().signature(fn))
 
 
 def stand_ins() -> Iterator[tuple[Any, Callable[..., Any], tuple[Any, ...]]]:

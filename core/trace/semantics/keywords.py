@@ -1,43 +1,38 @@
-"""Arguments that functions of Python written in C refuse. What stands in for these takes others."""
+"""Arguments that functions of Python written in C refuse. What stands in for these takes others.
+
+Of the types of the language it is known here what they do not tell; of the library, plugins say it (`Signature`).
+"""
 
 from __future__ import annotations
 
 import builtins
-import collections
 import functools
 import inspect
-import itertools
 import math
-import operator
 from collections.abc import Callable, Iterable
 from types import FunctionType, GeneratorType, MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from armature.introspection import is_written_in_c
+
+if TYPE_CHECKING:
+    from armature.trace.handlers import Signature
 
 ANY = "**"
 # Of those that do not tell their signature; all others of them take none.
 BY_NAME: dict[Any, tuple[str, ...]] = {
     int: ("base",), bytes: ("source", "encoding", "errors"), str: ("object", "encoding", "errors"), type: (ANY,),
-    dict: (ANY,), collections.OrderedDict: (ANY,), collections.defaultdict: (ANY,), functools.partial: (ANY,),
-    dict.update: (ANY,), collections.OrderedDict.update: (ANY,), zip: ("strict",), min: ("key", "default"),
-    max: ("key", "default"), MappingProxyType: ("mapping",), itertools.zip_longest: ("fillvalue",),
-    itertools.product: ("repeat",), functools.cmp_to_key: ("mycmp",), builtins.__build_class__: (ANY,),
-    list.__init__: (), set.__init__: (), functools.partialmethod: (ANY,), bytes.hex: ("sep", "bytes_per_sep"),
-    itertools.repeat: ("object", "times"), collections.deque: ("iterable", "maxlen"), str.format: (ANY,),
-    collections.OrderedDict.pop: ("key", "default"), operator.methodcaller: (ANY,),
+    dict: (ANY,), dict.update: (ANY,), zip: ("strict",), min: ("key", "default"), max: ("key", "default"),
+    MappingProxyType: ("mapping",), builtins.__build_class__: (ANY,), list.__init__: (), set.__init__: (),
+    bytes.hex: ("sep", "bytes_per_sep"), str.format: (ANY,),
 }  # fmt: skip
 Kind = inspect._ParameterKind
 COUNTS: dict[Any, tuple[int, float]] = {
     GeneratorType.close: (1, 1), GeneratorType.send: (2, 2), GeneratorType.throw: (2, 4), dict: (0, 1),
     dict.__init__: (1, 2), dict.update: (1, 2), dict.items: (1, 1), dict.keys: (1, 1), dict.values: (1, 1),
-    collections.OrderedDict: (0, 1), collections.OrderedDict.update: (1, 2), collections.OrderedDict.__init__: (1, 2),
-    collections.OrderedDict.items: (1, 1), collections.OrderedDict.keys: (1, 1),
-    collections.OrderedDict.values: (1, 1), list.__init__: (1, 2), set.__init__: (1, 2), super: (0, 2),
-    # From 3.13 on they tell; a handler has the words for these, and the last is called with its class.
-    operator.itemgetter: (0, math.inf), operator.attrgetter: (0, math.inf), operator.methodcaller: (0, math.inf),
-    vars(object)["__init_subclass__"]: (0, math.inf),
-    itertools.islice: (2, 4), BaseException.with_traceback: (2, 2), BaseException.add_note: (2, 2),
+    list.__init__: (1, 2), set.__init__: (1, 2), super: (0, 2),
+    vars(object)["__init_subclass__"]: (0, math.inf),  # from 3.13 on it tells, and is called with its class
+    BaseException.with_traceback: (2, 2), BaseException.add_note: (2, 2),
     set.symmetric_difference: (2, 2), frozenset.symmetric_difference: (2, 2), set.symmetric_difference_update: (2, 2),
 }  # fmt: skip
 HOMES = frozenset({
@@ -46,30 +41,30 @@ HOMES = frozenset({
 })  # fmt: skip
 
 
-def refuses(fn: Callable[..., Any], positional: int, names: Iterable[str]) -> bool:
+def refuses(fn: Callable[..., Any], positional: int, names: Iterable[str], said: Signature | None = None) -> bool:
     """Whether a function or method in C, of Python itself, raises TypeError for so many arguments and these keywords.
 
-    positional: how many other arguments there are.
+    positional: how many other arguments there are. said: what plugins say of the function.
     """
     if not _is_pythons(fn):
         return False
     names = tuple(names)
     if not names:
-        least, most = counts(fn)
+        least, most = (said and said.counts) or counts(fn)
         return not least <= positional <= most
-    signature = _signature(fn)
+    signature = _signature(fn) if said is None or said.keywords is None else None
     if signature is None:
-        known = BY_NAME.get(fn, ())
+        known = BY_NAME.get(fn, ()) if said is None else said.keywords or ()
         return ANY not in known and not set(names) <= set(known)
     if any(_is_positional(signature, name) for name in names):
         return True  # Python 3.13.0 would bind it
     return not _binds(signature, positional, names)
 
 
-def takes(fn: Any, positional: int, names: Iterable[str] = ()) -> bool:
+def takes(fn: Any, positional: int, names: Iterable[str] = (), said: Signature | None = None) -> bool:
     """Whether a function takes so many arguments, and keywords of these names; True where it does not tell."""
     if type(fn) is not FunctionType:
-        return not refuses(fn, positional, names)
+        return not refuses(fn, positional, names, said)
     signature = _signature(fn)
     return signature is None or _binds(signature, positional, tuple(names))
 

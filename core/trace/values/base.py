@@ -17,7 +17,6 @@ import attrs
 
 from armature.introspection import MISSING, class_member
 from armature.trace import parts
-from armature.trace.semantics.keywords import takes
 from armature.trace.semantics.slots import LACKING, is_iterable
 from armature.trace.signals import TraceSignal
 
@@ -411,7 +410,7 @@ class BoundMethod(Value):
         return f"method {self.name} of {self.owner.describe()}"
 
     def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
-        if not takes(class_member(self.owner.python_type(), self.name), 1 + len(args), kwargs):
+        if not tracer.python.takes(class_member(self.owner.python_type(), self.name), 1 + len(args), kwargs):
             tracer.graph_break("method-arguments", function=self.describe())
         return self.owner.call_method(tracer, self.name, args, kwargs)
 

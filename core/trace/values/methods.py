@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from armature.trace.semantics.keywords import refuses
 from armature.trace.values.base import Args, Kwargs, Value
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def check_call(tracer: Tracing, fn: Callable[..., Any], positional: int, kwargs: Kwargs, name: str) -> None:
     """Break the graph where a function in C refuses so many arguments, or these keywords: Python knows what to say."""
-    if refuses(fn, positional, kwargs):
+    if type(fn) is not FunctionType and not tracer.python.takes(fn, positional, kwargs):
         tracer.graph_break("function-arguments", function=name)
 
 

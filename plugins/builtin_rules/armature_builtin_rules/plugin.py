@@ -9,6 +9,7 @@ from armature.plugin_api import (
     Handler,
     Polyfill,
     RuleTable,
+    Signature,
     Subject,
     ValueType,
     Verdict,
@@ -27,6 +28,7 @@ from armature_builtin_rules import (
     randomness,
     reflection,
     regex,
+    signatures,
     value_types,
     weak,
 )
@@ -57,6 +59,12 @@ def armature_polyfills() -> Iterable[Polyfill]:
 def armature_handlers() -> Iterable[Handler]:
     """Functions of the standard library that act on the world."""
     return collect(buffers, getters, handlers, json_text, reflection, regex, deques, partials, weak, randomness)
+
+
+@hookimpl
+def armature_signatures() -> Iterable[Signature]:
+    """What the standard library does not tell of its functions in C."""
+    return signatures.ROWS
 
 
 @hookimpl
