@@ -202,6 +202,8 @@ def _by_rules(tracer: Trace, fn: Any, value: Value, args: Args, kwargs: Kwargs) 
         tracer.graph_break("disabled-function", function=_named(fn, value, args), reason=disabled)
     if verdict.decision is Decision.INLINE and isinstance(value, FunctionValue):
         return inlining.inline_function(tracer, value, args, kwargs)
+    if verdict.decision is Decision.SKIP and type(fn) is WrapperDescriptorType and fn.__name__ == "__next__":
+        tracer.graph_break("next-of-iterator", type=fn.__objclass__.__name__)
     if verdict.decision is Decision.SKIP and not is_method_in_c(fn):
         tracer.graph_break(verdict.breaks, function=_named(fn, value, args), reason=verdict.reason)
     tracer.graph_break("method-in-c", method=_named(fn, value, args))

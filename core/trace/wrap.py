@@ -175,6 +175,8 @@ def _tensor(tracer: Trace, obj: torch.Tensor, source: Source) -> Value:
         wrapper_subclasses.accept(tracer, obj)
     if (obj.layout is not torch.strided or obj.is_nested) and not is_jagged(obj):
         tracer.graph_break("nested-tensor" if obj.is_nested else LAYOUTS.get(obj.layout, LAYOUT), layout=obj.layout)
+    if obj.is_quantized:
+        tracer.graph_break("quantized-tensor")
     if is_cut_off(obj):
         tracer.graph_break("view-of-changed-base")
     fake = tracer.fakes.of(obj, tracer.sizes.axes_of(obj, source), source.expr)

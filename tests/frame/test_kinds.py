@@ -11,10 +11,12 @@ import pytest
 import torch
 from torch import nn
 
+import armature
 from armature.frame import sources
 from armature.frame.guards import kinds
 from armature.frame.guards.explain import failed
 from armature.frame.guards.guard import Guard, TreeBuilder
+from armature.frame.guards.text import short, shown
 from armature.frame.guards.tree import build
 from armature.frame.source import Expressions, Loader, Reach, Resolver, Source
 from armature.torch_abi.guard_tree import Manager
@@ -119,3 +121,11 @@ def test_tables_of_a_module_are_loaded_by_their_names() -> None:
     model = nn.Sequential(nn.Linear(2, 2))
     code = trace(lambda m, x: m(x), model, torch.ones(1, 2)).run.__code__
     assert "_modules" in code.co_names and "_modules" not in code.co_consts
+
+
+def test_an_integer_that_python_does_not_write_can_be_guarded_and_told() -> None:
+    large = 1 << 2_000_000
+    assert shown(large) == short(large) == "an int of 2000001 bits"
+    compiled = armature.compile(lambda x, n: x + (n > 1), backend="eager", dynamic=False)
+    x = torch.ones(2)
+    assert torch.equal(compiled(x, large), x + 1) and torch.equal(compiled(x, 0), x)

@@ -34,11 +34,19 @@ def name_of(obj: object) -> str:
 def shown(value: object) -> str:
     """The text of a value; nothing of the program is run for it."""
     own = isinstance(type(value).__repr__, FunctionType) and not issubclass(type(value), enum.Enum)
-    return object.__repr__(value) if own else repr(value)
+    if own:
+        return object.__repr__(value)
+    try:
+        return repr(value)
+    except ValueError:  # Python writes no integer of more than 4300 digits (sys.set_int_max_str_digits)
+        return f"an int of {value.bit_length()} bits" if isinstance(value, int) else object.__repr__(value)
 
 
 class _Short(reprlib.Repr):
     """Texts of which the middle is left out where they are long."""
+
+    def repr_int(self, x: int, level: int) -> str:
+        return self.repr_instance(x, level)
 
     def repr_instance(self, x: object, level: int) -> str:
         text = shown(x)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from types import CodeType
+from collections.abc import Mapping
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING
 
 from armature.frame.skip import looks_above
@@ -68,8 +69,20 @@ def new_frame(
     """A frame at the start of its code."""
     if code.co_flags & COROUTINE:
         tracer.graph_break("coroutine", function=code.co_name)
+    if has_own_builtins(code, namespace, tracer.request.builtins):
+        tracer.graph_break("own-builtins", function=code.co_name)
     held = dict(zip(code.co_freevars, cells))
     return Frame(tracer, code, namespace, variables, held, tracer.request.builtins, where)
+
+
+def has_own_builtins(code: CodeType, namespace: Mapping[str, object], builtins: Mapping[str, object]) -> bool:
+    """Whether code finds other builtins by its names, or imports by another function, than the frame compiled does."""
+    found = namespace.get("__builtins__", builtins)  # the module, or its dict, or one that the program has put there
+    own = found.__dict__ if isinstance(found, ModuleType) else found
+    if own is builtins or not isinstance(own, dict):
+        return False
+    names = (name for name in code.co_names if name in builtins and name not in namespace)
+    return any(own.get(name) is not builtins.get(name) for name in (*names, *{"__import__"} & own.keys()))
 
 
 def run_frame(tracer: Trace, frame: Frame) -> Value:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 import torch
 
+from armature.frame.guards.text import shown
 from armature.frame.sources import AttrSource, object_source
 from armature.introspection import class_member
 from armature.torch_abi import numpy
@@ -61,7 +62,7 @@ class ConstantValue(Value):
         return type(self.value)
 
     def describe(self) -> str:
-        return f"the constant {self.value!r}"
+        return f"the constant {shown(self.value)}"
 
     def as_constant(self) -> Any:
         return self.value

@@ -8,8 +8,9 @@ from armature_builtin_rules.breaks import (
     exceptions,
     library,
     objects,
+    operators,
     tensors,
     world,
 )
 
-FAMILIES = (calls, containers, control_flow, data_dependent, exceptions, library, objects, tensors, world)
+FAMILIES = (calls, containers, control_flow, data_dependent, exceptions, library, objects, operators, tensors, world)

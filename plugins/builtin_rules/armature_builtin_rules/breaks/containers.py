@@ -378,6 +378,20 @@ ROWS = with_examples(
             code="AB0046",
             cause="C code keeps it beside the contents.",
         ),
+        BreakType(
+            "next-of-iterator",
+            "Iterator that is asked where it stands",
+            "The next item of a {type} is asked for. It was made before this function began, or before a graph break "
+            "in the loop over it.",
+            (
+                fundamental(
+                    "Mend the graph break in the body of the loop, if there is one: the loop is then in one graph."
+                ),
+                fundamental("Go over a list or tuple, and make the iterator in the compiled function."),
+            ),
+            code="AB0200",
+            cause="Code for one place of an iterator is of no use at the next, so Python asks it.",
+        ),
     ),
     "armature_builtin_rules.breaks.examples.containers",
 )

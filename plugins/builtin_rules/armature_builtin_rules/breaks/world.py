@@ -390,6 +390,17 @@ ROWS = with_examples(
             cause="A module may make what it is asked for.",
         ),
         BreakType(
+            "own-builtins",
+            "Call of a function with builtins of its own",
+            "{function} is of a module with `__builtins__` of its own, so `len` may be another function there.",
+            (
+                fundamental("Give the module's functions under names of its own, in its globals."),
+                fundamental("Call it outside the compiled function."),
+            ),
+            code="AB0199",
+            cause="Builtins are looked up once for a compiled function, in its own module.",
+        ),
+        BreakType(
             "own-import-function",
             "Import by a function of the program",
             "The function's module has an `__import__` of its own.",

@@ -77,3 +77,46 @@ def array_as_tensor(x: Tensor) -> Any:
 
 def array_as_tensor_mended(x: Tensor) -> Any:
     return torch.from_numpy(x.numpy()) + 1
+
+
+def array_differs(x: Tensor) -> Any:
+    return x + torch.from_numpy(np.flip(x.numpy()).copy())
+
+
+def array_differs_mended(x: Tensor) -> Any:
+    return x + x.flip(0, 1)
+
+
+def array_attribute(x: Tensor) -> Any:
+    return x + x.numpy().byteswap().size
+
+
+def array_attribute_mended(x: Tensor) -> Any:
+    return x + x.numpy().size
+
+
+def array_function_fails(x: Tensor) -> Any:
+    return x + torch.from_numpy(np.linalg.inv((torch.eye(3) * x.max()).numpy()))[:2]
+
+
+def array_function_fails_mended(x: Tensor) -> Any:
+    return x + torch.linalg.inv(torch.eye(3) * x.max())[:2]
+
+
+def array_argument(x: Tensor) -> Any:
+    try:
+        return np.add(x.numpy(), object())  # type: ignore[call-overload]
+    except TypeError:
+        return x + 1
+
+
+def array_argument_mended(x: Tensor) -> Any:
+    return torch.from_numpy(np.add(x.numpy(), x.numpy()))
+
+
+def tensor_of_numpy_numbers(x: Tensor) -> Any:
+    return x + torch.tensor([np.float32(1), x.numpy().sum()]).sum()
+
+
+def tensor_of_numpy_numbers_mended(x: Tensor) -> Any:
+    return x + torch.stack((torch.ones(()), x.sum())).sum()

@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._higher_order_ops.strict_mode import strict_mode
+from torch.nn.attention.flex_attention import flex_attention
 from torch.utils.checkpoint import checkpoint
 
 
@@ -140,3 +142,45 @@ def inference_mode(x: Tensor) -> Any:
 def inference_mode_mended(x: Tensor) -> Any:
     with torch.inference_mode():
         return x + 1, False
+
+
+def cond_branches(x: Tensor) -> Any:
+    return torch.cond(x.sum() > 0, torch.sin, lambda a: a, (x,))
+
+
+def cond_branches_mended(x: Tensor) -> Any:
+    return torch.cond(x.sum() > 0, torch.sin, lambda a: a + 0, (x,))
+
+
+def transform_level(x: Tensor) -> Any:
+    torch._C._functorch._grad_increment_nesting()
+    torch._C._functorch._grad_decrement_nesting()
+    return x + 1
+
+
+def transform_level_mended(x: Tensor) -> Any:
+    return torch.func.grad(lambda a: (a + 1).sum())(x)
+
+
+WEIGHT = torch.ones(3, requires_grad=True)
+
+
+def hints_wrapper(x: Tensor) -> Any:
+    return strict_mode(lambda a: a * WEIGHT, (x,))
+
+
+def hints_wrapper_mended(x: Tensor) -> Any:
+    return strict_mode(lambda a: a * 2, (x,))
+
+
+def flex_attention_arguments(x: Tensor) -> Any:
+    q = x.new_ones(1, 2, 16, 8)
+    try:
+        return flex_attention(q, q, q, score_mod=lambda score, b, h, i, j: score + x)
+    except RuntimeError:
+        return x + 1
+
+
+def flex_attention_arguments_mended(x: Tensor) -> Any:
+    q = x.new_ones(1, 2, 16, 8)
+    return flex_attention(q, q, q, score_mod=lambda score, b, h, i, j: score + x[0, 0])

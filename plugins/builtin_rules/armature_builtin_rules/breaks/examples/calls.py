@@ -359,3 +359,32 @@ def keywords_merged_mended(x: Tensor) -> Any:
 
 
 THREAD = threading.local()
+
+
+class Shape:
+    """A class of the program."""
+
+    sides = 4
+
+
+class Square(Shape):
+    """One that derives from it."""
+
+
+def super_of_no_object(x: Tensor) -> Any:
+    return x + (super(Square) is not None)
+
+
+def super_of_no_object_mended(x: Tensor) -> Any:
+    return x + super(Square, Square()).sides
+
+
+def isinstance_of_no_class(x: Tensor) -> Any:
+    try:
+        return x + isinstance(1, (3, "a"))  # type: ignore[arg-type]
+    except TypeError:
+        return x + 1
+
+
+def isinstance_of_no_class_mended(x: Tensor) -> Any:
+    return x + isinstance(1, (int, str))

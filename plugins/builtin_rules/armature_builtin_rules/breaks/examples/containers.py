@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import math
 import types
 from collections.abc import Iterator, Mapping
@@ -461,3 +462,39 @@ def default_dict_init_mended(x: Tensor, counts: Any) -> Any:
 
 
 COUNT = Thing()
+
+
+def key_of_dict(x: Tensor) -> Any:
+    numbers = (number for number in (1, 2))
+    return x + len({numbers: 1})
+
+
+def key_of_dict_mended(x: Tensor) -> Any:
+    return x + len({(1, 2): 1})
+
+
+def conversion_of_unknown(x: Tensor) -> Any:
+    try:
+        return x + float([x])  # type: ignore[arg-type]
+    except TypeError:
+        return x + 1
+
+
+def conversion_of_unknown_mended(x: Tensor) -> Any:
+    return x + float("1.5")
+
+
+def next_of_iterator(x: Tensor, steps: Iterator[int]) -> Any:
+    return x + next(steps)
+
+
+def next_of_iterator_inputs() -> tuple[Any, ...]:
+    return torch.ones(2), itertools.chain([1], [2])
+
+
+def next_of_iterator_mended(x: Tensor, steps: list[int]) -> Any:
+    return x + steps[0]
+
+
+def next_of_iterator_mended_inputs() -> tuple[Any, ...]:
+    return torch.ones(2), [1, 2]

@@ -209,3 +209,23 @@ def memoryview_of_changing_inputs() -> tuple[Any, ...]:
 
 def memoryview_of_changing_mended(x: Tensor, view: memoryview) -> Any:
     return x + 97
+
+
+def random_state_unknown(x: Tensor) -> Any:
+    return x + len(random.choice(["a", "b"]))
+
+
+def random_state_unknown_mended(x: Tensor) -> Any:
+    chosen = random.Random(1).choice(["a", "b"])
+    return x + len(chosen)
+
+
+def random_call_fails(x: Tensor) -> Any:
+    try:
+        return x + random.randrange(0, random.randint(0, 0))
+    except ValueError:
+        return x + 1
+
+
+def random_call_fails_mended(x: Tensor) -> Any:
+    return x + random.randrange(0, 5) * 0

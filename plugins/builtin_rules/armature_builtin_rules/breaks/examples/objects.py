@@ -484,3 +484,111 @@ def numbers() -> Iterator[int]:
 
 
 MONEY = Decimal(2)
+
+
+def attribute_of_value(x: Tensor) -> Any:
+    rows = (row for row in x)
+    return x + 1, rows.gi_running  # type: ignore[attr-defined]
+
+
+def attribute_of_value_mended(x: Tensor) -> Any:
+    return x + 1, False
+
+
+def attribute_in_c(x: Tensor) -> Any:
+    return x + len({1: 2}.keys().mapping)
+
+
+def attribute_in_c_mended(x: Tensor) -> Any:
+    return x + len({1: 2}.keys())
+
+
+def method_of_value(x: Tensor) -> Any:
+    try:
+        return x + iter([1])[0]  # type: ignore[index]
+    except TypeError:
+        return x + 1
+
+
+def method_of_value_mended(x: Tensor) -> Any:
+    return x + next(iter([1]))
+
+
+class OfThread(threading.local):
+    """What each thread has of its own."""
+
+    step = 0
+
+
+OF_THREAD = OfThread()
+
+
+def attributes_kept_in_c(x: Tensor) -> Any:
+    OF_THREAD.step = 2
+    return x + 1
+
+
+def attributes_kept_in_c_mended(x: Tensor) -> Any:
+    COUNTER.step = 2  # type: ignore[attr-defined]
+    return x + 1
+
+
+def operator_of_objects(x: Tensor) -> Any:
+    try:
+        return x + (iter([1]) + 1)  # type: ignore[operator]
+    except TypeError:
+        return x + 1
+
+
+def operator_of_objects_mended(x: Tensor) -> Any:
+    return x + (next(iter([1])) + 1)
+
+
+class Bits(int):
+    """An integer that is added in its own way."""
+
+    def __radd__(self, other: int) -> int:
+        return other | int(self)
+
+
+def operator_method_order(x: Tensor) -> Any:
+    return x + (True + Bits(3))
+
+
+def operator_method_order_mended(x: Tensor) -> Any:
+    return x + Bits(3).__radd__(True)
+
+
+def integers_too_large(x: Tensor) -> Any:
+    return x + (1 << 2_000_000 > 1)
+
+
+def integers_too_large_mended(x: Tensor) -> Any:
+    return x + (2.0**1_000 > 1)
+
+
+class Registry(dict[str, Any]):
+    """A dict of the program."""
+
+
+def sets_module_registry(x: Tensor) -> Any:
+    LAYER._buffers = Registry()
+    return x + 1
+
+
+def sets_module_registry_mended(x: Tensor) -> Any:
+    LAYER._buffers = {}
+    return x + 1
+
+
+LAYER = nn.Linear(3, 3)
+
+
+def slot_of_derived_class(x: Tensor) -> Any:
+    error = OSError(2, "not there")
+    return x + error.errno  # type: ignore[operator]
+
+
+def slot_of_derived_class_mended(x: Tensor) -> Any:
+    number, _ = OSError(2, "not there").args
+    return x + number

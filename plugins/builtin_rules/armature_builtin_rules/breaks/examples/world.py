@@ -9,8 +9,10 @@ import pickle
 import sys
 import threading
 import time
+import warnings
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -262,3 +264,66 @@ WITHOUT_PACKAGE = _without_package()
 
 def import_without_package_mended(x: Tensor) -> Tensor:
     return x + 1
+
+
+def handler_declines(x: Tensor) -> Any:
+    try:
+        warnings.warn()  # type: ignore[call-overload]
+    except TypeError:
+        return x + 1
+
+
+def handler_declines_mended(x: Tensor) -> Any:
+    warnings.warn("x is small", stacklevel=1)
+    return x + 1
+
+
+def uses_threads(x: Tensor) -> Any:
+    threading.Lock()
+    return x + 1
+
+
+def uses_threads_mended(x: Tensor) -> Any:
+    return x + 1
+
+
+def drives_device(x: Tensor) -> Any:
+    return x + torch.backends.mkldnn.is_available() * 0
+
+
+def drives_device_mended(x: Tensor) -> Any:
+    return x + 0
+
+
+def function_transform(x: Tensor) -> Any:
+    return torch.func.linearize(torch.sin, x)[0]
+
+
+def function_transform_mended(x: Tensor) -> Any:
+    return torch.func.jvp(torch.sin, (x,), (torch.ones_like(x),))[0]
+
+
+def library_without_tensors(x: Tensor) -> Any:
+    return x + torch.from_numpy(np.unwrap(x.numpy()))
+
+
+def library_without_tensors_mended(x: Tensor) -> Any:
+    turns = torch.round(x.diff() / (2 * torch.pi)).cumsum(-1) * (2 * torch.pi)
+    return x + torch.cat((x[:, :1], x[:, 1:] - turns), -1)
+
+
+def _with_own_builtins() -> Any:
+    scope: dict[str, Any] = {"__builtins__": {"len": lambda items: 7}, "__name__": "sandbox"}
+    exec("def f(x):\n    return x + len([1])\n", scope)
+    return scope["f"]
+
+
+IN_SANDBOX = _with_own_builtins()
+
+
+def own_builtins(x: Tensor) -> Any:
+    return IN_SANDBOX(x)
+
+
+def own_builtins_mended(x: Tensor) -> Any:
+    return x + 7

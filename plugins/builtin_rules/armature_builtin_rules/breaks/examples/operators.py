@@ -1,0 +1,258 @@
+"""Operators that refuse, their arguments and results."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import armature
+
+
+def operator_runtime_error(x: Tensor) -> Any:
+    try:
+        return x @ x
+    except RuntimeError:
+        return x
+
+
+def operator_runtime_error_mended(x: Tensor) -> Any:
+    return x @ x.T
+
+
+def operator_type_error(x: Tensor) -> Any:
+    try:
+        return torch.cat(x, "rows")  # type: ignore[arg-type]
+    except TypeError:
+        return x
+
+
+def operator_type_error_mended(x: Tensor) -> Any:
+    return torch.cat((x, x), 0)
+
+
+def operator_index_error(x: Tensor) -> Any:
+    try:
+        return x.sum(7)
+    except IndexError:
+        return x
+
+
+def operator_index_error_mended(x: Tensor) -> Any:
+    return x.sum(1)
+
+
+def operator_value_error(x: Tensor) -> Any:
+    try:
+        return nn.functional.interpolate(x[None], size=(1, 2), scale_factor=2.0)
+    except ValueError:
+        return x
+
+
+def operator_value_error_mended(x: Tensor) -> Any:
+    return nn.functional.interpolate(x[None], scale_factor=2.0)
+
+
+@torch.library.custom_op("armature_examples::doubled", mutates_args=())
+def doubled(x: Tensor) -> Tensor:
+    return x * 2
+
+
+@torch.library.custom_op("armature_examples::tripled", mutates_args=())
+def tripled(x: Tensor) -> Tensor:
+    return x * 3
+
+
+tripled.register_fake(torch.empty_like)
+
+
+def overlapping_write(x: Tensor) -> Any:
+    row = x[0]
+    try:
+        return row[1:].add_(row[:-1])
+    except RuntimeError:
+        return x
+
+
+def overlapping_write_mended(x: Tensor) -> Any:
+    row = x[0]
+    return row[1:].add_(row[:-1].clone())
+
+
+def writes_to_inference_tensor(x: Tensor) -> Any:
+    try:
+        return x.add_(1)
+    except RuntimeError:
+        return 1
+
+
+def writes_to_inference_tensor_inputs() -> tuple[Any, ...]:
+    with torch.inference_mode():
+        return (torch.ones(2),)
+
+
+def writes_to_inference_tensor_mended(x: Tensor) -> Any:
+    return x + 1
+
+
+@armature.allow_in_graph
+def opaque(x: Tensor, kind: Any = None) -> Tensor:
+    return x + 1
+
+
+def class_as_argument(x: Tensor) -> Any:
+    return opaque(x, dict)
+
+
+def class_as_argument_mended(x: Tensor) -> Any:
+    return opaque(x, "dict")
+
+
+def function_as_argument(x: Tensor) -> Any:
+    return opaque(x, math.sin)
+
+
+def function_as_argument_mended(x: Tensor) -> Any:
+    return opaque(x, "sin")
+
+
+class Options:
+    """An object of the program."""
+
+
+OPTIONS = Options()
+
+
+def argument_not_in_graph(x: Tensor) -> Any:
+    return opaque(x, OPTIONS)
+
+
+def argument_not_in_graph_mended(x: Tensor) -> Any:
+    return opaque(x, None)
+
+
+class Names(list[Any]):
+    """A list that looks up its items in a way of its own."""
+
+    def __getitem__(self, at: Any) -> Any:
+        return super().__getitem__(0)
+
+
+NAMES = Names([torch.ones(3), torch.zeros(3)])
+
+
+def argument_of_derived_class(x: Tensor) -> Any:
+    return torch.stack(NAMES) + x.sum()
+
+
+def argument_of_derived_class_mended(x: Tensor) -> Any:
+    return torch.stack([*NAMES]) + x.sum()
+
+
+class Result:
+    """What a function in the graph gives."""
+
+
+@armature.allow_in_graph
+def gives_object(x: Tensor) -> Any:
+    return RESULT
+
+
+RESULT = Result()
+
+
+def operator_result(x: Tensor) -> Any:
+    return x + 1, gives_object(x)
+
+
+def operator_result_mended(x: Tensor) -> Any:
+    return x + 1, RESULT
+
+
+def random_number_as_argument(x: Tensor) -> Any:
+    return opaque(x, random.random() < 2)
+
+
+def random_number_as_argument_mended(x: Tensor) -> Any:
+    return opaque(x, True)
+
+
+try:
+    import numpy
+
+    FLOAT16: Any = numpy.float16(1.5)
+except ImportError:
+    FLOAT16 = 1.5
+
+
+def may_raise_after_change(x: Tensor, at: Tensor) -> Any:
+    x.mul_(2)
+    return x.sin()[at]
+
+
+def may_raise_after_change_inputs() -> tuple[Any, ...]:
+    return torch.ones(3, requires_grad=True) * 1, torch.tensor([1, 2])
+
+
+def may_raise_after_change_mended(x: Tensor, at: Tensor) -> Any:
+    y = x * 2
+    return y.sin()[at]
+
+
+CALLS: list[int] = []
+
+
+@armature.trace_through
+def noisy(x: Tensor) -> Tensor:
+    CALLS.append(1)
+    return x + 1
+
+
+@armature.trace_through
+def quiet(x: Tensor) -> Tensor:
+    return x + 1
+
+
+@armature.trace_through
+def gives_generator(x: Tensor) -> Any:
+    return RESULT
+
+
+def trace_through_result(x: Tensor) -> Any:
+    return x + 1, gives_generator(x)
+
+
+def trace_through_result_mended(x: Tensor) -> Any:
+    return x + 1, quiet(x)
+
+
+def operator_without_fake(x: Tensor) -> Any:
+    return torch.quantize_per_tensor(x, 0.1, 0, torch.quint8).dequantize()
+
+
+def operator_without_fake_mended(x: Tensor) -> Any:
+    return torch.fake_quantize_per_tensor_affine(x, 0.1, 0, 0, 255)
+
+
+def numpy_number_argument(x: Tensor) -> Any:
+    return x + torch.full((3,), np.bool_(True))  # type: ignore[call-overload]
+
+
+def numpy_number_argument_mended(x: Tensor) -> Any:
+    return x + torch.full((3,), True)
+
+
+def default_dtype_in_parts(x: Tensor) -> Any:
+    torch.set_default_dtype(torch.float64)
+    y = torch.cond(x.sum() > 0, lambda a: a + torch.ones(3), lambda a: a - torch.ones(3), (x,))
+    torch.set_default_dtype(torch.float32)
+    return y
+
+
+def default_dtype_in_parts_mended(x: Tensor) -> Any:
+    one = torch.ones(3, dtype=torch.float64)
+    return torch.cond(x.sum() > 0, lambda a: a + one, lambda a: a - one, (x,))
