@@ -88,7 +88,7 @@ def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: f
 
 def scatter_reduce(
     self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
-) -> Tensor:
+) -> Any:
     """Sums and means of floats, by added numbers and their count; the others stay ATen calls."""
     if reduce not in ("sum", "mean") or not self.dtype.is_floating_point or not self.dim():
         return NotImplemented
@@ -98,7 +98,8 @@ def scatter_reduce(
         return total
     one = torch.ones_like(self)
     counted = one if include_self else one.scatter(dim, index, 0)
-    return total / counted.scatter_add(dim, index, torch.ones_like(src))
+    mean: Tensor = total / counted.scatter_add(dim, index, torch.ones_like(src))
+    return mean
 
 
 def soft_margin_loss_backward(grad_output: Tensor, self: Tensor, target: Tensor, reduction: int) -> Tensor:
