@@ -79,6 +79,7 @@ class Builder(Elements):
         spec = spec or self.spec()
         self.device = str(spec.device)
         self.need_dtype(spec.dtype)
+        self.need_sizes((*spec.shape, *spec.strides))
         if 0 in spec.shape:
             raise NotSupported("a loop over nothing")
         value = self.cast(element(coordinates(spec.shape)), spec.dtype)
@@ -153,6 +154,7 @@ class Builder(Elements):
         buffer = self.buffers[target]
         self.device = str(buffer.device)
         self.need_dtype(buffer.dtype)
+        self.need_sizes((*space, *buffer.shape, *buffer.strides))
         if atomic and buffer.dtype not in self.features.atomic_add:
             raise NotSupported(f"atomic addition of {buffer.dtype}")
         where, value, indirect = element(coordinates(space))

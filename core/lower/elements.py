@@ -61,6 +61,11 @@ class Elements:
         if dtype not in self.features.dtypes:
             raise NotSupported(f"dtype {dtype}")
 
+    def need_sizes(self, sizes: Iterable[Index]) -> None:
+        """Sizes and strides are numbers, or the back end can do with symbols."""
+        if not self.features.symbolic_sizes and any(ix.sizes(size) for size in sizes):
+            raise NotSupported("sizes that change")
+
     # -- element values
 
     def const(self, value: bool | int | float, dtype: torch.dtype) -> Const:
@@ -79,6 +84,7 @@ class Elements:
     def index_value(self, value: Index, dtype: torch.dtype = torch.int64) -> Node:
         """An index expression as a value."""
         self.need_dtype(dtype)
+        self.need_sizes((value,))
         return self.const(value, dtype) if isinstance(value, int) else IndexValue(value, dtype)
 
     def op(self, name: str, *args: Node, dtype: torch.dtype | None = None) -> Node:
@@ -129,6 +135,7 @@ class Elements:
     def load(self, value: TensorValue, position: Sequence[Index], indirect: Iterable[tuple[Var, Node]] = ()) -> Node:
         """The element of `value` at `position`, in the tensor's own dtype."""
         self.need_dtype(value.dtype)
+        self.need_sizes((*value.shape, *value.strides))
         if value.device.type != torch.device(self.device).type:
             raise NotSupported("a loop over tensors of two devices")
         where = layout.at(value, position)

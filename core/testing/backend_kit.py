@@ -6,14 +6,15 @@
         def make_backend(self) -> DeviceBackend:
             return MyBackend()
 
-Every case of `kernel_cases`, `kernel_shapes` and `kernel_accesses` is built, run on the device and compared with the
-reference of `kernel_reference`. Cases of one group are built as one source. What `features` leaves out is skipped.
+with `from armature.testing.backend_kit import compile_context as compile_context` in its conftest.py. Every case of
+`kernel_cases`, `kernel_shapes` and `kernel_accesses` is built, run on the device and compared with the reference of
+`kernel_reference`. Cases of one group are built as one source. What `features` leaves out is skipped.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -21,9 +22,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from armature import config
 from armature.codegen.backend import DeviceBackend
 from armature.context import CompileContext
 from armature.errors import invariant
+from armature.plugins import manager
+from armature.run.cache import Cache
+from armature.run.workers import Workers
 from armature.schedule.data import Kernel, KernelPlan, Launch
 from armature.testing.kernel_accesses import ACCESS_CASES
 from armature.testing.kernel_cases import OPERATION_CASES, Case, Sketch, Skip
@@ -187,8 +192,16 @@ built_groups: weakref.WeakKeyDictionary[type, dict[str, BuiltGroup]] = weakref.W
 """What a test class has built so far: compiling a group takes longer than running it."""
 
 
+@pytest.fixture(scope="class")
+def compile_context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CompileContext]:
+    """What back ends are given: the settings, the plugins, and a cache that is empty. A suite imports it into its
+    conftest.py, or has a fixture of its own by this name."""
+    workers = Workers(1)
+    yield CompileContext(config.current(), manager().tables(), Cache(tmp_path_factory.mktemp("kernels")), workers, 0)
+
+
 class BackendConformance:
-    """Subclass it with `device` and `make_backend`; the suite gives a class-scoped fixture `compile_context`."""
+    """Subclass it with `device` and `make_backend`; the suite has a class-scoped fixture `compile_context`."""
 
     device: str = "cpu"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import attrs
 import pytest
 import torch
 import torch.nn.functional as F
@@ -15,6 +16,7 @@ from armature.frame.sources import LocalSource
 from armature.graph.functional import compile_graph
 from armature.lower.data import ExternCall
 from armature.pipeline.session import session
+from armature.testing.lowering_kit import EVERYTHING, ReferenceBackend
 from armature.trace.data import CompiledGraphSlot, GraphInput, TracedFrame
 
 SIZES = (6, 9, 1, 0, 17)
@@ -180,3 +182,18 @@ def test_operators_stay_loops_with_symbolic_sizes(compiled: Any, evaluator: Any)
     with torch.no_grad():
         quick(torch.randn(4, 6))
     assert not [node for node in evaluator.loops[-1].nodes if isinstance(node, ExternCall)]
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_a_back_end_without_symbolic_sizes_gets_loops_of_numbers_only(
+    compiled: Any, evaluator: Any, ctx: Any, dynamic: bool
+) -> None:
+    ctx.tables.backend = ReferenceBackend(features=attrs.evolve(EVERYTHING, symbolic_sizes=False))
+
+    def fn(x: torch.Tensor, n: int) -> torch.Tensor:
+        return ((x * n).softmax(1) + x.mean(1, keepdim=True)).transpose(0, 1).index_add(1, torch.tensor([0]), x[:1].t())
+
+    quick, x = compiled(fn, dynamic=dynamic), torch.randn(4, 6)
+    with torch.no_grad():
+        torch.testing.assert_close(quick(x, 3), fn(x, 3))
+    assert all(isinstance(node, ExternCall) for node in evaluator.loops[-1].nodes) is dynamic

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = ("aten_lowerings", "builtin_rules", "cpu_cpp", "gpu_triton", "torch_handlers")
 EXAMPLE = "examples/third_party_plugin"
+BACK_END = "examples/vendor_backend"
 OURS = ("armature", "torch_armature", "__editable__")
 CORE = "torch-armature"
 NAMES = tuple(f"armature-{name.replace('_', '-')}" for name in PLUGINS)
@@ -113,7 +114,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             shutil.copytree(ROOT / name, sources / name, ignore=litter)
         else:
             shutil.copy(ROOT / name, sources / name)
-    folders = [sources, *(sources / "plugins" / name for name in PLUGINS), sources / EXAMPLE]
+    folders = [sources, *(sources / "plugins" / name for name in PLUGINS), sources / EXAMPLE, sources / BACK_END]
     options = ["--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--disable-pip-version-check"]
     checked([sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", str(built), *map(str, folders)])
     return {wheel.name.split("-")[0].replace("_", "-"): wheel for wheel in built.glob("*.whl")}
@@ -261,17 +262,29 @@ def test_a_third_party_plugin_is_picked_up(whole: Environment, tmp_path: Path) -
         assert whole.armature("tinyframe").stdout.startswith("tinyframe has")
         assert "armature-tinyframe" in whole.armature("why", "tinyframe.finite").stdout
         assert whole.armature("plugins", "doctor").returncode == 0
-        assert_its_own_tests_pass(whole, tmp_path)
+        assert "skipped" not in its_own_tests_pass(whole, EXAMPLE, tmp_path)
     finally:
         whole.uninstall("armature-tinyframe")
     assert digest(whole.packages / "armature") == before
     assert "armature-tinyframe" not in listed(whole)
 
 
-def assert_its_own_tests_pass(environment: Environment, folder: Path) -> None:
-    """Run the example's tests against what is installed: they are copied away from its sources."""
-    shutil.copytree(ROOT / EXAMPLE / "tests", folder / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+def test_a_vendors_back_end_is_picked_up(whole: Environment, tmp_path: Path) -> None:
+    before = digest(whole.packages / "armature")
+    whole.install("armature-numpy")
+    try:
+        assert listed(whole)["armature-numpy"]["version"] == "0.1.0"
+        assert whole.armature("plugins", "doctor").returncode == 0
+        its_own_tests_pass(whole, BACK_END, tmp_path)
+    finally:
+        whole.uninstall("armature-numpy")
+    assert digest(whole.packages / "armature") == before
+
+
+def its_own_tests_pass(environment: Environment, example: str, folder: Path) -> str:
+    """Run an example's tests against what is installed: they are copied away from its sources. Gives what they print."""
+    shutil.copytree(ROOT / example / "tests", folder / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     script = f"import pytest, sys; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', {str(folder / 'tests')!r}]))"
     done = environment.run(script, ARMATURE_STRICT="1")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "skipped" not in done.stdout
+    return done.stdout
