@@ -27,8 +27,9 @@ from torch import nn
 
 from armature.frame.data import names_of, resume_point
 
-OWN_FOLDER = str(Path(__file__).parents[1])  # as code objects name it: links are not followed
-TORCH_FOLDER = str(Path(torch.__file__).resolve().parent)
+# As code objects name them: links are not followed.
+OWN_FOLDER = str(Path(__file__).parents[1])
+TORCH_FOLDER = str(Path(torch.__file__).parent)
 LAYERS = f"{TORCH_FOLDER}/nn/modules/"  # worth a graph of their own, unlike the glue in the rest of torch
 PYTHON_FOLDER = sysconfig.get_path("stdlib")
 INSTALLED = ("/site-packages/", "/dist-packages/")  # may stand below it

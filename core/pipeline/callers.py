@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import attrs
 
-OWN = str(Path(__file__).resolve().parents[1]) + "/"
+from armature.frame.skip import is_own
+
 MOST = 24
 FARTHEST = 200  # frames looked at
 
@@ -28,7 +28,7 @@ def callers() -> tuple[Caller, ...]:
     frame = sys._getframe(1)
     for _ in range(FARTHEST):
         code = frame.f_code
-        if not code.co_filename.startswith(OWN):
+        if not is_own(code):
             found.append(Caller(code.co_filename, frame.f_lineno or 0, code.co_qualname, code.co_firstlineno))
         above = frame.f_back
         if above is None or len(found) == MOST:

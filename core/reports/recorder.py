@@ -7,19 +7,18 @@ import threading
 import time
 import traceback
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
 import attrs
 import torch
 
+from armature.frame.skip import OWN_FOLDER
 from armature.pipeline.session import Records, Session, session
 from armature.reports.collect import collected
 from armature.reports.record import End, MemorySample, Recording
 from armature.run.timeline import Timeline
 
-OWN = str(Path(__file__).resolve().parents[1]) + os.sep
 SAMPLES = 2_000  # of memory; when there are more, every second one is dropped
 EVERY = 0.05  # seconds between samples, at first
 
@@ -95,7 +94,7 @@ def shown(error: BaseException) -> str:
 
 
 def _is_around(file: str) -> bool:
-    return file.startswith(OWN) or file == "<frozen runpy>"
+    return file.startswith(f"{OWN_FOLDER}/") or file == "<frozen runpy>"
 
 
 @attrs.define(eq=False)

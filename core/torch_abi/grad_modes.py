@@ -60,10 +60,25 @@ def leave_dual_level(inside: bool) -> None:
         torch._C._exit_dual_level(0)
 
 
+# By the name of the kind of a level, as torch gives it.
+LEAVE_LEVEL: Mapping[str, Callable[[], Any]] = {
+    "Grad": LEVELS._grad_decrement_nesting,
+    "Jvp": LEVELS._jvp_decrement_nesting,
+    "Vmap": LEVELS._vmap_decrement_nesting,
+    "Functionalize": LEVELS._func_decrement_nesting,
+}
+
+
+def leave_transforms(depth: int) -> None:
+    """Leave levels of transforms until there are as many; torch's own function for it takes two at a time (2.11)."""
+    while LEVELS.get_dynamic_layer_stack_depth() > depth:
+        LEAVE_LEVEL[LEVELS.peek_interpreter_stack().key().name]()
+
+
 GRAD_MODE = Switch(torch.is_grad_enabled, set_grad_enabled)
 FORWARD_MODE = Switch(torch._C._is_fwd_grad_enabled, torch._C._set_fwd_grad_enabled)
 IN_PLACE = Switch(LEVELS.get_inplace_requires_grad_allowed, LEVELS.set_inplace_requires_grad_allowed)
-TRANSFORMS = Switch(LEVELS.get_dynamic_layer_stack_depth, LEVELS.pop_dynamic_layer_stack_and_undo_to_depth)
+TRANSFORMS = Switch(LEVELS.get_dynamic_layer_stack_depth, leave_transforms)
 DUAL_LEVEL = Switch(in_dual_level, leave_dual_level)
 # Passes of torch turn it off for a time; a context that was entered then and is left later turns it off for good.
 AUTOCAST_CACHE = Switch(torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled)

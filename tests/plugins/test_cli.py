@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -355,7 +356,13 @@ def test_each_command_has_help(module: Any, own: PluginManager) -> None:
 
 @pytest.mark.parametrize("terminal", ["dumb", "xterm-256color"])
 def test_output_in_a_log_is_plain(terminal: str) -> None:
-    environment = {"PATH": "/usr/bin:/bin", "TERM": terminal, "CI": "1", "PYTHONIOENCODING": "utf-8"}
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        "TERM": terminal,
+        "CI": "1",
+        "PYTHONIOENCODING": "utf-8",
+    }
     done = subprocess.run(
         [sys.executable, "-c", "from armature.cli.app import main; main()", "plugins"],
         capture_output=True,

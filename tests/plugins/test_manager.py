@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -58,7 +59,7 @@ def test_a_distribution_on_disk_is_found_and_loaded(tmp_path: Path) -> None:
         "print(p.distribution, p.version, p.hooks, [r.reason for r, o in t.rules if o.plugin == p.distribution])\n"
     )
     environment = {
-        "PYTHONPATH": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")])),
         "PATH": "/usr/bin:/bin",
         "ARMATURE_DISABLE_PLUGINS": "builtin_rules torch_handlers aten_lowerings cpu_cpp gpu_triton",
     }

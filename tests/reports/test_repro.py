@@ -100,7 +100,8 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, s
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text(f"[armature]\n{name} = {name}_plugin\n")
         (tmp_path / "installed" / f"{name}_plugin.py").write_text(code)
-        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "installed"), str(ROOT)]))
+        folders = [str(tmp_path / "installed"), str(ROOT), os.environ.get("PYTHONPATH")]
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, folders)))
 
     return made
 

@@ -168,6 +168,19 @@ def test_switches_are_set_back(switch: grad_modes.Switch) -> None:
     assert switch.read() == before
 
 
+def test_levels_of_transforms_are_left_one_by_one() -> None:
+    levels = grad_modes.LEVELS
+    kinds = [key.name for key in levels.TransformType.__members__.values()]
+    assert grad_modes.LEAVE_LEVEL.keys() | {"Torch"} == {*kinds}  # Torch: no level
+    levels._grad_increment_nesting()
+    levels._jvp_increment_nesting()
+    levels._vmap_increment_nesting(2, "error")
+    for depth in (2, 1, 0):
+        grad_modes.leave_transforms(depth)
+        assert levels.get_dynamic_layer_stack_depth() == depth
+    assert levels.peek_interpreter_stack() is None and torch.ones(2).add(1).tolist() == [2, 2]
+
+
 def test_versions_are_set() -> None:
     tensors = [torch.ones(2).add_(1), torch.ones(2)]
     with torch.inference_mode():

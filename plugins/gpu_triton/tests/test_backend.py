@@ -82,11 +82,16 @@ def test_built_kernels_are_found_without_triton(compile_context: CompileContext,
     assert first == second and ctx.cache.misses == misses > 0
     _Build(source, ctx).binaries([(specs[0].unaligned(), 90)])
     assert ctx.cache.misses == misses + 1
+    damaged: list[bytes] = []
     for path in ctx.cache.files():  # cubins, and the text that they are compiled from
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 0xFF
         path.write_bytes(content)
-    assert _Build(source, ctx).binaries([(s, 90) for s in specs]) == first
+        damaged.append(bytes(content))
+    again = _Build(source, ctx).binaries([(s, 90) for s in specs])
+    # Of the code, the length: ptxas of Triton 3.6 writes the time of the source's file among the lines for debuggers.
+    shapes = [[attrs.evolve(b, cubin=bytes(len(b.cubin))) for b in built] for built in (first, again)]
+    assert shapes[0] == shapes[1] and not any(b.cubin in content for b in again for content in damaged)
     assert len(ctx.cache.rebuilt) == len(specs) + 1
 
 
