@@ -62,6 +62,7 @@ from armature.lower.index import (
 from armature.lower.ops import OPS, REDUCTIONS
 from armature.lower.registry import collect_lowerings, lowers
 from armature.lower.values import Spec, TensorValue
+from armature.run.replay import LaunchRecorder, NotRecorded
 from armature.schedule.batch import Body, Row, body_of
 from armature.schedule.data import Batch, Kernel, KernelPlan, Pass, Work
 from armature.schedule.walk import (
@@ -97,11 +98,13 @@ __all__ = [
     "KernelBody",
     "KernelPlan",
     "KernelSource",
+    "LaunchRecorder",
     "Let",
     "Lines",
     "Load",
     "Masked",
     "Node",
+    "NotRecorded",
     "NotSupported",
     "Op",
     "OpForm",

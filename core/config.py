@@ -186,6 +186,11 @@ class Config:
         help="Keep operators in the graph whose result's size depends on numbers: nonzero, boolean masks.",
     )
     fuse: bool = setting(True, env="ARMATURE_FUSE", help="Fuse operators into common kernels.")
+    record_launches: bool = setting(
+        False,
+        env="ARMATURE_RECORD_LAUNCHES",
+        help="Record what a graph launches on a device that can, and launch it as one (mode reduce-overhead).",
+    )
     max_kernel_nodes: int = setting(
         400, env="ARMATURE_MAX_KERNEL_NODES", minimum=1, help="Most operations fused into one kernel."
     )

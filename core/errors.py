@@ -246,7 +246,7 @@ class UnknownMode(ArmatureError):
 
     code = "A212"
     text = "there is no mode {name!r}"
-    hint = 'The only one is "default", which is what you get without one; settings are changed with options={{...}}.'
+    hint = 'Choose one of {known}; without one you get "default". Settings are changed with options={{...}}.'
 
 
 class ModeNotThere(UnknownMode):

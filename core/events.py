@@ -19,11 +19,13 @@ class EventKind(Enum):
     FALLBACK = "fallback"
     SKIP = "skip"
     STAGE = "stage"
+    REPLAY = "replay"
 
 
 @attrs.frozen
 class CompileEvent:
-    """One event of one compilation. `seconds` is set on FINISH and STAGE; `detail`: which stage, guard, file; why.
+    """One event of one compilation. `seconds` is set on FINISH and STAGE; `detail`: which stage, guard, file; why; of
+    REPLAY, which graph was recorded, or why it is not.
 
     at: when it was made, in seconds of `time.perf_counter`; a stage has ended then.
     """

@@ -2,7 +2,7 @@
 
 A plugin is a distribution with an entry point in group `armature` that names a module (or object) whose functions are
 decorated with `@hookimpl`. It implements the hooks it needs and no others. Hooks that return rows are called when
-plugins come or go, and their rows collected into tables; `..._event` hooks observe and return nothing; the two
+plugins come or go, and their rows collected into tables; `..._event` hooks observe and return nothing; the
 `firstresult` hooks answer one question each, once, and the answer is kept. No hook runs while a compiled function is
 called.
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from armature.graph.data import Decomposition, Lowering, Operator, Pass
     from armature.introspection import Subject
     from armature.rules.data import Rule, Verdict
+    from armature.run.replay import LaunchRecorder
     from armature.trace.handlers import Handler, Polyfill, Signature, ValueType
 
 PROJECT = "armature"
@@ -167,6 +168,17 @@ def armature_device_backend(device_type: str) -> DeviceBackend | None:
     None: not mine, the next plugin is asked; None from all: operators on that device run as ATen calls.
 
         return MyBackend() if device_type == "mydev" else None
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def armature_launch_recorder(device_type: str) -> LaunchRecorder | None:
+    """What records launches on a device type and launches them again as one. Called once per device type.
+
+    None: not mine, the next plugin is asked; None from all: graphs on that device are launched kernel by kernel.
+
+        return MyGraphs() if device_type == "mydev" else None
     """
     raise NotImplementedError
 

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from armature import config
-from armature.api.options import check_changes, check_mode
+from armature.api.options import check_changes, settings_of
 from armature.frame.sources import LocalSource
 from armature.pipeline.backends import native_backend
 from armature.pipeline.session import session
@@ -31,8 +31,7 @@ def dynamo_backend(
     mode, options: those of torch.compile, where they have the meaning of `armature.compile`. Errors: ModeNotThere,
     UnknownMode, UnknownOption, UnknownPlugin, BadSetting.
     """
-    check_mode(mode)
-    settings = config.current().changed(dict(check_changes(options or {})))
+    settings = config.current().changed(dict(check_changes({**settings_of(mode), **(options or {})})))
     code = dynamo_backend.__code__
     record = session().begin(code, "torch.compile")
     record.function, record.module = module.__class__.__name__, module

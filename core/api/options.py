@@ -17,9 +17,11 @@ from armature.pipeline.backends import NATIVE
 from armature.pipeline.compiler import Compiler
 from armature.plugins.plugin_manager import manager
 
-# There is one way to compile. These are names that torch.compile has, with what to use here for what they do there.
+MODES: Mapping[str, Mapping[str, Any]] = {"default": {}, "reduce-overhead": {"record_launches": True}}
+"""The modes, as settings."""
+
+# Names that torch.compile has, with what to use here for what they do there.
 MODES_REFUSED: Mapping[str, str] = {
-    "reduce-overhead": "There are no CUDA graphs yet; a compiled graph is called with little around it as it is.",
     "max-autotune": "Tile sizes follow rules and are not measured; matrix products are those of torch.",
     "max-autotune-no-cudagraphs": "Tile sizes follow rules and are not measured; matrix products are those of torch.",
 }
@@ -55,20 +57,22 @@ def checked(
         raise WrongArgument(name="fullgraph", value=fullgraph, expected="True or False")
     if dynamic is not None and not isinstance(dynamic, bool):
         raise WrongArgument(name="dynamic", value=dynamic, expected="True, False or None")
-    check_mode(mode)
+    preset = settings_of(mode)
     if options is not None and not isinstance(options, Mapping):
         raise WrongArgument(name="options", value=options, expected="a mapping of settings, as in {'fuse': False}")
     _check_backend(backend)
-    return Options(fullgraph, dynamic, backend, check_changes(options or {}))
+    return Options(fullgraph, dynamic, backend, check_changes({**preset, **(options or {})}))
 
 
-def check_mode(mode: object) -> None:
-    """Raise ModeNotThere for a mode that torch.compile has, and UnknownMode for others, but for "default" and None."""
-    if mode is None or (isinstance(mode, str) and mode == "default"):
-        return
+def settings_of(mode: object) -> Mapping[str, Any]:
+    """The settings of a mode; None is "default". Errors: ModeNotThere for one that torch.compile has, UnknownMode."""
+    if mode is None:
+        return {}
+    if isinstance(mode, str) and mode in MODES:
+        return MODES[mode]
     if isinstance(mode, str) and mode in MODES_REFUSED:
         raise ModeNotThere(name=mode, instead=MODES_REFUSED[mode])
-    raise UnknownMode(name=mode)
+    raise UnknownMode(name=mode, known=", ".join(f'"{name}"' for name in MODES))
 
 
 def _check_backend(backend: object) -> None:

@@ -73,7 +73,8 @@ def compile(
     fullgraph: raise errors.Unsupported where the function can't be captured in one graph. dynamic: whether sizes are
     taken as symbols (True), as constants (False), or as constants until they change (None). backend: "auto", a
     name that a plugin gives, or `fn(graph_module, example_inputs) -> callable`, called with the tensors of the call as
-    torch.compile calls it; what it raises comes out, in a BackendFunctionFailed. mode: None or "default".
+    torch.compile calls it; what it raises comes out, in a BackendFunctionFailed. mode: "default", or
+    "reduce-overhead" to record what a graph launches on a GPU and launch it as one.
     options: settings (armature.config) for this function only. Without `fn` a decorator is returned. A module gives a
     module with the same state. Errors: NotCallable, UnknownBackend, UnknownMode, UnknownOption, UnknownPlugin,
     BadSetting, WrongArgument.

@@ -29,7 +29,14 @@ from armature.rules.targets import USER, place
 NONE = """none. Without plugins armature knows nothing of torch or of devices, and runs everything eagerly.
 Install them: pip install 'torch-armature[cpu]', or [gpu], or [all]"""
 ANSWERS = frozenset(
-    {"armature_decide", "armature_graph_break", "armature_device_backend", "armature_compile_event", "armature_cli"}
+    {
+        "armature_decide",
+        "armature_graph_break",
+        "armature_device_backend",
+        "armature_launch_recorder",
+        "armature_compile_event",
+        "armature_cli",
+    }
 )
 
 

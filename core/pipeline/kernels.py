@@ -10,6 +10,7 @@ import attrs
 
 from armature.codegen.program import generate
 from armature.context import CompileContext
+from armature.events import EventKind
 from armature.graph.data import AtenGraph, GraphKind
 from armature.graph.passes import run_passes
 from armature.graph.show import show as show_aten
@@ -18,16 +19,20 @@ from armature.lower.data import LoopGraph
 from armature.lower.lower import lower
 from armature.lower.show import show as show_loops
 from armature.pipeline import logs
-from armature.pipeline.notices import timed
+from armature.pipeline.notices import event_of, timed
 from armature.pipeline.session import Compilation
 from armature.run.compiled import load
 from armature.run.data import CompiledGraph
+from armature.run.replay import Replayed, device_of, written_inputs
 from armature.schedule import verify as schedule_spec
 from armature.schedule.data import KernelPlan
 from armature.schedule.schedule import schedule
 from armature.schedule.show import show as show_plan
+from armature.torch_abi.memory import storage_number
 
 T = TypeVar("T")
+NO_RECORDER = "nothing records launches on {}"
+SEVERAL_DEVICES = "its tensors are not all on one device"
 
 
 @attrs.frozen(eq=False)
@@ -47,11 +52,36 @@ class KernelCompiler:
         self.print("kernels", lambda: "\n".join(source.text for source in program.sources), ctx)
         self.print("wrapper", lambda: program.wrapper, ctx)
         compiled = self.timed("load", ctx, lambda: load(program, aten, loops, plan, ctx))
+        if ctx.config.record_launches:
+            compiled = self.recorded(compiled, ctx)
         if aten.kind is GraphKind.BACKWARD:
             compiled.ready()  # it is compiled when it is called: its errors belong to this compilation
         self.record.graphs.append(compiled)
         logs.kernels(self.record, compiled)
         return compiled
+
+    def recorded(self, compiled: CompiledGraph, ctx: CompileContext) -> CompiledGraph:
+        """The graph with its launches recorded from its second call on, where its device can do that."""
+
+        def tell(detail: str) -> None:
+            ctx.emit(event_of(self.record, EventKind.REPLAY, f"{compiled.name}: {detail}"))
+
+        plan = compiled.plan
+        device = device_of(plan)
+        recorder = None if device is None else ctx.tables.launch_recorder(device.type)
+        if device is None or recorder is None:
+            tell(f"not recorded: {NO_RECORDER.format(device) if device else SEVERAL_DEVICES}")
+            return compiled
+        replayed = Replayed(
+            compiled.call,
+            recorder,
+            device,
+            compiled.aten.static_inputs | written_inputs(plan),
+            sized=bool(plan.sizes),
+            constants=frozenset(map(storage_number, plan.constants.values())),
+            tell=tell,
+        )
+        return attrs.evolve(compiled, call=replayed)
 
     def lowered(self, aten: AtenGraph, ctx: CompileContext) -> LoopGraph:
         """Loops after the passes of their stage."""

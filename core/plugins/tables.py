@@ -24,6 +24,7 @@ from armature.trace.handlers import Handler, Polyfill, Signature, ValueType
 if TYPE_CHECKING:
     from armature.codegen.backend import DeviceBackend
     from armature.events import CompileEvent
+    from armature.run.replay import LaunchRecorder
 
 T = TypeVar("T")
 Report = Callable[[PluginError], None]
@@ -176,6 +177,7 @@ class Tables:
     _hooks: Mapping[str, tuple[Implementation, ...]]
     _report: Report
     _backends: dict[str, DeviceBackend | None] = attrs.field(factory=dict)
+    _recorders: dict[str, LaunchRecorder | None] = attrs.field(factory=dict)
     rule_book: RuleBook = attrs.field(init=False, default=attrs.Factory(RuleBook, takes_self=True))
     ids_with_rows: frozenset[int] = attrs.field(init=False)
 
@@ -231,9 +233,14 @@ class Tables:
     def device_backend(self, device_type: str) -> DeviceBackend | None:
         """The back end of a device type; the plugins are asked once per type."""
         if device_type not in self._backends:
-            answers = (self._asked(impl, device_type) for impl in self._hooks.get("armature_device_backend", ()))
-            self._backends[device_type] = next((found for found in answers if found is not None), None)
+            self._backends[device_type] = self._first("armature_device_backend", device_type)
         return self._backends[device_type]
+
+    def launch_recorder(self, device_type: str) -> LaunchRecorder | None:
+        """What records launches on a device type; the plugins are asked once per type."""
+        if device_type not in self._recorders:
+            self._recorders[device_type] = self._first("armature_launch_recorder", device_type)
+        return self._recorders[device_type]
 
     def deciders(self) -> tuple[Decider, ...]:
         """`armature_decide` of each plugin, in the order in which they are asked."""
@@ -276,13 +283,17 @@ class Tables:
         found = {name: table.count(plugin) for name, table in tables.items()}
         return {name: count for name, count in found.items() if count}
 
-    def _asked(self, impl: Implementation, device_type: str) -> DeviceBackend | None:
-        try:
-            found: DeviceBackend | None = call(impl, device_type=device_type)
-        except HookFailed as error:
-            self._report(error)
-            return None
-        return found
+    def _first(self, hook: str, device_type: str) -> Any:
+        """The first answer of the hook; one that raises is reported, and gives none."""
+        for impl in self._hooks.get(hook, ()):
+            try:
+                found = call(impl, device_type=device_type)
+            except HookFailed as error:
+                self._report(error)
+                continue
+            if found is not None:
+                return found
+        return None
 
     def _holds(self, row: Row[ValueType], obj: object) -> bool:
         try:

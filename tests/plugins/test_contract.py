@@ -117,6 +117,11 @@ class Everything:
         return self.backend
 
     @hookimpl
+    def armature_launch_recorder(self, device_type: str) -> Any:
+        self.seen["armature_launch_recorder"] = device_type
+        return self.backend
+
+    @hookimpl
     def armature_graph_backends(self) -> dict[str, Any]:
         return {"mine": stand_in}
 
@@ -150,6 +155,7 @@ CALLS: dict[str, Any] = {
     "armature_operators": lambda m, p: m.tables().operators[OP].function is stand_in,
     "armature_passes": lambda m, p: [found.name for found in m.tables().passes("joint")] == ["mine"],
     "armature_device_backend": lambda m, p: m.tables().device_backend("mydev") is p.backend,
+    "armature_launch_recorder": lambda m, p: m.tables().launch_recorder("mydev") is p.backend,
     "armature_graph_backends": lambda m, p: m.tables().graph_backends["mine"] is stand_in,
     "armature_compile_event": lambda m, p: m.tables().observe_compile(EVENT) or p.seen["armature_compile_event"],
     "armature_cli": lambda m, p: commands(m) == ["mine"],
@@ -158,7 +164,7 @@ HOOKS = sorted(hook_specs())
 
 
 def test_the_design_has_these_hooks() -> None:
-    assert len(HOOKS) == 16
+    assert len(HOOKS) == 17
     assert CALLS.keys() == set(HOOKS)
 
 

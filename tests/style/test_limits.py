@@ -43,7 +43,6 @@ DEVICE_WORDS = re.compile(
     r"\b(cuda|triton|cpp|xpu|mps|cpu_cpp|gpu_triton|aten_lowerings|torch_handlers)\b", re.IGNORECASE
 )
 MAY_NAME_DEVICES = {
-    "core/api/options.py",  # modes of torch.compile, by their names
     "core/trace/guards.py",  # autocast has a dtype for each kind of device
     "core/trace/values/tensor.py",  # attributes of tensors: is_cuda; names of their types: torch.cuda.FloatTensor
 }

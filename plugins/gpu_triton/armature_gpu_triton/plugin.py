@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from armature.backend_api import DeviceBackend
+import torch
+
+from armature.backend_api import DeviceBackend, LaunchRecorder
 from armature.plugin_api import BreakType, Handler, ValueType, collect, hookimpl
 from armature_gpu_triton import user_kernels
 from armature_gpu_triton.backend import TritonBackend
+from armature_gpu_triton.cuda_graphs import CudaGraphs
 
 
 @hookimpl
 def armature_device_backend(device_type: str) -> DeviceBackend | None:
     """The back end for "cuda"."""
     return TritonBackend() if device_type == "cuda" else None
+
+
+@hookimpl
+def armature_launch_recorder(device_type: str) -> LaunchRecorder | None:
+    """CUDA graphs."""
+    return CudaGraphs() if device_type == "cuda" and torch.cuda.is_available() else None
 
 
 @hookimpl

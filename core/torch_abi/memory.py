@@ -1,0 +1,42 @@
+"""Who uses the memory of a tensor: addresses, and how many tensors share it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_C: Any = torch._C
+
+
+def _same_addresses(tensors: Sequence[Any], addresses: Sequence[int], positions: Sequence[int]) -> bool:
+    return all(tensors[k].data_ptr() == at for k, at in zip(positions, addresses, strict=True))
+
+
+same_addresses: Callable[[list[Any], list[int], list[int]], bool] = getattr(
+    _C, "_tensors_data_ptrs_at_indices_equal", _same_addresses
+)
+"""`same_addresses(tensors, addresses, positions)`: whether the tensors at these positions lie at these addresses, one
+for each position. Builds of torch with CUDA have it in one call."""
+
+uses: Callable[[int], int] = _C._storage_Use_Count
+"""How many tensors and storage objects hold the storage of this number (`storage_number`)."""
+
+
+def storage_number(tensor: Tensor) -> int:
+    """The storage of a tensor, as `uses` takes it. Its Python object is made here, so that asking for it later on
+    counts nothing more; the number holds as long as the tensor lives."""
+    number: int = tensor.untyped_storage()._cdata
+    return number
+
+
+def copy_all(targets: list[Tensor], values: list[Tensor]) -> None:
+    """Write values into tensors of the same dtypes, in few launches; autograd is told nothing of it."""
+    before = torch.is_grad_enabled()  # the switch itself: a context manager takes longer than a short copy's call
+    _C._set_grad_enabled(False)
+    try:
+        torch._foreach_copy_(targets, values)
+    finally:
+        _C._set_grad_enabled(before)
