@@ -36,7 +36,7 @@ from armature.introspection import MISSING, Subject, class_member, existing
 from armature.rules.data import SKIPPED, Answer, Decision, Rule, RuleOrigin, RuleTable, Verdict
 from armature.services import Services
 from armature.torch_abi import collectives as functional_collectives
-from armature.torch_abi import data_parallel
+from armature.torch_abi import data_parallel, grad_modes
 from armature.torch_abi import numpy as numpy_layer
 from armature.torch_abi.aot import Compilers, compile_functional, min_cut
 from armature.torch_abi.attention import attention_results, item_by_tensors, nested_attention
@@ -82,12 +82,8 @@ from armature.trace.values.classes import ClassValue
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.context import (
     ContextValue,
-    NullContextValue,
     PairedContextValue,
-    autocast_value,
-    grad_mode_value,
-    inference_mode_value,
-    switch_grad,
+    put_grad,
 )
 from armature.trace.values.exception import handled_exception
 from armature.trace.values.function import BuiltinValue, ClosureValue, MethodValue
@@ -157,7 +153,6 @@ __all__ = [
     "NotApart",
     "NotConstant",
     "NotKnown",
-    "NullContextValue",
     "ObjectSource",
     "ObjectValue",
     "Operator",
@@ -197,7 +192,6 @@ __all__ = [
     "attach_body",
     "attention_results",
     "attribute_of_builtin",
-    "autocast_value",
     "before_the_graph",
     "call_bodies",
     "call_early",
@@ -212,13 +206,12 @@ __all__ = [
     "existing",
     "functional_collectives",
     "fundamental",
-    "grad_mode_value",
+    "grad_modes",
     "handled_exception",
     "handles",
     "holds",
     "hookimpl",
     "in_tree",
-    "inference_mode_value",
     "invariant",
     "invoke",
     "is_trusted",
@@ -234,11 +227,11 @@ __all__ = [
     "ours",
     "overload",
     "places_of",
+    "put_grad",
     "refer",
     "rely_on_life",
     "running_graphs",
     "supportable",
-    "switch_grad",
     "together",
     "torch_decompositions",
     "trace_body",

@@ -44,7 +44,7 @@ from armature.trace.resume.stack_layout import STACK
 from armature.trace.values.base import BoundMethod, Value
 from armature.trace.values.classes import ClassValue, rely_on_class
 from armature.trace.values.constant import ATOMS, ConstantValue, is_atom
-from armature.trace.values.context import ContextValue, GradModeValue, inference_mode_value
+from armature.trace.values.context import ContextValue
 from armature.trace.values.derived import base_of, base_value
 from armature.trace.values.exception import CaughtValue
 from armature.trace.values.floats import float_of_program
@@ -320,20 +320,6 @@ def _python_module(tracer: Trace, obj: ModuleType, source: Source) -> Value:
     return tracer.remember(obj, PythonModuleValue(obj, source=source))
 
 
-def _grad_mode(tracer: Trace, obj: Any, source: Source) -> Value:
-    tracer.guards.type_is(source, type(obj))
-    enabled = type(obj) is torch.enable_grad
-    if type(obj) is torch.set_grad_enabled:
-        enabled = bool(wrap(tracer, obj.mode, AttrSource(source, "mode")).as_constant())
-    return GradModeValue(type(obj), enabled, obj=obj, source=source)
-
-
-def _inference_mode(tracer: Trace, obj: Any, source: Source) -> Value:
-    tracer.guards.type_is(source, type(obj))
-    enabled = wrap(tracer, obj.mode, AttrSource(source, "mode"))
-    return inference_mode_value(bool(enabled.as_constant()), source)
-
-
 def _nn_module(tracer: Trace, obj: nn.Module, source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
     held = held_by(obj)
@@ -424,10 +410,6 @@ EXACT: dict[type, Build] = {
     type(torch.ops.aten.add): _builtin,
     type(torch.ops.aten.add.Tensor): _builtin,
     ModuleType: _python_module,
-    torch.no_grad: _grad_mode,
-    torch.enable_grad: _grad_mode,
-    torch.set_grad_enabled: _grad_mode,
-    torch.inference_mode: _inference_mode,
     MappingProxyType: _dict,
     **{kind: _passed(build) for kind, build in PASSED.items()},
 }

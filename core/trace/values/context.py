@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable
 from types import FunctionType, MethodType
@@ -11,20 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 import torch
 
-from armature.frame.sources import AttrSource
-from armature.torch_abi.grad_modes import (
-    enter_autocast,
-    enter_inference,
-    exit_autocast,
-    exit_inference,
-    set_grad_enabled,
-)
+from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.trace.places import Place, places_of
-from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write
-from armature.trace.values.constant import ConstantValue
+from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
 
 if TYPE_CHECKING:
-    from armature.frame.sources import Source
     from armature.trace.values.base import Rebuilding, Tracing
 
 
@@ -88,99 +78,8 @@ def decorated(context: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     return inside
 
 
-@attrs.define(eq=False)
-class NullContextValue(ContextValue):
-    """A context manager that does nothing while tracing."""
-
-    result: Value | None = None
-
-    def enter(self, tracer: Tracing) -> Value:
-        return self if self.result is None else self.result
-
-    def leave(self, tracer: Tracing) -> None:
-        return None
-
-    def again(self) -> Value:
-        return NullContextValue(self.kind, self.result)
-
-    def rebuild(self, out: Rebuilding) -> None:
-        out.null_function(contextlib.nullcontext)
-        out.load(out.none if self.result is None else self.result)
-        out.call(1)
-
-
-@attrs.define(eq=False)
-class GradModeValue(ContextValue):
-    """torch.no_grad(), torch.enable_grad(), torch.set_grad_enabled(mode).
-
-    prev: the mode that leaving sets, as the object itself keeps it; None: not known, or it has none yet. obj: the
-    program's own object, where it was made before the frame.
-    """
-
-    enabled: bool
-    prev: bool | None = None
-    obj: Any = None
-
-    def enter(self, tracer: Tracing) -> Value:
-        if self.kind is not torch.set_grad_enabled:  # that one is in force since it was made
-            self.prev = torch.is_grad_enabled()
-            tracer.effects.record(self)
-        switch_grad(tracer, self.enabled)
-        return tracer.constant(None)
-
-    def leave(self, tracer: Tracing) -> None:
-        before = self._before(tracer)
-        if before is None:
-            tracer.graph_break("exit-without-enter", type=self.describe())
-        switch_grad(tracer, before)
-
-    def _before(self, tracer: Tracing) -> bool | None:
-        if self.prev is None and self.source is not None and hasattr(self.obj, "prev"):
-            self.prev = bool(tracer.wrap(self.obj.prev, AttrSource(self.source, "prev")).as_constant())
-        return self.prev
-
-    def get_attribute(self, tracer: Tracing, name: str) -> Value:
-        if name == "mode" and self.kind is torch.set_grad_enabled:
-            return tracer.constant(self.enabled)
-        if name == "prev" and self._before(tracer) is not None:
-            return tracer.constant(self.prev)
-        return super().get_attribute(tracer, name)
-
-    def again(self) -> Value:
-        return grad_mode_value(self.kind, self.enabled)
-
-    def rebuild(self, out: Rebuilding) -> None:
-        if self.kind is not torch.set_grad_enabled:
-            out.null_function(self.kind)
-            out.call(0)
-        else:
-            out.null_function(object.__new__)  # calling the class would switch the mode
-            out.constant(self.kind)
-            out.call(1)
-            out.store_attribute("mode", ConstantValue(self.enabled))
-        if self.prev is not None:
-            out.store_attribute("prev", ConstantValue(self.prev))
-
-    def writes(self, out: Rebuilding) -> list[Write]:
-        return [Write(setattr, (self, out.value("prev"), out.value(self.prev)))]
-
-
-def grad_mode_value(kind: type, enabled: bool) -> GradModeValue:
-    """The value of a context manager of this kind that is made now."""
-    now = {torch.no_grad: False, torch.set_grad_enabled: torch.is_grad_enabled()}
-    return GradModeValue(kind, enabled, now.get(kind))
-
-
-def switch_grad(tracer: Tracing, enabled: bool) -> None:
-    """Set the grad mode now and in the graph."""
-    if tracer.overrides.asks_modes:
-        tracer.as_value(set_grad_enabled).call(tracer, (tracer.constant(enabled),), {})
-    else:
-        put_grad(tracer, enabled)
-
-
 def put_grad(tracer: Tracing, enabled: bool) -> None:
-    """The same, which no function mode is told of."""
+    """Set the grad mode now and in the graph; no function mode is told of it."""
     if torch.is_grad_enabled() != enabled:
         tracer.state_call(set_grad_enabled, (enabled,))
         set_grad_enabled(enabled)
@@ -236,31 +135,3 @@ class PairedContextValue(ContextValue):
         for argument in self.arguments:
             out.constant(argument)
         out.call(len(self.arguments))
-
-
-@attrs.define(eq=False)
-class InferenceModeValue(PairedContextValue):
-    """torch.inference_mode(mode)."""
-
-    def get_attribute(self, tracer: Tracing, name: str) -> Value:
-        if name == "mode":
-            return tracer.constant(self.arguments[0])
-        return super().get_attribute(tracer, name)
-
-    def enter(self, tracer: Tracing) -> Value:
-        super().enter(tracer)
-        return tracer.constant(None)
-
-    def again(self) -> Value:
-        return inference_mode_value(bool(self.arguments[0]))
-
-
-def inference_mode_value(enabled: bool, source: Source | None = None) -> Value:
-    """The value of `torch.inference_mode(enabled)`."""
-    kind = torch.inference_mode
-    return InferenceModeValue(kind, enter_inference, (enabled,), exit_inference, kind, source=source)
-
-
-def autocast_value(kind: type, device: str, dtype: object, enabled: bool, cache: object) -> Value:
-    """The value of `torch.autocast(device, dtype, enabled, cache)`."""
-    return PairedContextValue(kind, enter_autocast, (device, dtype, enabled, cache), exit_autocast, torch.autocast)

@@ -20,7 +20,6 @@ from armature.plugin_api import (
     Call,
     CallSource,
     NotConstant,
-    NullContextValue,
     ObjectValue,
     Rebuilding,
     TracedTensor,
@@ -257,9 +256,3 @@ def action(text: str, category: type[Warning], module: str, line: int) -> str:
 def matches(pattern: Any, text: str) -> bool:
     """Whether a filter's pattern fits. Those that Python begins with are the whole text."""
     return pattern is None or (pattern == text if isinstance(pattern, str) else pattern.match(text) is not None)
-
-
-@handles(contextlib.nullcontext)
-def null_context(call: Call, enter_result: Value | None = None) -> Value:
-    """A context manager that does nothing."""
-    return NullContextValue(contextlib.nullcontext, call.constant(None) if enter_result is None else enter_result)

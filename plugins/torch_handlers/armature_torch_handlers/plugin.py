@@ -103,6 +103,7 @@ def armature_handlers() -> Iterable[Handler]:
 def armature_value_types() -> Iterable[ValueType]:
     """Contexts that the program made before the function was called."""
     return (
+        *grad.VALUE_TYPES,
         *autocast.VALUE_TYPES,
         *profiler.VALUE_TYPES,
         *settings.VALUE_TYPES,

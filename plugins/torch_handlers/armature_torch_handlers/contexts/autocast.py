@@ -9,12 +9,13 @@ import torch
 from armature.plugin_api import (
     AttrSource,
     Call,
+    PairedContextValue,
     Source,
     Tracing,
     Value,
     ValueType,
-    autocast_value,
     existing,
+    grad_modes,
     handles,
 )
 
@@ -52,8 +53,8 @@ def constants(args: tuple[Value, ...]) -> list[Any] | None:
 
 def of(real: Any) -> Value:
     """The value of an autocast object."""
-    device, dtype, enabled, cache = (getattr(real, name) for name in FIELDS)
-    return autocast_value(type(real), device, dtype, enabled, cache)
+    enter, leave = grad_modes.enter_autocast, grad_modes.exit_autocast
+    return PairedContextValue(type(real), enter, tuple(getattr(real, name) for name in FIELDS), leave, torch.autocast)
 
 
 def held(obj: Any, source: Source, tracer: Tracing) -> Value:

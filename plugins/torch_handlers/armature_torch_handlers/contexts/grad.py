@@ -4,18 +4,121 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import torch
 
 from armature.plugin_api import (
+    AttrSource,
     Call,
+    ConstantValue,
     ContextValue,
+    PairedContextValue,
+    Rebuilding,
+    Source,
+    Tracing,
     Value,
+    ValueType,
+    Write,
     existing,
-    grad_mode_value,
+    grad_modes,
     handles,
-    inference_mode_value,
-    switch_grad,
+    put_grad,
 )
+
+
+@attrs.define(eq=False)
+class GradModeValue(ContextValue):
+    """torch.no_grad(), torch.enable_grad(), torch.set_grad_enabled(mode).
+
+    prev: the mode that leaving sets, as the object itself keeps it; None: not known, or it has none yet. obj: the
+    program's own object, where it was made before the frame.
+    """
+
+    enabled: bool
+    prev: bool | None = None
+    obj: Any = None
+
+    def enter(self, tracer: Tracing) -> Value:
+        if self.kind is not torch.set_grad_enabled:  # that one is in force since it was made
+            self.prev = torch.is_grad_enabled()
+            tracer.effects.record(self)
+        switch_grad(tracer, self.enabled)
+        return tracer.constant(None)
+
+    def leave(self, tracer: Tracing) -> None:
+        before = self._before(tracer)
+        if before is None:
+            tracer.graph_break("exit-without-enter", type=self.describe())
+        switch_grad(tracer, before)
+
+    def _before(self, tracer: Tracing) -> bool | None:
+        if self.prev is None and self.source is not None and hasattr(self.obj, "prev"):
+            self.prev = bool(tracer.wrap(self.obj.prev, AttrSource(self.source, "prev")).as_constant())
+        return self.prev
+
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
+        if name == "mode" and self.kind is torch.set_grad_enabled:
+            return tracer.constant(self.enabled)
+        if name == "prev" and self._before(tracer) is not None:
+            return tracer.constant(self.prev)
+        return super().get_attribute(tracer, name)
+
+    def again(self) -> Value:
+        return grad_mode_value(self.kind, self.enabled)
+
+    def rebuild(self, out: Rebuilding) -> None:
+        if self.kind is not torch.set_grad_enabled:
+            out.null_function(self.kind)
+            out.call(0)
+        else:
+            out.null_function(object.__new__)  # calling the class would switch the mode
+            out.constant(self.kind)
+            out.call(1)
+            out.store_attribute("mode", ConstantValue(self.enabled))
+        if self.prev is not None:
+            out.store_attribute("prev", ConstantValue(self.prev))
+
+    def writes(self, out: Rebuilding) -> list[Write]:
+        return [Write(setattr, (self, out.value("prev"), out.value(self.prev)))]
+
+
+def grad_mode_value(kind: type, enabled: bool) -> GradModeValue:
+    """The value of a context manager of this kind that is made now."""
+    now = {torch.no_grad: False, torch.set_grad_enabled: torch.is_grad_enabled()}
+    return GradModeValue(kind, enabled, now.get(kind))
+
+
+def switch_grad(tracer: Tracing, enabled: bool) -> None:
+    """Set the grad mode now and in the graph."""
+    if tracer.overrides.asks_modes:
+        tracer.as_value(grad_modes.set_grad_enabled).call(tracer, (tracer.constant(enabled),), {})
+    else:
+        put_grad(tracer, enabled)
+
+
+@attrs.define(eq=False)
+class InferenceModeValue(PairedContextValue):
+    """torch.inference_mode(mode)."""
+
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
+        if name == "mode":
+            return tracer.constant(self.arguments[0])
+        return super().get_attribute(tracer, name)
+
+    def enter(self, tracer: Tracing) -> Value:
+        super().enter(tracer)
+        return tracer.constant(None)
+
+    def again(self) -> Value:
+        return inference_mode_value(bool(self.arguments[0]))
+
+
+def inference_mode_value(enabled: bool, source: Source | None = None) -> Value:
+    """The value of `torch.inference_mode(enabled)`."""
+    kind = torch.inference_mode
+    return InferenceModeValue(
+        kind, grad_modes.enter_inference, (enabled,), grad_modes.exit_inference, kind, source=source
+    )
 
 
 @handles(torch.no_grad, torch.enable_grad)
@@ -77,3 +180,23 @@ def inference_mode(call: Call, mode: Value | None = None) -> Value | None:
 def inference_primitive(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """What nothing in a graph would leave again where an error goes past."""
     call.graph_break("inference-mode", operation=call.fn.__name__)
+
+
+def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
+    """A context manager of a grad mode that was made before the function was called."""
+    enabled = type(obj) is torch.enable_grad
+    if type(obj) is torch.set_grad_enabled:
+        enabled = bool(tracer.wrap(obj.mode, AttrSource(source, "mode")).as_constant())
+    return GradModeValue(type(obj), enabled, obj=obj, source=source)
+
+
+def inference_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
+    """The same of inference mode."""
+    enabled = tracer.wrap(obj.mode, AttrSource(source, "mode"))
+    return inference_mode_value(bool(enabled.as_constant()), source)
+
+
+VALUE_TYPES = (
+    *(ValueType(kind, of_program) for kind in (torch.no_grad, torch.enable_grad, torch.set_grad_enabled)),
+    ValueType(torch.inference_mode, inference_of_program),
+)

@@ -6,7 +6,6 @@ from typing import Any
 
 from armature.plugin_api import (
     Call,
-    NullContextValue,
     Source,
     Tracing,
     Value,
@@ -14,6 +13,7 @@ from armature.plugin_api import (
     existing,
     handles,
 )
+from armature_torch_handlers.contexts.nothing import NullContextValue
 
 RANGES = existing("torch.autograd.profiler.record_function")
 

@@ -13,12 +13,12 @@ from armature.plugin_api import (
     Args,
     ClassValue,
     Kwargs,
-    NullContextValue,
     Source,
     Tracing,
     Value,
     ValueType,
 )
+from armature_torch_handlers.contexts.nothing import NullContextValue
 
 MODULE = "torch._dynamo.decorators"  # not loaded before it is used
 NAMES = frozenset({"DynamoConfigPatchProxy", "ErrorOnGraphBreakDecoratorContextManager"})

@@ -22,8 +22,8 @@ from armature.plugin_api import (
     Value,
     handles,
     object_source,
-    switch_grad,
 )
+from armature_torch_handlers.contexts.grad import switch_grad
 from armature_torch_handlers.programs.function_context import Context
 from armature_torch_handlers.programs.function_graphs import with_gradients
 from armature_torch_handlers.programs.transforms import LEAVES, innermost, leave_aborted
