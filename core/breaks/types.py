@@ -69,12 +69,18 @@ def a_tensor() -> tuple[Any, ...]:
     return (torch.linspace(-1, 1, 6).reshape(2, 3),)
 
 
+def plainly(fn: Callable[..., Any], *args: Any) -> Any:
+    """How most programs call an example."""
+    return fn(*args)
+
+
 @attrs.frozen
 class Example:
     """A small program that breaks, and how it is written without the break.
 
     before, after: functions of a plugin's module, whose source is shown. after is None where nothing else gives what
     `before` does: the hints say why. inputs, inputs_after: make their arguments. settings: under which it breaks.
+    called, called_after: call the function with its arguments, where the break depends on what the caller does.
     """
 
     before: Callable[..., Any]
@@ -82,6 +88,8 @@ class Example:
     inputs: Callable[[], tuple[Any, ...]] = a_tensor
     inputs_after: Callable[[], tuple[Any, ...]] = a_tensor
     settings: Mapping[str, Any] = attrs.field(factory=dict)
+    called: Callable[..., Any] = plainly
+    called_after: Callable[..., Any] = plainly
 
 
 def _as_hints(given: Iterable[Hint | str]) -> tuple[Hint, ...]:
@@ -98,7 +106,9 @@ def _example_in(module: str, id: str) -> Example | None:
         return None
     inputs = found.get(f"{name}_inputs", a_tensor)
     inputs_after, settings = found.get(f"{name}_mended_inputs", inputs), found.get(f"{name}_settings", {})
-    return Example(found[name], found.get(f"{name}_mended"), inputs, inputs_after, settings)
+    called = found.get(f"{name}_called", plainly)
+    called_after = found.get(f"{name}_mended_called", called)
+    return Example(found[name], found.get(f"{name}_mended"), inputs, inputs_after, settings, called, called_after)
 
 
 @attrs.frozen
@@ -139,8 +149,9 @@ def with_examples(rows: Iterable[BreakType], module: str) -> tuple[BreakType, ..
     """The rows, each with the example that the module of this name has for it, if any.
 
     `my_break` breaks with `my-break`, `my_break_mended` is how it is written without. `my_break_inputs` and
-    `my_break_mended_inputs` make arguments, `my_break_settings` has the settings under which it breaks. The module is
-    imported when an example is asked for, not when the plugin is loaded.
+    `my_break_mended_inputs` make arguments, `my_break_settings` has the settings under which it breaks;
+    `my_break_called(fn, *args)` and `my_break_mended_called` call it, where it matters how. The module is imported when
+    an example is asked for, not when the plugin is loaded.
     """
     return tuple(attrs.evolve(row, examples=module) for row in rows)
 

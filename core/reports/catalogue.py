@@ -20,7 +20,7 @@ from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.text import Text
 
-from armature.breaks.types import BreakType, Example, NoExamples
+from armature.breaks.types import BreakType, Example, NoExamples, plainly
 from armature.errors import ArmatureError
 from armature.plugins.registry import Row
 from armature.reports.files import CannotWriteReport
@@ -69,12 +69,14 @@ class Entry:
     @property
     def before(self) -> str:
         """The source of the example that breaks, "" without one."""
-        return source_of(self.example.before) if self.example is not None else ""
+        return "" if self.example is None else sources_of(self.example.before, self.example.called)
 
     @property
     def after(self) -> str:
         """The source of the same without a break, "" where there is none."""
-        return source_of(self.example.after) if self.example is not None and self.example.after is not None else ""
+        if self.example is None or self.example.after is None:
+            return ""
+        return sources_of(self.example.after, self.example.called_after)
 
     def as_data(self) -> dict[str, Any]:
         """For `--json`."""
@@ -105,6 +107,11 @@ def source_of(fn: Callable[..., Any]) -> str:
         return textwrap.dedent(inspect.getsource(fn)).rstrip()
     except (OSError, TypeError):
         return ""
+
+
+def sources_of(fn: Callable[..., Any], called: Callable[..., Any]) -> str:
+    """The text of an example, and of what calls it where that is to be seen."""
+    return source_of(fn) if called is plainly else f"{source_of(fn)}\n\n\n{source_of(called)}"
 
 
 def entries(rows: Iterable[Row[BreakType]]) -> list[Entry]:

@@ -24,7 +24,8 @@ BY_NAME: dict[Any, tuple[str, ...]] = {
     int: ("base",), bytes: ("source", "encoding", "errors"), str: ("object", "encoding", "errors"), type: (ANY,),
     dict: (ANY,), dict.update: (ANY,), zip: ("strict",), min: ("key", "default"), max: ("key", "default"),
     MappingProxyType: ("mapping",), builtins.__build_class__: (ANY,), list.__init__: (), set.__init__: (),
-    bytes.hex: ("sep", "bytes_per_sep"), str.format: (ANY,),
+    bytes.hex: ("sep", "bytes_per_sep"), str.format: (ANY,), ImportError: ("name", "path"),
+    ModuleNotFoundError: ("name", "path"), NameError: ("name",), AttributeError: ("name", "obj"),
 }  # fmt: skip
 Kind = inspect._ParameterKind
 COUNTS: dict[Any, tuple[int, float]] = {

@@ -120,3 +120,21 @@ def tensor_of_numpy_numbers(x: Tensor) -> Any:
 
 def tensor_of_numpy_numbers_mended(x: Tensor) -> Any:
     return x + torch.stack((torch.ones(()), x.sum())).sum()
+
+
+def array_errors(x: Tensor) -> Any:
+    return torch.from_numpy(x.numpy() / 2)
+
+
+def array_errors_called(fn: Any, x: Tensor) -> Any:
+    with np.errstate(all="raise"):
+        return fn(x)
+
+
+def array_errors_mended(x: Tensor) -> Any:
+    return torch.from_numpy(x.numpy() / 2)
+
+
+def array_errors_mended_called(fn: Any, x: Tensor) -> Any:
+    with np.errstate(all="ignore"):
+        return fn(x)

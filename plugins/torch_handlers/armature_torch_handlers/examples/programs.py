@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._higher_order_ops.map import map as torch_map
 from torch._higher_order_ops.strict_mode import strict_mode
 from torch.nn.attention.flex_attention import flex_attention
 from torch.utils.checkpoint import checkpoint
@@ -184,3 +185,46 @@ def flex_attention_arguments(x: Tensor) -> Any:
 def flex_attention_arguments_mended(x: Tensor) -> Any:
     q = x.new_ones(1, 2, 16, 8)
     return flex_attention(q, q, q, score_mod=lambda score, b, h, i, j: score + x[0, 0])
+
+
+STEPS: list[int] = []
+
+
+def loop_operator(x: Tensor) -> Any:
+    def step(row: Tensor, *others: Any) -> Tensor:
+        STEPS.append(1)
+        return row + 1
+
+    try:
+        return torch_map(step, x)
+    except RuntimeError:
+        return x
+
+
+def loop_operator_mended(x: Tensor) -> Any:
+    def step(row: Tensor, *others: Any) -> Tensor:
+        return row + 1
+
+    return torch_map(step, x)
+
+
+def scores() -> tuple[Any, ...]:
+    return (torch.ones(1, 2, 16, 8),)
+
+
+def flex_attention_function(q: Tensor) -> Any:
+    def seen(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        STEPS.append(1)
+        return score * 2
+
+    try:
+        return flex_attention(q, q, q, score_mod=seen)
+    except RuntimeError:
+        return q
+
+
+flex_attention_function_inputs = scores
+
+
+def flex_attention_function_mended(q: Tensor) -> Any:
+    return flex_attention(q, q, q, score_mod=lambda score, b, h, i, j: score * 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import enum
 import functools
 import threading
@@ -192,7 +193,8 @@ def unusual_constructor_mended(x: Tensor) -> Any:
 
 def call_of_object(x: Tensor) -> Any:
     try:
-        return x + [1](0)  # type: ignore[operator]
+        items: Any = [1]
+        return x + items(0)
     except TypeError:
         return x + 1
 
@@ -388,3 +390,57 @@ def isinstance_of_no_class(x: Tensor) -> Any:
 
 def isinstance_of_no_class_mended(x: Tensor) -> Any:
     return x + isinstance(1, (int, str))
+
+
+class Ordered(collections.OrderedDict[str, int]):
+    """A dict with a copy of its own."""
+
+    def copy(self) -> Ordered:
+        return Ordered(self)
+
+
+SIZES = Ordered(width=2)
+
+
+def copy_of_derived_class(x: Tensor) -> Any:
+    return x + len(collections.OrderedDict.copy(SIZES))
+
+
+def copy_of_derived_class_mended(x: Tensor) -> Any:
+    return x + len(SIZES.copy())
+
+
+def exception_keywords(x: Tensor) -> Any:
+    try:
+        raise ImportError("not installed", name="weights")
+    except ImportError as error:
+        return x + len(str(error))
+
+
+def exception_keywords_mended(x: Tensor) -> Any:
+    try:
+        raise ImportError("weights is not installed")
+    except ImportError as error:
+        return x + len(str(error))
+
+
+class Span(typing.NamedTuple):
+    """Its begin and end are put in order by what stands in for `__new__`."""
+
+    begin: int
+    end: int
+
+
+def in_order(cls: type[Span], begin: int, end: int) -> Span:
+    return tuple.__new__(cls, (min(begin, end), max(begin, end)))
+
+
+Span.__new__ = in_order  # type: ignore[assignment, method-assign]
+
+
+def named_tuple_with_new(x: Tensor) -> Any:
+    return x + Span(2, 1).begin
+
+
+def named_tuple_with_new_mended(x: Tensor) -> Any:
+    return x + Pair(min(2, 1), max(2, 1))[0]

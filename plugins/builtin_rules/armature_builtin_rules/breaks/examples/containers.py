@@ -498,3 +498,56 @@ def next_of_iterator_mended(x: Tensor, steps: list[int]) -> Any:
 
 def next_of_iterator_mended_inputs() -> tuple[Any, ...]:
     return torch.ones(2), [1, 2]
+
+
+def address_among_numbers(x: Tensor) -> Any:
+    seen = {1 << 40: 2}
+    items = [x]
+    seen[id(items)] = 1
+    return x + len(seen)
+
+
+def address_among_numbers_mended(x: Tensor) -> Any:
+    seen: dict[Any, int] = {1 << 40: 2}
+    seen[x] = 1
+    return x + len(seen)
+
+
+def format_of_unknown(x: Tensor) -> Any:
+    try:
+        return x + len("{:{}}".format(3, str(x)))
+    except ValueError:
+        return x + 1
+
+
+def format_of_unknown_mended(x: Tensor) -> Any:
+    return x + len("{:{}}".format(3, x.dim()))
+
+
+def item_of_object(x: Tensor) -> Any:
+    try:
+        (1, 2)[x] = 3  # type: ignore[index]
+    except TypeError:
+        return x + 1
+
+
+def item_of_object_mended(x: Tensor) -> Any:
+    items = [1, 2]
+    items[0] = 3
+    return x + items[0]
+
+
+UNITS = collections.OrderedDict(width=2)
+UNITS.unit = "mm"  # type: ignore[attr-defined]
+
+
+def attribute_of_new_dict(x: Tensor) -> Any:
+    return x + len(UNITS.unit)  # type: ignore[attr-defined]
+
+
+def attribute_of_new_dict_mended(x: Tensor, unit: str) -> Any:
+    return x + len(unit)
+
+
+def attribute_of_new_dict_mended_inputs() -> tuple[Any, ...]:
+    return torch.ones(2), "mm"

@@ -117,3 +117,30 @@ def except_star_of_caught_inputs() -> tuple[Any, ...]:
 def except_star_of_caught_mended(x: Tensor, group: Any) -> Any:
     seen = [1]
     return x + len(seen)
+
+
+def an_error() -> tuple[Any, ...]:
+    return torch.ones(2), ValueError("the step failed")
+
+
+def exception_traceback(x: Tensor, error: Exception) -> Any:
+    return x + (error.__traceback__ is None)
+
+
+exception_traceback_inputs = an_error
+
+
+def exception_traceback_mended(x: Tensor, error: Exception) -> Any:
+    return x + len(str(error))
+
+
+def exception_notes(x: Tensor, error: Exception) -> Any:
+    Exception.with_traceback(error, None)
+    return x + 1
+
+
+exception_notes_inputs = an_error
+
+
+def exception_notes_mended(x: Tensor, error: Exception) -> Any:
+    return x + len(error.args)

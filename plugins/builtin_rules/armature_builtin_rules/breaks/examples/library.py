@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import functools
 import random
 import re
+import sys
 from typing import Any
 
 import torch
@@ -229,3 +231,35 @@ def random_call_fails(x: Tensor) -> Any:
 
 def random_call_fails_mended(x: Tensor) -> Any:
     return x + random.randrange(0, 5) * 0
+
+
+def random_choice_from(x: Tensor) -> Any:
+    chosen = random.Random(0).choices(collections.deque([1, 2]), k=1)
+    return x + chosen[0]
+
+
+def random_choice_from_mended(x: Tensor) -> Any:
+    chosen = random.Random(0).choices([1, 2], k=1)
+    return x + chosen[0]
+
+
+def exception_of_caller(x: Tensor) -> Any:
+    return x + (sys.exception() is None)
+
+
+def exception_of_caller_called(fn: Any, x: Tensor) -> Any:
+    try:
+        raise ValueError("the step failed")
+    except ValueError:
+        return fn(x)
+
+
+def exception_of_caller_mended(x: Tensor, error: Exception | None) -> Any:
+    return x + (error is None)
+
+
+def exception_of_caller_mended_called(fn: Any, x: Tensor) -> Any:
+    try:
+        raise ValueError("the step failed")
+    except ValueError as error:
+        return fn(x, error)

@@ -256,3 +256,76 @@ def default_dtype_in_parts(x: Tensor) -> Any:
 def default_dtype_in_parts_mended(x: Tensor) -> Any:
     one = torch.ones(3, dtype=torch.float64)
     return torch.cond(x.sum() > 0, lambda a: a + one, lambda a: a - one, (x,))
+
+
+def operator_failed(x: Tensor) -> Any:
+    try:
+        return torch.zeros(2, dtype=torch.quint8) + x
+    except NotImplementedError:
+        return x + 1
+
+
+def operator_failed_mended(x: Tensor) -> Any:
+    return torch.zeros(1, dtype=torch.uint8) + x
+
+
+class Keeping(torch.autograd.Function):
+    """Keeps a tensor that it has made."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, box: list[Tensor]) -> Tensor:
+        y = x * 2
+        box.append(y)
+        return x * 3
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return grad * 3, None
+
+
+class Returning(torch.autograd.Function):
+    """Returns both tensors that it makes."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x * 2, x * 3
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return grads[0] * 2 + grads[1] * 3
+
+
+def kept_from_inner_graph(x: Tensor) -> Any:
+    box: list[Tensor] = []
+    y = Keeping.apply(x, box)  # type: ignore[no-untyped-call]
+    return y + box[0]
+
+
+def kept_from_inner_graph_inputs() -> tuple[Any, ...]:
+    return (torch.ones(2, requires_grad=True),)
+
+
+def kept_from_inner_graph_mended(x: Tensor) -> Any:
+    kept, y = Returning.apply(x)  # type: ignore[no-untyped-call]
+    return y + kept
+
+
+@armature.trace_through
+def counting(x: Tensor, seen: list[int]) -> Tensor:
+    seen.append(1)
+    return x * 2
+
+
+def without_the_mark(x: Tensor, seen: list[int]) -> Tensor:
+    seen.append(1)
+    return x * 2
+
+
+def trace_through_changes(x: Tensor) -> Any:
+    seen: list[int] = []
+    return counting(x, seen) + len(seen)
+
+
+def trace_through_changes_mended(x: Tensor) -> Any:
+    seen: list[int] = []
+    return without_the_mark(x, seen) + len(seen)

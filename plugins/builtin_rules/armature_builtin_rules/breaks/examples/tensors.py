@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import torch
@@ -414,3 +415,37 @@ def quantized_tensor_mended(x: Tensor) -> Any:
 
 def quantized_tensor_mended_inputs() -> tuple[Any, ...]:
     return (torch.ones(2, 3),)
+
+
+SENTENCES = [torch.ones(2), torch.ones(3)]
+with warnings.catch_warnings(action="ignore"):  # that they are a prototype
+    STRIDED = torch.nested.nested_tensor(SENTENCES)
+JAGGED = torch.nested.nested_tensor(SENTENCES, layout=torch.jagged)
+
+
+def nested_tensor(x: Tensor) -> Any:
+    return x + STRIDED.is_nested
+
+
+def nested_tensor_mended(x: Tensor) -> Any:
+    return x + JAGGED.is_nested
+
+
+def tensor_set(x: Tensor) -> Any:
+    y = torch.empty(0).set_(x.untyped_storage(), 0, (2,), (1,))
+    return y + 1
+
+
+def tensor_set_mended(x: Tensor) -> Any:
+    y = torch.empty(2).copy_(x[0, :2])
+    return y + 1
+
+
+if hasattr(Tensor, "rename"):  # torch 2.13 has no names of dimensions
+
+    def named_tensor(x: Tensor) -> Any:
+        named: Any = x
+        return named.rename("rows", "columns").sum("rows").rename(None)
+
+    def named_tensor_mended(x: Tensor) -> Any:
+        return x.sum(0)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import builtins
 import gc
 import linecache
+import math
 import os
 import pickle
 import sys
 import threading
 import time
+import types
 import warnings
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -327,3 +331,90 @@ def own_builtins(x: Tensor) -> Any:
 
 def own_builtins_mended(x: Tensor) -> Any:
     return x + 7
+
+
+def report(x: Tensor) -> Tensor:
+    return x * 3
+
+
+def skipped_function(x: Tensor) -> Any:
+    return report(x) + 1
+
+
+def skipped_function_called(fn: Any, x: Tensor) -> Any:
+    with armature.rules.skip(report):
+        return fn(x)
+
+
+def skipped_function_mended(x: Tensor) -> Any:
+    return report(x) + 1
+
+
+def skipped_function_mended_called(fn: Any, x: Tensor) -> Any:
+    return fn(x)
+
+
+GENERATOR = torch.Generator()
+
+
+def random_generator(x: Tensor) -> Any:
+    return x + GENERATOR.get_state().numel()
+
+
+def random_generator_mended(x: Tensor) -> Any:
+    return x + torch.rand(3) * 0
+
+
+def torch_script(x: Tensor) -> Any:
+    return x + (len(torch._C._jit_get_all_schemas()) > 0)
+
+
+def torch_script_mended(x: Tensor) -> Any:
+    return x + hasattr(torch.ops.aten, "add")
+
+
+SETTINGS = types.ModuleType("settings_of_app")
+SETTINGS.__name__ = "app.settings"
+PART = types.ModuleType("app.settings.part")
+PART.width = 2  # type: ignore[attr-defined]
+
+
+def import_from_unclear_module(x: Tensor) -> Any:
+    from settings_of_app import part  # type: ignore[import-not-found]  # noqa: PLC0415
+
+    return x + part.width
+
+
+def import_from_unclear_module_called(fn: Any, x: Tensor) -> Any:
+    with mock.patch.dict(sys.modules, {"settings_of_app": SETTINGS, "app.settings.part": PART}):
+        return fn(x)
+
+
+def import_from_unclear_module_mended(x: Tensor) -> Any:
+    return x + PART.width
+
+
+def imports_math(x: Tensor) -> Any:
+    import math  # noqa: PLC0415
+
+    return x + math.pi
+
+
+OWN_IMPORT = {**vars(builtins), "__import__": lambda *names: __import__(*names)}
+own_import_function = types.FunctionType(imports_math.__code__, {"__builtins__": OWN_IMPORT})
+
+
+def own_import_function_mended(x: Tensor) -> Any:
+    return x + math.pi
+
+
+RUNTIME = types.ModuleType("torch2trt")
+exec("def infer(x):\n    return x * 2", RUNTIME.__dict__)
+
+
+def library_runtime(x: Tensor) -> Any:
+    return RUNTIME.infer(x) + 1
+
+
+def library_runtime_mended(x: Tensor) -> Any:
+    return x * 2 + 1
