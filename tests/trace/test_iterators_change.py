@@ -316,6 +316,7 @@ FILLED: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
     (lambda: collections.deque([0]), lambda held: held.extend(map(bad, (1, 2, 3)))),
     (lambda: collections.deque([0]), lambda held: held.extendleft(bad(i) for i in (1, 2, 3))),
 ]
+BREAKING = (5, 6, 7)  # sets that an iterator takes members from
 
 
 WAYS: list[Callable[[list[int]], Any]] = [
@@ -395,7 +396,8 @@ def test_items_go_in_one_by_one(number: int) -> None:
             return t + len(held), str(error)
         return t + len(held)
 
-    assert resumes(fills, lambda: (*one(), make())).breaks == []
+    breaks = ["method-of-value"] if number in BREAKING else []
+    assert resumes(fills, lambda: (*one(), make())).breaks == breaks
 
 
 def first_goes(t, held):

@@ -555,15 +555,13 @@ def test_results_of_operators_on_views_come_in_their_order(number: int) -> None:
     theirs = with_views(X, a, b, s, f)
     ours = armature.compile(with_views, backend="eager", dynamic=False, fullgraph=True)(X, a, b, s, f)
     assert theirs[1:] == ours[1:]
-    sets = armature.compile(lambda t, a, b: (t + 1, a.keys() | b.keys()), backend="eager", fullgraph=True)
+    sets = armature.compile(lambda t, a, b: (t + 1, a.keys() | b.keys()), backend="eager")
     a, b = ({key: 0 for key in given if isinstance(key, int)} for given in (a, b))  # strings hash differently each time
     assert list(sets(X, a, b)[1]) == list(a.keys() | b.keys())
 
 
 def test_a_set_of_few_members_leaves_in_its_order() -> None:
-    compiled = armature.compile(
-        lambda t: (t + 1, {19, 27, 35, 4}, {19, 27, 35, 4, 12}), backend="eager", fullgraph=True
-    )
+    compiled = armature.compile(lambda t: (t + 1, {19, 27, 35, 4}, {19, 27, 35, 4, 12}), backend="eager")
     assert [list(each) for each in compiled(X)[1:]] == [list({19, 27, 35, 4}), list({19, 27, 35, 4, 12})]
 
 
@@ -683,4 +681,8 @@ def stopped_by_an_error(t, s):
 
 
 def test_a_change_to_a_set_that_an_error_stops_is_made_in_part() -> None:
-    check(stopped_by_an_error, X, {1, 2})
+    theirs, ours = {1, 2}, {1, 2}
+    for _ in range(2):
+        expected = stopped_by_an_error(X, theirs)
+        assert torch.equal(armature.compile(stopped_by_an_error, backend="eager")(X, ours), expected)
+        assert ours == theirs

@@ -12,7 +12,7 @@ import attrs
 
 from armature.frame.sources import ItemSource, MemberSource, held_key, object_source
 from armature.trace.errors import UserRaised
-from armature.trace.semantics.slots import is_iterable
+from armature.trace.semantics.slots import COMPARED_BY, is_iterable
 from armature.trace.values.base import (
     Args,
     Kwargs,
@@ -26,7 +26,7 @@ from armature.trace.values.base import (
 from armature.trace.values.keys import is_new, looked_up
 from armature.trace.values.methods import invoke
 from armature.trace.values.sequence import TupleValue, comparison
-from armature.trace.values.sets import COMPARISONS, SET_METHODS, SetLike, SetValue, made_of
+from armature.trace.values.sets import OPERATORS, SET_METHODS, Operand, SetLike, compute, listed, operand
 from armature.trace.values.streams import Steps, Walk
 
 if TYPE_CHECKING:
@@ -328,26 +328,27 @@ class DictViewValue(SetLike):
             return super().call_method(tracer, name, args, kwargs)
         return invoke(tracer, method, name, (self,), args, kwargs) or tracer.constant(None)
 
-    def as_set(self, tracer: Tracing) -> Value:
+    def as_operand(self, tracer: Tracing) -> Operand:
+        """A view of a real dict of the keys, and of the values where they are constants."""
         if self.which == "values":
-            return self
-        entries = {item.key(tracer): item for item in self.stream(tracer)}
-        # CPython makes the set of the dict itself where that is no object of a derived class.
-        of_dict = self.which == "keys" and self.owner.kind is dict and self.owner.owner is None
+            return listed(tracer, self)
+        held = self.owner.realise(tracer)
+        values = dict.fromkeys(held) if self.which == "keys" else {key: _constant(tracer, held[key][1]) for key in held}
+        # CPython takes the dict itself for its keys, unless it is an object of a derived class.
+        plain = self.owner.kind is dict and self.owner.owner is None
+        view = getattr(values if plain else collections.OrderedDict(values), self.which)()
+        entries = {member: PARTS[self.which](held[key]) for member, key in zip(view, held, strict=True)}
         known = self.which == "items" or self.owner.kind is not MappingProxyType
-        return SetValue(entries, set, set(dict.fromkeys(entries) if of_dict else list(entries)) if known else None)
+        return Operand(entries, view, TupleValue(list(entries.values())), known)
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
-        if self.which == "values":
+        function, swapped = OPERATORS.get(name, (None, False))
+        if self.which == "values" or function is None:
             return None
-        if name in COMPARISONS:
-            return self.as_set(tracer).binary(tracer, name, other)
-        swapped = name.startswith("__r")
-        if name in ("__and__", "__rand__") and (not isinstance(other, SetValue) or other.table is not None):
-            return intersection(tracer, self, other)
-        left, right = (other, self) if swapped else (self, other)
-        method = VIEW_OPERATORS.get(f"__{name[3:]}" if swapped else name)
-        return None if method is None else method(tracer, left, right)
+        if name in COMPARED_BY and not isinstance(other, SetLike):
+            return None
+        sides = (self.as_operand(tracer), operand(tracer, other))
+        return compute(tracer, function, *(reversed(sides) if swapped else sides))
 
     def rebuild(self, out: Rebuilding) -> None:
         out.load(self.owner)
@@ -355,63 +356,26 @@ class DictViewValue(SetLike):
         out.call(0)
 
 
-def intersection(tracer: Tracing, view: DictViewValue, other: Value) -> SetValue:
-    """`view & other`, in CPython's order: it walks the smaller of two views, or a view no larger than a set."""
-    if isinstance(other, DictViewValue):
-        swaps = other.length(tracer) > view.length(tracer)
-    else:
-        swaps = isinstance(other, SetValue) and other.kind is set and view.length(tracer) <= other.length(tracer)
-    walked, asked = (view, other) if swaps else (other, view)
-    common = [item for item in tracer.unpack(walked) if asked.contains(tracer, item)]
-    entries: dict[Hashable, Value] = {}
-    table: set[Hashable] = set()
-    for item in common:
-        key = item.key(tracer)
-        entries.setdefault(key, item)
-        table.add(key)
-    return SetValue(entries, set, table)
+def _constant(tracer: Tracing, value: Value) -> Hashable:
+    """A value of a dict whose items are compared with others."""
+    try:
+        constant: Hashable = value.as_constant()
+        hash(constant)
+    except (NotConstant, TypeError):
+        tracer.graph_break("key-of-dict", type=value.describe())
+    return constant
 
 
-def _by_method(name: str) -> Callable[[Tracing, Value, Value], Value]:
-    """An operator with a view on one side: the set of what is on the left, changed by a method."""
-
-    def run(tracer: Tracing, left: Value, right: Value) -> Value:
-        both_items = all(isinstance(side, DictViewValue) and side.which == "items" for side in (left, right))
-        if both_items and name == "symmetric_difference_update":
-            return _other_items(tracer, left, right)
-        result = left.as_set(tracer) if isinstance(left, DictViewValue) else made_of(tracer, left, set)
-        if isinstance(result, SetValue):
-            SET_METHODS[name](tracer, result, right)
-        return result
-
-    return run
-
-
-def _other_items(tracer: Tracing, left: Value, right: Value) -> Value:
-    """`left ^ right` of two views of items: those of the right side come first."""
-    new = [item for item in tracer.unpack(right) if not left.contains(tracer, item)]
-    left_over = [item for item in tracer.unpack(left) if not right.contains(tracer, item)]
-    result = made_of(tracer, TupleValue(new), set)
-    SET_METHODS["update"](tracer, result, TupleValue(left_over))
-    return result
-
-
-VIEW_OPERATORS: dict[str, Callable[[Tracing, Value, Value], Value]] = {
-    "__or__": _by_method("update"),
-    "__sub__": _by_method("difference_update"),
-    "__xor__": _by_method("symmetric_difference_update"),
-    "__and__": _by_method("intersection_update"),
-}
 PARTS: dict[str, Callable[[tuple[Value, Value]], Value]] = {
     "keys": lambda entry: entry[0],
     "values": lambda entry: entry[1],
     "items": lambda entry: TupleValue(list(entry)),
 }
-VIEW_METHODS: dict[str, Callable[..., Value]] = {
+VIEW_METHODS: dict[str, Callable[..., Value | None]] = {
     "__iter__": lambda tracer, self: tracer.python.iterator(self),
     "__len__": lambda tracer, self: tracer.constant(self.length(tracer)),
     "__contains__": lambda tracer, self, item: tracer.constant(self.contains(tracer, item)),
-    "isdisjoint": lambda tracer, self, other: self.as_set(tracer).call_method(tracer, "isdisjoint", (other,), {}),
+    "isdisjoint": SET_METHODS["isdisjoint"],
 }
 
 

@@ -1,4 +1,8 @@
-"""Sets and frozen sets."""
+"""Sets and frozen sets, and the operations of sets, which views of dicts share.
+
+The keys of the members stand in a real set (`SetValue.table`), which goes through the operations of the program: its
+order is that in which CPython iterates.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +15,20 @@ import attrs
 
 from armature.frame.guards.values import layout, lies_alike
 from armature.trace.errors import UserRaised
+from armature.trace.semantics.slots import COMPARISONS, by_method
 from armature.trace.values.base import Args, Kwargs, Value, Write, attribute_of_builtin, raise_lacking
 from armature.trace.values.keys import is_by_address, looked_up, settle
 from armature.trace.values.methods import invoke
 from armature.trace.values.sequence import TupleValue
 from armature.trace.values.streams import Steps, Walk
-from armature.trace.versions import SUBSET_STOPS_EARLY
 
 if TYPE_CHECKING:
-    from armature.frame.sources import Source
     from armature.trace.values.base import Rebuilding, Tracing
 
 
 Make = Callable[[Sequence[Hashable]], Any]  # of items, a set
-Enough = Callable[[Hashable, Mapping[Hashable, Value]], bool]  # of an item's key and all items found so far
-Order = tuple[list[object], tuple[tuple[int, ...], ...]]  # the members of a set as it is iterated, and its layout
+COMBINING = ("union", "intersection", "difference", "symmetric_difference")
+TAKES_ALL = ("union", "difference", "symmetric_difference")  # members of its operands, whatever they are
 
 
 def with_room(slots: int, items: Sequence[Hashable]) -> set[Hashable]:
@@ -36,31 +39,40 @@ def with_room(slots: int, items: Sequence[Hashable]) -> set[Hashable]:
     return made
 
 
-def begun_with(count: int, items: Sequence[Hashable]) -> set[Hashable]:
-    """A set to which items were added that began as a set of a dict's first so many keys."""
-    made: set[Hashable] = set(dict.fromkeys(items[:count]))
-    for item in items[count:]:
-        made.add(item)
-    return made
-
-
-FEW = 5  # of a set with no more members, each order to add them is tried
-MANY = 256  # of a set with more members, fewer ways to make it are tried
-# What makes a set that leaves the frame. The order of a set comes of how much room it has, and that of how it was made:
-# one that has grown by adding has more than the set of a dict's keys, and one that has lost members more than it needs.
+# What makes a set that leaves the frame. The order of a set comes of how much room it has, and that of how it was made.
 WAYS: dict[type, tuple[Make, ...]] = {
-    set: (set, *(functools.partial(with_room, 2**power) for power in range(4, 12))),
+    set: (set, *(functools.partial(with_room, 2**power) for power in range(3, 12))),
     frozenset: (frozenset, lambda items: frozenset(dict.fromkeys(items)), lambda items: frozenset(set(items))),
 }
 
 
+class SetLike(Value):
+    """What takes part in operations of sets."""
+
+    def as_operand(self, tracer: Tracing) -> Operand:
+        """What an operation takes for it."""
+        raise NotImplementedError(type(self).__name__)
+
+
+@attrs.frozen(eq=False)
+class Operand:
+    """What an operation of sets takes for an iterable.
+
+    entries: the members by key. table: the keys in an object that CPython walks as it walks the iterable. value: the
+    iterable, or its members. known: whether the order of the table is the iterable's.
+    """
+
+    entries: Mapping[Hashable, Value]
+    table: Any
+    value: Value
+    known: bool = True
+
+
 @attrs.define(eq=False)
-class SetValue(Value):
+class SetValue(SetLike):
     """A set or frozenset. `entries`: key to member.
 
-    `table`: a set of the keys that has gone through the same operations, made at the first; it tells the order in which
-    CPython iterates. None: not known, because a set of the program was changed.
-    `follows`: the members, in order, and the layout of sets of the program by whose order the table goes.
+    `table`: see above. None: not known, because a set of the program was changed.
     `changes`: what was done to a set of the program, to be done again to the set itself, whose order comes of it.
     """
 
@@ -69,10 +81,9 @@ class SetValue(Value):
     table: set[Hashable] | frozenset[Hashable] | None = attrs.field(
         default=attrs.Factory(lambda self: self.kind(self.entries), takes_self=True)
     )
-    follows: dict[Source, Order] = attrs.field(factory=dict)
     changes: list[Write] = attrs.field(factory=list)
     reshaped: int = 0  # how often members came or went
-    origin: SetValue | None = None  # of a copy kept for later, what it is a copy of
+    origin: SetValue | None = None  # of a copy that was made for a change, what it is a copy of
 
     mutable: ClassVar[bool] = True
     plain_items: ClassVar[bool] = True
@@ -86,6 +97,10 @@ class SetValue(Value):
     def as_constant(self) -> Any:
         return self.kind(value.as_constant() for value in self.entries.values())
 
+    def as_operand(self, tracer: Tracing) -> Operand:
+        known = self.table is not None
+        return Operand(self.entries, self.table if known else self.kind(self.entries), self, known)
+
     def key(self, tracer: Tracing) -> Hashable:
         if self.kind is set:
             raise_lacking(tracer, self, "__hash__")
@@ -93,22 +108,16 @@ class SetValue(Value):
 
     def copy(self) -> SetValue:
         """Another set of the same members."""
-        table = None if self.table is None else self.table.copy()
-        return SetValue(dict(self.entries), self.kind, table, dict(self.basis()))
-
-    def basis(self) -> dict[Source, Order]:
-        """`follows`, or of a set of the program itself: its own members."""
-        if self.source is None or self.table is None:
-            return self.follows
-        return {self.source: ([self.entries[key].as_constant() for key in self.table], layout(self.table))}
+        return SetValue(dict(self.entries), self.kind, None if self.table is None else self.table.copy())
 
     def guard_order(self, tracer: Tracing) -> None:
-        """The order is relied on."""
-        if len(self.entries) > 1:
-            for source, (keys, places) in self.basis().items():
-                tracer.guards.keys(source, keys)
-                if places and source is not self.source:
-                    tracer.guards.metadata(source, functools.partial(lies_alike, places))
+        """Rely on the order of a set of the program, and on that of its copies."""
+        if self.source is None or self.table is None or len(self.entries) < 2:
+            return
+        tracer.guards.keys(self.source, [self.entries[key].as_constant() for key in self.table])
+        places = layout(self.table)
+        if places:
+            tracer.guards.metadata(self.source, functools.partial(lies_alike, places))
 
     def ordered(self, tracer: Tracing) -> list[Hashable]:
         """The keys in CPython's order, which depends on the set's history and on hashes."""
@@ -155,20 +164,17 @@ class SetValue(Value):
         return tracer.constant(None) if result is None else result
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
-        if isinstance(other, SetLike) and name not in COMPARISONS:  # sets leave it to the view, also `set |= view`
-            return None if name.startswith("__i") else other.binary(tracer, f"__r{name[2:]}", self)
-        method = OPERATORS.get(name)
-        other = as_set(tracer, other)
-        if method is None or not isinstance(other, SetValue) or not hasattr(self.kind, name):
+        if not isinstance(other, SetValue):
             return None
-        return method(tracer, self, other)
+        if name in IN_PLACE and self.kind is set:
+            SET_METHODS[IN_PLACE[name]](tracer, self, other)
+            return self
+        function, swapped = OPERATORS.get(name, (None, False))
+        sides = (other, self) if swapped else (self, other)
+        return None if function is None else compute(tracer, function, *(side.as_operand(tracer) for side in sides))
 
     def rebuild(self, out: Rebuilding) -> None:
-        self.guard_order(out.tracer)
-        way = self.way_to_make()
-        if way is None:
-            out.cannot(self)
-        make, order = way
+        make, order = self.way_to_make(out)
         if make is not set:
             out.null_function(make)
         for key in order:
@@ -179,88 +185,46 @@ class SetValue(Value):
 
     def filling(self, out: Rebuilding) -> Value:
         """What an empty set of a derived class is filled with to have the order of the table."""
-        way = self.way_to_make()
-        if way is None:
+        make, order = self.way_to_make(out)
+        if make is not self.kind:
             out.cannot(self)
-        make, order = way
-        if make is self.kind:
-            self.guard_order(out.tracer)
-            return TupleValue([self.entries[key] for key in order])
-        made, filled = make(order), set[Hashable]()
-        filled.update(made)
-        if list(filled) != list(made):
-            out.cannot(self)
-        return SetValue(dict(self.entries), self.kind, made, dict(self.basis()))
+        return TupleValue([self.entries[key] for key in order])
 
-    def way_to_make(self) -> tuple[Make, list[Hashable]] | None:
-        """What makes a set with the order of the table, and of what. None: no likely way does."""
+    def way_to_make(self, out: Rebuilding) -> tuple[Make, list[Hashable]]:
+        """What makes a set with the order of the table, and of what."""
         if len(self.entries) < 2 or any(map(is_by_address, self.entries)):
             return self.kind, list(self.entries)
-        if self.table is None:
-            return None
-        known = list(self.table)
-        begun = range(2, len(known)) if self.kind is set and len(known) <= MANY else ()
-        ways: list[Make] = [*WAYS[self.kind], *(functools.partial(begun_with, count) for count in begun)]
-        for make in ways:
-            for order in (known, list(self.entries)):
-                if list(make(order)) == known:
-                    return make, order
-        orders = itertools.permutations(known) if len(known) <= FEW else ()
-        return next(((self.kind, list(order)) for order in orders if list(self.kind(order)) == known), None)
+        self.guard_order(out.tracer)
+        known = out.cannot(self) if self.table is None else list(self.table)
+        for make, order in itertools.product(WAYS[self.kind], (known, list(self.entries))):
+            if list(make(order)) == known:
+                return make, order
+        out.cannot(self)
 
     def writes(self, out: Rebuilding) -> list[Write]:
         return [attrs.evolve(change, operands=tuple(map(as_it_is, change.operands))) for change in self.changes]
 
 
 def as_it_is(operand: Value) -> Value:
-    """The set of the program itself, of which a copy was kept for a change to another, where it does not change."""
+    """The set of the program itself, of which a copy was made for a change to another, where it does not change."""
     origin = operand.origin if isinstance(operand, SetValue) else None
     return operand if origin is None or origin.source is None or origin.changes else origin
 
 
-def as_set(tracer: Tracing, value: Value) -> Value:
-    """A view of keys or items as a set; anything else as it is."""
-    return value.as_set(tracer) if isinstance(value, SetLike) else value
-
-
-class SetLike(Value):
-    """What takes part in set operators without being a set."""
-
-    def as_set(self, tracer: Tracing) -> Value:
-        """The set of its members; itself where they are no set."""
-        raise NotImplementedError(type(self).__name__)
-
-
-@attrs.frozen(eq=False)
-class Members:
-    """The members of an iterable: key to member, and what stands for the iterable as an operand on tables.
-
-    `kept`: it as it is now, for changes that are made to a set of the program after the graph has run.
-    """
-
-    entries: dict[Hashable, Value]
-    operand: Any
-    kept: Value
-    follows: Mapping[Source, Order] = {}
-
-
-def members(tracer: Tracing, iterable: Value, enough: Enough | None = None) -> Members:
-    """The members of any iterable, taken until there are `enough`."""
+def operand(tracer: Tracing, iterable: Value) -> Operand:
+    """What an operation of sets takes for any iterable."""
     iterable = native_set(iterable)
-    if isinstance(iterable, SetValue):
-        operand: Any = list(iterable.entries) if iterable.table is None else iterable.table
-        kept = iterable.copy()
-        kept.origin = iterable
-        return Members(iterable.entries, operand, kept, iterable.basis())
+    return iterable.as_operand(tracer) if isinstance(iterable, SetLike) else listed(tracer, iterable)
+
+
+def listed(tracer: Tracing, iterable: Value) -> Operand:
+    """The same for an iterable that is no set."""
     found: dict[Hashable, Value] = {}
     for item in one_by_one(tracer, iterable):
-        key = item.key(tracer)
-        found.setdefault(key, item)
-        if enough is not None and not iterable.plain_items and enough(key, found):
-            break
+        found.setdefault(item.key(tracer), item)
     # CPython makes room for all keys of a dict at once.
-    operand = dict.fromkeys(found) if iterable.python_type() is dict else list(found)
-    return Members(found, operand, TupleValue(list(found.values())))
+    table = dict.fromkeys(found) if iterable.python_type() is dict else list(found)
+    return Operand(found, table, TupleValue(list(found.values())))
 
 
 def native_set(value: Value) -> Value:
@@ -268,23 +232,43 @@ def native_set(value: Value) -> Value:
     return value.base if isinstance(value.base, SetValue) else value
 
 
-def is_whole(iterable: Value) -> bool:
-    """Whether CPython takes the members at once, known to be hashable; of others, those before an error count."""
-    return isinstance(iterable, SetValue) or iterable.python_type() is dict
-
-
 def one_by_one(tracer: Tracing, iterable: Value) -> Iterable[Value]:
     """The items of an iterable, each when it is asked for if they are not at hand."""
     return tracer.unpack(iterable) if iterable.plain_items else iterable.stream(tracer)
 
 
-def made_of(tracer: Tracing, iterable: Value, kind: type) -> SetValue:
+def compute(tracer: Tracing, function: Callable[..., Any], *operands: Operand) -> Value:
+    """What a function gives for sets: it is called with their tables."""
+    made = function(*(operand.table for operand in operands))
+    if not isinstance(made, (set, frozenset)):
+        return tracer.constant(made)
+    rely_on_orders(tracer, operands)
+    known = all(operand.known for operand in operands)
+    return SetValue(members(made, *(operand.entries for operand in operands)), type(made), made if known else None)
+
+
+def members(keys: Iterable[Hashable], *tables: Mapping[Hashable, Value]) -> dict[Hashable, Value]:
+    """The members of a set of keys that was made of others. Of equal ones, as 2 and 2.0, it tells which one stays."""
+    by_key: dict[Hashable, Value] = {}
+    by_id: dict[int, Value] = {}
+    for key, item in itertools.chain.from_iterable(table.items() for table in tables):
+        by_key.setdefault(key, item)
+        by_id.setdefault(id(key), item)
+    return {key: by_id.get(id(key)) or by_key[key] for key in keys}
+
+
+def rely_on_orders(tracer: Tracing, operands: Iterable[Operand]) -> None:
+    """Rely on the orders of the program's sets of which another one was made."""
+    for operand in operands:
+        if isinstance(operand.value, SetValue):
+            operand.value.guard_order(tracer)
+
+
+def made_of(tracer: Tracing, iterable: Value, kind: type) -> Value:
     """`kind(iterable)`."""
     if kind is frozenset and isinstance(iterable, SetValue) and iterable.kind is frozenset:
         return iterable
-    given = members(tracer, iterable)
-    known = not isinstance(iterable, SetValue) or iterable.table is not None
-    return SetValue(dict(given.entries), kind, kind(given.operand) if known else None, dict(given.follows))
+    return compute(tracer, kind, operand(tracer, iterable))
 
 
 def in_any_order(tracer: Tracing, iterable: Value) -> list[Value]:
@@ -292,6 +276,21 @@ def in_any_order(tracer: Tracing, iterable: Value) -> list[Value]:
     if isinstance(iterable, SetValue) and {type(key) for key in iterable.entries} in ({int}, {str}):
         return list(iterable.entries.values())
     return tracer.unpack(iterable)
+
+
+def whole(tracer: Tracing, name: str, others: Args) -> list[Operand]:
+    """The operands of a method. A break where CPython may stop before their end, or has changed the set by then."""
+    if name in TAKES_ALL:
+        return [operand(tracer, other) for other in others]
+    try:
+        given = [operand(tracer, other) for other in others if native_set(other).plain_items]
+        if name == "isdisjoint" and any(other.base is not None for other in others):  # whose `__iter__` is asked
+            given = []
+    except UserRaised:  # by a member that has no hash
+        given = []
+    if len(given) < len(others):
+        tracer.graph_break("method-of-value", name=name, type="a set, for other than lists and sets")
+    return given
 
 
 def _add(tracer: Tracing, self: SetValue, item: Value) -> None:
@@ -351,111 +350,52 @@ def _init(tracer: Tracing, self: SetValue, *items: Value) -> None:
 
 
 def update(tracer: Tracing, self: SetValue, *others: Value) -> None:
-    """`self.update(*others)`."""
+    """`self.update(*others)`. What CPython takes at once has members that can be hashed; others come one by one."""
     for other in map(native_set, others):
-        if not is_whole(other):
-            for item in one_by_one(tracer, other):
-                _add(tracer, self, item)
+        if isinstance(other, SetValue) or other.python_type() is dict:
+            _updated(tracer, self, other)
             continue
-        added = members(tracer, other)
-        self.change(tracer, set.update, self if other is self else added.kept).update(added.operand)
-        self.follows.update(added.follows)
-        self.reshaped += not added.entries.keys() <= self.entries.keys()
-        for key, item in added.entries.items():
-            self.entries.setdefault(key, item)
+        for item in one_by_one(tracer, other):
+            _add(tracer, self, item)
 
 
-def combined(self: SetValue, others: list[Members], operation: str) -> SetValue:
-    """The set that an operation on tables gives."""
-    known = self.table is not None
-    everything, by_key = dict(self.entries), {id(key): item for key, item in self.entries.items()}
-    for other in others:
-        for key, item in other.entries.items():
-            everything.setdefault(key, item)
-            by_key.setdefault(id(key), item)  # of equal members, such as 2 and 2.0, the table tells which one stays
-    start = self.kind(self.entries) if self.table is None else self.table
-    table = getattr(start, operation)(*(other.operand for other in others))
-    follows = dict(self.basis())
-    for other in others:
-        follows.update(other.follows)
-    entries = {key: by_key.get(id(key), everything[key]) for key in table}
-    return SetValue(entries, self.kind, table if known else None, follows)
+def _by_keys(name: str) -> Callable[..., Value]:
+    """A method that gives another set, or an answer."""
 
-
-def all_of(self: SetValue) -> Enough:
-    """Whether all members of a set are found: nothing more can be in an intersection."""
-    return lambda _, found: bool(self.entries) and self.entries.keys() <= found.keys()
-
-
-def _intersection(tracer: Tracing, self: SetValue, *others: Value) -> Value:
-    for other in others:  # each may be asked less by what the ones before it leave
-        self = combined(self, [members(tracer, other, all_of(self))], "intersection")
-    return self if others else combined(self, [], "intersection")
-
-
-def _operation(name: str) -> Callable[..., Value]:
-    def run(tracer: Tracing, self: SetValue, *others: Value) -> Value:
-        return combined(self, [members(tracer, other) for other in others], name)
+    def run(tracer: Tracing, self: SetLike, *others: Value) -> Value:
+        method = getattr(self.python_type(), name)
+        return compute(tracer, method, self.as_operand(tracer), *whole(tracer, name, others))
 
     return run
 
 
-def _take_out(tracer: Tracing, self: SetValue, others: Sequence[Value]) -> None:
-    for item in itertools.chain.from_iterable(one_by_one(tracer, other) for other in others):
-        _discard(tracer, self, item)
+def _in_place(name: str) -> Callable[..., None]:
+    """A method that changes the set."""
 
-
-def _in_place(name: str) -> Callable[..., Value | None]:
     def run(tracer: Tracing, self: SetValue, *others: Value) -> None:
-        others = tuple(map(native_set, others))
-        taken_out = name == "difference_update"
-        if taken_out and not all(other.plain_items for other in others):
-            return _take_out(tracer, self, others)
-        try:
-            enough = all_of(self) if name == "intersection_update" else None
-            given = [members(tracer, other, enough) for other in others]
-        except UserRaised:  # by a member that has no hash: the members before it are taken out
-            if taken_out:
-                _take_out(tracer, self, others)
-            raise
-        result = combined(self, given, name.removesuffix("_update"))
-        kept = (self if other is self else one.kept for one, other in zip(given, others, strict=True))
-        table = self.change(tracer, getattr(set, name), *kept)
-        getattr(table, name)(*(other.operand for other in given))
-        self.follows.update(result.follows)
-        self.reshaped += result.entries.keys() != self.entries.keys()
-        self.entries = result.entries
+        given = whole(tracer, name, others)
+        table = self.change(tracer, getattr(set, name), *(snapshot(operand.value, self) for operand in given))
+        if self.table is not None:
+            rely_on_orders(tracer, given)
+            self.table = table if all(operand.known for operand in given) else None
+        getattr(table, name)(*(operand.table for operand in given))
+        changed = members(table, self.entries, *(operand.entries for operand in given))
+        self.reshaped += changed.keys() != self.entries.keys()
+        self.entries = changed
 
     return run
 
 
-def _operator(name: str) -> Callable[..., Value | None]:
-    """`self <op>= other`, for a frozenset the plain operator."""
-
-    def run(tracer: Tracing, self: SetValue, other: Value) -> Value | None:
-        if self.kind is frozenset:
-            return None
-        SET_METHODS[name](tracer, self, other)
-        return self
-
-    return run
+def snapshot(value: Value, changed: SetValue) -> Value:
+    """An operand of a change as it is now: the change is made again after the graph has run."""
+    if not isinstance(value, SetValue) or value is changed:
+        return value
+    made = value.copy()
+    made.origin = value
+    return made
 
 
-def _is_subset(tracer: Tracing, self: SetValue, other: Value) -> bool:
-    enough = all_of(self) if SUBSET_STOPS_EARLY else None
-    return self.entries.keys() <= members(tracer, other, enough).entries.keys()
-
-
-def _is_superset(tracer: Tracing, self: SetValue, other: Value) -> bool:
-    return self.entries.keys() >= members(tracer, other, lambda key, _: key not in self.entries).entries.keys()
-
-
-def _is_disjoint(tracer: Tracing, self: SetValue, other: Value) -> bool:
-    if isinstance(other, SetValue):
-        return self.entries.keys().isdisjoint(other.entries)
-    return not any(item.key(tracer) in self.entries for item in one_by_one(tracer, other))
-
-
+_updated = _in_place("update")
 SET_METHODS: dict[str, Callable[..., Value | None]] = {
     "add": _add,
     "discard": _discard,
@@ -464,35 +404,24 @@ SET_METHODS: dict[str, Callable[..., Value | None]] = {
     "update": update,
     "pop": _pop,
     "__init__": _init,
-    "union": _operation("union"),
-    "intersection": _intersection,
-    "difference": _operation("difference"),
-    "symmetric_difference": _operation("symmetric_difference"),
-    "intersection_update": _in_place("intersection_update"),
-    "difference_update": _in_place("difference_update"),
-    "symmetric_difference_update": _in_place("symmetric_difference_update"),
     "copy": lambda tracer, self: self if self.kind is frozenset else self.copy(),
-    "issubset": lambda tracer, self, other: tracer.constant(_is_subset(tracer, self, other)),
-    "issuperset": lambda tracer, self, other: tracer.constant(_is_superset(tracer, self, other)),
-    "isdisjoint": lambda tracer, self, other: tracer.constant(_is_disjoint(tracer, self, other)),
+    **{name: _by_keys(name) for name in ("union", "intersection", "difference", "symmetric_difference")},
+    **{name: _by_keys(name) for name in ("issubset", "issuperset", "isdisjoint")},
+    **{
+        f"{name}_update": _in_place(f"{name}_update") for name in ("intersection", "difference", "symmetric_difference")
+    },
     "__len__": lambda tracer, self: tracer.constant(len(self.entries)),
     "__iter__": lambda tracer, self: tracer.python.iterator(self),
     "__contains__": lambda tracer, self, item: tracer.constant(self.contains(tracer, item)),
 }
-COMPARISONS = ("__le__", "__ge__", "__lt__", "__gt__", "__eq__", "__ne__")
-OPERATORS: dict[str, Callable[..., Value | None]] = {
-    "__or__": _operation("union"),
-    "__and__": _operation("intersection"),
-    "__sub__": _operation("difference"),
-    "__xor__": _operation("symmetric_difference"),
-    "__ior__": _operator("update"),
-    "__iand__": _operator("intersection_update"),
-    "__isub__": _operator("difference_update"),
-    "__ixor__": _operator("symmetric_difference_update"),
-    "__le__": lambda tracer, self, other: tracer.constant(_is_subset(tracer, self, other)),
-    "__ge__": lambda tracer, self, other: tracer.constant(_is_superset(tracer, self, other)),
-    "__lt__": lambda tracer, self, other: tracer.constant(self.entries.keys() < other.entries.keys()),
-    "__gt__": lambda tracer, self, other: tracer.constant(self.entries.keys() > other.entries.keys()),
-    "__eq__": lambda tracer, self, other: tracer.constant(self.entries.keys() == other.entries.keys()),
-    "__ne__": lambda tracer, self, other: tracer.constant(self.entries.keys() != other.entries.keys()),
+# Of operators and comparisons: by the name of a method the function, and whether the object is its right operand.
+OPERATORS: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
+    **by_method("and_", "or_", "sub", "xor"),
+    **{row.method: (row.function, False) for row in COMPARISONS.values()},
+}
+IN_PLACE: dict[str, str] = {
+    "__ior__": "update",
+    "__iand__": "intersection_update",
+    "__isub__": "difference_update",
+    "__ixor__": "symmetric_difference_update",
 }
