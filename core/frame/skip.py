@@ -29,6 +29,7 @@ from armature.frame.data import names_of, resume_point
 
 # As code objects name them: links are not followed.
 OWN_FOLDER = str(Path(__file__).parents[1])
+EXAMPLES = f"{OWN_FOLDER}/example_models/"  # programs, which an installation puts there
 TORCH_FOLDER = str(Path(torch.__file__).parent)
 LAYERS = f"{TORCH_FOLDER}/nn/modules/"  # worth a graph of their own, unlike the glue in the rest of torch
 PYTHON_FOLDER = sysconfig.get_path("stdlib")
@@ -78,7 +79,8 @@ def is_import(code: CodeType) -> bool:
 
 def is_own(code: CodeType) -> bool:
     """Whether the code is armature's own; example models and tests beside it are not."""
-    return code.co_filename.startswith(OWN_FOLDER + "/")
+    file = code.co_filename
+    return file.startswith(OWN_FOLDER + "/") and not file.startswith(EXAMPLES)
 
 
 def is_glue_of_torch(code: CodeType) -> bool:
