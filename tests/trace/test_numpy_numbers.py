@@ -40,6 +40,24 @@ def needs_the_scalar(t, s):
     return t * s, made, known, max(s, 1), np.sqrt(s), t.clamp(max=s), t**s, s / (t + 3)
 
 
+def sizes(t, s):
+    made = torch.zeros(s), torch.ones(s, 2), torch.full((s,), 1.5), torch.arange(s), t.new_zeros([s, 2])
+    return made, t[:s], t[s - s :], t.expand(s, 7), t.repeat(s, 1), t.tile((s, 1))
+
+
+def places(t, s):
+    wide = t.expand(12, 7)
+    return wide[: s + 1], wide[s], wide[s, 1:s], wide[(s,)], wide.narrow(0, s, 2), wide.select(0, s), wide.roll(s, 0)
+
+
+def powers(t, s):
+    return t**s, torch.pow(t, s), torch.full((2,), s), t.new_full((2,), s)
+
+
+def shapes(t, s):
+    return torch.zeros(s, 6).reshape(s * 2, 3), torch.zeros(s, 6).view(-1, s), torch.zeros(6, s).tile(s)
+
+
 def decides(t, s):
     return t * s if s > 3 else t - s
 
@@ -55,14 +73,16 @@ def in_a_container(t, s):
     return t * held["scale"], held, [s, t + held["both"][1]]
 
 
-PROGRAMS = [scales, in_place, other_dtypes, needs_the_scalar, decides, breaks, in_a_container]
+PROGRAMS = [
+    scales, in_place, other_dtypes, needs_the_scalar, decides, breaks, in_a_container, sizes, places, powers, shapes,
+]  # fmt: skip
 
 
 def outcome(program: Any, scalar: Any) -> Any:
     """What a call gives, or what it raises: torch refuses some scalars."""
     try:
         return program(x(), scalar)
-    except (RuntimeError, TypeError, OverflowError) as error:
+    except (RuntimeError, TypeError, IndexError, OverflowError) as error:
         return type(error)
 
 
@@ -107,6 +127,15 @@ def test_one_graph_for_all_that_come(program: Any) -> None:
         assert graphs_for(program, [kind(n / 2) for n in range(1, 9)]) == 3
     for kind in INTS:
         assert graphs_for(program, [kind(n) for n in range(2, 9)]) == 2
+
+
+def one_of_each(t, s):
+    return torch.zeros(s), t[:s], t.expand(s, 7), t.repeat(s, 1), torch.full((s,), s), torch.arange(s), t**s
+
+
+def test_sizes_and_places_are_numbers_that_change() -> None:
+    for kind in INTS:
+        assert graphs_for(one_of_each, [kind(n) for n in (2, 3, 5, 4, 6)]) == 2
 
 
 def test_another_type_is_another_graph() -> None:

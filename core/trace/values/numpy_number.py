@@ -1,4 +1,4 @@
-"""Scalars of numpy that are another one from call to call: constants, but for arithmetic with tensors.
+"""Scalars of numpy that are another one from call to call: constants, but for arithmetic with tensors and for sizes.
 
 To torch's operators such a scalar is the number of Python in it, which the graph can be given. Everything else takes it
 as a constant, guarded from there on: its dtype decides what `torch.tensor` makes of it, and numpy computes with it.
@@ -6,7 +6,7 @@ as a constant, guarded from there on: its dtype decides what `torch.tensor` make
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -17,12 +17,19 @@ from armature.trace.values.base import Value
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.floats import KEEPS, float_of_program
 from armature.trace.values.precomputed import SAME_WITH_TENSORS
+from armature.trace.values.sequence import ListValue, TupleValue
+from armature.trace.values.slices import SliceValue
 
 if TYPE_CHECKING:
     from armature.trace.frame_state import Trace
     from armature.trace.values.base import Args, Kwargs
 
 TAKE_NUMBERS = KEEPS | frozenset(SAME_WITH_TENSORS)
+# Calls that take ints for sizes, places and lengths, alone or in lists, and whose result is the same for ints of numpy.
+TAKE_INTS = frozenset({
+    "arange", "chunk", "empty", "expand", "full", "getitem", "narrow", "new_empty", "new_full", "new_ones", "new_zeros",
+    "ones", "pow", "rand", "randn", "repeat", "reshape", "roll", "select", "tile", "unflatten", "view", "zeros",
+})  # fmt: skip
 
 
 @attrs.define(eq=False, slots=False)
@@ -31,6 +38,7 @@ class NumpyNumber(ConstantValue):
 
     guard: Callable[[], None] = attrs.field(kw_only=True)
     number: Callable[[], Value] = attrs.field(kw_only=True)  # what an operator of torch takes it for
+    whole: bool = attrs.field(kw_only=True)
 
     @property
     def value(self) -> object:
@@ -59,16 +67,44 @@ def numpy_number(tracer: Trace, scalar: Any, source: Source) -> Value:
     return NumpyNumber(
         scalar,
         source=source,
+        whole=whole,
         guard=lambda: tracer.guards.equal(source, scalar),
         number=lambda: sizes.of_int(number, inside) if whole else float_of_program(tracer, number, inside),
     )
 
 
 def numbers_for(fn: Any, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
-    """The arguments of a call of torch, with numbers of Python for scalars where the call does arithmetic."""
-    given = (*args, *kwargs.values())
+    """The arguments of a call of torch, with numbers of Python for scalars where the call does arithmetic, or wants
+    sizes."""
     name = fn if isinstance(fn, str) else getattr(fn, "__name__", "")
-    if name not in TAKE_NUMBERS or not any(isinstance(value, NumpyNumber) for value in given):
+    if name in TAKE_NUMBERS:
+        take = number_of
+    elif name in TAKE_INTS:
+        take = ints_in
+    else:
         return args, kwargs
-    taken = [value.number() if isinstance(value, NumpyNumber) else value for value in given]
-    return taken[: len(args)], dict(zip(kwargs, taken[len(args) :], strict=True))
+    return tuple(map(take, args)), {name: take(value) for name, value in kwargs.items()}
+
+
+def number_of(value: Value) -> Value:
+    """The number of Python for a scalar; other values as they are."""
+    return value.number() if isinstance(value, NumpyNumber) else value
+
+
+def ints_in(value: Value) -> Value:
+    """The same for ints alone, and for those in lists, plain tuples and slices."""
+    if isinstance(value, NumpyNumber):
+        return value.number() if value.whole else value
+    if isinstance(value, SliceValue):
+        start, stop, step = map(ints_in, value.parts)
+        parts = (start, stop, step)
+        return value if same(parts, value.parts) else attrs.evolve(value, parts=parts)
+    if isinstance(value, ListValue) or (isinstance(value, TupleValue) and value.kind is tuple):
+        items = [ints_in(item) for item in value.items]
+        return value if same(items, value.items) else value.like(items)
+    return value
+
+
+def same(new: Iterable[Value], old: Iterable[Value]) -> bool:
+    """Whether nothing was put in another's place."""
+    return all(one is other for one, other in zip(new, old, strict=True))
