@@ -31,6 +31,8 @@ from armature.frame.sources import (
 )
 from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Operator, Pass, Split
 from armature.graph.known import KnownValues, NotKnown
+from armature.graph.patterns import Match, Rewrite, fake_of, rewriting
+from armature.graph.spellings import function_of
 from armature.hookspecs import API_VERSION, hookimpl
 from armature.introspection import MISSING, Subject, class_member, existing
 from armature.rules.data import SKIPPED, Answer, Decision, Rule, RuleOrigin, RuleTable, Verdict
@@ -149,6 +151,7 @@ __all__ = [
     "Like",
     "ListValue",
     "Lowering",
+    "Match",
     "MethodValue",
     "NotApart",
     "NotConstant",
@@ -164,6 +167,7 @@ __all__ = [
     "Rebuilding",
     "ReferentSource",
     "Referring",
+    "Rewrite",
     "Rule",
     "RuleOrigin",
     "RuleTable",
@@ -204,6 +208,8 @@ __all__ = [
     "compute_early",
     "data_parallel",
     "existing",
+    "fake_of",
+    "function_of",
     "functional_collectives",
     "fundamental",
     "grad_modes",
@@ -230,6 +236,7 @@ __all__ = [
     "put_grad",
     "refer",
     "rely_on_life",
+    "rewriting",
     "running_graphs",
     "supportable",
     "together",

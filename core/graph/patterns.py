@@ -1,0 +1,307 @@
+"""Parts of a graph found by a pattern, and replaced. A pattern is a small Python function: what it calls is looked for.
+
+The parameters of the function stand for anything, a tensor or a constant; one that is used twice stands for the same
+thing. Other constants must be equal. Methods, operators and functions of one meaning match one another.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import torch
+from torch import Tensor, fx
+from torch.fx.proxy import GraphAppendingTracer
+
+from armature.errors import InvariantError, invariant
+from armature.graph.spellings import EITHER_WAY, function_of, spelled
+from armature.torch_abi.operators import WrittenArgument, written_arguments
+from armature.torch_abi.views import share_memory
+
+if TYPE_CHECKING:
+    from armature.services import Services
+
+Bound = dict[str, object]
+OPERATORS = (
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "matmul",
+    "and_",
+    "or_",
+    "xor",
+    "lshift",
+    "rshift",
+)
+IN_PLACE = frozenset((operator.setitem, *(getattr(operator, f"i{name.rstrip('_')}") for name in OPERATORS)))
+
+
+def fake_of(node: object) -> Any:
+    """The tensor without numbers, or the size, that a node of a graph stands for; anything else as it is."""
+    if not isinstance(node, fx.Node):
+        return node
+    return node.meta["val"] if "val" in node.meta else node.meta.get("example_value")
+
+
+@attrs.frozen(eq=False)
+class Match:
+    """A place where a pattern was found. `root`: what gives the result. `bound`: a node or constant for each
+    parameter of the pattern. `inner`: the nodes of the pattern, the root among them.
+    """
+
+    root: fx.Node
+    bound: Mapping[str, object]
+    inner: frozenset[fx.Node]
+
+    def fake(self, name: str) -> Any:
+        """The tensor without numbers of a parameter; a constant as it is."""
+        return fake_of(self.bound[name])
+
+
+def _always(match: Match) -> bool:
+    return True
+
+
+@attrs.frozen(eq=False)
+class Pattern:
+    """A function over `fx.Proxy` captured as a graph. `parameters`: those that occur in it, each of them anything."""
+
+    output: fx.Node
+    parameters: frozenset[str]
+
+    @classmethod
+    def of(cls, fn: Callable[..., Any]) -> Pattern:
+        """Errors: InvariantError where the function doesn't end with a call."""
+        graph = fx.Graph()
+        tracer = GraphAppendingTracer(graph)
+        result = fn(*(fx.Proxy(graph.placeholder(name), tracer) for name in parameters(fn)))
+        called = isinstance(result, fx.Proxy) and result.node.op.startswith("call_")
+        invariant(called, "a pattern has to give the result of a call", pattern=fn, gives=type(result))
+        return cls(result.node, frozenset(str(n.target) for n in graph.find_nodes(op="placeholder") if n.users))
+
+    def match(self, root: fx.Node) -> Match | None:
+        """The pattern found with `root` as its result; None where it is not there."""
+        for bound, inner in _unify(self.output, root, {}, {}):
+            if bound.keys() == self.parameters:
+                return Match(root, bound, frozenset(inner.values()))
+        return None
+
+
+def parameters(fn: Callable[..., Any]) -> Iterator[str]:
+    """The names of the parameters that may be given by position."""
+    for one in inspect.signature(fn).parameters.values():
+        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD):
+            yield one.name
+
+
+Inner = dict[fx.Node, fx.Node]
+"""Nodes of the pattern, and the nodes of the graph that they match."""
+
+
+def _unify(wanted: object, found: object, bound: Bound, inner: Inner) -> Iterator[tuple[Bound, Inner]]:
+    """Every way in which a value of the pattern matches a value of the graph."""
+    if isinstance(wanted, fx.Node):
+        if wanted.op == "placeholder":
+            name = str(wanted.target)
+            if name not in bound:
+                yield {**bound, name: found}, inner
+            elif _equal(bound[name], found):
+                yield bound, inner
+        elif wanted in inner:
+            if inner[wanted] is found:
+                yield bound, inner
+        elif isinstance(found, fx.Node):
+            yield from _unify_calls(wanted, found, bound, inner)
+    elif isinstance(wanted, (list, tuple)):
+        if isinstance(found, (list, tuple)) and len(wanted) == len(found):
+            yield from _unify_all(wanted, found, bound, inner)
+    elif _equal(wanted, found):
+        yield bound, inner
+
+
+def _unify_calls(wanted: fx.Node, found: fx.Node, bound: Bound, inner: Inner) -> Iterator[tuple[Bound, Inner]]:
+    if function_of(wanted) != function_of(found):
+        return
+    one, other = spelled(wanted), spelled(found)
+    if one is None or other is None or one.arguments.keys() != other.arguments.keys():
+        return
+    names = list(one.arguments)
+    pattern, given = list(one.arguments.values()), [other.arguments[name] for name in names]
+    inner = {**inner, wanted: found}
+    yield from _unify_all(pattern, given, bound, inner)
+    if one.function in EITHER_WAY:
+        yield from _unify_all(pattern, [given[1], given[0], *given[2:]], bound, inner)
+
+
+def _unify_all(
+    wanted: Sequence[object], found: Sequence[object], bound: Bound, inner: Inner
+) -> Iterator[tuple[Bound, Inner]]:
+    if not wanted:
+        yield bound, inner
+        return
+    for first_bound, first_inner in _unify(wanted[0], found[0], bound, inner):
+        yield from _unify_all(wanted[1:], found[1:], first_bound, first_inner)
+
+
+def _equal(one: object, other: object) -> bool:
+    if isinstance(one, fx.Node) or isinstance(other, fx.Node):
+        return one is other
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
+@attrs.frozen(eq=False)
+class Rewrite:
+    """A pattern, and what takes its place. `replacement` is given, by name, the parameters that occur in the pattern,
+    as `fx.Proxy` objects or constants, and calls what computes the same.
+
+    when: asked about each place that matches. name: for messages.
+    """
+
+    pattern: Callable[..., Any]
+    replacement: Callable[..., Any]
+    when: Callable[[Match], bool] = _always
+    name: str = ""
+
+    def __str__(self) -> str:
+        return self.name or getattr(self.pattern, "__name__", "rewrite")
+
+
+@attrs.frozen(eq=False)
+class Rewriting:
+    """The `run` of a pass: replaces what the patterns match, the first rewrite that fits at each node."""
+
+    rewrites: tuple[Rewrite, ...]
+    _held: dict[Hashable, list[tuple[Rewrite, Pattern]]] = attrs.field(factory=dict, init=False)
+
+    def __call__(self, module: object, ctx: Services) -> object:
+        """The module after all replacements."""
+        if not isinstance(module, fx.GraphModule):
+            return module
+        changed = False
+        by_root = self._by_root()
+        for node in list(module.graph.nodes):
+            for rewrite, pattern in by_root.get(function_of(node), ()):
+                match = pattern.match(node)
+                if match is not None and _is_replaceable(match) and rewrite.when(match):
+                    replace(module.graph, match, rewrite)
+                    changed = True
+                    break
+        if changed:
+            module.recompile()
+        return module
+
+    def _by_root(self) -> Mapping[Hashable, list[tuple[Rewrite, Pattern]]]:
+        """Captured on first use: no plugin pays for patterns that no graph is searched for."""
+        if not self._held:
+            for rewrite in self.rewrites:
+                pattern = Pattern.of(rewrite.pattern)
+                self._held.setdefault(function_of(pattern.output), []).append((rewrite, pattern))
+        return self._held
+
+
+def rewriting(rewrites: Iterable[Rewrite]) -> Rewriting:
+    """The `run` of a pass that applies rewrites: `Pass("my-rewrites", "pre_grad", rewriting([...]))`."""
+    return Rewriting(tuple(rewrites))
+
+
+def _is_replaceable(match: Match) -> bool:
+    """Whether nobody else reads what goes away, and nothing is written or switched between its first and last node."""
+    for node in match.inner:
+        outside = any(user not in match.inner for user in node.users)
+        if outside and node is not match.root and not _is_view(node):
+            return False
+    todo = set(match.inner)
+    node = match.root
+    while todo:
+        todo.discard(node)
+        if _does_more(node):
+            return False
+        node = node.prev
+    return True
+
+
+def _is_view(node: fx.Node) -> bool:
+    """Whether it costs nothing to have it twice."""
+    made = fake_of(node)
+    given = [fake_of(needed) for needed in node.all_input_nodes]
+    return isinstance(made, Tensor) and any(isinstance(one, Tensor) and share_memory(made, one) for one in given)
+
+
+def _does_more(node: fx.Node) -> bool:
+    """Whether a node writes to a tensor, or switches something that others hang on."""
+    target: Any = node.target
+    if not node.op.startswith("call_") or target is operator.getitem:
+        return False
+    if isinstance(target, torch._ops.OpOverload):
+        return bool(target._schema.is_mutable)
+    if "changes_state" in node.meta or target in IN_PLACE:
+        return True
+    return any(_is_written(one, node) for one in written_arguments(target))
+
+
+def _is_written(one: WrittenArgument, node: fx.Node) -> bool:
+    """Whether the argument is given, and its flag true or unknown."""
+    position, name = (one.flag_position, one.flag) if one.flag else (one.position, one.name)
+    by_position = position is not None and position < len(node.args)
+    given = node.args[position] if by_position and position is not None else node.kwargs.get(name)
+    return given is not None and given is not False
+
+
+def replace(graph: fx.Graph, match: Match, rewrite: Rewrite) -> None:
+    """Put the replacement in front of the root, and drop what nobody reads any more.
+
+    Errors: InvariantError where the replacement gives another shape, dtype, device or strides.
+    """
+    before = match.root.prev
+    tracer = GraphAppendingTracer(graph)
+    given = {k: fx.Proxy(v, tracer) if isinstance(v, fx.Node) else v for k, v in match.bound.items()}
+    with graph.inserting_before(match.root):
+        result = rewrite.replacement(**given)
+    invariant(isinstance(result, fx.Proxy), "a replacement gives no tensor", rewrite=str(rewrite))
+    made: list[fx.Node] = []
+    node = before.next
+    while node is not match.root:
+        made.append(node)
+        node = node.next
+    key = "val" if "val" in match.root.meta else "example_value"
+    with torch.set_grad_enabled(bool(getattr(fake_of(match.root), "requires_grad", False))):
+        for node in made:
+            node.meta.update({k: match.root.meta[k] for k in ("origin", "stack_trace") if k in match.root.meta})
+            node.meta[key] = _computed(node, fake_of(match.root))
+    _check_alike(match.root, result.node, rewrite)
+    match.root.replace_all_uses_with(result.node)
+    drop_unread(graph, match.root)
+
+
+def _computed(node: fx.Node, like: Tensor) -> Any:
+    args, kwargs = fx.map_arg((node.args, node.kwargs), fake_of)
+    mode: Any = getattr(like, "fake_mode", None)
+    invariant(mode is not None, "a match without a tensor", node=node)
+    target: Any = getattr(args[0], str(node.target)) if node.op == "call_method" else node.target
+    with mode:
+        return target(*(args[1:] if node.op == "call_method" else args), **kwargs)
+
+
+def _check_alike(root: fx.Node, made: fx.Node, rewrite: Rewrite) -> None:
+    wanted, found = fake_of(root), fake_of(made)
+    facts = [(tuple(t.shape), t.dtype, t.device, t.stride()) for t in (wanted, found)]
+    if facts[0] != facts[1]:
+        details = f"rewrite={rewrite}, wanted={facts[0]}, given={facts[1]}, at={root.meta.get('origin')}"
+        raise InvariantError(what="a replacement gives something else than what it stands for", details=details)
+
+
+def drop_unread(graph: fx.Graph, root: fx.Node) -> None:
+    """Take a node out that nobody reads, and what only that one read."""
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        if not node.users and node.op.startswith("call_") and not node._erased:
+            todo += node.all_input_nodes
+            graph.erase_node(node)

@@ -1,0 +1,107 @@
+"""One form of a call, however the program wrote it: `x @ y`, `x.matmul(y)` and `torch.matmul(input=x, other=y)`."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Hashable, Mapping
+from functools import cache
+from types import FunctionType
+from typing import Any
+
+import attrs
+import torch
+from torch import fx
+from torch.nn import functional
+from torch.overrides import get_testing_overrides
+
+SAME: Mapping[Any, Any] = {
+    operator.add: torch.add,
+    operator.sub: torch.sub,
+    torch.subtract: torch.sub,
+    operator.mul: torch.mul,
+    torch.multiply: torch.mul,
+    operator.truediv: torch.div,
+    torch.divide: torch.div,
+    torch.true_divide: torch.div,
+    operator.matmul: torch.matmul,
+    operator.neg: torch.neg,
+    operator.pow: torch.pow,
+    operator.eq: torch.eq,
+    operator.ne: torch.ne,
+    operator.lt: torch.lt,
+    operator.le: torch.le,
+    operator.gt: torch.gt,
+    operator.ge: torch.ge,
+    operator.invert: torch.bitwise_not,
+    torch.swapaxes: torch.transpose,
+    torch.swapdims: torch.transpose,
+    torch.concat: torch.cat,
+    torch.concatenate: torch.cat,
+    functional.softmax: torch.softmax,
+    torch.special.softmax: torch.softmax,
+    functional.log_softmax: torch.log_softmax,
+    functional.sigmoid: torch.sigmoid,
+    functional.tanh: torch.tanh,
+}
+"""Functions that give the same for the same arguments, once arguments are named as those of the second one."""
+aten = torch.ops.aten
+EITHER_WAY = frozenset((torch.add, torch.mul, torch.eq, torch.ne, aten.add.Tensor, aten.mul.Tensor))
+"""Functions of two operands, of which either may be the first."""
+MISSING = object()
+
+
+@attrs.frozen
+class Spelling:
+    """A call: the function, and its arguments by name, with the defaults of those that are not given."""
+
+    function: Hashable
+    arguments: Mapping[str, object]
+
+
+def function_of(node: fx.Node) -> Hashable | None:
+    """What the node calls, the same object for all ways to write it; None where it calls nothing."""
+    target: Any = node.target
+    if node.op == "call_method":
+        found = getattr(torch, target, None)
+        target = getattr(torch.Tensor, target, None) if found is None else found
+    elif node.op != "call_function":
+        return None
+    elif _is_method(target):
+        target = getattr(torch, target.__name__, target)
+    return SAME.get(target, target) if isinstance(target, Hashable) else None
+
+
+def spelled(node: fx.Node) -> Spelling | None:
+    """The call of a node in the one form; None where its arguments can't be named."""
+    function = function_of(node)
+    names = None if function is None else _parameters(function)
+    if names is None:
+        return None
+    args = list(node.args)
+    if len(args) > len(names):  # `x.permute(0, 2, 1)`
+        args[len(names) - 1 :] = [tuple(args[len(names) - 1 :])]
+    given = dict(zip(names, args, strict=False)) | node.kwargs
+    if function is torch.softmax or function is torch.log_softmax:
+        given.pop("_stacklevel", None)  # where a warning is shown
+    rest = {name: default for name, default in names.items() if name not in given and default is not MISSING}
+    return Spelling(function, given | rest)
+
+
+def _is_method(target: object) -> bool:
+    return inspect.ismethoddescriptor(target) and getattr(torch.Tensor, target.__name__, None) is target
+
+
+@cache
+def _parameters(function: Any) -> Mapping[str, object] | None:
+    """The parameters of a function in their order, with their defaults; None where nobody knows them."""
+    if isinstance(function, torch._ops.OpOverload):
+        found = function._schema.arguments
+        return {one.name: one.default_value if one.has_default_value() else MISSING for one in found}
+    described = function if isinstance(function, FunctionType) else get_testing_overrides().get(function)
+    if described is None:
+        return None
+    parameters = inspect.signature(described).parameters.values()
+    if any(one.kind is one.VAR_POSITIONAL or one.kind is one.VAR_KEYWORD for one in parameters):
+        return None
+    return {one.name: MISSING if one.default is one.empty else one.default for one in parameters}

@@ -1,0 +1,169 @@
+"""Attention written out becomes one operator, with eager's results and gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import armature
+from armature.pipeline.session import session
+
+L = 260
+Scores = Callable[[Tensor, Tensor], Tensor]
+
+SHOWN: dict[str, Scores] = {
+    "no mask": lambda s, m: s,
+    "filled": lambda s, m: s.masked_fill(m, float("-inf")),
+    "filled by keyword": lambda s, m: torch.masked_fill(s, mask=m, value=-1e9),
+    "chosen": lambda s, m: torch.where(~m, s, float("-inf")),
+    "added": lambda s, m: torch.zeros(m.shape).masked_fill(m, float("-inf")) + s,
+    "causal": lambda s, m: s.masked_fill(torch.ones(L, L, dtype=torch.bool).triu(1), float("-inf")),
+}
+SCALED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "divided": lambda q, k: q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]),
+    "multiplied": lambda q, k: torch.matmul(q, k.mT).mul(0.3),
+    "query": lambda q, k: (q * 0.3) @ k.transpose(2, 3),
+    "by a tensor": lambda q, k: (q @ k.swapaxes(-1, -2)) / torch.full([], 4.0),
+}
+WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "softmax": lambda s: s.softmax(-1),
+    "nothing dropped": lambda s: F.dropout(torch.softmax(s, dim=3), p=0.5, training=False),
+    "in float32": lambda s: F.softmax(s, dim=-1, dtype=torch.float32).to(s.dtype),
+}
+
+
+def fused() -> list[str]:
+    graphs = [g.aten.module.graph for g in session().compilations[-1].graphs]
+    return [str(n.target) for graph in graphs for n in graph.nodes if "scaled_dot_product" in str(n.target)]
+
+
+def given(training: bool = False, heads: int = 4, length: int = L) -> tuple[Tensor, ...]:
+    torch.manual_seed(0)
+    shape = (2, length, heads * 16) if training else (2, heads, length, 16)
+    q, k, v = (torch.randn(shape, requires_grad=training) for _ in range(3))
+    return q, k, v, torch.rand(1, 1, length, length) > 0.6
+
+
+def results(program: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> list[Tensor]:
+    """The result and the gradients of what needs some."""
+    found = program(*inputs)
+    leaves = [x for x in inputs if x.requires_grad]
+    if not leaves:
+        return [found]
+    weights = torch.linspace(-1, 1, found.numel()).view(found.shape)
+    return [found.detach(), *torch.autograd.grad((found * weights).sum(), leaves)]
+
+
+def check(program: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> None:
+    armature.reset()
+    expected = results(program, inputs)
+    found = results(armature.compile(program, fullgraph=True), inputs)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5, equal_nan=True)
+    assert [x.stride() for x in found] == [x.stride() for x in expected]
+
+
+@pytest.mark.parametrize("blind", [False, True], ids=["", "a query sees nothing"])
+@pytest.mark.parametrize("training", [False, True], ids=["infer", "train"])
+@pytest.mark.parametrize("mask", SHOWN)
+def test_masks(mask: str, training: bool, blind: bool) -> None:
+    def program(q: Tensor, k: Tensor, v: Tensor, m: Tensor) -> Tensor:
+        if training:
+            q, k, v = (F.linear(x, torch.eye(64)).view(2, L, 4, 16).transpose(1, 2) for x in (q, k, v))
+        return SHOWN[mask](q @ k.transpose(-2, -1) / 4, m).softmax(-1) @ v
+
+    inputs = given(training)
+    inputs[-1][..., 3, :] |= blind
+    check(program, inputs)
+    assert len(fused()) == 1 + training
+
+
+@pytest.mark.parametrize("scale", SCALED)
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_ways_to_write_it(scale: str, weights: str) -> None:
+    check(lambda q, k, v, m: WEIGHTS[weights](SCALED[scale](q, k)) @ v, given())
+    assert len(fused()) == 1
+
+
+def test_batches_of_one_axis() -> None:
+    def program(q: Tensor, k: Tensor, v: Tensor, m: Tensor) -> Tensor:
+        return torch.bmm((torch.bmm(q, k.transpose(1, 2)) * 0.25).masked_fill(m, -1e9).softmax(2), v)
+
+    q, k, v, _ = given()
+    check(program, (*(x.reshape(8, L, 16) for x in (q, k, v)), torch.rand(8, L, L) > 0.6))
+    assert len(fused()) == 1
+
+
+def test_a_mask_that_is_causal_becomes_a_flag() -> None:
+    check(lambda q, k, v, m: SHOWN["causal"](q @ k.transpose(-2, -1), m).softmax(-1) @ v, given())
+    [graph] = session().compilations[-1].graphs
+    [node] = [n for n in graph.aten.module.graph.nodes if "scaled_dot_product" in str(n.target)]
+    assert node.args[4] is True
+
+
+def written(s: Tensor) -> Tensor:
+    s += 1
+    return s
+
+
+STAYS: dict[str, Callable[..., Tensor | tuple[Tensor, ...]]] = {
+    "weights are returned": lambda q, k, v, m: ((w := (q @ k.mT).softmax(-1)) @ v) + w.sum(),
+    "another axis": lambda q, k, v, m: (q @ k.mT).softmax(-2) @ v,
+    "scores written to": lambda q, k, v, m: written(q @ k.mT).softmax(-1) @ v,
+    "a small fill": lambda q, k, v, m: (q @ k.mT).masked_fill(m, -10.0).softmax(-1) @ v,
+    "a scale that is computed": lambda q, k, v, m: ((q @ k.mT) * v.mean()).softmax(-1) @ v,
+    "a wider value": lambda q, k, v, m: (q @ k.mT).softmax(-1) @ torch.cat((v, v), -1),
+}
+
+
+def test_gradients_that_would_lie_otherwise_stay() -> None:
+    q, k, v, _ = given()
+    check(lambda q, k, v: (q @ k.mT).softmax(-1) @ v, (q.requires_grad_(), k, v))
+    assert fused() == []
+
+
+@pytest.mark.parametrize("case", STAYS)
+def test_what_stays_as_it_is(case: str) -> None:
+    check(STAYS[case], given())
+    assert fused() == []
+
+
+def test_few_scores_stay_loops() -> None:
+    check(lambda q, k, v, m: (q @ k.mT).softmax(-1) @ v, given(length=32))
+    assert fused() == []
+
+
+def test_a_bias_that_learns_stays() -> None:
+    bias = torch.randn(4, L, L, requires_grad=True)
+    q, k, v, _ = given()
+    check(lambda q, k, v, b: (q @ k.mT + b).softmax(-1) @ v, (q, k, v, bias))
+    assert fused() == []
+
+
+def test_dropout_keeps_its_random_numbers() -> None:
+    q, k, v, _ = given()
+    program = lambda q, k, v: F.dropout((q @ k.mT).softmax(-1), 0.3) @ v  # noqa: E731
+    armature.reset()
+    torch.manual_seed(3)
+    expected = program(q, k, v)
+    torch.manual_seed(3)
+    torch.testing.assert_close(armature.compile(program, fullgraph=True)(q, k, v), expected)
+    assert fused() == []
+
+
+def test_autocast_stays() -> None:
+    """Its softmax is computed in float32, of products in bfloat16."""
+
+    def program(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        with torch.autocast("cpu"):
+            return (q @ k.mT).softmax(-1) @ v
+
+    q, k, v, _ = given()
+    armature.reset()
+    torch.testing.assert_close(
+        armature.compile(program, fullgraph=True)(q, k, v), program(q, k, v), rtol=0.05, atol=0.05
+    )
