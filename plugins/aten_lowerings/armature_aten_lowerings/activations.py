@@ -38,7 +38,7 @@ class Formula:
         def apply(*args: Node | float) -> Node:
             if len(args) == 2:
                 args = self._both(*args)
-            return self.b.op(op, *args)  # type: ignore[arg-type]
+            return self.b.op(op, *cast("tuple[Node, ...]", args))  # a number stands beside a node only
 
         return apply
 

@@ -23,11 +23,10 @@ aten = torch.ops.aten
 @lowers(aten._adaptive_avg_pool2d.default)
 def adaptive_avg_pool2d(b: Builder, x: TensorValue, size: Sequence[Index]) -> TensorValue | None:
     inner = x.shape[-2:]
-    if not all(
-        isinstance(n, int) and isinstance(k, int) and k and n % k == 0 for n, k in zip(inner, size, strict=True)
-    ):
+    pairs = [(n, k) for n, k in zip(inner, size, strict=True) if isinstance(n, int) and isinstance(k, int)]
+    if len(pairs) < len(inner) or not all(k and n % k == 0 for n, k in pairs):
         return None
-    windows = tuple(n // k for n, k in zip(inner, size, strict=True))  # type: ignore[operator]
+    windows = tuple(n // k for n, k in pairs)
     return _windowed_mean(b, x, windows, windows, (0, 0), windows[0] * windows[1])
 
 

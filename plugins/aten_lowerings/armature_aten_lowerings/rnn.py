@@ -126,7 +126,10 @@ def _run(
     # aten makes the workspace only while gradients are on, and a compiled forward runs with gradients off.
     with torch.enable_grad():
         given = [t.detach() for t in (x, w0, w1, b0, b1, h, c)]
-        return aten.mkldnn_rnn_layer.default(*given, *_numbers(h, reverse, has_biases))  # type: ignore[no-any-return]
+        made: tuple[Tensor, Tensor, Tensor, Tensor] = aten.mkldnn_rnn_layer.default(
+            *given, *_numbers(h, reverse, has_biases)
+        )
+        return made
 
 
 def _fake(

@@ -59,7 +59,8 @@ def lstm(
         if drops and layer < num_layers - 1:
             out = torch.dropout(out, dropout, True)
     out = out.transpose(0, 1) if batch_first else out
-    return out, *(t[0] if len(t) == 1 else torch.cat(t) for t in (states, cells))  # type: ignore[return-value]
+    hidden_state, cell_state = (t[0] if len(t) == 1 else torch.cat(t) for t in (states, cells))
+    return out, hidden_state, cell_state
 
 
 def _run(

@@ -211,7 +211,8 @@ def flip(b: Builder, x: TensorValue, dims: Sequence[int]) -> TensorValue:
 
 @lowers(aten.roll.default)
 def roll(b: Builder, x: TensorValue, shifts: Sequence[int], dims: Sequence[int] = ()) -> TensorValue | None:
-    if not dims or not all(isinstance(size, int) for size in x.shape):
+    sizes = [size for size in x.shape if isinstance(size, int)]
+    if not dims or len(sizes) < x.ndim:
         return None
     by = dict.fromkeys(range(x.ndim), 0)
     for shift, dim in zip(shifts, dims, strict=True):
@@ -219,8 +220,8 @@ def roll(b: Builder, x: TensorValue, shifts: Sequence[int], dims: Sequence[int] 
 
     def moved(p: Position) -> Position:
         return tuple(
-            index.mod(index.add(part, -by[k] % size), size) if by[k] else part  # type: ignore[operator]
-            for k, (part, size) in enumerate(zip(p, x.shape, strict=True))
+            index.mod(index.add(part, -by[k] % size), size) if by[k] else part
+            for k, (part, size) in enumerate(zip(p, sizes, strict=True))
         )
 
     return b.loop(lambda p: b.load(x, moved(p)))

@@ -40,6 +40,7 @@ class CachedFunctionValue(Value):
 
     obj: Any
     inner: Value
+    source: Source = attrs.field(kw_only=True)
     known: dict[Hashable, Value] = attrs.field(factory=dict)
 
     def python_type(self) -> type:
@@ -99,10 +100,10 @@ class CachedFunctionValue(Value):
     def _kept(self, tracer: Tracing, made: Value, args: Args, kwargs: Kwargs) -> Value:
         """What the function itself gives. It is asked before the frame begins, where it would compute the same."""
         if not as_begun(tracer):
-            now = kept(tracer, AttrSource(self.source, "__wrapped__"), args, kwargs)  # type: ignore[arg-type]
+            now = kept(tracer, AttrSource(self.source, "__wrapped__"), args, kwargs)
             if now is None or not holds(made, now[1]):
                 self._refuse(tracer, "may see what the frame or a context has changed by now")
-        found = kept(tracer, self.source, args, kwargs)  # type: ignore[arg-type]
+        found = kept(tracer, self.source, args, kwargs)
         room = self.obj.cache_parameters()["maxsize"]
         if found is None:
             self._refuse(tracer, "raises, or is given something that the frame has put together")

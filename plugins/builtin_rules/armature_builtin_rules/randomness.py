@@ -141,10 +141,10 @@ class RandomValue(Value):
     def pin(self, tracer: Tracing, name: str) -> random.Random:
         """A copy of the generator as the frame found it, which is relied on. For the shared one that would be of no
         use."""
-        if self.real is None or self.real is SHARED or not tracer.request.fullgraph:
+        if self.real is None or self.source is None or self.real is SHARED or not tracer.request.fullgraph:
             tracer.graph_break("random-state-unknown", function=name)
         state = self.real.getstate()
-        tracer.guards.equal(CallSource(self.source, state_of, "state_of"), state)  # type: ignore[arg-type]
+        tracer.guards.equal(CallSource(self.source, state_of, "state_of"), state)
         self.copy = self.example or made_in(state)
         return self.copy
 

@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import inspect
 import logging
+from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -23,7 +24,7 @@ from armature.plugin_api import (
     object_source,
 )
 
-LEVELS = {
+LEVELS: dict[Callable[..., object], int] = {
     logging.Logger.debug: logging.DEBUG,
     logging.Logger.info: logging.INFO,
     logging.Logger.warning: logging.WARNING,
@@ -107,7 +108,7 @@ def log(call: Call, logger: Value, *args: Value, **kwargs: Value) -> Value | Non
     real = getattr(logger, "obj", None)
     if not isinstance(real, logging.Logger) or logger.source is None:
         return None
-    enabled = is_enabled(call.tracing, real, logger.source, LEVELS[call.fn])  # type: ignore[index]
+    enabled = is_enabled(call.tracing, real, logger.source, LEVELS[call.fn])
     return call.constant(None) if enabled is False else None
 
 

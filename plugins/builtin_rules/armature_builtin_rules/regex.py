@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import re
-import sys
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
@@ -42,6 +42,7 @@ PARAMETERS: dict[Any, tuple[str, ...]] = {
     **dict.fromkeys((re.sub, re.subn), REPLACING),
     re.split: ("string", "maxsplit", "flags"),
 }
+WARNING = frozenset(fn for fn in PARAMETERS if fn.__code__.co_flags & inspect.CO_VARARGS)  # where more come by position
 DOUBLED = ("[[", "--", "&&", "~~", "||")  # in a set of characters, what `re` warns of
 
 
@@ -243,7 +244,7 @@ def at_once(call: Call, pattern: Value, *args: Value, **kwargs: Value) -> Value 
     given = dict(zip(names, args)) | dict(kwargs)
     if len(given) < len(args) + len(kwargs) or not set(given) <= set(names) or "string" not in given:
         return None
-    if sys.version_info >= (3, 13) and len(names) > len(ONCE) and len(args) > names.index("string") + 1:
+    if call.fn in WARNING and len(args) > names.index("string") + 1:
         return None  # it is deprecated to give the rest by position, and Python says so
     flags = given.pop("flags", None)
     if isinstance(pattern, PatternValue) and flags is not None:

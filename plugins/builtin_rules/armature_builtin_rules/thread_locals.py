@@ -28,6 +28,8 @@ def lacks(obj: threading.local, name: str) -> bool:
 class ThreadLocalValue(ObjectValue):
     """Such an object of the program. Guards read what the thread that calls has."""
 
+    source: Source = attrs.field(kw_only=True)
+
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name.startswith("__"):
             return super().get_attribute(tracer, name)
@@ -39,7 +41,7 @@ class ThreadLocalValue(ObjectValue):
             tracer.guards.answers(lacks, (self.obj, name), {}, True)
         if name in self.attributes or lacks(self.obj, name):
             raise tracer.raise_error(AttributeError, f"'_thread._local' object has no attribute '{name}'")
-        found: Value = tracer.wrap(getattr(self.obj, name), AttrSource(self.source, name))  # type: ignore[arg-type]
+        found: Value = tracer.wrap(getattr(self.obj, name), AttrSource(self.source, name))
         self.attributes[name] = found
         return found
 

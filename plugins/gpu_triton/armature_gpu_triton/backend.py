@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 import torch
@@ -77,7 +77,7 @@ class TritonBackend:
 
     def build(self, source: KernelSource, ctx: Services) -> Mapping[str, Callable[..., None]]:
         """A callable per kernel. Errors: BackendError with the compiler's message."""
-        groups: tuple[GroupSpec, ...] = tuple(source.meta["groups"])  # type: ignore[arg-type]
+        groups = tuple(cast("Sequence[GroupSpec]", source.meta["groups"]))
         build = _Build(source, ctx)
         specs = launch.specs_of(groups)
         if self.interpret:
@@ -116,7 +116,7 @@ class _Build:
         return {s.name: launch.interpreted_launch(self.toolchain.interpret(functions[s.name]), s) for s in specs}
 
     def key(self, spec: KernelSpec, capability: int) -> tuple[str, ...]:
-        bodies: Mapping[str, str] = self.source.meta["bodies"]  # type: ignore[assignment]
+        bodies = cast("Mapping[str, str]", self.source.meta["bodies"])
         folder = Path(__file__).parent
         plain = attrs.evolve(spec, name="", device=None, grid=(0, 0, 0))
         return (

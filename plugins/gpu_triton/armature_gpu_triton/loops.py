@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 import attrs
 
@@ -13,6 +14,7 @@ from armature.backend_api import (
     Load,
     Node,
     Pass,
+    Reduce,
     Store,
     Var,
     bounds,
@@ -77,7 +79,7 @@ def replace(kernel: Kernel, changes: Mapping[Var, Index], outer: Sequence[Var], 
     for item in kernel.passes:
         passes.append(
             Pass(
-                reductions=tuple(new[r] for r in item.reductions),  # type: ignore[misc]  # a Reduce stays one
+                reductions=tuple(cast(Reduce, new[r]) for r in item.reductions),
                 inner_stores=tuple(rename_store(s, changes, new) for s in item.inner_stores),
                 outer_stores=tuple(rename_store(s, changes, new) for s in item.outer_stores),
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -132,7 +132,7 @@ class Flow:
         held = self.known.get(node.id) if isinstance(node, ast.Name) else None
         for name in reversed(path):
             held = vars(held).get(name) if inspect.ismodule(held) else None
-        of_triton = isinstance(held, Callable) and str(getattr(held, "__module__", "")).startswith(LANGUAGE)  # type: ignore[arg-type]
+        of_triton = callable(held) and str(getattr(held, "__module__", "")).startswith(LANGUAGE)
         return str(getattr(held, "__name__", "")) if of_triton else ""
 
 

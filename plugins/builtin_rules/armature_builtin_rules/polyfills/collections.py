@@ -124,13 +124,13 @@ def _sink_max(heap: list[Any], position: int) -> None:
 
 
 STAND_INS: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
-    (collections._count_elements, count_elements),  # type: ignore[attr-defined]
+    (vars(collections)["_count_elements"], count_elements),
     (heapq.heappush, heappush),
     (heapq.heappop, heappop),
     (heapq.heapreplace, heapreplace),
     (heapq.heappushpop, heappushpop),
     (heapq.heapify, heapify),
     (heapq._heapify_max, heapify_max),
-    (heapq._heappop_max, heappop_max),  # type: ignore[attr-defined]
-    (heapq._heapreplace_max, heapreplace_max),  # type: ignore[attr-defined]
+    (vars(heapq)["_heappop_max"], heappop_max),
+    (vars(heapq)["_heapreplace_max"], heapreplace_max),
 )

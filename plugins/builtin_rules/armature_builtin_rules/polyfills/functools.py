@@ -33,7 +33,6 @@ class _Ordered:
     """An item that a function compares with others."""
 
     __slots__ = ("compare", "obj")
-    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, compare: Callable[[Any, Any], Any], obj: Any) -> None:
         self.compare, self.obj = compare, obj
@@ -44,8 +43,8 @@ class _Ordered:
     def __gt__(self, other: _Ordered) -> bool:
         return bool(self.compare(self.obj, other.obj) > 0)
 
-    def __eq__(self, other: object) -> bool:
-        return bool(self.compare(self.obj, other.obj) == 0)  # type: ignore[attr-defined]
+    def __eq__(self, other: Any) -> bool:
+        return bool(self.compare(self.obj, other.obj) == 0)
 
     def __le__(self, other: _Ordered) -> bool:
         return bool(self.compare(self.obj, other.obj) <= 0)
@@ -69,7 +68,7 @@ def _key(args: tuple[Any, ...], named: dict[str, Any], typed: bool) -> Any:
     return key
 
 
-def lru_cache_wrapper(function: Callable[..., Any], maxsize: int | None, typed: bool, info: Any) -> Callable[..., Any]:
+def lru_cache_wrapper(function: Callable[..., Any], maxsize: int | None, typed: bool, info: Any) -> Any:
     """A function that keeps results, the last ones if `maxsize` is an int."""
     if not callable(function):
         raise TypeError("the first argument must be callable")
@@ -100,9 +99,10 @@ def lru_cache_wrapper(function: Callable[..., Any], maxsize: int | None, typed: 
         kept.clear()
         hits = misses = 0
 
-    cached.cache_info = cache_info  # type: ignore[attr-defined]
-    cached.cache_clear = cache_clear  # type: ignore[attr-defined]
-    return cached
+    made: Any = cached
+    made.cache_info = cache_info
+    made.cache_clear = cache_clear
+    return made
 
 
 STAND_INS: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
