@@ -40,31 +40,23 @@ from armature.services import Services
 from armature.torch_abi import collectives as functional_collectives
 from armature.torch_abi import data_parallel, grad_modes
 from armature.torch_abi import numpy as numpy_layer
+from armature.torch_abi.altering import set_data_
 from armature.torch_abi.aot import Compilers, compile_functional, min_cut
 from armature.torch_abi.attention import attention_results, item_by_tensors, nested_attention
 from armature.torch_abi.decomps import overload, torch_decompositions
 from armature.torch_abi.effects import CHECK
+from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.marks import assumed_constant
+from armature.torch_abi.overrides import Off
+from armature.torch_abi.pytree import registered_class
+from armature.torch_abi.symbols import is_unbacked
 from armature.trace.emit.precalls import change_early
 from armature.trace.errors import GraphBreak, UserRaised
-from armature.trace.handlers import Call, Handler, Polyfill, Signature, ValueType, collect, handles
+from armature.trace.handlers import Call, Handler, Polyfill, Signature, ValueType, collect, handles, opaque_function
 from armature.trace.places import places_of
-from armature.trace.recording.cond_branches import choose
-from armature.trace.recording.loop_bodies import (
-    ANY_INT,
-    Body,
-    Like,
-    attach_body,
-    call_bodies,
-    in_tree,
-    needs_gradient,
-    together,
-    trace_body,
-)
 from armature.trace.recording.opaque_calls import call_outside, running_graphs
-from armature.trace.recording.subgraphs import NotApart, Part, Watch, trace_part
-from armature.trace.recording.torch_function import OffValue as OverridesOff
-from armature.trace.recording.torch_function import default as as_overridden
+from armature.trace.recording.subgraphs import NotApart, Part, Watch, call_graphs, graph_inputs, trace_part
+from armature.trace.recording.tensor_state import alter_tensor
 from armature.trace.semantics.cached_functions import alike, as_begun, holds, kept, written
 from armature.trace.semantics.weak_references import refer, rely_on_life
 from armature.trace.trust import is_trusted
@@ -81,7 +73,7 @@ from armature.trace.values.base import (
     attribute_of_builtin,
 )
 from armature.trace.values.classes import ClassValue
-from armature.trace.values.constant import ConstantValue
+from armature.trace.values.constant import ConstantValue, is_atom
 from armature.trace.values.context import (
     ContextValue,
     PairedContextValue,
@@ -89,9 +81,9 @@ from armature.trace.values.context import (
 )
 from armature.trace.values.exception import handled_exception
 from armature.trace.values.function import BuiltinValue, ClosureValue, MethodValue
-from armature.trace.values.iterator import IteratorValue
+from armature.trace.values.iterator import GeneratorValue, IteratorValue
 from armature.trace.values.keys import Identity, Referring
-from armature.trace.values.mapping import namespace_of
+from armature.trace.values.mapping import DictValue, namespace_of
 from armature.trace.values.methods import invoke
 from armature.trace.values.precomputed import EarlyNumber, EarlyValue, before_the_graph, call_early
 from armature.trace.values.precomputed import compute as compute_early
@@ -104,7 +96,6 @@ from armature.trace.values.tensor import TensorValue as TracedTensor
 from armature.trace.values.user_object import UserObjectValue as ObjectValue
 
 __all__ = [
-    "ANY_INT",
     "API_VERSION",
     "CHECK",
     "MISSING",
@@ -117,7 +108,6 @@ __all__ = [
     "AtenGraph",
     "AttrSource",
     "BackendError",
-    "Body",
     "BoundMethod",
     "BreakEvent",
     "BreakType",
@@ -133,11 +123,13 @@ __all__ = [
     "Decision",
     "Decomposition",
     "DictOfSource",
+    "DictValue",
     "EarlyNumber",
     "EarlyValue",
     "EventKind",
     "Example",
     "FrameSummary",
+    "GeneratorValue",
     "GraphBreak",
     "GraphKind",
     "Handler",
@@ -148,7 +140,6 @@ __all__ = [
     "IteratorValue",
     "KnownValues",
     "Kwargs",
-    "Like",
     "ListValue",
     "Lowering",
     "Match",
@@ -158,8 +149,8 @@ __all__ = [
     "NotKnown",
     "ObjectSource",
     "ObjectValue",
+    "Off",
     "Operator",
-    "OverridesOff",
     "PairedContextValue",
     "Part",
     "Pass",
@@ -190,18 +181,16 @@ __all__ = [
     "Watch",
     "Write",
     "alike",
+    "alter_tensor",
     "as_begun",
-    "as_overridden",
     "assumed_constant",
-    "attach_body",
     "attention_results",
     "attribute_of_builtin",
     "before_the_graph",
-    "call_bodies",
     "call_early",
+    "call_graphs",
     "call_outside",
     "change_early",
-    "choose",
     "class_member",
     "collect",
     "compile_functional",
@@ -213,35 +202,38 @@ __all__ = [
     "functional_collectives",
     "fundamental",
     "grad_modes",
+    "graph_inputs",
     "handled_exception",
     "handles",
     "holds",
     "hookimpl",
-    "in_tree",
     "invariant",
     "invoke",
+    "is_atom",
     "is_trusted",
+    "is_unbacked",
     "item_by_tensors",
     "kept",
     "min_cut",
     "namespace_of",
-    "needs_gradient",
     "nested_attention",
     "number_now",
     "numpy_layer",
     "object_source",
+    "opaque_function",
     "ours",
     "overload",
     "places_of",
     "put_grad",
     "refer",
+    "registered_class",
     "rely_on_life",
     "rewriting",
     "running_graphs",
+    "set_data_",
+    "skip_code",
     "supportable",
-    "together",
     "torch_decompositions",
-    "trace_body",
     "trace_part",
     "user_error",
     "with_examples",

@@ -11,6 +11,8 @@ import attrs
 from armature.frame.history import History
 from armature.torch_abi.overrides import Overriding, overriding
 
+STACK = "__armature_stack_"  # begins the name of a variable for a place of the stack of a frame that goes on
+
 
 @attrs.define(eq=False)
 class ResumeTable:
@@ -115,3 +117,12 @@ class FrameRequest:
     resumes: ResumeTable = attrs.field(factory=ResumeTable)
     overriding: Overriding = attrs.field(factory=overriding)
     promising: bool = True
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether it goes on in the middle of a frame of the program."""
+        return resume_point(self.code) is not None
+
+    def is_on_stack(self, obj: object) -> bool:
+        """Whether an object comes on the stack of a frame that goes on: the iterator of a loop that it is in."""
+        return any(held is obj for name, held in self.locals.items() if name.startswith(STACK))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import torch
 from torch import fx
 
@@ -9,16 +11,23 @@ from armature.frame.guards.kinds import StorageGuard
 from armature.graph import inference
 from armature.graph.functional import gives_other_forms
 from armature.graph.in_place import loses_layout
+from armature.graph.wrapped import loses_wrappers
 from armature.torch_abi import altering, symbols
 from armature.torch_abi.jagged import meets_jagged
+from armature.torch_abi.pytree import tree_leaves
 from armature.trace.data import GraphInput, TracedFrame
-from armature.trace.recording import graph_calls
+from armature.trace.recording.tensor_state import AS_CAPTURED, LEAF_VIEW
+
+SUBTRACTIONS: frozenset[object] = frozenset({
+    operator.sub, operator.isub, torch.sub, torch.subtract, torch.rsub, "sub", "sub_", "subtract", "subtract_",
+    "__sub__", "__rsub__", "__isub__",
+})  # fmt: skip
 
 
 def runs_as_captured(traced: TracedFrame, module: fx.GraphModule) -> bool:
     """Whether a graph runs operator by operator."""
     return (
-        traced.as_it_is
+        loses_wrappers(module.graph, traced.writes)
         or any(map(_is_zero_tensor, traced.inputs))  # a kernel reads memory
         # Inputs that overlap, one written to: eager refuses some such calls, which a functional graph can't see.
         or any(isinstance(guard, StorageGuard) and guard.together for guard in traced.guards)
@@ -27,10 +36,55 @@ def runs_as_captured(traced: TracedFrame, module: fx.GraphModule) -> bool:
         or inference.gives_others(module)
         or gives_other_forms(module)
         or loses_layout(module.graph)
-        or graph_calls.only_as_captured(module.graph)
+        or only_as_captured(module.graph)
     )
 
 
 def _is_zero_tensor(given: GraphInput) -> bool:
     real = given.real() if given.real is not None else None
     return isinstance(real, torch.Tensor) and altering.is_zero_tensor(real)
+
+
+def only_as_captured(graph: fx.Graph) -> bool:
+    """Whether a back end would make something else of the graph: of `sum`, additions that lose what Python's keeps; of
+    calls under a default dtype, operators that ask for the default once more; of TorchScript, operators that the
+    dispatcher does not have; of what changes a tensor itself, nothing at all, or a gradient of zeros; of a view without
+    gradients, a tensor that wants none; of a difference of bools, a number."""
+    if gives_no_gradient(graph) or gives_leaf(graph):
+        return True
+    return any(
+        AS_CAPTURED in node.meta
+        or node.target is sum
+        or hasattr(node.target, "in_default_dtype")
+        or hasattr(node.target, "scripted")
+        or subtracts_bools(node)
+        for node in graph.nodes
+    )
+
+
+def subtracts_bools(node: fx.Node) -> bool:
+    """Whether tensors with numbers refuse what a node does, and those without do not."""
+    if node.target not in SUBTRACTIONS:
+        return False
+    given = (one.meta.get("example_value") if isinstance(one, fx.Node) else one for one in tree_leaves(node.args))
+    return any(
+        value.dtype is torch.bool if isinstance(value, torch.Tensor) else isinstance(value, bool) for value in given
+    )
+
+
+def gives_no_gradient(graph: fx.Graph) -> bool:
+    """Whether the graph has results with gradients, and writes through `x.data` to a tensor that wants some and that
+    none of them comes to. From a functional graph it would get zeros."""
+    places = [node for node in graph.nodes if node.op == "placeholder" and node.meta.get("counts_writes") is False]
+    fakes = [place.meta.get("traced_value", place.meta["example_value"]) for place in places]
+    learning = [fake for fake in fakes if fake.requires_grad]
+    results = [node.meta.get("example_value") for node in graph.output_node().all_input_nodes]
+    if not learning or not any(isinstance(result, torch.Tensor) and result.requires_grad for result in results):
+        return False
+    return not altering.come_to_all(results, learning)
+
+
+def gives_leaf(graph: fx.Graph) -> bool:
+    """Whether a result is a view, made without gradients, of a tensor that wants some: so does the view, in eager mode
+    only."""
+    return any(LEAF_VIEW in node.meta for node in graph.output_node().all_input_nodes)

@@ -22,8 +22,7 @@ from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import SYMBOLIC
 from armature.torch_abi.wrappers import fake_mode_of
-from armature.trace.data import GraphInput, TracedFrame, is_outside, written_outside
-from armature.trace.emit.rollback import LEAVE
+from armature.trace.data import LEAVE, GraphInput, TracedFrame, is_outside, written_outside
 from armature.trace.recording.tensor_state import APART
 
 CONDITION: object = torch.ops.higher_order.cond
@@ -165,9 +164,9 @@ class Outer:
             return False
         if self.learns:
             self.note_used(piece)
-        if written and self.learns:
+        if written and self.learns and part.graph is not None:
             # derivatives may need what was there, which a graph keeps by keeping its input
-            run = part.graph.forward  # type: ignore[union-attr]
+            run = part.graph.forward
         else:
             run = compile_piece(part)
             run = views.counting(run, dict.fromkeys(written, True)) if written else run

@@ -9,7 +9,7 @@ from typing import Any
 from torch import fx
 
 from armature.torch_abi.grad_modes import switches_set_back
-from armature.trace.emit.rollback import LEAVE
+from armature.trace.data import LEAVE
 
 Leave = Callable[[Any], Any]
 

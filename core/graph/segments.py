@@ -24,8 +24,7 @@ from armature.torch_abi.fake import FakeTensor, enable_python_dispatcher, versio
 from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.wrappers import fake_mode_of
-from armature.trace.data import GraphInput, TracedFrame
-from armature.trace.emit.rollback import LEAVE
+from armature.trace.data import LEAVE, GraphInput, TracedFrame
 
 if TYPE_CHECKING:
     from armature.context import CompileContext

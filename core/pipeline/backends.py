@@ -12,7 +12,7 @@ from torch import fx
 from armature.context import CompileContext
 from armature.errors import DeviceBackendUnready, InvariantError, NoDeviceBackend, invariant
 from armature.graph import inference, learning, pieces, segments
-from armature.graph.as_captured import runs_as_captured
+from armature.graph.as_captured import only_as_captured, runs_as_captured
 from armature.graph.functional import compile_graph
 from armature.pipeline.kernels import KernelCompiler
 from armature.pipeline.notices import warn_once
@@ -20,7 +20,6 @@ from armature.pipeline.session import Compilation
 from armature.pipeline.users_backend import UsersBackend
 from armature.plugins.tables import Tables
 from armature.trace.data import GraphInput, TracedFrame
-from armature.trace.recording import graph_calls
 
 NATIVE = ("auto", "armature")  # backends that are the stages of this package
 
@@ -75,7 +74,7 @@ class ForeignBackend:
         module = traced.graph
         if module is None:
             raise InvariantError(what="a backend is given a graph", details=traced.name)
-        if graph_calls.only_as_captured(module.graph):
+        if only_as_captured(module.graph):
             return module.forward
         if any(map(pieces.is_apart, module.graph.nodes)):
             around = pieces.compiled(traced, lambda piece: self(piece, ctx, record), pieces.is_apart)

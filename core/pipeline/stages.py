@@ -15,6 +15,7 @@ from armature.context import CompileContext
 from armature.errors import invariant
 from armature.frame import verify as frame_spec
 from armature.frame.data import FrameRequest
+from armature.frame.rerun import Undo
 from armature.pipeline import logs
 from armature.pipeline.backends import GraphBackend, GraphCallable, native_backend
 from armature.pipeline.notices import timed
@@ -26,7 +27,6 @@ from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.grad_modes import switches_set_back
 from armature.trace import verify as trace_spec
 from armature.trace.data import TracedFrame
-from armature.trace.emit.rollback import Undo
 from armature.trace.resume.continuation import capture_frame
 from armature.trace.show import show as show_captured
 

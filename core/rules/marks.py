@@ -21,8 +21,8 @@ from armature.rules.errors import BadTarget, SignatureMismatch
 from armature.rules.targets import called_from, check_target, original, own_copy, place, refusal
 from armature.rules.user import Mark, Said
 from armature.torch_abi.eval_frame import set_eval_frame, skip_code
+from armature.trace.calls import call_opaque
 from armature.trace.handlers import Handler, Polyfill
-from armature.trace.recording.traced_through import call_through
 
 __all__ = ["allow_in_graph", "disable", "substitute", "trace_through"]
 
@@ -128,7 +128,7 @@ def trace_through(fn: F) -> F:
     of them, and objects of classes that torch.utils._pytree knows. Its result is made of the same. What else it reads
     (globals, closures) counts as constant. Returns the function. Errors: NotCallable, BadTarget.
     """
-    return _kept_whole("armature.trace_through", fn, (call_through,))
+    return _kept_whole("armature.trace_through", fn, (call_opaque,))
 
 
 def _kept_whole(call: str, fn: F, handlers: tuple[Callable[..., Any], ...]) -> F:

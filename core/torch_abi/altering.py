@@ -33,6 +33,11 @@ def is_view(tensor: torch.Tensor) -> bool:
     return tensor._is_view()
 
 
+def has_history(tensor: torch.Tensor) -> bool:
+    """Whether autograd remembers what was written to a tensor: it would not forget it with the memory."""
+    return bool(tensor.requires_grad) and not tensor.is_leaf
+
+
 def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor inside of one that transforms of torch.func have made; any other tensor itself."""
     while torch._C._functorch.is_functorch_wrapped_tensor(tensor):

@@ -35,11 +35,11 @@ from armature.torch_abi.marks import (
 from armature.torch_abi.overrides import OWN_CLASSES, is_overriding
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.errors import GraphBreak
-from armature.trace.handlers import Call
+from armature.trace.frame_state import whole
+from armature.trace.handlers import Call, Handler, opaque_function
 from armature.trace.places import places_of
 from armature.trace.plans import Plan
 from armature.trace.recording import torch_function, wrapper_subclasses
-from armature.trace.recording.traced_through import call_through
 from armature.trace.semantics import exception_groups, inlining
 from armature.trace.semantics.builtins import BUILTINS
 from armature.trace.semantics.keywords import takes
@@ -116,6 +116,12 @@ def handled(tracer: Trace, plan: Plan, args: Args, kwargs: Kwargs) -> Value | No
     return None
 
 
+def call_opaque(call: Call, /, *args: Value, **kwargs: Value) -> Value | None:
+    """The handler of functions that are not to be looked into, which the row for `opaque_function` knows."""
+    handler: Handler | None = whole(call.tracing).tables.handler(opaque_function)
+    return None if handler is None else handler.fn(call, *args, **kwargs)
+
+
 def stand_in(tracer: Trace, plan: Plan, replacement: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
     """What a polyfill gives. The generators made by its own code stand for iterators that C code would have made."""
     in_c = is_written_in_c(plan.fn)
@@ -160,7 +166,7 @@ def _known_function(tracer: Trace, fn: Any, args: Args, kwargs: Kwargs) -> Value
     if assumed_constant(fn):
         return _call_for_real(tracer, fn, args, kwargs)
     if allowed_in_graph(fn):
-        return call_through(Call(fn, tuple(args), kwargs, tracer), *args, **kwargs)
+        return call_opaque(Call(fn, tuple(args), kwargs, tracer), *args, **kwargs)
     if type(fn) is MethodWrapperType and fn.__name__ == "__get__" and type(fn.__self__) in C_METHODS:
         return MethodValue(tracer.as_value(fn.__self__), args[0])
     return None

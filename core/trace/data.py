@@ -12,15 +12,16 @@ from torch import fx
 
 from armature.breaks.types import BreakEvent
 from armature.frame.guards.guard import Guard
+from armature.frame.rerun import Undo
 from armature.frame.sources import Source
 from armature.torch_abi.operators import is_triton_operator, written_positions
-from armature.trace.emit.rollback import Undo
 
+LEAVE = "leave"  # in the meta of a node that enters a context: what leaves it
 OUTSIDE = "runs_outside"  # an attribute of functions: positions of the arguments that they may write to; None: of any
 
 
 def is_outside(node: fx.Node) -> bool:
-    """Whether a node of a captured graph is a call that no back end is given (`outside.py`)."""
+    """Whether a node of a captured graph is a call that no back end is given (`recording/opaque_calls.py`)."""
     return hasattr(node.target, OUTSIDE) or is_triton_operator(node.target)
 
 
@@ -64,7 +65,7 @@ class TracedFrame:
     `graph` takes `inputs` in order (flat) and returns a tuple; it holds torch functions and methods as in user code,
     each node with `meta["example_value"]` (fake) and `meta["origin"]` (FrameSummary). None when the frame computes
     nothing with tensors.
-    `as_it_is`: the graph can't be made functional and has to run operator by operator.
+    `writes`: an operator in place is in the graph, or something else that changes tensors.
     `undo`: what the graph has done when it raises, and what sets it back.
     `size_guards` gives the guards on symbolic sizes, once the graph is compiled: compiling it may add to them.
     `code` runs instead of the frame's code: loads the inputs, calls the graph (a constant, `CompiledGraphSlot`) as
@@ -78,6 +79,6 @@ class TracedFrame:
     code: CodeType
     slot: CompiledGraphSlot
     breaks: tuple[BreakEvent, ...] = ()
-    as_it_is: bool = False
+    writes: bool = False
     undo: Undo = attrs.field(factory=Undo)
     size_guards: Callable[[], tuple[Guard, ...]] = tuple

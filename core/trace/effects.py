@@ -143,7 +143,7 @@ class Effects:
         for (cls, attribute), held in self.class_attributes.items():
             found.append(Write(type.__setattr__, (out.value(cls), out.value(attribute), held)))
         for (_, name), (namespace, value) in self.globals_.items():
-            where = out.namespace_value(namespace)
+            where = out.value(namespace)
             if value is None:
                 found.append(Write(dict.__delitem__, (where, out.value(name))))
             else:

@@ -26,10 +26,11 @@ class Handler:
 
 @attrs.frozen(eq=False)
 class ValueType:
-    """A tracer value class for a type: `build(obj, source, tracer) -> Value`. `match`: an exact type or a predicate."""
+    """A tracer value class for a type: `build(obj, source, tracer) -> Value | None`. `match`: an exact type or a
+    predicate. None: the object is like others of which nothing is known."""
 
     match: type | Callable[[object], bool]
-    build: Callable[[Any, Source, Tracing], Value]
+    build: Callable[[Any, Source, Tracing], Value | None]
     priority: int = 0
 
 
@@ -73,6 +74,11 @@ def collect(*modules: ModuleType) -> Iterable[Handler]:
             handler = getattr(obj, "__armature_handler__", None)
             if isinstance(handler, Handler) and handler.fn.__module__ == module.__name__:
                 yield handler
+
+
+def opaque_function(*args: object, **kwargs: object) -> object:
+    """As the target of a handler it stands for all functions that the user wants to be nodes, and not looked into."""
+    raise NotImplementedError
 
 
 @attrs.frozen(eq=False)

@@ -26,7 +26,7 @@ from armature.trace.data import CompiledGraphSlot, GraphInput, TracedFrame
 from armature.trace.emit.rebuild import Rebuilder
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.frame_state import Frame, Trace
-from armature.trace.recording import aliasing, graph_calls, wrapper_subclasses
+from armature.trace.recording import aliasing, graph_calls
 from armature.trace.recording.sizes import is_registered
 from armature.trace.semantics import inlining, weak_references
 from armature.trace.tracer import Tracer
@@ -211,8 +211,7 @@ def traced_frame(
         graph = fx.GraphModule(dict(tracer.modules) or torch.nn.Module(), tracer.graph, name)
     guards = (*tracer.guards.records.values(), *aliasing.guards(tracer))
     inputs = graph_inputs(tracer) if computes else ()
-    as_it_is = computes and tracer.overrides.wrappers and wrapper_subclasses.has_to_run_as_it_is(tracer, out.outputs)
-    return TracedFrame(name, graph, inputs, guards, code, slot, breaks, as_it_is, out.undo, tracer.sizes.guards)
+    return TracedFrame(name, graph, inputs, guards, code, slot, breaks, tracer.mutates, out.undo, tracer.sizes.guards)
 
 
 def found_nothing(tracer: Trace) -> SkipFrame:

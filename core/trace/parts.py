@@ -221,12 +221,6 @@ class Rebuilding(Protocol[V, W_contra, T_co]):
     def value(self, obj: object) -> V:
         """A value for an object that the code keeps."""
 
-    def namespace_value(self, namespace: dict[str, object]) -> V:
-        """A value for a dict of globals."""
-
-    def namespace(self, namespace: dict[str, object]) -> None:
-        """Push a dict of globals."""
-
     def build(self, name: str, count: int) -> None:
         """A BUILD_ instruction."""
 
@@ -247,6 +241,16 @@ class Rebuilding(Protocol[V, W_contra, T_co]):
 
     def method(self, name: str) -> None:
         """Replace the object on the stack by its method, to be called."""
+
+    def new_function(
+        self,
+        code: CodeType | Callable[[], None],
+        namespace: dict[str, object],
+        name: str,
+        defaults: Sequence[V] = (),
+        cells: Sequence[V | str] = (),
+    ) -> None:
+        """Push a function. code: or what pushes it. cells: values, or names of variables of this frame."""
 
     def set_attribute(self, owner: V, name: str, value: V) -> None:
         """`object.__setattr__(owner, name, value)`."""

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import nn
 
-from armature.frame.data import resume_point
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource, ObjectSource, Source, object_source
 from armature.introspection import class_member, unbound
 from armature.torch_abi.fake import PLAIN_TENSORS, is_wrapped
@@ -35,12 +34,11 @@ from armature.torch_abi.overrides import is_overriding, without_numbers
 from armature.torch_abi.symbols import SYMBOLIC
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.break_ids import LAYOUT, LAYOUTS
-from armature.trace.emit.live_iterators import PASSED, is_part, left, progress
+from armature.trace.emit.live_generators import generator
 from armature.trace.errors import SkipFrame
 from armature.trace.handlers import ValueType
 from armature.trace.recording import wrapper_subclasses
 from armature.trace.recording.sizes import is_registered
-from armature.trace.resume.stack_layout import STACK
 from armature.trace.values.base import BoundMethod, Value
 from armature.trace.values.classes import ClassValue, rely_on_class
 from armature.trace.values.constant import ATOMS, ConstantValue, is_atom
@@ -88,7 +86,9 @@ def wrap(tracer: Trace, obj: object, source: Source) -> Value:
     plugin: ValueType | None = tracer.tables.value_type(obj)
     if plugin is not None:
         tracer.guards.type_is(source, type(obj))
-        return tracer.remember(obj, plugin.build(obj, source, tracer))
+        found = plugin.build(obj, source, tracer)
+        if found is not None:
+            return tracer.remember(obj, found)
     return next(build for _, matches, build in ROWS if matches(obj))(tracer, obj, source)
 
 
@@ -355,36 +355,10 @@ def _opaque(tracer: Trace, obj: Any, source: Source) -> Value:
     return value
 
 
-LAST_ROUNDS = 2
-
-
-def _moves(tracer: Trace, obj: Any, source: Source) -> bool:
-    """Whether a resumed frame finds an iterator in other places; a generator that begins there can't be handed on.
-
-    That of a loop is in another place in each round. The last rounds are traced on all the same: with a break in each,
-    as many breaks and as much code come of that as of a loop whose rounds run one by one.
-    """
-    if type(obj) is GeneratorType:
-        return True
-    if any(held is obj for name, held in tracer.request.locals.items() if name.startswith(STACK)):
-        rounds = left(obj)
-        return rounds is None or rounds > LAST_ROUNDS
-    if is_part(source):
-        return False
-    return tracer.request.history.changed_number(f"place_of({source.expr})", progress(obj))
-
-
-def _passed(build: Callable[[Trace, Any, Source], Value | None]) -> Build:
-    """Of an iterator that a frame was given. A frame that is resumed asks the iterator of a loop that it is in as it
-    is, and one that was in another place when the frame was compiled before: code for one place is of no use at others.
-    """
-
-    def value(tracer: Trace, obj: Any, source: Source) -> Value:
-        resumed = resume_point(tracer.request.code) is not None
-        found = None if resumed and _moves(tracer, obj, source) else build(tracer, obj, source)
-        return _opaque(tracer, obj, source) if found is None else found
-
-    return value
+def _generator(tracer: Trace, obj: Any, source: Source) -> Value:
+    """One that a resumed frame was given stays an object: at a break, a generator that has begun can't be handed on."""
+    found = None if tracer.request.is_resumed else generator(tracer, obj, source)
+    return _opaque(tracer, obj, source) if found is None else found
 
 
 EXACT: dict[type, Build] = {
@@ -411,7 +385,7 @@ EXACT: dict[type, Build] = {
     type(torch.ops.aten.add.Tensor): _builtin,
     ModuleType: _python_module,
     MappingProxyType: _dict,
-    **{kind: _passed(build) for kind, build in PASSED.items()},
+    GeneratorType: _generator,
 }
 
 

@@ -15,13 +15,13 @@ import torch
 import armature
 from armature import config
 from armature.errors import ArmatureWarning
+from armature.frame import rerun
+from armature.frame.rerun import MOST_BYTES
 from armature.hookspecs import hookimpl
 from armature.plugins import manager
 from armature.testing.differential import difference
 from armature.torch_abi.altering import keep
 from armature.torch_abi.grad_modes import CHANGED_BY
-from armature.trace.emit import rollback
-from armature.trace.emit.rollback import MOST_BYTES
 from tests.support.resuming import compiled, resumes
 
 
@@ -359,7 +359,7 @@ def test_nothing_is_kept_twice_for_operators_that_can_not_raise(monkeypatch: pyt
         return t.relu().sum(-1)[0] / 2
 
     copied = []
-    monkeypatch.setattr(rollback, "keep", lambda tensors: copied.append(0) or keep(tensors))
+    monkeypatch.setattr(rerun, "keep", lambda tensors: copied.append(0) or keep(tensors))
     mine, _ = compiled(program)
     for _ in range(3):
         mine(*one())

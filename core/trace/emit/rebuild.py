@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any
+from types import CodeType
+from typing import Any
 
 import attrs
 from bytecode import Bytecode, CompilerFlags, Instr, Label
-from bytecode.instr import CellVar, FreeVar, TryBegin, TryEnd
+from bytecode.instr import CellVar, TryBegin, TryEnd
 
+from armature.frame.rerun import Rerun, Undo
 from armature.frame.sources import LocalSource, Source
+from armature.frame.trampoline import forget_caller
 from armature.torch_abi import overrides
 from armature.trace.data import CompiledGraphSlot
-from armature.trace.emit.rerun import Again, can_run_again, run_again
-from armature.trace.emit.rollback import Undo, plan
+from armature.trace.emit.rerun import can_run_again, plan, rerun_of
 from armature.trace.emit.value_writer import ValueWriter, output_name
-from armature.trace.resume.trampoline import forget_caller
 from armature.trace.values.base import Value, Write
-
-if TYPE_CHECKING:
-    pass
 
 GENERATOR_FLAGS = CompilerFlags.GENERATOR | CompilerFlags.COROUTINE | CompilerFlags.ASYNC_GENERATOR
 
@@ -30,7 +27,7 @@ class Rebuilder(ValueWriter):
     """Writes the code that runs instead of the frame's."""
 
     undo: Undo = attrs.field(factory=Undo)
-    _again: Again | None = None  # runs the frame in eager mode when the graph raises
+    _rerun: Rerun | None = None  # runs the frame in eager mode when the graph raises
     _failed: Label = attrs.field(factory=Label)
 
     def finish(self, result: Value, slot: CompiledGraphSlot | None) -> CodeType:
@@ -54,19 +51,21 @@ class Rebuilder(ValueWriter):
             if cell is not None:
                 self._cells[id(cell)] = name
         self._count_uses([value.source for value in self.tracer.inputs if value.source is not None])
-        written: list[Any] = []
-        self._into = written
-        self._prologue(slot)
-        self._into = None
+        with self.into([]) as written:
+            self._prologue(slot)
         return written
 
     def after_failure(self) -> list[Any]:
         """The instructions that run when the graph raises: the frame from its start, in eager mode."""
-        if self._again is None:
+        if self._rerun is None:
             return []
-        written: list[Any] = [self._failed]
-        self._into = written
-        self.null_function(self._again.failed)
+        with self.into([self._failed]) as written:
+            self._run_again(self._rerun)
+        return written
+
+    def _run_again(self, rerun: Rerun) -> None:
+        """Ask whether the frame may run again, run it, and say what should have been raised where it does not raise."""
+        self.null_function(rerun.failed)
         self.emit("COPY", 3)
         self.call(1)
         again, out, problem = Label(), Label(), self.temporary()
@@ -74,23 +73,23 @@ class Rebuilder(ValueWriter):
         self.emit("STORE_FAST", problem)
         self.jump_if_not_none(again)
         self.emit("RERAISE", 0)
-        written.append(again)
+        self.mark(again)
         self.emit("POP_TOP")
         begin = TryBegin(out, False, 0)
-        written.append(begin)
+        self.mark(begin)
         self._before.undo(self)
-        self._call_own(self._again)
-        written.append(TryEnd(begin))
+        self._call_own(rerun)
+        self.mark(TryEnd(begin))
         result = self.temporary()
         self.emit("STORE_FAST", result)
-        self.null_function(self._again.finished)
+        self.null_function(rerun.finished)
         self.emit("LOAD_FAST", result)
         self.emit("LOAD_FAST", problem)
         self.constant(None)
         self.emit("STORE_FAST", problem)  # an error has this frame: no cycle
         self.call(2)
         self.emit("RETURN_VALUE")
-        written.append(out)
+        self.mark(out)
         self.constant(None)
         self.emit("STORE_FAST", problem)
         self.null_function(forget_caller)
@@ -98,16 +97,20 @@ class Rebuilder(ValueWriter):
         self.call(1)
         self.emit("POP_TOP")
         self.emit("RERAISE", 0)
-        self._into = None
-        return written
 
-    def _call_own(self, again: Again) -> None:
+    def _call_own(self, rerun: Rerun) -> None:
         """Push the result of a call of a copy of the frame's code, with the frame's arguments."""
-        code = again.code
+        code = rerun.code
         names = code.co_varnames
         positional, total = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
         stars = bool(code.co_flags & CompilerFlags.VARARGS)
-        self.function(lambda: self._own_function(again))
+
+        def load_code() -> None:
+            self.null_function(rerun.own_code)
+            self.call(0)
+
+        namespace = self.tracer.request.globals
+        self.function(lambda: self.new_function(load_code, namespace, code.co_name, cells=code.co_freevars))
         for name in names[:positional]:
             self.load_source(LocalSource(name))
         self.build("BUILD_LIST", positional)
@@ -124,28 +127,15 @@ class Rebuilder(ValueWriter):
             self.emit("DICT_MERGE", 1)
         self.emit("CALL_FUNCTION_EX", 1)
 
-    def _own_function(self, again: Again) -> None:
-        code = again.code
-        self.null_function(FunctionType)
-        self.null_function(again.own_code)
-        self.call(0)
-        self.namespace(self.tracer.request.globals)
-        self.constant(code.co_name)
-        self.constant(None)
-        for name in code.co_freevars:
-            self.load_cell(FreeVar(name))
-        if code.co_freevars:
-            self.build("BUILD_TUPLE", len(code.co_freevars))
-        else:
-            self.constant(None)
-        self.call(5)
-
     def epilogue(self, slot: CompiledGraphSlot | None) -> list[Any]:
         """The instructions that put the graph's outputs in variables."""
-        written: list[Any] = []
-        self._into = written
-        self._outputs(slot)
-        self._into = None
+        with self.into([]) as written:
+            if slot is not None and not self.outputs:
+                self.emit("POP_TOP")
+            elif slot is not None:
+                self.emit("UNPACK_SEQUENCE", len(self.outputs))
+                for position in range(len(self.outputs)):
+                    self.emit("STORE_FAST", output_name(position))
         return written
 
     def _prologue(self, slot: CompiledGraphSlot | None) -> None:
@@ -162,36 +152,33 @@ class Rebuilder(ValueWriter):
         repeats, early = slot is not None and can_run_again(self.tracer, self.undo), bool(self.tracer.precalls.calls)
         if self.tracer.rerun_breaks and (self.undo.remembered or not repeats):
             raise self.tracer.rerun_breaks[0]
-        self._again = run_again(self.tracer, self.code, self.undo) if repeats or early else None
+        self._rerun = rerun_of(self.tracer, self.code, self.undo) if repeats or early else None
         begin = TryBegin(self._failed, False, 0)
         if early:
             self._before.save(self)
-            self._mark(begin)
-            self._early, early_of_body = self._into or [], self._early  # numbers they need are read here
+            self.mark(begin)
+            self._early, early_of_body = self._now, self._early  # numbers they need are read here
             self._before.calls(self)
             self._early = early_of_body
             if not repeats:
-                self._mark(TryEnd(begin))
+                self.mark(TryEnd(begin))
         if slot is None:
             return
         alone = not self.tracer.overrides.present
-        self.null_function(slot if alone else overrides.run_plain)  # type: ignore[arg-type]
-        if not alone:
+        if alone:
+            self.function(lambda: self.constant(slot))
+        else:
+            self.null_function(overrides.run_plain)
             self.constant(slot)
         for value in self.tracer.inputs:
             if value.source is not None:
                 self.load_source(value.source)
         if repeats and not early:
-            self._mark(begin)
+            self.mark(begin)
             self.emit("NOP")  # Python 3.13 may look for the handler one place before the call
         self.call(len(self.tracer.inputs) + (not alone))
         if repeats:
-            self._mark(TryEnd(begin))
-
-    def _mark(self, place: Any) -> None:
-        """The beginning or end of what is caught."""
-        if self._into is not None:
-            self._into.append(place)
+            self.mark(TryEnd(begin))
 
     def _body(self, result: Value) -> None:
         writes = self.tracer.effects.writes(self)
@@ -217,16 +204,6 @@ class Rebuilder(ValueWriter):
             self.constant(argument)
             self.call(2)
             self.emit("POP_TOP")
-
-    def _outputs(self, slot: CompiledGraphSlot | None) -> None:
-        if slot is None:
-            return
-        if not self.outputs:
-            self.emit("POP_TOP")
-            return
-        self.emit("UNPACK_SEQUENCE", len(self.outputs))
-        for position in range(len(self.outputs)):
-            self.emit("STORE_FAST", output_name(position))
 
     def _assemble(self, instructions: list[Any], stacksize: int | None = None) -> CodeType:
         code = self.code

@@ -1,81 +1,60 @@
-"""When a compiled graph raises, the frame runs again in eager mode: the program then sees the error as if nothing had
-been compiled, at its line, with the changes made before it, in its own handlers.
-
-That is sound since changes are made after the graph has run. What a graph changes itself, its inputs and the state of
-random number generators, is set back first (`undo.py`). Where that can't be, or the graph calls code of the program,
-what it raises goes straight to the caller.
-"""
+"""What has to be undone of a graph that raises, so that its frame can run again in eager mode (`frame/rerun.py`)."""
 
 from __future__ import annotations
 
-import warnings
 from types import CodeType
 from typing import TYPE_CHECKING
 
-import attrs
 import torch
+from torch import fx
 
-from armature.errors import ArmatureWarning
-from armature.frame.data import resume_point
+from armature.frame.rerun import Rerun, Undo
+from armature.torch_abi.altering import has_history
 from armature.torch_abi.eval_frame import skip_code
-from armature.torch_abi.grad_modes import set_grad_enabled
-from armature.trace.emit.rollback import Undo
+from armature.torch_abi.fake import version_of
+from armature.torch_abi.grad_modes import CHANGED_BY
+from armature.torch_abi.raising import may_raise, tensors_of
+from armature.torch_abi.wrappers import is_wrapper
+from armature.trace.data import LEAVE
 from armature.trace.recording import graph_calls
+from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
     from armature.trace.frame_state import Trace
 
 
-@attrs.define(eq=False)
-class Again:
-    """The frame of `code` in eager mode, after its graph has raised.
-
-    certain: the frame has no handlers, so that eager mode must raise as well; where it does not, the graph's own error
-    comes out if `strict` (or if the user's back end made what runs), else there is one warning.
-    """
-
-    code: CodeType
-    grad: bool
-    certain: bool
-    strict: bool
-    undo: Undo
-    said: bool = False
-
-    def own_code(self) -> CodeType:
-        """The code that runs: a copy of the frame's code, or what goes on in its place."""
-        point = resume_point(self.code)
-        return self.code if point is None else point.whole()
-
-    def failed(self, error: BaseException) -> Exception | str | None:
-        """Told what the graph has raised. Returns what `finished` is told, or None: the frame does not run again.
-
-        The compiled code holds it, not this object: an error holds frames, and these what is the program's.
-        """
-        if not isinstance(error, Exception) or not self.undo.is_undone(error):  # KeyboardInterrupt is none
-            return None
-        set_grad_enabled(self.grad)
-        if not self.certain or self.said:
-            return ""
-        return error if self.strict else f"{type(error).__name__}: {error}"
-
-    def finished(self, result: object, problem: Exception | str) -> object:
-        """The frame's result, when eager mode has come to its end. problem: what should have been raised."""
-        if isinstance(problem, Exception):
-            raise problem
-        if not problem:
-            return result
-        self.said = True
-        text = (
-            f"the compiled graph of {self.code.co_qualname} raised {problem}\n  Eager mode does not, and has run the "
-            "call instead. Please report it with the output of `armature doctor`."
-        )
-        warnings.warn_explicit(text, ArmatureWarning, self.code.co_filename, self.code.co_firstlineno)
-        return result
+def plan(tracer: Trace) -> Undo:
+    """What the graph of a frame has to be undone of."""
+    called = [node for node in tracer.graph.nodes if node.op.startswith("call_")]
+    changed = [CHANGED_BY[node.target] for node in called if "changes_state" in node.meta and node.target in CHANGED_BY]
+    values = tracer.inputs
+    tensors = [(n, value) for n, value in enumerate(values) if isinstance(value, TensorValue)]
+    effects = tracer.effects
+    written = tuple(
+        n
+        for n, value in tensors
+        if version_of(value.fake) or effects.writes_to(value) or effects.writes_uncounted(value)
+    )
+    altered = tuple(n for n, value in enumerate(values) if value in effects.altered)
+    undo = Undo(
+        tuple(dict.fromkeys(changed)),
+        tuple((node.name, node.meta[LEAVE]) for node in called if LEAVE in node.meta),
+        written,
+        frozenset(position for position in written if has_history(values[position].fake)),
+        altered,
+        tracer.fakes.random,
+    )
+    undo.kept = undo.happens and all(map(_is_plain, tracer.graph.nodes))
+    undo.always = any(map(may_raise, called))
+    return undo
 
 
-skip_code(Again.own_code.__code__, below=True)
-skip_code(Again.failed.__code__, below=True)
-skip_code(Again.finished.__code__, below=True)
+def _is_plain(node: fx.Node) -> bool:
+    """Whether what a node gives is in memory of this process, in the plain way."""
+    return all(
+        tensor.device.type == "cpu" and tensor.layout is torch.strided and not is_wrapper(type(tensor))
+        for tensor in tensors_of(node)
+    )
 
 
 def can_run_again(tracer: Trace, undo: Undo) -> bool:
@@ -83,10 +62,10 @@ def can_run_again(tracer: Trace, undo: Undo) -> bool:
     return (undo.kept or not undo.happens) and graph_calls.only_computes(tracer)
 
 
-def run_again(tracer: Trace, code: CodeType, undo: Undo) -> Again:
+def rerun_of(tracer: Trace, code: CodeType, undo: Undo) -> Rerun:
     """What runs a frame again."""
     copy = code.replace()  # with no compiled code of its own
     skip_code(copy)
     certain = not tracer.has_handlers and not tracer.precalls.calls
     strict = tracer.strict or tracer.ctx.users_backend
-    return Again(copy, torch.is_grad_enabled(), certain, strict, undo)
+    return Rerun(copy, torch.is_grad_enabled(), certain, strict, undo)

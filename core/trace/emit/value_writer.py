@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import CodeType
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
-from bytecode import Instr
-from bytecode.instr import CellVar, FreeVar
+from bytecode import Instr, Label
+from bytecode.instr import CellVar, FreeVar, TryBegin, TryEnd
 from torch import fx
 
 from armature.frame.sources import EarlySource, Source
@@ -45,7 +46,7 @@ class ValueWriter(Emitter):
     _early: list[Instr] = attrs.field(factory=list)
     _late: list[tuple[Callable[..., object], str, object]] = attrs.field(factory=list)
     _temporaries: int = 0
-    _into: list[Any] | None = None
+    _now: list[Any] = attrs.field(default=attrs.Factory(lambda self: self.main, takes_self=True))  # is written
     _before: EarlyWriter = attrs.field(factory=EarlyWriter)
 
     @property
@@ -55,7 +56,18 @@ class ValueWriter(Emitter):
 
     def emit(self, name: str, *arg: Any) -> None:
         """Add an instruction."""
-        (self.main if self._into is None else self._into).append(Instr(name, *arg))
+        self._now.append(Instr(name, *arg))
+
+    def mark(self, place: Label | TryBegin | TryEnd) -> None:
+        """Add a label, or the beginning or end of what a handler catches."""
+        self._now.append(place)
+
+    @contextmanager
+    def into(self, instructions: list[Any]) -> Iterator[list[Any]]:
+        """Add what is written in the block to other instructions than those after the call of the graph."""
+        outer, self._now = self._now, instructions
+        yield instructions
+        self._now = outer
 
     def cannot(self, value: Value) -> NoReturn:
         """The object can't be made again."""
@@ -154,21 +166,22 @@ class ValueWriter(Emitter):
             return
         quantity = self.tracer.sizes.places[symbol]
         name = self._symbols[symbol] = self.temporary()
-        outer, paths, self._into, self._paths = self._into, self._paths, self._early, {}
-        if quantity.axis < 0:
-            self.load_source(quantity.source)
-        elif self.tracer.overrides.present:
-            self.function(lambda: self.constant(overrides.size))
-            self.load_source(quantity.source)
-            self.constant(quantity.axis)
-            self.call(2)
-        else:
-            self.load_source(quantity.source)
-            self.method("size")
-            self.constant(quantity.axis)
-            self.call(1)
-        self.emit("STORE_FAST", name)
-        self._into, self._paths = outer, paths
+        paths, self._paths = self._paths, {}
+        with self.into(self._early):
+            if quantity.axis < 0:
+                self.load_source(quantity.source)
+            elif self.tracer.overrides.present:
+                self.function(lambda: self.constant(overrides.size))
+                self.load_source(quantity.source)
+                self.constant(quantity.axis)
+                self.call(2)
+            else:
+                self.load_source(quantity.source)
+                self.method("size")
+                self.constant(quantity.axis)
+                self.call(1)
+            self.emit("STORE_FAST", name)
+        self._paths = paths
 
     def constant(self, obj: object) -> None:
         """Push an object that the code keeps."""
@@ -178,17 +191,37 @@ class ValueWriter(Emitter):
         """A value for an object that the code keeps."""
         return ConstantValue(obj)
 
-    def namespace_value(self, namespace: dict[str, object]) -> Value:
-        """A value for a dict of globals."""
-        return ConstantValue(namespace)
-
-    def namespace(self, namespace: dict[str, object]) -> None:
-        """Push a dict of globals."""
-        self.constant(namespace)
-
     def build(self, name: str, count: int) -> None:
         """A BUILD_ instruction."""
         self.emit(name, count)
+
+    def new_function(
+        self,
+        code: CodeType | Callable[[], None],
+        namespace: dict[str, object],
+        name: str,
+        defaults: Sequence[Value] = (),
+        cells: Sequence[Value | str] = (),
+    ) -> None:
+        """Push a function. code: or what pushes it. cells: values, or names of variables of this frame."""
+        self.null_function(FunctionType)
+        if isinstance(code, CodeType):
+            self.constant(code)
+        else:
+            code()
+        self.constant(namespace)
+        self.constant(name)
+        for held in (defaults, cells):
+            for part in held:
+                if isinstance(part, str):
+                    self.load_cell(FreeVar(part))
+                else:
+                    self.load(part)
+            if held:
+                self.build("BUILD_TUPLE", len(held))
+            else:
+                self.constant(None)
+        self.call(5)
 
     def set_attribute(self, owner: Value, name: str, value: Value) -> None:
         """`object.__setattr__(owner, name, value)`."""

@@ -24,11 +24,10 @@ from armature.torch_abi.fake import (
 )
 from armature.torch_abi.grad_modes import CHANGED_BY, with_default_dtype
 from armature.torch_abi.operators import by_position
-from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.break_ids import OPERATOR_ERROR, OPERATOR_ERRORS
-from armature.trace.emit.rollback import LEAVE, watch
+from armature.trace.data import LEAVE
 from armature.trace.errors import GraphBreak
 from armature.trace.recording import folding, mutation, tensor_state, torch_function, wrapper_subclasses
 from armature.trace.recording.mutation import IN_PLACE_OPERATORS, method_name, of_torch
@@ -45,10 +44,6 @@ from armature.trace.values.tensor import TensorValue
 if TYPE_CHECKING:
     from armature.trace.frame_state import Trace
 
-SUBTRACTIONS: frozenset[object] = frozenset({
-    operator.sub, operator.isub, torch.sub, torch.subtract, torch.rsub, "sub", "sub_", "subtract", "subtract_",
-    "__sub__", "__rsub__", "__isub__",
-})  # fmt: skip
 NUMERIC = frozenset({min, max, abs, round, sum, real_power})
 # `x.__iadd__(y)` and its kind change `x`, which only operators say of themselves.
 BY_OPERATOR: dict[str, Callable[..., Any]] = {
@@ -140,7 +135,7 @@ def _recorded(
     node = record(tracer, "call_method" if isinstance(fn, str) else "call_function", fn, arguments, named)
     made = from_fake(tracer, result, node)
     if tracer.mutates:
-        watch(tracer, node)
+        mutation.note_error(tracer, node)
     return made
 
 
@@ -284,7 +279,7 @@ def computes_more_than_sizes(tracer: Trace) -> bool:
 
 
 def only_computes(tracer: Trace) -> bool:
-    """Whether the graph calls nothing but torch, and changes no state of torch but what `undo.py` knows to set back."""
+    """Whether the graph calls nothing but torch, and changes no state of torch but what can be set back."""
     return all(
         LEAVE in node.meta or is_left(node) if "changes_state" in node.meta else is_torchs(node.target)
         for node in tracer.graph.nodes
@@ -295,32 +290,6 @@ def only_computes(tracer: Trace) -> bool:
 def is_left(node: fx.Node) -> bool:
     """Whether a node changes state that can be set back without it, or leaves a context that another node enters."""
     return node.target in CHANGED_BY or any(LEAVE in given.meta for given in node.all_input_nodes)
-
-
-def only_as_captured(graph: fx.Graph) -> bool:
-    """Whether a back end would make something else of the graph: of `sum`, additions that lose what Python's keeps; of
-    calls under a default dtype, operators that ask for the default once more; of TorchScript, operators that the
-    dispatcher does not have; of what changes a tensor itself, nothing at all, or a gradient of zeros; of a view without
-    gradients, a tensor that wants none; of a difference of bools, a number."""
-    if tensor_state.has_altered(graph) or tensor_state.gives_no_gradient(graph) or tensor_state.gives_leaf(graph):
-        return True
-    return any(
-        node.target is sum
-        or hasattr(node.target, "in_default_dtype")
-        or hasattr(node.target, "scripted")
-        or _subtracts_bools(node)
-        for node in graph.nodes
-    )
-
-
-def _subtracts_bools(node: fx.Node) -> bool:
-    """Whether tensors with numbers refuse what a node does, and those without do not."""
-    if node.target not in SUBTRACTIONS:
-        return False
-    given = (one.meta.get("example_value") if isinstance(one, fx.Node) else one for one in tree_leaves(node.args))
-    return any(
-        value.dtype is torch.bool if isinstance(value, torch.Tensor) else isinstance(value, bool) for value in given
-    )
 
 
 def is_torchs(target: Any) -> bool:
@@ -392,5 +361,6 @@ def _out_of_reach(tracer: Trace, value: TensorValue | SymbolicValue) -> NoReturn
     try:
         tracer.graph_break("kept-from-inner-graph", type=value.describe())
     except GraphBreak as stop:
-        stop.places = tracer.subgraph_tensors.get(value, stop.places)  # type: ignore[arg-type]
+        if isinstance(value, TensorValue):
+            stop.places = tracer.subgraph_tensors.get(value, stop.places)
         raise

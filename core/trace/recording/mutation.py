@@ -9,16 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from armature.torch_abi.altering import unwrapped
+from armature.torch_abi import overlaps
+from armature.torch_abi.altering import has_history, unwrapped
 from armature.torch_abi.fake import version_of
 from armature.torch_abi.operators import WrittenArgument, written_arguments
 from armature.torch_abi.pytree import tree_leaves
+from armature.torch_abi.raising import may_raise
 from armature.torch_abi.wrappers import innermost
-from armature.trace.recording import memory_overlap
+from armature.trace.errors import GraphBreak
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.sequence import ListValue, TupleValue
+from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
+    from torch import fx
+
     from armature.trace.frame_state import Trace
 
 IN_PLACE_OPERATORS: frozenset[Any] = frozenset({
@@ -81,13 +86,31 @@ def _given(one: WrittenArgument, args: Args, kwargs: Kwargs) -> Value | None:
 
 def check(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, targets: list[Value]) -> None:
     """End the graph where torch would refuse to write: for where memory lies, or to a tensor of inference mode."""
-    for target in targets:
-        memory_overlap.check(tracer, fn, args, kwargs, target)
+    name = fn if isinstance(fn, str) else getattr(fn, "__name__", str(fn))
+    given = tensors_given(tracer, [value for value in (*args, *kwargs.values()) if value.is_tensor])
+    for written in tensors_given(tracer, [target for target in targets if target.is_tensor]):
+        if not overlaps.writes_numbers(name, written):
+            continue
+        near = overlaps.sharing(written, given)
+        part: torch.Tensor | None = written
+        if fn is operator.setitem and (near or overlaps.repeats(written)):
+            part = _part(tracer, written, args[1])
+        if part is not None and overlaps.refuses(part, near):
+            tracer.graph_break("overlapping-write", operation=name)
     if torch.is_inference_mode_enabled():
         return
     if any(tensor.is_inference() for tensor in tensors_given(tracer, targets)):  # views of fakes do not tell
-        name = fn if isinstance(fn, str) else getattr(fn, "__name__", str(fn))
         tracer.graph_break("writes-to-inference-tensor", operation=name)
+
+
+def _part(tracer: Trace, written: torch.Tensor, index: Value) -> torch.Tensor | None:
+    """The view that an assignment to items writes to; None: it writes to single items by their positions."""
+    try:
+        part = tracer.fakes.getitem(written, index.as_fake(tracer))
+    except Exception:  # the assignment says so itself
+        return None
+    is_view = isinstance(part, torch.Tensor) and overlaps.memory_of(part) == overlaps.memory_of(written)
+    return part if is_view else None
 
 
 def tensors_given(tracer: Trace, values: Iterable[Value]) -> list[torch.Tensor]:
@@ -110,6 +133,19 @@ def seen(tracer: Trace, args: Args, kwargs: Kwargs) -> list[torch.Tensor]:
     for tensor in written:
         tracer.effects.write_memory(tensor, any(memories.get(memory, False) for memory in _memories(tensor)))
     return written
+
+
+def note_error(tracer: Trace, node: fx.Node) -> None:
+    """Told of nodes after a change: one that may raise may end the graph, if a tensor with gradients was changed."""
+    if tracer.request.fullgraph or not may_raise(node):
+        return
+    tensors = (value.fake for value in tracer.inputs if isinstance(value, TensorValue))
+    if any(has_history(fake) and version_of(fake) for fake in tensors):
+        try:
+            tracer.graph_break("may-raise-after-change")
+        except GraphBreak as stop:
+            stop.assumed = True
+            tracer.rerun_breaks.append(stop)
 
 
 def _memories(tensor: torch.Tensor) -> list[int]:

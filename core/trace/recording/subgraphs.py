@@ -7,20 +7,24 @@ inputs are all that it uses from outside, and taken out again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from operator import getitem
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import torch
 from torch import fx
 
-from armature.torch_abi.fake import version_of
+from armature.torch_abi.fake import in_transform, version_of
 from armature.trace import calls
 from armature.trace.errors import GraphBreak, UserRaised
 from armature.trace.frame_state import Frame, whole
 from armature.trace.places import Place, places_of
+from armature.trace.recording import graph_calls
 from armature.trace.signals import TraceSignal
 from armature.trace.values.base import Args, Kwargs, Tracing, Value
 from armature.trace.values.floats import FloatValue
+from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -165,7 +169,61 @@ def trace_part(tracer: Tracing, function: Value | Callable[..., Any], args: Args
     return Part(tracer, nodes, result, tuple(dict.fromkeys(used)), writes, written, places_of(tracer.frames))
 
 
-def add_module(tracer: Trace, module: fx.GraphModule) -> str:
+@contextmanager
+def graph_inputs(tracer: Tracing, fakes: Sequence[torch.Tensor | None]) -> Iterator[list[TensorValue | SymbolicValue]]:
+    """Inputs of a graph within the graph, there while a function is traced on them. None stands for any int.
+
+    Errors: NotApart.
+    """
+    tracer = whole(tracer)
+    if fakes and in_transform():  # whose levels its inputs would not have
+        raise NotApart("is called in a transform of torch.func")
+    places = places_of(tracer.frames)
+    values = [_input(tracer, fake) for fake in fakes]
+    try:
+        yield values
+    finally:
+        remove(tracer, tuple(value.node for value in values if value.node is not None), places)
+
+
+def _input(tracer: Trace, fake: torch.Tensor | None) -> TensorValue | SymbolicValue:
+    node = graph_calls.record(tracer, "placeholder", "given", (), {})
+    if fake is None:
+        number = tracer.sizes.symbols.create_unbacked_symint()
+        node.meta["example_value"] = number
+        tracer.sizes.bind_result(number, node)
+        return SymbolicValue(number, node)
+    node.meta["example_value"] = fake
+    value = tracer.by_fake[id(fake)] = TensorValue(fake, node)
+    return value
+
+
+def call_graphs(
+    tracer: Tracing,
+    function: Callable[..., Any],
+    graphs: Sequence[fx.GraphModule],
+    arguments: Callable[..., tuple[Any, ...]],
+    results: Sequence[torch.Tensor | None] | None,
+) -> list[Value]:
+    """A node that calls a function which is given graphs, and the values of what it returns.
+
+    arguments: what it is called with, made of a node for each graph. results: fakes of the items of the tuple that it
+    returns, None in the place of an int that only a run will tell; None: it returns nothing.
+    """
+    tracer = whole(tracer)
+    getters = [graph_calls.record(tracer, "get_attr", _add_module(tracer, graph), (), {}) for graph in graphs]
+    numbers = tracer.sizes.symbols.create_unbacked_symint
+    given = None if results is None else tuple([numbers() if fake is None else fake for fake in results])
+    node = graph_calls.record(tracer, "call_function", function, arguments(*getters), {})
+    node.meta["example_value"] = given
+    made = []
+    for position, fake in enumerate(given or ()):
+        getter = graph_calls.record(tracer, "call_function", getitem, (node, position), {})
+        made.append(graph_calls.from_fake(tracer, fake, getter))
+    return made
+
+
+def _add_module(tracer: Trace, module: fx.GraphModule) -> str:
     """The name under which nodes of the graph refer to one within it."""
     name = f"{type(module).__name__}_{len(tracer.modules)}"
     tracer.modules[name] = module

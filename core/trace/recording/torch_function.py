@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, MethodWrapperType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import torch
@@ -17,12 +17,9 @@ from armature.rules.data import Decision
 from armature.torch_abi import overrides as abi
 from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.torch_abi.overrides import Off
-from armature.trace.frame_state import whole
 from armature.trace.recording import wrapper_subclasses
 from armature.trace.recording.overriding import overrides
-from armature.trace.values.base import Args, Kwargs, NotConstant, Tracing, Value
-from armature.trace.values.classes import ClassValue
-from armature.trace.values.context import ContextValue
+from armature.trace.values.base import Args, Kwargs, NotConstant, Value
 from armature.trace.values.mapping import DictValue, namespace_of
 from armature.trace.values.sequence import ListValue, TupleValue
 from armature.trace.values.slices import SliceValue
@@ -31,9 +28,6 @@ from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
     from armature.trace.frame_state import Trace
-from armature.trace.values.base import Rebuilding
-
-# Asking.
 
 
 @attrs.define(eq=False)
@@ -173,63 +167,3 @@ def in_graph(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kw
     if is_asked_for(tracer, fn) or fn is getattr or str(getattr(fn, "__module__", "")) == "_operator":
         return dispatched(tracer, fn, args, kwargs)
     tracer.graph_break("overridden-call", function=getattr(fn, "__name__", str(fn)))
-
-
-# Tensors.
-
-
-def converted(tracer: Trace, value: Value, kind: type) -> Value:
-    """What `torch.Tensor.__torch_function__` makes of a result: tensors become those of the subclass."""
-    if kind is torch.Tensor:
-        return value
-    if isinstance(value, TensorValue) and not issubclass(value.python_type(), kind):
-        return value.as_kind(tracer, kind)
-    if isinstance(value, TupleValue):
-        return TupleValue([converted(tracer, item, kind) for item in value.items], value.kind)
-    if isinstance(value, ListValue):
-        return ListValue([converted(tracer, item, kind) for item in value.items])
-    return value
-
-
-def default(tracer: Tracing, cls: ClassValue, func: Value, types: Value, args: Value, kwargs: Value) -> Value:
-    """`torch.Tensor.__torch_function__`, as subclasses inherit it."""
-    tracer = whole(tracer)
-    for kind in tracer.unpack(types):
-        if not issubclass(cls.cls, kind.as_object()):
-            return tracer.constant(NotImplemented)
-    held: Any = kwargs
-    named = {} if held.is_constant else {str(k.as_constant()): value for k, value in held.realise(tracer).values()}
-    state = tracer.overrides
-    before, state.off = state.off, max(state.off, Off.SUBCLASSES)
-    try:
-        found = func.call(tracer, tracer.unpack(args), named)
-    finally:
-        state.off = before
-    if func.as_object() in torch.overrides.get_default_nowrap_functions():
-        return found
-    return converted(tracer, found, cls.cls)
-
-
-@attrs.define(eq=False)
-class OffValue(ContextValue):
-    """`torch._C.DisableTorchFunctionSubclass()` and `torch._C.DisableTorchFunction()`."""
-
-    before: list[Off] = attrs.field(factory=list)
-
-    LEVELS: ClassVar[dict[type, Off]] = {abi.QuietSubclasses: Off.SUBCLASSES, abi.Quiet: Off.ALL}
-
-    def enter(self, tracer: Tracing) -> Value:
-        state = tracer.overrides
-        self.before.append(state.off)
-        state.off = max(state.off, self.LEVELS[self.kind])
-        return tracer.constant(None)
-
-    def leave(self, tracer: Tracing) -> None:
-        tracer.overrides.off = self.before.pop()
-
-    def again(self) -> Value:
-        return OffValue(self.kind)
-
-    def rebuild(self, out: Rebuilding) -> None:
-        out.null_function(self.kind)
-        out.call(0)

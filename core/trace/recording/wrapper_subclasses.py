@@ -5,18 +5,15 @@ Operators on them go in the graph as they are; what the class does is run on fak
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import torch
-from torch import fx
 
-from armature.frame.guards.kinds import TensorGuard
 from armature.frame.sources import AttrSource
 from armature.torch_abi import wrappers as abi
-from armature.torch_abi.fake import is_wrapped, version_of
+from armature.torch_abi.fake import is_wrapped
 from armature.torch_abi.jagged import is_jagged
 from armature.torch_abi.overrides import suspended
 from armature.torch_abi.pytree import tree_leaves
@@ -133,58 +130,3 @@ def check_unchanged(tracer: Trace, before: Holding) -> None:
         now = abi.held(tensor)
         if len(now) != len(held) or any(one is not other for one, other in zip(now, held)):
             refuse(tracer, type(tensor), "an operator changes its attributes")
-
-
-def has_to_run_as_it_is(tracer: Trace, outputs: Iterable[fx.Node]) -> bool:
-    """Whether a functional graph of plain tensors would not give what the graph gives."""
-    values = [value for node in outputs if isinstance(value := node.meta["example_value"], torch.Tensor)]
-    made = [value for value in values if abi.is_wrapper(type(value))]
-    resized = (is_resized(tracer, value) for value in tracer.inputs if isinstance(value, TensorValue))
-    return (
-        any(resized)
-        or not all(map(abi.comes_back, made))
-        or part_is_output(tracer, values)
-        or not all(map(abi.takes_strides, views(tracer, values)))
-    )
-
-
-def views(tracer: Trace, values: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The wrappers among results that share memory with an input, or with another result."""
-    given = {id(value.fake): value.fake for value in tracer.inputs if isinstance(value, TensorValue)}
-    results = {id(value): value for value in values if id(value) not in given}
-    held = Counter(
-        memory for tensor in (given | results).values() for memory in set(map(_memory, abi.innermost(tensor)))
-    )
-    wrappers = (value for value in results.values() if abi.is_wrapper(type(value)))
-    return [value for value in wrappers if any(held[_memory(inner)] > 1 for inner in abi.innermost(value))]
-
-
-def is_resized(tracer: Trace, value: TensorValue) -> bool:
-    """Whether the graph gives a wrapper of the program other sizes or strides."""
-    before = tracer.guards.records.get(("tensor", value.source))
-    if not abi.is_wrapper(type(value.fake)) or not isinstance(before, TensorGuard):
-        return False
-    now = (*value.fake.shape, *value.fake.stride())
-    known = [size if isinstance(size, int) else None for size in now]
-    return known != [*before.sizes, *before.strides]
-
-
-def part_is_output(tracer: Trace, values: Iterable[torch.Tensor]) -> bool:
-    """Whether a graph that writes to its inputs gives what shares memory with a part of one, though not with all of it:
-    functional graphs know memory of whole tensors only."""
-    inputs = [cast("Any", value.fake) for value in tracer.inputs if value.is_tensor]
-    if not any(map(version_of, inputs)) and not tracer.mutates:
-        return False
-    owners: dict[int, set[int]] = {}
-    for fake in inputs:
-        for inner in abi.innermost(fake):
-            owners.setdefault(_memory(inner), set()).add(_memory(fake))
-    return any(
-        _memory(inner) in owners and _memory(value) not in owners[_memory(inner)]
-        for value in values
-        for inner in abi.innermost(value)
-    )
-
-
-def _memory(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)

@@ -8,14 +8,7 @@ that stands for it, and runs the instruction or calls the piece below in place o
 from __future__ import annotations
 
 from collections.abc import Hashable
-from types import (
-    BuiltinFunctionType,
-    CodeType,
-    FunctionType,
-    MethodDescriptorType,
-    MethodWrapperType,
-    WrapperDescriptorType,
-)
+from types import BuiltinFunctionType, CodeType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -51,8 +44,8 @@ if TYPE_CHECKING:
     from armature.trace.frame_state import Trace
     from armature.trace.places import Place
 
-SUSPENDED = 0x20 | 0x80 | 0x100 | 0x200
 C_METHODS = (MethodDescriptorType, WrapperDescriptorType)
+SUSPENDED = 0x20 | 0x80 | 0x100 | 0x200
 
 
 @attrs.frozen(eq=False)
@@ -72,8 +65,10 @@ class CutFrame:
     def leave_contexts(self) -> None:
         """Leave the context managers of torch that the frame is inside of. The grad mode inside each is kept, for when
         it is entered again: a call may have changed it."""
-        for place in reversed([place for place, slot in enumerate(self.layout) if slot is Slot.CONTEXT]):
-            context: ContextValue = self.frame.stack[place].owner  # type: ignore[attr-defined]
+        for place, leave in reversed([*enumerate(self.frame.stack)]):
+            context = leave.owner if self.layout[place] is Slot.CONTEXT and isinstance(leave, BoundMethod) else None
+            if not isinstance(context, ContextValue):
+                continue
             if not context.reenters:
                 raise CannotResume(f"{context.describe()} can't be entered again", context)
             self.held[mode_name(place)] = self.frame.tracer.constant(torch.is_grad_enabled())
@@ -279,22 +274,15 @@ class CutWriter(Rebuilder):
         return inner
 
     def _function(self, code: CodeType, key: Hashable, frame: Frame) -> None:
-        self.null_function(FunctionType)
-        if resume_point(self.code) is None:
-            self.constant(code)
-        else:
-            self.null_function(held_code(self.tracer.request.resumes, key))
-            self.call(0)
-        self.namespace(frame.namespace)
-        self.constant(code.co_name)
-        self.constant(None)
-        for name in code.co_freevars:
-            self.load(frame.cells.get(name.removeprefix(CELL)) or CellValue())
-        if code.co_freevars:
-            self.build("BUILD_TUPLE", len(code.co_freevars))
-        else:
-            self.constant(None)
-        self.call(5)
+        def load_code() -> None:
+            if resume_point(self.code) is None:
+                self.constant(code)
+            else:
+                self.null_function(held_code(self.tracer.request.resumes, key))
+                self.call(0)
+
+        cells = [frame.cells.get(name.removeprefix(CELL)) or CellValue() for name in code.co_freevars]
+        self.new_function(load_code, frame.namespace, code.co_name, cells=cells)
 
     def _forget(self, frame: Frame, targets: dict[str, str]) -> None:
         """Drop what was only needed on the way here, and arguments that the program has deleted."""

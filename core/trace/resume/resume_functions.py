@@ -15,12 +15,12 @@ from bytecode import Instr, Label
 from bytecode.instr import FreeVar, TryBegin, TryEnd
 
 from armature.frame.data import ResumePoint, ResumeTable
+from armature.frame.trampoline import Continue
 from armature.torch_abi.eval_frame import skip_code
 from armature.trace.instructions import Protection, decode, remade_cells
 from armature.trace.resume.frame_writer import CannotResume, FrameWriter, copies
 from armature.trace.resume.liveness import names_read, reachable
 from armature.trace.resume.stack_layout import Layout, kinds, variables_of
-from armature.trace.resume.trampoline import Continue
 
 MAX_CODES = 256  # pieces made for one code object and what it calls
 # Python 3.13 runs what these call in its own loop, and looks for the handler one place before them.

@@ -12,6 +12,7 @@ from bytecode import Instr, Label
 from bytecode.instr import TryBegin, TryEnd
 
 from armature.frame.data import HeldCode, ResumeTable
+from armature.frame.trampoline import Continue, forget_caller
 from armature.torch_abi.eval_frame import skip_code
 from armature.trace.instructions import Protection, decode, loads_method, remade_cells
 from armature.trace.resume.frame_writer import CELL, SCRATCH, FrameWriter, copies
@@ -27,7 +28,6 @@ from armature.trace.resume.stack_layout import (
     kinds,
     variables_of,
 )
-from armature.trace.resume.trampoline import Continue, forget_caller
 from armature.trace.versions import LOOP_END
 
 INNER, INNER_ARGS = "__armature_inner", "__armature_inner_args"

@@ -6,6 +6,7 @@ import dis
 from enum import Enum
 from typing import TypeAlias
 
+from armature.frame.data import STACK
 from armature.trace.instructions import Instruction, loads_method
 from armature.trace.versions import NULL_FIRST
 
@@ -19,7 +20,6 @@ PUSHES_NOTHING = PLAIN | {
     "POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_FALSE",
     "POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP",
 }  # fmt: skip
-STACK = "__armature_stack_"  # begins the name of a variable for a place of the stack
 CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 
 

@@ -380,23 +380,7 @@ class ClosureValue(Value):
         return bound_function(self, args) if name == "__get__" else super().call_method(tracer, name, args, kwargs)
 
     def rebuild(self, out: Rebuilding) -> None:
-        out.null_function(FunctionType)
-        out.constant(self.code)
-        out.namespace(self.namespace)
-        out.constant(self.code.co_name)
-        for default in self.defaults:
-            out.load(default)
-        if self.defaults:
-            out.build("BUILD_TUPLE", len(self.defaults))
-        else:
-            out.constant(None)
-        for cell in self.cells:
-            out.load(cell)
-        if self.cells:
-            out.build("BUILD_TUPLE", len(self.cells))
-        else:
-            out.constant(None)
-        out.call(5)
+        out.new_function(self.code, self.namespace, self.code.co_name, self.defaults, self.cells)
         for name, value in (*self.attributes.items(), *self._late(out)):
             out.store_attribute(name, value)
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from armature.torch_abi.altering import is_parameter
-from armature.torch_abi.fake import version_of
+from armature.torch_abi.fake import of_transform, version_of
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.values.base import Value
 
@@ -60,6 +60,11 @@ class GraphTensor(Value):
     def is_written(self) -> bool:
         """Whether the frame has changed it in place."""
         return bool(version_of(self.fake))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is one of torch's own tensors, of no transform of torch.func."""
+        return self.kind is None and not is_wrapper(type(self.fake)) and not of_transform(self.fake)
 
     def python_type(self) -> type:
         if self.real is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
@@ -199,7 +198,9 @@ class GeneratorValue(Value):
             out.spread(self.original.fn, tuple(args), named)
             return
         args, named = self._arguments()
-        out.function(lambda: self._function(out))
+        code, frame = self.frame.code, self.frame
+        cells = [frame.cells[name] for name in code.co_freevars]
+        out.function(lambda: out.new_function(code, frame.namespace, code.co_name, cells=cells))
         for value in args:
             out.load(value)
         out.build("BUILD_TUPLE", len(args))
@@ -220,21 +221,6 @@ class GeneratorValue(Value):
         value = self.frame.variables.get(name) or self.frame.cells[name].content
         invariant(value is not None, "a generator that has not begun has its arguments", name=name)
         return value  # type: ignore[return-value]
-
-    def _function(self, out: Rebuilding) -> None:
-        code, frame = self.frame.code, self.frame
-        out.null_function(FunctionType)
-        out.constant(code)
-        out.namespace(frame.namespace)
-        out.constant(code.co_name)
-        out.constant(None)
-        for name in code.co_freevars:
-            out.load(frame.cells[name])
-        if code.co_freevars:
-            out.build("BUILD_TUPLE", len(code.co_freevars))
-        else:
-            out.constant(None)
-        out.call(5)
 
     def has_unfinished_business(self) -> bool:
         """Whether it stands inside a `try` or `with`, whose end CPython runs when it drops the generator."""

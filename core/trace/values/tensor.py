@@ -12,11 +12,10 @@ import torch
 
 from armature.frame.sources import AttrSource, DictOfSource
 from armature.introspection import MISSING, class_member
-from armature.torch_abi.fake import alias, of_transform, version_of
+from armature.torch_abi.fake import alias, version_of
 from armature.torch_abi.overrides import OWN_CLASSES, as_subclass
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.break_ids import NUMBER_METHOD, NUMBER_METHODS, STATE_METHOD, STATE_METHODS
-from armature.trace.recording import tensor_state
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write, raise_missing
 from armature.trace.values.classes import ClassValue, class_attribute, find_in_class, is_data_descriptor
 from armature.trace.values.graph_tensor import GraphTensor
@@ -162,9 +161,8 @@ class TensorValue(GraphTensor):
 
     def _writes_counted(self, tracer: Tracing) -> Value:
         """`_version`: of a tensor of the program before anything is written to, and of one alone in its memory."""
-        plain = self.kind is None and not is_wrapper(type(self.fake)) and not of_transform(self.fake)
         inside = tracer.overrides.present or tracer.overrides.wrappers or tracer.atomic_depth
-        if plain and not inside and not self.fake.is_inference():
+        if self.is_plain and not inside and not self.fake.is_inference():
             if self.real is not None and self.source is not None and not tracer.mutates:
                 return tracer.wrap(self.real._version, AttrSource(self.source, "_version"))
             if self.real is None and self._is_alone(tracer):
@@ -182,7 +180,8 @@ class TensorValue(GraphTensor):
     def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         if name == "requires_grad" and value.is_constant and value.as_constant() is self.fake.requires_grad:
             return
-        if tensor_state.set_attribute(tracer, self, name, value):
+        setter = getattr(class_member(torch.Tensor, name), "__set__", None)
+        if setter is not None and tracer.calls.handled(setter, (self, value), {}) is not None:
             return
         own = not hasattr(torch.Tensor, name) and not is_wrapper(type(self.fake))
         held = find_in_class(self.python_type(), name) if own else None
@@ -242,9 +241,6 @@ class TensorValue(GraphTensor):
             return self._item(tracer) if name == "item" else self._list(tracer)
         if name in VALUE_METHODS or (name == "type" and not args):
             tracer.graph_break(NUMBER_METHODS.get(name, NUMBER_METHOD), function=f"Tensor.{name}")
-        altered = tensor_state.method(tracer, self, name, args, kwargs)
-        if altered is not None:
-            return altered
         if name == "as_subclass" and len(args) == 1 and isinstance(args[0], ClassValue) and not kwargs:
             return self.as_kind(tracer, args[0].cls)
         if name in OPAQUE_METHODS:

@@ -5,11 +5,23 @@ from __future__ import annotations
 import functools
 
 from armature.plugin_api import ValueType
-from armature_builtin_rules import buffers, caches, deques, getters, partials, randomness, regex, thread_locals, weak
+from armature_builtin_rules import (
+    buffers,
+    caches,
+    deques,
+    getters,
+    iterators,
+    partials,
+    randomness,
+    regex,
+    thread_locals,
+    weak,
+)
 
 VALUE_TYPES = (
     ValueType(type(functools.lru_cache(len)), caches.of_program),
     *getters.VALUE_TYPES,
+    *iterators.VALUE_TYPES,
     *buffers.VALUE_TYPES,
     *deques.VALUE_TYPES,
     *partials.VALUE_TYPES,

@@ -15,6 +15,7 @@ from armature.plugin_api import (
     hookimpl,
 )
 from armature_torch_handlers import (
+    altering,
     arrays,
     breaks,
     checks,
@@ -55,6 +56,7 @@ from armature_torch_handlers.programs import (
     hooks,
     loops,
     scans,
+    traced_through,
     transforms,
 )
 
@@ -64,6 +66,7 @@ def armature_handlers() -> Iterable[Handler]:
     """The handlers of all families."""
     return collect(
         own,
+        altering,
         grad,
         autocast,
         attention,
@@ -79,6 +82,7 @@ def armature_handlers() -> Iterable[Handler]:
         hooks,
         loops,
         scans,
+        traced_through,
         transforms,
         tracing_state,
         queries,

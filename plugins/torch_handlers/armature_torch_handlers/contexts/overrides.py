@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import ClassVar, cast
 
+import attrs
 import torch
 from torch.utils._device import DeviceContext
 
 from armature.plugin_api import (
+    Args,
     Call,
     ClassValue,
-    OverridesOff,
+    ContextValue,
+    DictValue,
+    Kwargs,
+    ListValue,
+    Off,
     Polyfill,
+    Rebuilding,
     TracedTensor,
+    Tracing,
     TupleValue,
     Value,
-    as_overridden,
     existing,
     handles,
 )
@@ -57,13 +64,13 @@ def modes_enabled(call: Call) -> Value:
 @handles(*existing("torch._C._is_torch_function_enabled"))
 def subclasses_enabled(call: Call) -> Value:
     """Whether subclasses are asked."""
-    return call.constant(call.tracing.overrides.off == 0)
+    return call.constant(call.tracing.overrides.off is Off.NOBODY)
 
 
 @handles(*existing("torch._C._is_torch_function_all_disabled"))
 def all_disabled(call: Call) -> Value:
     """Whether nobody is asked."""
-    return call.constant(call.tracing.overrides.off == 2)
+    return call.constant(call.tracing.overrides.off is Off.ALL)
 
 
 @handles(
@@ -82,10 +89,38 @@ def has_torch_function(call: Call, *args: Value) -> Value:
     return call.constant(state.asks_modes or any(state.asks(item) for item in items))
 
 
+@attrs.define(eq=False)
+class OffValue(ContextValue):
+    """`torch._C.DisableTorchFunctionSubclass()` and `torch._C.DisableTorchFunction()`."""
+
+    before: list[Off] = attrs.field(factory=list)
+
+    LEVELS: ClassVar[dict[object, Off]] = {
+        torch._C.DisableTorchFunctionSubclass: Off.SUBCLASSES,
+        torch._C.DisableTorchFunction: Off.ALL,
+    }
+
+    def enter(self, tracer: Tracing) -> Value:
+        state = tracer.overrides
+        self.before.append(state.off)
+        state.off = max(state.off, self.LEVELS[self.kind])
+        return tracer.constant(None)
+
+    def leave(self, tracer: Tracing) -> None:
+        tracer.overrides.off = self.before.pop()
+
+    def again(self) -> Value:
+        return OffValue(self.kind)
+
+    def rebuild(self, out: Rebuilding) -> None:
+        out.null_function(self.kind)
+        out.call(0)
+
+
 @handles(*existing("torch._C.DisableTorchFunctionSubclass", "torch._C.DisableTorchFunction"))
 def overrides_off(call: Call) -> Value:
     """A context in which subclasses, or nobody, are asked."""
-    return OverridesOff(cast(type, call.fn))
+    return OffValue(cast(type, call.fn))
 
 
 @handles(vars(torch.Tensor)["__torch_function__"].__func__)
@@ -95,8 +130,36 @@ def inherited(
     """What a subclass that says nothing else makes of a call: its own kind of tensor."""
     if not isinstance(cls, ClassValue):
         return None
-    nothing = call.constant(None)
-    return as_overridden(call.tracing, cls, func, types, args or TupleValue([]), kwargs or nothing)
+    if not all(issubclass(cls.cls, kind.as_object()) for kind in call.tracing.unpack(types)):
+        return call.constant(NotImplemented)
+    found = without_subclasses(call, func, args, kwargs)
+    if func.as_object() in torch.overrides.get_default_nowrap_functions():
+        return found
+    return found if cls.cls is torch.Tensor else converted(call.tracing, found, cls.cls)
+
+
+def without_subclasses(call: Call, func: Value, args: Value | None, kwargs: Value | None) -> Value:
+    """A call as it is, with subclasses not asked."""
+    named = kwargs.realise(call.tracing).values() if isinstance(kwargs, DictValue) else ()
+    state = call.tracing.overrides
+    before, state.off = state.off, max(state.off, Off.SUBCLASSES)
+    try:
+        given: Args = () if args is None else call.tracing.unpack(args)
+        keywords: Kwargs = {str(name.as_constant()): value for name, value in named}
+        return func.call(call.tracing, given, keywords)
+    finally:
+        state.off = before
+
+
+def converted(tracer: Tracing, value: Value, kind: type) -> Value:
+    """A result with tensors of a subclass in place of others."""
+    if isinstance(value, TracedTensor) and not issubclass(value.python_type(), kind):
+        return value.as_kind(tracer, kind)
+    if isinstance(value, TupleValue):
+        return TupleValue([converted(tracer, item, kind) for item in value.items], value.kind)
+    if isinstance(value, ListValue):
+        return ListValue([converted(tracer, item, kind) for item in value.items])
+    return value
 
 
 @handles(*existing("torch._C._disabled_torch_function_impl"))
@@ -104,10 +167,7 @@ def not_asked(
     call: Call, func: Value, types: Value, args: Value | None = None, kwargs: Value | None = None
 ) -> Value | None:
     """What classes that take over operators inherit: the call as it is, with subclasses not asked."""
-    tracer = call.tracing
-    none = TupleValue([])
-    cls = cast(ClassValue, tracer.as_value(torch.Tensor))
-    return as_overridden(tracer, cls, func, none, args or none, kwargs or call.constant(None))
+    return without_subclasses(call, func, args, kwargs)
 
 
 @handles(torch.Tensor.__new__)

@@ -8,20 +8,23 @@ And the operators by which an exported program calls a part of itself under anot
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
 from armature.plugin_api import (
+    Args,
     Call,
+    NotApart,
     NotConstant,
     Polyfill,
     TracedTensor,
     Value,
-    choose,
+    call_graphs,
     existing,
     handles,
 )
+from armature_torch_handlers.programs.bodies import Body, in_tree, together, trace_body
 
 
 @handles(*existing("torch.cond", "torch._higher_order_ops.cond.cond_op"))
@@ -32,10 +35,51 @@ def cond(
     known = pred.as_constant() if pred.is_constant else None
     given = () if operands is None else call.tracing.unpack(operands)
     if isinstance(pred, TracedTensor) and pred.dtype is torch.bool and not pred.shape and not kwargs:
-        return choose(call.tracing, pred, (true_fn, false_fn), given)
+        return choose(call, pred, (true_fn, false_fn), given)
     if not isinstance(known, bool) or kwargs:
         call.graph_break("cond-predicate")
     return call.inline(true_fn if known else false_fn, *given)
+
+
+def choose(call: Call, pred: Value, functions: tuple[Value, Value], operands: Args) -> Value:
+    """A node that calls one of two functions by the truth of a tensor."""
+    tracer = call.tracing
+    condition = pred.as_argument(tracer)
+    true, false = bodies = [branch(call, function, operands) for function in functions]
+    if len(true.results) != len(false.results) or not tracer.python.same_or_equal(true.tree, false.tree):
+        refuse(call, "branches that give results of different kinds")
+    fakes = [either(call, *pair) for pair in zip(true.results, false.results)]
+    graphs, free = together(bodies)
+    node = torch.ops.higher_order.cond
+    found = call_graphs(tracer, node, graphs, lambda *both: (condition, *both, tuple(free)), fakes)
+    return in_tree(tracer, found, true.tree)
+
+
+def branch(call: Call, function: Value, operands: Args) -> Body:
+    """A function as a graph of its own. What it uses is a tensor."""
+    try:
+        found = trace_body(call.tracing, function, (), tuple(operands), name="branch")
+    except NotApart as unfit:
+        refuse(call, f"a branch that {unfit.reason}")
+    if not all(isinstance(fake, torch.Tensor) for fake in found.free_fakes):
+        refuse(call, "a branch that uses a number that is not known while tracing")
+    return found
+
+
+def either(call: Call, one: Value, other: Value) -> torch.Tensor:
+    """A fake of what either branch returns."""
+    if not isinstance(one, TracedTensor) or not isinstance(other, TracedTensor):
+        refuse(call, "a branch that gives what is no tensor")
+    first, second = one.fake, other.fake
+    facts = [(fake.shape, fake.stride(), fake.dtype, fake.device) for fake in (first, second)]
+    if facts[0] != facts[1]:
+        refuse(call, "branches that give tensors of different kinds")
+    return (first if first.requires_grad else second).clone()
+
+
+def refuse(call: Call, what: str) -> NoReturn:
+    """Break the graph."""
+    call.graph_break("cond-branches", what=what)
 
 
 @handles(*existing("torch._higher_order_ops.invoke_subgraph.invoke_subgraph_placeholder"))

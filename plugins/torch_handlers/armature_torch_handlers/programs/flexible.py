@@ -10,21 +10,18 @@ from collections.abc import Sequence
 import torch
 
 from armature.plugin_api import (
-    Body,
     Call,
-    Like,
     NotApart,
     TracedTensor,
     TupleValue,
     Value,
     attention_results,
-    call_bodies,
+    call_graphs,
     existing,
     handles,
     item_by_tensors,
-    needs_gradient,
-    trace_body,
 )
+from armature_torch_handlers.programs.bodies import Body, Like, needs_gradient, trace_body
 
 Q_INDICES = 7  # the place in the tuple that a block mask comes to of what gradients need
 
@@ -68,7 +65,7 @@ def flex_attention(
     rest = (scale.as_argument(tracer), options.as_argument(tracer), score.free, mask.free)
     modules = [score.module, mask.module]
     return TupleValue(
-        call_bodies(tracer, call.fn, modules, lambda by, sieve: (*given, by, (*sparse, sieve), *rest), made)
+        call_graphs(tracer, call.fn, modules, lambda by, sieve: (*given, by, (*sparse, sieve), *rest), made)
     )
 
 

@@ -12,18 +12,8 @@ import attrs
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from armature.plugin_api import (
-    Call,
-    Like,
-    NotApart,
-    TracedTensor,
-    Value,
-    Write,
-    attach_body,
-    existing,
-    handles,
-    trace_body,
-)
+from armature.plugin_api import Call, NotApart, TracedTensor, Value, Write, call_graphs, existing, handles
+from armature_torch_handlers.programs.bodies import Like, trace_body
 
 
 @attrs.define(eq=False)
@@ -57,7 +47,8 @@ def register_hook(call: Call, self: Value, hook: Value) -> Value | None:
     (gradient,) = body.results
     if not isinstance(gradient, TracedTensor) or gradient.fake.shape != self.fake.shape or gradient.dtype != self.dtype:
         return None
-    attach_body(call.tracing, attach, body, self)
+    tensor = self.as_argument(call.tracing)
+    call_graphs(call.tracing, attach, [body.module], lambda graph: (tensor, graph, body.free), None)
     return HandleValue()
 
 

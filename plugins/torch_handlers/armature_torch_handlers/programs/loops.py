@@ -14,22 +14,16 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from armature.plugin_api import (
-    ANY_INT,
-    Body,
     Call,
-    Like,
     NotApart,
     SymbolicNumber,
     TracedTensor,
     Value,
-    call_bodies,
+    call_graphs,
     existing,
     handles,
-    in_tree,
-    needs_gradient,
-    together,
-    trace_body,
 )
+from armature_torch_handlers.programs.bodies import ANY_INT, Body, Like, in_tree, needs_gradient, together, trace_body
 
 
 @handles(
@@ -64,7 +58,7 @@ def while_loop(call: Call, cond_fn: Value, body_fn: Value, carried_inputs: Value
     made = [None if one is ANY_INT else one.made(learning) for one in likes]
     given = tuple(value.as_argument(tracer) for value in carried)
     modules, free = together([test, body])
-    found = call_bodies(tracer, call.fn, modules, lambda *graphs: (*graphs, given, tuple(free)), made)
+    found = call_graphs(tracer, call.fn, modules, lambda *graphs: (*graphs, given, tuple(free)), made)
     return in_tree(tracer, found, body.tree)
 
 
@@ -86,7 +80,7 @@ def scan(call: Call, combine_fn: Value, init: Value, xs: Value, additional_input
     made = [one.made(learning) for one in likes]
     made += [stacked(call, value, length, learning) for value in body.results[count:]]
     given = [[value.as_argument(tracer) for value in values] for values in (carried, columns)]
-    found = call_bodies(tracer, call.fn, [body.module], lambda graph: (graph, *given, body.free), made)
+    found = call_graphs(tracer, call.fn, [body.module], lambda graph: (graph, *given, body.free), made)
     return in_tree(tracer, found, body.tree)
 
 
@@ -100,7 +94,7 @@ def map_impl(call: Call, f: Value, xs: Value, pos_args: Value) -> Value:
     learning = needs_gradient([*columns, *more], [body])
     made = [stacked(call, value, length, learning) for value in body.results]
     given = [value.as_argument(tracer) for value in columns]
-    found = call_bodies(tracer, call.fn, [body.module], lambda graph: (graph, given, list(body.free)), made)
+    found = call_graphs(tracer, call.fn, [body.module], lambda graph: (graph, given, list(body.free)), made)
     return in_tree(tracer, found, body.tree)
 
 

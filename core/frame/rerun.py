@@ -1,51 +1,31 @@
-"""What a graph that raises has done by then, undone: torch's state, memory of its inputs, random numbers drawn.
+"""When a compiled graph raises, the frame runs again in eager mode: the program then sees the error as if nothing had
+been compiled, at its line, with the changes made before it, in its own handlers.
 
-State is always set back. Memory and random numbers are copied before the first call, which shows whether there is a
+That is sound since changes are made after the graph has run. What a graph changes itself is set back first: state of
+torch always. Memory of its inputs and random numbers are copied before the first call, which shows whether there is a
 kernel for each operator, and before each call where an operator may raise for the numbers that it is given; if that is
-little memory.
+little memory. Where that can't be, or the graph calls code of the program, what it raises goes straight to the caller.
 """
 
 from __future__ import annotations
 
-import operator
-import re
+import warnings
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import torch
-from torch import fx
 
+from armature.errors import ArmatureWarning
+from armature.frame.data import resume_point
 from armature.torch_abi.altering import Kept, keep, put_back
+from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.fake import set_versions, version_of
-from armature.torch_abi.grad_modes import CHANGED_BY, Switch
-from armature.torch_abi.pytree import tree_leaves
-from armature.torch_abi.symbols import is_unbacked
-from armature.torch_abi.wrappers import is_wrapper
-from armature.trace.errors import GraphBreak
-from armature.trace.values.tensor import TensorValue
+from armature.torch_abi.grad_modes import Switch, set_grad_enabled
 
-if TYPE_CHECKING:
-    from armature.trace.frame_state import Trace
-
-LEAVE = "leave"  # in the meta of a node that enters a context: what leaves it
 MOST_BYTES = 1 << 20  # of memory that is copied before each call
 MOST_BYTES_ONCE = 1 << 26  # before the first one
-# Operators that raise for numbers which their shapes and dtypes do not tell, by the beginnings of their names.
-RAISES = re.compile(
-    r"_*(index|gather|scatter|take|put|embedding|nll|cross_entropy|multi(?!ply)|one_hot|bincount|ctc|repeat_interleave|masked_scatter|"
-    r"bernoulli|normal(?!ize)|poisson|binomial|cauchy|exponential|geometric|log_normal|cholesky|inv|pinverse|solve|triangular|lu|"
-    r"ldl|qr|svd|eig|lstsq|det(?!ach)|slogdet|logdet|matrix|tensorinv|tensorsolve|cond|hist|quantile|nanquantile|tensor_split|"
-    r"max_unpool|fake_quantize|quantize|segment|pack|pad_packed|assert|check|item|tolist|local_scalar)"
-)
-# By zero, or to a power below it.
-RAISES_FOR_INTEGERS = re.compile(r"_*(i?floordiv|floor_div|i?mod|remainder|fmod|div|i?pow|rpow|rmod|rfloordiv)")
-# For tensors of several dtypes, which their counterparts without numbers may take.
-RAISES_FOR_MIXED = re.compile(
-    r"_*(r?matmul|\w*mm|mv|addmv|(bi)?linear|\w*conv\w*|einsum|v?dot|tensordot|inner|lerp|cross|\w*attention|\w*_norm|lstm|gru|rnn)"
-)
-ITEMS = frozenset({operator.getitem, operator.setitem})
 
 
 @attrs.frozen(eq=False)
@@ -190,76 +170,53 @@ def _frames(trace: TracebackType | None) -> Iterator[FrameType]:
         trace = trace.tb_next
 
 
-def plan(tracer: Trace) -> Undo:
-    """What the graph of a frame has to be undone of."""
-    called = [node for node in tracer.graph.nodes if node.op.startswith("call_")]
-    changed = [CHANGED_BY[node.target] for node in called if "changes_state" in node.meta and node.target in CHANGED_BY]
-    values = tracer.inputs
-    tensors = [(n, value) for n, value in enumerate(values) if isinstance(value, TensorValue)]
-    effects = tracer.effects
-    written = tuple(
-        n
-        for n, value in tensors
-        if version_of(value.fake) or effects.writes_to(value) or effects.writes_uncounted(value)
-    )
-    altered = tuple(n for n, value in enumerate(values) if value in effects.altered)
-    undo = Undo(
-        tuple(dict.fromkeys(changed)),
-        tuple((node.name, node.meta[LEAVE]) for node in called if LEAVE in node.meta),
-        written,
-        frozenset(position for position in written if _has_history(values[position].fake)),
-        altered,
-        tracer.fakes.random,
-    )
-    undo.kept = undo.happens and all(map(_is_plain, tracer.graph.nodes))
-    undo.always = any(map(may_raise, called))
-    return undo
+@attrs.define(eq=False)
+class Rerun:
+    """The frame of `code` in eager mode, after its graph has raised.
+
+    certain: the frame has no handlers, so that eager mode must raise as well; where it does not, the graph's own error
+    comes out if `strict` (or if the user's back end made what runs), else there is one warning.
+    """
+
+    code: CodeType
+    grad: bool
+    certain: bool
+    strict: bool
+    undo: Undo
+    said: bool = False
+
+    def own_code(self) -> CodeType:
+        """The code that runs: a copy of the frame's code, or what goes on in its place."""
+        point = resume_point(self.code)
+        return self.code if point is None else point.whole()
+
+    def failed(self, error: BaseException) -> Exception | str | None:
+        """Told what the graph has raised. Returns what `finished` is told, or None: the frame does not run again.
+
+        The compiled code holds it, not this object: an error holds frames, and these what is the program's.
+        """
+        if not isinstance(error, Exception) or not self.undo.is_undone(error):  # KeyboardInterrupt is none
+            return None
+        set_grad_enabled(self.grad)
+        if not self.certain or self.said:
+            return ""
+        return error if self.strict else f"{type(error).__name__}: {error}"
+
+    def finished(self, result: object, problem: Exception | str) -> object:
+        """The frame's result, when eager mode has come to its end. problem: what should have been raised."""
+        if isinstance(problem, Exception):
+            raise problem
+        if not problem:
+            return result
+        self.said = True
+        text = (
+            f"the compiled graph of {self.code.co_qualname} raised {problem}\n  Eager mode does not, and has run the "
+            "call instead. Please report it with the output of `armature doctor`."
+        )
+        warnings.warn_explicit(text, ArmatureWarning, self.code.co_filename, self.code.co_firstlineno)
+        return result
 
 
-def watch(tracer: Trace, node: fx.Node) -> None:
-    """Told of nodes after a change: one that may raise may end the graph, if a tensor with gradients was changed."""
-    if tracer.request.fullgraph or not may_raise(node):
-        return
-    tensors = (value.fake for value in tracer.inputs if isinstance(value, TensorValue))
-    if any(_has_history(fake) and version_of(fake) for fake in tensors):
-        try:
-            tracer.graph_break("may-raise-after-change")
-        except GraphBreak as stop:
-            stop.assumed = True
-            tracer.rerun_breaks.append(stop)
-
-
-def _has_history(fake: Any) -> bool:
-    """Whether autograd remembers what was written to a tensor: it would not forget it with the memory."""
-    return bool(fake.requires_grad) and not fake.is_leaf
-
-
-def may_raise(node: fx.Node) -> bool:
-    """Whether a node's function may raise for the numbers that it is given."""
-    if node.op == "call_module" or any(is_unbacked(value) for value in _values(node)):
-        return True
-    if node.target in ITEMS:
-        indices = tree_leaves(node.args[1])
-        return any(isinstance(index, fx.Node) and _tensors(index) for index in indices)
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    if RAISES_FOR_INTEGERS.match(name):
-        return not all(tensor.is_floating_point() for tensor in _tensors(node))
-    if RAISES_FOR_MIXED.match(name):
-        return len({tensor.dtype for given in node.all_input_nodes for tensor in _tensors(given)}) > 1
-    return RAISES.match(name) is not None or getattr(node.target, "__module__", "") == "torch._linalg"
-
-
-def _values(node: fx.Node) -> list[Any]:
-    return tree_leaves(node.meta.get("example_value"))
-
-
-def _tensors(node: fx.Node) -> list[torch.Tensor]:
-    return [value for value in _values(node) if isinstance(value, torch.Tensor)]
-
-
-def _is_plain(node: fx.Node) -> bool:
-    """Whether what a node gives is in memory of this process, in the plain way."""
-    return all(
-        tensor.device.type == "cpu" and tensor.layout is torch.strided and not is_wrapper(type(tensor))
-        for tensor in _tensors(node)
-    )
+skip_code(Rerun.own_code.__code__, below=True)
+skip_code(Rerun.failed.__code__, below=True)
+skip_code(Rerun.finished.__code__, below=True)

@@ -1,33 +1,37 @@
-"""Calls of functions given to `armature.trace_through`: one node, whose arguments and results may be trees.
+"""Functions given to `armature.trace_through` or `torch.compiler.allow_in_graph`: one node for a call, whose arguments
+and results may be trees.
 
-The front end does not look into the function. It takes the arguments apart into tensors and constants, runs the
-function once on fake tensors to learn what comes out, and puts a node in the graph that takes and gives flat tuples.
+Tracing does not look into the function. It takes the arguments apart into tensors and constants, runs the function
+once on fake tensors to learn what it returns, and puts a node in the graph that takes and returns flat tuples.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import attrs
 import torch
 
-from armature.plugins.registry import name_of
-from armature.torch_abi.pytree import registered_class
-from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
-from armature.trace.handlers import Call
-from armature.trace.values.base import Value
-from armature.trace.values.classes import inherits
-from armature.trace.values.constant import is_atom
-from armature.trace.values.mapping import DictValue
-from armature.trace.values.sequence import ListValue, SequenceValue, TupleValue
-from armature.trace.values.user_object import UserObjectValue
+from armature.plugin_api import (
+    Call,
+    DictValue,
+    ListValue,
+    ObjectValue,
+    SequenceValue,
+    Tracing,
+    TupleValue,
+    Value,
+    class_member,
+    handles,
+    is_atom,
+    is_unbacked,
+    opaque_function,
+    registered_class,
+)
 
-if TYPE_CHECKING:
-    from armature.trace.values.base import Tracing
-
-CHANGED = "changing a list or dict that it was given"
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 @attrs.frozen(eq=False)
@@ -70,8 +74,9 @@ class Through:
         return tuple(tensors(result))
 
 
+@handles(opaque_function)
 def call_through(call: Call, /, *args: Value, **kwargs: Value) -> Value:
-    """The handler: one node for the call, and a value for its result."""
+    """One node for the call, and a value for its result."""
     tracer = call.tracing
     leaves: list[Value] = []
     positional = tuple(take_apart(tracer, value, leaves) for value in args)
@@ -81,7 +86,7 @@ def call_through(call: Call, /, *args: Value, **kwargs: Value) -> Value:
     given = tracer.graph_call(flat(through), leaves, {})
     seen, through.seen, through.tracing = through.seen, None, False
     if seen is None or seen.changed:
-        tracer.graph_break("trace-through-changes", function=name_of(call.fn))
+        tracer.graph_break("trace-through-changes", function=call.new_value(call.fn).describe())
     return Results.of(tracer, seen, tracer.unpack(given)).value_of(seen.result)
 
 
@@ -108,7 +113,7 @@ def take_apart(tracer: Tracing, value: Value, leaves: list[Value]) -> Branch | N
         keys, kind = [key.as_constant() for key, _ in entries], value.kind
         parts = tuple(take_apart(tracer, item, leaves) for _, item in entries)
         return Branch(lambda items: kind(zip(keys, items, strict=True)), parts)
-    node = registered_class(value.cls) if isinstance(value, UserObjectValue) else None
+    node = registered_class(value.cls) if isinstance(value, ObjectValue) else None
     if node is None:
         leaves.append(value)
         return None
@@ -171,7 +176,7 @@ class Results:
 
     def value_of(self, obj: Any) -> Value:
         """The value of the result or of a part of it. One object gives one value; constants and sizes are known."""
-        if obj is None or is_atom(obj) or (isinstance(obj, SYMBOLIC) and not is_unbacked(obj)):
+        if is_atom(obj) or (isinstance(obj, SYMBOLIC) and not is_unbacked(obj)):
             return self.tracer.as_value(obj)
         if id(obj) not in self.made:
             self.made[id(obj)] = self._container(obj)
@@ -193,10 +198,12 @@ class Results:
     def _object(self, obj: Any) -> Value:
         """An object of a class that pytree knows, which is made again from its attributes."""
         cls = type(obj)
-        plain = all(inherits(cls, name, object) for name in ("__new__", "__setattr__", "__getattribute__"))
+        plain = all(
+            class_member(cls, name) is vars(object)[name] for name in ("__new__", "__setattr__", "__getattribute__")
+        )
         if registered_class(cls) is None or not plain or not cls.__dictoffset__:
             self._unsupported(obj, "")
-        made = UserObjectValue(cls)
+        made = ObjectValue(cls)
         for name, held in vars(obj).items():
             made.store(self.tracer, name, self.value_of(held))
         return made

@@ -1,0 +1,81 @@
+"""What torch's kernels refuse for where memory lies: writes to what is written twice, or read as well.
+
+Tensors without numbers are never refused, and a back end would compute something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from armature.torch_abi.fake import of_transform
+
+# They change what a tensor is, not its numbers.
+LAYOUTS = frozenset({
+    "t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "detach_", "requires_grad_", "resize_",
+    "resize_as_", "set_", "set_data_", "as_strided_", "rename_", "share_memory_",
+})  # fmt: skip
+
+
+def writes_numbers(name: str, written: torch.Tensor) -> bool:
+    """Whether an operator in place looks at the memory of what it writes to."""
+    return name not in LAYOUTS and is_strided(written)
+
+
+def sharing(written: torch.Tensor, others: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """Those of other tensors that are in the same memory."""
+    memory = memory_of(written)
+    return [one for one in others if one is not written and is_strided(one) and memory_of(one) == memory]
+
+
+def refuses(written: torch.Tensor, others: list[torch.Tensor]) -> bool:
+    """Whether an operator in place raises for the memory of what it writes to, which other arguments are in as well."""
+    return repeats(written) or any(overlap(written, other) for other in others)
+
+
+def is_strided(tensor: torch.Tensor) -> bool:
+    """Whether the numbers of a tensor stand in memory at strides, and it is no tensor of a transform."""
+    return tensor.layout is torch.strided and not tensor.is_nested and not of_transform(tensor)
+
+
+def memory_of(tensor: torch.Tensor) -> int:
+    """What tells the memory of a tensor."""
+    return int(tensor.untyped_storage()._cdata)
+
+
+def repeats(tensor: torch.Tensor) -> bool:
+    """Whether elements of the tensor surely share memory."""
+    return any(
+        isinstance(stride, int) and stride == 0 and not (isinstance(size, int) and size <= 1)
+        for size, stride in zip(tensor.shape, tensor.stride())
+    )
+
+
+def overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether two tensors in one memory overlap in part, as ATen tells: of dense ones only."""
+    if first.numel() == 0 or second.numel() == 0 or not (is_dense(first) and is_dense(second)):
+        return False
+    (begin, end), (other_begin, other_end) = extent(first), extent(second)
+    if begin == other_begin and end == other_end:
+        return first.stride() != second.stride()
+    return bool(begin < other_end and other_begin < end)
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Whether the elements lie side by side, in whatever order."""
+    expected: Any = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape)):
+        if size == 1:
+            continue
+        if stride != expected:
+            return False
+        expected = expected * size
+    return True
+
+
+def extent(tensor: torch.Tensor) -> tuple[Any, Any]:
+    """The first byte, and the one after the last."""
+    begin = tensor.storage_offset() * tensor.element_size()
+    return begin, begin + tensor.numel() * tensor.element_size()

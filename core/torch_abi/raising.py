@@ -1,0 +1,53 @@
+"""Operators that raise for the numbers that they are given, which tensors without numbers do not tell."""
+
+from __future__ import annotations
+
+import operator
+import re
+from typing import Any
+
+import torch
+from torch import fx
+
+from armature.torch_abi.pytree import tree_leaves
+from armature.torch_abi.symbols import is_unbacked
+
+# By the beginnings of their names.
+RAISES = re.compile(
+    r"_*(index|gather|scatter|take|put|embedding|nll|cross_entropy|multi(?!ply)|one_hot|bincount|ctc|repeat_interleave|masked_scatter|"
+    r"bernoulli|normal(?!ize)|poisson|binomial|cauchy|exponential|geometric|log_normal|cholesky|inv|pinv|solve|triangular|lu|"
+    r"ldl|qr|svd|eig|lstsq|det(?!ach)|slogdet|logdet|matrix|tensorinv|tensorsolve|cond|hist|quantile|nanquantile|tensor_split|"
+    r"max_unpool|fake_quantize|quantize|segment|pack|pad_packed|assert|check|item|tolist|local_scalar)"
+)
+# By zero, or to a power below it.
+RAISES_FOR_INTEGERS = re.compile(r"_*(i?floordiv|floor_div|i?mod|remainder|fmod|div|i?pow|rpow|rmod|rfloordiv)")
+# For tensors of several dtypes, which their counterparts without numbers may take.
+RAISES_FOR_MIXED = re.compile(
+    r"_*(r?matmul|\w*mm|mv|addmv|(bi)?linear|\w*conv\w*|einsum|v?dot|tensordot|inner|lerp|cross|\w*attention|\w*_norm|lstm|gru|rnn)"
+)
+ITEMS = frozenset({operator.getitem, operator.setitem})
+
+
+def may_raise(node: fx.Node) -> bool:
+    """Whether a node's function may raise for the numbers that it is given."""
+    if node.op == "call_module" or any(is_unbacked(value) for value in values_of(node)):
+        return True
+    if node.target in ITEMS:
+        indices = tree_leaves(node.args[1])
+        return any(isinstance(index, fx.Node) and tensors_of(index) for index in indices)
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    if RAISES_FOR_INTEGERS.match(name):
+        return not all(tensor.is_floating_point() for tensor in tensors_of(node))
+    if RAISES_FOR_MIXED.match(name):
+        return len({tensor.dtype for given in node.all_input_nodes for tensor in tensors_of(given)}) > 1
+    return RAISES.match(name.removeprefix("linalg_")) is not None
+
+
+def values_of(node: fx.Node) -> list[Any]:
+    """What a node of a captured graph returns, flat."""
+    return tree_leaves(node.meta.get("example_value"))
+
+
+def tensors_of(node: fx.Node) -> list[torch.Tensor]:
+    """The tensors among that."""
+    return [value for value in values_of(node) if isinstance(value, torch.Tensor)]

@@ -1,0 +1,60 @@
+"""Which nodes of a graph may raise when it runs with numbers, though they do not with fakes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+
+from armature.torch_abi.raising import may_raise
+
+FLOATS, INTS, SQUARE, HALVES = torch.ones(3), torch.zeros(3, dtype=torch.int64), torch.zeros(3, 3), torch.ones(3).half()
+RAISING: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "an index out of range": (torch.index_select, (FLOATS, 0, INTS + 7)),
+    "an item out of range": (operator.getitem, (FLOATS, INTS + 7)),
+    "a division of ints by zero": (operator.floordiv, (INTS, INTS)),
+    "a probability above one": (torch.bernoulli, (FLOATS + 1,)),
+    "a matrix without an inverse": (torch.linalg.inv, (SQUARE,)),
+    "a matrix that is not positive": (torch.linalg.cholesky, (SQUARE - 1,)),
+    "a product of several dtypes": (torch.dot, (FLOATS, HALVES)),
+}
+QUIET: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "a sum": (torch.add, (FLOATS, FLOATS)),
+    "a division of floats by zero": (operator.truediv, (FLOATS, FLOATS - 1)),
+    "a slice": (operator.getitem, (FLOATS, slice(1, 2))),
+    "a product": (torch.multiply, (FLOATS, FLOATS)),
+    "a norm": (torch.linalg.vector_norm, (FLOATS,)),
+    "a product of one dtype": (torch.mv, (SQUARE, FLOATS)),
+}
+
+
+def node_of(function: Callable[..., Any], arguments: tuple[Any, ...], result: object) -> fx.Node:
+    graph = fx.Graph()
+    given = []
+    for position, argument in enumerate(arguments):
+        if isinstance(argument, torch.Tensor):
+            given.append(graph.placeholder(f"x{position}"))
+            given[-1].meta["example_value"] = argument
+        else:
+            given.append(argument)
+    node = graph.call_function(function, tuple(given))
+    node.meta["example_value"] = result
+    return node
+
+
+@pytest.mark.parametrize("name", RAISING)
+def test_what_raises_for_its_numbers_may_raise(name: str) -> None:
+    function, arguments = RAISING[name]
+    with pytest.raises(Exception, match=r"."):
+        function(*arguments)
+    assert may_raise(node_of(function, arguments, FLOATS if name != "a division of ints by zero" else INTS))
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_what_never_raises_does_not_end_a_graph(name: str) -> None:
+    function, arguments = QUIET[name]
+    assert not may_raise(node_of(function, arguments, function(*arguments)))
