@@ -16,6 +16,7 @@ from torch import fx
 
 from armature.breaks.types import BreakEvent
 from armature.frame.data import FrameRequest
+from armature.frame.dynamic import is_registered
 from armature.frame.sources import LocalSource, Source
 from armature.torch_abi.fake import in_transform, version_of
 from armature.torch_abi.grad_modes import set_default_dtype, set_grad_enabled
@@ -27,7 +28,6 @@ from armature.trace.emit.rebuild import Rebuilder
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.frame_state import Frame, Trace
 from armature.trace.recording import aliasing, graph_calls
-from armature.trace.recording.sizes import is_registered
 from armature.trace.semantics import inlining, weak_references
 from armature.trace.tracer import Tracer
 from armature.trace.values.base import Value

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import nn
 
+from armature.frame import dynamic
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource, ObjectSource, Source, object_source
 from armature.introspection import class_member, unbound
 from armature.torch_abi.fake import PLAIN_TENSORS, is_wrapped
@@ -38,7 +39,6 @@ from armature.trace.emit.live_generators import generator
 from armature.trace.errors import SkipFrame
 from armature.trace.handlers import ValueType
 from armature.trace.recording import wrapper_subclasses
-from armature.trace.recording.sizes import is_registered
 from armature.trace.values.base import BoundMethod, Value
 from armature.trace.values.classes import ClassValue, rely_on_class
 from armature.trace.values.constant import ATOMS, ConstantValue, is_atom
@@ -151,13 +151,13 @@ def _constant(tracer: Trace, obj: object, source: Source) -> Value:
 
 
 def _float(tracer: Trace, obj: float, source: Source) -> Value:
-    if not tracer.sizes.float_changes(obj, source):
+    if not dynamic.float_changes(tracer.request, obj, source):
         return _constant(tracer, obj, source)
     return float_of_program(tracer, obj, source)
 
 
 def _int(tracer: Trace, obj: int, source: Source) -> Value:
-    if not tracer.sizes.number_changes(obj, source):
+    if not dynamic.number_changes(tracer.request, obj, source):
         return _constant(tracer, obj, source)
     tracer.guards.type_is(source, int)
     return tracer.sizes.of_int(obj, source)
@@ -167,7 +167,7 @@ def _tensor(tracer: Trace, obj: torch.Tensor, source: Source) -> Value:
     if is_wrapped(obj):
         raise SkipFrame("it runs inside another tracer or transform of torch")
     if type(obj) not in PLAIN_TENSORS:
-        if without_numbers(type(obj)) and is_registered(source) and tracer.request.history.may_wait():
+        if without_numbers(type(obj)) and dynamic.is_registered(source) and tracer.request.history.may_wait():
             raise SkipFrame("it calls a module that waits for its first input to make its parameters", once=True)
         tracer.overrides.accept(tracer, type(obj))
     holds = is_wrapper(type(obj))
@@ -179,7 +179,7 @@ def _tensor(tracer: Trace, obj: torch.Tensor, source: Source) -> Value:
         tracer.graph_break("quantized-tensor")
     if is_cut_off(obj):
         tracer.graph_break("view-of-changed-base")
-    fake = tracer.fakes.of(obj, tracer.sizes.axes_of(obj, source), source.expr)
+    fake = tracer.fakes.of(obj, dynamic.axes_of(tracer.request, obj, source, tracer.by_id), source.expr)
     tracer.guards.tensor(source, obj, fake)
     value = TensorValue(fake, None, obj, source=source)
     tracer.sizes.bind_tensor(value, source)
@@ -203,7 +203,7 @@ def _list(tracer: Trace, obj: list[object], source: Source) -> Value:
     tracer.guards.type_is(source, list)
     value = ListValue([], source=source)
     tracer.remember(obj, value)
-    if obj and all_atoms(obj) and not tracer.sizes.items_change(obj, source):
+    if obj and all_atoms(obj) and not dynamic.items_change(tracer.request, obj, source):
         tracer.guards.equal(source, list(obj))
         value.items = [as_value(tracer, item) for item in obj]
         return value
@@ -213,7 +213,7 @@ def _list(tracer: Trace, obj: list[object], source: Source) -> Value:
 
 
 def _tuple(tracer: Trace, obj: tuple[object, ...], source: Source) -> Value:
-    if all_atoms(obj) and not (obj and tracer.sizes.items_change(obj, source)):
+    if all_atoms(obj) and not (obj and dynamic.items_change(tracer.request, obj, source)):
         tracer.guards.equal(source, obj)
         items = [as_value(tracer, item) for item in obj]
     else:

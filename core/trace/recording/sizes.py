@@ -7,26 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import torch
-from torch import fx, nn
+from torch import fx
 
 from armature.frame.guards.guard import Guard
 from armature.frame.guards.kinds import Quantity, ShapeGuard
-from armature.frame.sources import AttrSource, CellSource, DictOfSource, GlobalSource, ItemSource, ObjectSource, Source
+from armature.frame.sources import Source
 from armature.torch_abi import symbols
-from armature.torch_abi.fake import DATA_DEPENDENT, Axes, FakeWorld
+from armature.torch_abi.fake import DATA_DEPENDENT, FakeWorld
 from armature.torch_abi.jagged import is_jagged, ragged_axis
 from armature.torch_abi.symbols import SYMBOLIC, Symbols, is_unbacked
-from armature.torch_abi.wrappers import is_wrapper, parts
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
     from armature.context import CompileContext
     from armature.trace.values.base import Tracing
-
-DYNAMIC_MARK = "_armature_dynamic_dims"
-STATIC_MARK = "_armature_static_dims"
-MOST_REMEMBERED = 64  # items of a list or tuple of constants, of which each is remembered
 
 
 def new_world(ctx: CompileContext) -> FakeWorld:
@@ -37,16 +32,6 @@ def new_world(ctx: CompileContext) -> FakeWorld:
             scalar_outputs=settings.capture_scalar_outputs, output_shapes=settings.capture_dynamic_output_shape_ops
         ),
         {op: row.relaid for op, row in ctx.tables.operators.items() if row.relaid is not None},
-    )
-
-
-def is_registered(source: Source) -> bool:
-    """Whether the source is a parameter or buffer of a module."""
-    if not isinstance(source, ItemSource):
-        return False
-    base = source.base
-    return (
-        isinstance(base, ItemSource) and isinstance(base.base, DictOfSource) and base.key in ("_parameters", "_buffers")
     )
 
 
@@ -71,63 +56,6 @@ class Sizes:
     def symbols(self) -> Symbols:
         """torch's side of it."""
         return self.fakes.symbols
-
-    # Which inputs become symbols.
-
-    def axes_of(self, tensor: torch.Tensor, source: Source) -> frozenset[int] | Axes:
-        """The axes of a tensor of the program whose sizes are taken as symbols."""
-        registered = is_registered(source)
-        if is_jagged(tensor):  # has no sizes of its own
-            return Axes(frozenset(), self._inner_axes(tensor, source, registered))
-        own = self._axes(tensor, source, registered)
-        if not is_wrapper(type(tensor)):
-            return own
-        held = parts(tensor).tensors
-        if isinstance(tensor, nn.Parameter) or any(
-            is_wrapper(type(inner)) or id(inner) in self.tracer.by_id for inner in held.values()
-        ):
-            return Axes()
-        return Axes(own, self._inner_axes(tensor, source, registered))
-
-    def _inner_axes(self, tensor: torch.Tensor, source: Source, registered: bool) -> dict[str, frozenset[int]]:
-        places = ((name, inner, AttrSource(source, name)) for name, inner in parts(tensor).tensors.items())
-        return {name: self._axes(inner, place, registered) for name, inner, place in places}
-
-    def _axes(self, tensor: torch.Tensor, source: Source, registered: bool) -> frozenset[int]:
-        request, marks = self.tracer.request, tensor.__dict__
-        chosen = request.history.changed_axes(source.expr, tensor.shape)
-        if isinstance(tensor, nn.Parameter) or request.dynamic is False or type(source) is ObjectSource:
-            chosen = frozenset()
-        elif request.dynamic and not registered:
-            chosen = frozenset(range(tensor.dim()))
-        chosen = (chosen | frozenset(marks.get(DYNAMIC_MARK, ()))) - frozenset(marks.get(STATIC_MARK, ()))
-        request.history.keep(source.expr, chosen)
-        return chosen
-
-    def number_changes(self, number: int, source: Source) -> bool:
-        """Whether an int of the program is taken as a symbol."""
-        request = self.tracer.request
-        changed = request.history.changed_number(source.expr, number)
-        if request.dynamic is False or type(source) is ObjectSource:
-            return False
-        return changed or (request.dynamic is True and _is_argument(source))
-
-    def float_changes(self, number: float, source: Source) -> bool:
-        """Whether a float of the program was two others before: code for each would be compiled again and again."""
-        request = self.tracer.request
-        often = request.history.changes_often(source.expr, number)
-        return often and request.dynamic is not False and type(source) is not ObjectSource
-
-    def items_change(self, items: Any, source: Source) -> bool:
-        """Whether a list or tuple of constants is another one than before, so that its ints may be symbols."""
-        request = self.tracer.request
-        for position, item in enumerate(items[:MOST_REMEMBERED]):
-            if type(item) is int:
-                request.history.changed_number(ItemSource(source, position).expr, item)
-        changed = request.history.changed_number(source.expr, tuple(items))
-        if request.dynamic is False or type(source) is ObjectSource:
-            return False
-        return changed or (request.dynamic is True and _is_argument(source))
 
     # Values.
 
@@ -280,10 +208,3 @@ class Sizes:
 
     def _names(self, expr: Any) -> tuple[tuple[str, Quantity], ...]:
         return tuple((str(symbol), self.places[symbol]) for symbol in symbols.symbols_of(expr))
-
-
-def _is_argument(source: Source) -> bool:
-    """Whether a value comes with the call, and not from what the function or a module keeps."""
-    while isinstance(source, ItemSource):
-        source = source.base
-    return not isinstance(source, (AttrSource, DictOfSource, GlobalSource, CellSource, ObjectSource))

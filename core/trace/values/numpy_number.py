@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from armature.frame import dynamic
 from armature.frame.sources import CallSource, Source
 from armature.torch_abi.numpy import number_in
 from armature.trace.values.base import Value
@@ -58,7 +59,8 @@ def numpy_number(tracer: Trace, scalar: Any, source: Source) -> Value:
     """The value of a scalar of the program: of numpy's ints and floats."""
     number, sizes = number_in(scalar), tracer.sizes
     whole = isinstance(number, int)
-    changes = sizes.number_changes(number, source) if whole else sizes.float_changes(number, source)
+    changes_of = dynamic.number_changes if whole else dynamic.float_changes
+    changes = changes_of(tracer.request, number, source)
     if not changes or (whole and number >= 2**63):
         tracer.guards.equal(source, scalar)
         return ConstantValue(scalar, source=source)

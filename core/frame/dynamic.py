@@ -1,0 +1,98 @@
+"""Which sizes and numbers that a frame is given become symbols: those that have changed, or that the user has named."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any
+
+import torch
+from torch import nn
+
+from armature.frame.data import FrameRequest
+from armature.frame.sources import AttrSource, CellSource, DictOfSource, GlobalSource, ItemSource, ObjectSource, Source
+from armature.torch_abi.fake import Axes
+from armature.torch_abi.jagged import is_jagged
+from armature.torch_abi.wrappers import is_wrapper, parts
+
+DYNAMIC_MARK = "_armature_dynamic_dims"
+STATIC_MARK = "_armature_static_dims"
+MOST_REMEMBERED = 64  # items of a list or tuple of constants, of which each is remembered
+
+
+def is_registered(source: Source) -> bool:
+    """Whether the source is a parameter or buffer of a module."""
+    if not isinstance(source, ItemSource):
+        return False
+    base = source.base
+    return (
+        isinstance(base, ItemSource) and isinstance(base.base, DictOfSource) and base.key in ("_parameters", "_buffers")
+    )
+
+
+def axes_of(
+    request: FrameRequest, tensor: torch.Tensor, source: Source, known: Container[int]
+) -> frozenset[int] | Axes:
+    """The axes of a tensor of the program whose sizes are taken as symbols. known: ids of objects met before."""
+    registered = is_registered(source)
+    if is_jagged(tensor):  # has no sizes of its own
+        return Axes(frozenset(), _inner_axes(request, tensor, source, registered))
+    own = _axes(request, tensor, source, registered)
+    if not is_wrapper(type(tensor)):
+        return own
+    held = parts(tensor).tensors
+    if isinstance(tensor, nn.Parameter) or any(
+        is_wrapper(type(inner)) or id(inner) in known for inner in held.values()
+    ):
+        return Axes()
+    return Axes(own, _inner_axes(request, tensor, source, registered))
+
+
+def _inner_axes(
+    request: FrameRequest, tensor: torch.Tensor, source: Source, registered: bool
+) -> dict[str, frozenset[int]]:
+    places = ((name, inner, AttrSource(source, name)) for name, inner in parts(tensor).tensors.items())
+    return {name: _axes(request, inner, place, registered) for name, inner, place in places}
+
+
+def _axes(request: FrameRequest, tensor: torch.Tensor, source: Source, registered: bool) -> frozenset[int]:
+    marks = tensor.__dict__
+    chosen = request.history.changed_axes(source.expr, tensor.shape)
+    if isinstance(tensor, nn.Parameter) or request.dynamic is False or type(source) is ObjectSource:
+        chosen = frozenset()
+    elif request.dynamic and not registered:
+        chosen = frozenset(range(tensor.dim()))
+    chosen = (chosen | frozenset(marks.get(DYNAMIC_MARK, ()))) - frozenset(marks.get(STATIC_MARK, ()))
+    request.history.keep(source.expr, chosen)
+    return chosen
+
+
+def number_changes(request: FrameRequest, number: int, source: Source) -> bool:
+    """Whether an int of the program is taken as a symbol."""
+    changed = request.history.changed_number(source.expr, number)
+    if request.dynamic is False or type(source) is ObjectSource:
+        return False
+    return changed or (request.dynamic is True and _is_argument(source))
+
+
+def float_changes(request: FrameRequest, number: float, source: Source) -> bool:
+    """Whether a float of the program was two others before: code for each would be compiled again and again."""
+    often = request.history.changes_often(source.expr, number)
+    return often and request.dynamic is not False and type(source) is not ObjectSource
+
+
+def items_change(request: FrameRequest, items: Any, source: Source) -> bool:
+    """Whether a list or tuple of constants is another one than before, so that its ints may be symbols."""
+    for position, item in enumerate(items[:MOST_REMEMBERED]):
+        if type(item) is int:
+            request.history.changed_number(ItemSource(source, position).expr, item)
+    changed = request.history.changed_number(source.expr, tuple(items))
+    if request.dynamic is False or type(source) is ObjectSource:
+        return False
+    return changed or (request.dynamic is True and _is_argument(source))
+
+
+def _is_argument(source: Source) -> bool:
+    """Whether a value comes with the call, and not from what the function or a module keeps."""
+    while isinstance(source, ItemSource):
+        source = source.base
+    return not isinstance(source, (AttrSource, DictOfSource, GlobalSource, CellSource, ObjectSource))
