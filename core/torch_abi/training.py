@@ -72,6 +72,7 @@ class Wiring:
     learning: tuple[int, ...]  # inputs that want a gradient, and may get one
     written: tuple[int, ...]  # inputs that the graph writes to in sight of autograd
     shared: tuple[Shared, ...] = ()
+    feeds: tuple[int, ...] = ()  # of each input the tangents whose outputs it goes into, as bits; only if several
 
 
 def wiring(metadata: Any, forward: fx.GraphModule, backward: fx.GraphModule, inputs: int) -> Wiring | None:
@@ -110,6 +111,7 @@ def wiring(metadata: Any, forward: fx.GraphModule, backward: fx.GraphModule, inp
         learning=tuple(k for k in learning if k not in cut),
         written=tuple(metadata.mutated_graph_handled_indices_seen_by_autograd),
         shared=tuple(_shared(forward, results, len(infos))),
+        feeds=_feeds(forward, [results[k] for k in expected]) if len(expected) > 1 else (),
     )
 
 
@@ -177,6 +179,17 @@ def _layout(node: fx.Node) -> tuple[Any, ...] | None:
     value = node.meta["val"]
     numbers = (*value.shape, *value.stride(), value.storage_offset())
     return (value.dtype, value.dim(), *numbers) if all(type(n) is int for n in numbers) else None
+
+
+def _feeds(forward: fx.GraphModule, outputs: Sequence[fx.Node]) -> tuple[int, ...]:
+    """For each input the outputs that are computed from it, as bits."""
+    reached = dict.fromkeys(forward.graph.nodes, 0)
+    for k, node in enumerate(outputs):
+        reached[node] |= 1 << k
+    for node in reversed(forward.graph.nodes):
+        for used in node.all_input_nodes:
+            reached[used] |= reached[node]
+    return tuple(reached[node] for node in forward.graph.nodes if node.op == "placeholder")
 
 
 def _hooks_are_graphs() -> bool:
@@ -272,8 +285,10 @@ def _without_autocast(inner: Boxed) -> Boxed:
 
 
 def _forward(wires: Wiring, inner: Boxed) -> Callable[..., tuple[Any, ...]]:
+    """The forward method of the autograd function."""
     count, constant, unsafe_views = wires.outputs, wires.constant, wires.unsafe_views
     shared, learning = wires.shared, wires.learning
+    asked = tuple(tangent.output for tangent in wires.tangents) if wires.feeds else ()
 
     def forward(ctx: Any, *args: Any) -> tuple[Any, ...]:
         derived = [args[k] for k in learning if args[k].grad_fn is not None]
@@ -290,6 +305,9 @@ def _forward(wires: Wiring, inner: Boxed) -> Callable[..., tuple[Any, ...]]:
         if constant:
             ctx.mark_non_differentiable(*[outputs[k] for k in constant])
             ctx._materialize_non_diff_grads = False
+        if asked:
+            ctx.set_materialize_grads(False)
+            ctx.asked = [(outputs[k].shape, outputs[k].dtype, outputs[k].device) for k in asked]
         return outputs
 
     return forward
@@ -336,27 +354,51 @@ def _own(output: Tensor) -> Tensor:
     return _unsafe_view(output, output.shape) if output._is_view() else output
 
 
+def _without_tangents(feeds: tuple[int, ...], inner: Boxed) -> Callable[[list[Any], int], Any]:
+    """The backward graph, told which tangents came in, as bits. Inputs that only went into other outputs get None, as
+    from eager mode, not the zeros that the graph computes."""
+    if not feeds:
+        return lambda args, came: inner(args)
+
+    def run(args: list[Any], came: int) -> Any:
+        made = inner(args)
+        return made if came == -1 else tuple(g if fed & came else None for g, fed in zip(made, feeds, strict=True))
+
+    return run
+
+
+def _zeros(ctx: Any, number: int) -> Tensor:
+    """The gradient of an output that had none."""
+    shape, dtype, device = ctx.asked[number]
+    return torch.zeros(shape, dtype=dtype, device=device)
+
+
 def _backward(wires: Wiring, inner: Boxed) -> Callable[..., Any]:
-    tangents = tuple((t.output, t.strides, t) for t in wires.tangents)
+    """The backward method of the autograd function."""
+    tangents = tuple((k, t.output, t.strides, t) for k, t in enumerate(wires.tangents))
     transforms_active: Callable[[], bool] = _C._are_functorch_transforms_active
     grad_enabled = torch.is_grad_enabled
     apply_once: Callable[..., Any] = _Once.apply
     release: Callable[[Any], None] = getattr(_C._FunctionBase, "maybe_clear_saved_tensors", lambda ctx: None)
+    run = _without_tangents(wires.feeds, inner)
 
     def backward(ctx: Any, *gradients: Any) -> Any:
         if transforms_active():
             raise RuntimeError(_TRANSFORMED)
         args = [*ctx.saved_tensors]
-        for output, strides, tangent in tangents:
+        came = -1
+        for k, output, strides, tangent in tangents:
             gradient = gradients[output]
+            if gradient is None:
+                gradient, came = _zeros(ctx, k), came & ~(1 << k)
             if type(gradient) is not Tensor or gradient.stride() != strides:
                 gradient = tangent.laid_out(gradient)
             args.append(gradient)
         if grad_enabled():
             with torch.no_grad():
-                made = inner(args)
+                made = run(args, came)
             return apply_once(made, *_causes(ctx, gradients))
         release(ctx)  # memory that the graph is done with can be used again before it ends
-        return inner(args)
+        return run(args, came)
 
     return backward

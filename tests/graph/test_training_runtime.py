@@ -116,6 +116,26 @@ def test_undefined_gradients_of_each_output() -> None:
         assert all(same(a, b) for a, b in zip(ours, theirs, strict=True))
 
 
+def test_inputs_of_outputs_without_gradients_get_none(connected: list[training.Wiring]) -> None:
+    """Not zeros, which an optimizer would take for a gradient."""
+
+    def two_heads(x: Tensor, shared: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, ...]:
+        y = (x @ shared).sin()
+        return y @ left, y @ right, (right * 2).floor()
+
+    run = compiled(two_heads)
+    for used in ((0,), (1,), (2,), (0, 2), (0, 1, 2)):
+        given = (torch.randn(2, 3), leaf(3, 3), leaf(3, 3), leaf(3, 3))
+        wanted = tuple(t.detach().requires_grad_(t.requires_grad) for t in given)
+        for fn, inputs_ in ((run, given), (two_heads, wanted)):
+            results = fn(*inputs_)
+            sum(results[k].sum() for k in used).backward()  # type: ignore[union-attr]
+        for mine, theirs in zip(given, wanted, strict=True):
+            assert (mine.grad is None) == (theirs.grad is None), used
+            assert mine.grad is None or torch.allclose(mine.grad, theirs.grad, atol=1e-6)
+    assert connected
+
+
 @pytest.mark.parametrize("layout", ["expanded", "transposed", "sliced", "dense"])
 def test_gradients_that_come_in_other_layouts(layout: str) -> None:
     def fn(x: Tensor, w: Tensor) -> Tensor:
