@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from armature.reports.layout import layout
 from armature.reports.record import Break, Frame, Graph, Outcome, Recording
@@ -18,6 +20,8 @@ TEMPLATES = Path(__file__).parent / "templates"
 LEFT = (Outcome.SKIPPED, Outcome.EMPTY)
 WRONG = (Outcome.FELL_BACK, Outcome.FAILED, Outcome.LIMIT)
 SHOWN_SPANS = 20_000  # in the flame chart, the longest ones
+FIRST = 5  # problems that the head of the page names
+SPOKEN_CODE = re.compile(r"`([^`]*)`")
 
 
 @attrs.frozen
@@ -50,6 +54,18 @@ class Cause:
         return sum(one.seconds for one in self.breaks)
 
 
+@attrs.frozen
+class Problem:
+    """What made the program slower than one graph would be: a cause, what it cost, and where the page tells of it."""
+
+    kind: str  # the outcome that it led to
+    title: str
+    where: str
+    link: str
+    seconds: float = 0.0
+    advice: str = ""
+
+
 def page(recording: Recording) -> str:
     """The page as text."""
     environment = Environment(
@@ -59,12 +75,16 @@ def page(recording: Recording) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["size"] = size
+    environment.filters |= {"size": size, "spoken": spoken, "brief": brief}
     looked_at = [frame for frame in recording.frames if frame.outcome not in LEFT]
     return environment.get_template("report.html.j2").render(
         recording=recording,
         tree=tree(looked_at, recording.frames),
         causes=causes(recording.breaks),
+        problems=problems(recording),
+        most=FIRST,
+        compiling=sum(frame.seconds for frame in recording.frames),
+        slowest=max((frame.seconds for frame in recording.frames), default=0.0),
         left=left_alone(recording.frames),
         wrong=[frame for frame in looked_at if frame.outcome in WRONG],
         data=script_data(recording),
@@ -96,6 +116,54 @@ def causes(breaks: Iterable[Break]) -> list[Cause]:
     for one in breaks:
         found.setdefault(one.type, []).append(one)
     return sorted((Cause(tuple(group)) for group in found.values()), key=lambda cause: -cause.seconds)
+
+
+def problems(recording: Recording) -> list[Problem]:
+    """The problems, those that cost most first. Those of unknown cost, which run eagerly from then on, before all."""
+    lost = [
+        Problem(frame.outcome.value, frame.reason, f"{frame.function} {frame.where}", f"frame-{frame.id}")
+        for frame in recording.frames
+        if frame.outcome in WRONG
+    ]
+    costly = [*map(_of_cause, causes(recording.breaks)), *_compiled_again(recording)]
+    return [*lost, *sorted(costly, key=lambda one: -one.seconds)]
+
+
+def _of_cause(cause: Cause) -> Problem:
+    first = cause.first
+    more = f" and {len(cause.breaks) - 1} more" if len(cause.breaks) > 1 else ""
+    where = f"{first.place.where}{more}" if first.place is not None else ""
+    advice = first.hints[0] if first.hints else ""
+    return Problem(Outcome.BROKEN.value, first.title, where, f"cause-{first.type}", cause.seconds, advice)
+
+
+def _compiled_again(recording: Recording) -> Iterator[Problem]:
+    """Expressions that were another one, each with the compilations that it led to."""
+    found: dict[tuple[str, str], Problem] = {}
+    for frame in recording.recompiled:
+        if frame.outcome is Outcome.LIMIT:
+            continue
+        for one in frame.failures[:1]:
+            key = (frame.where, one.expression or one.text)
+            known = found.get(key)
+            seconds = frame.seconds + (known.seconds if known is not None else 0.0)
+            title = f"`{one.expression}` was another one" if one.expression else one.text
+            where = f"{frame.function} {frame.where}"
+            change = f"It was {one.before}, is {one.now}." if one.now else ""
+            found[key] = Problem(Outcome.RECOMPILED.value, title, where, "recompiles", seconds, change)
+    yield from found.values()
+
+
+def spoken(text: str) -> Markup:
+    """A text in which code stands between backticks, as markup."""
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if odd % 2 else part for odd, part in enumerate(SPOKEN_CODE.split(text))
+    )
+
+
+def brief(operator: str) -> str:
+    """The name of an operator without what all have: `aten.mul.Tensor` is `mul`."""
+    return operator.removeprefix("aten.").partition(".")[0]
 
 
 def left_alone(frames: Iterable[Frame]) -> Mapping[str, list[Frame]]:

@@ -44,13 +44,13 @@ def users_of(nodes: Sequence[Node]) -> dict[str, list[str]]:
 
 
 def in_layers(nodes: Sequence[Node], users: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """The layer of each node: below all that it uses. Inputs stand just above their first user."""
+    """The layer of each node: below all that it uses, and just above its first user."""
     layers: dict[str, int] = {}
     for node in nodes:
         layers[node.name] = max((layers[name] + 1 for name in node.inputs if name in layers), default=0)
-    for node in nodes:
-        if not node.inputs and users[node.name]:
-            layers[node.name] = max(0, min(layers[name] for name in users[node.name]) - 1)
+    for node in reversed(nodes):
+        if users[node.name]:
+            layers[node.name] = min(layers[name] for name in users[node.name]) - 1
     return layers
 
 

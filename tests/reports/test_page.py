@@ -211,14 +211,41 @@ def test_it_fits_a_phone(opened: Any, recording: Any) -> None:
 
 
 def test_two_thousand_nodes_open_within_two_seconds(opened: Any) -> None:
-    recording = large(2_000)
-    page = opened(recording)  # once before: a browser that has just started loads itself too
+    page = opened(large(2_000))  # once before: a browser that has just started loads itself too
+    seconds = min(seconds_to_open(page) for _ in range(5))  # other programs on the machine only add to it
+    assert page.locator("#graph g[data-node]").count() == 2_002
+    assert seconds < OPENS_WITHIN, f"{seconds:.2f} s"
+
+
+def seconds_to_open(page: Any) -> float:
     begin = time.perf_counter()
     page.reload()
     page.wait_for_selector('#graph g[data-node="output"]', state="attached")
-    seconds = time.perf_counter() - begin
-    assert page.locator("#graph g[data-node]").count() == 2_002
-    assert seconds < OPENS_WITHIN, f"{seconds:.2f} s"
+    return time.perf_counter() - begin
+
+
+def test_what_costs_most_is_named_first_and_leads_there(opened: Any) -> None:
+    page = opened(everything())
+    shown = page.locator("#first li")
+    assert 0 < shown.count() <= html.FIRST
+    text = page.locator("#first").inner_text()
+    assert "hit the limit" in text and "broken" in text
+    for link in page.locator("#first a").all():
+        link.click()
+        assert page.locator(page.evaluate("location.hash")).is_visible()
+
+
+def test_what_runs_eagerly_comes_first_then_what_took_longest() -> None:
+    found = html.problems(everything())
+    costs = [one.seconds or float("inf") for one in found]
+    assert costs == sorted(costs, reverse=True) and costs[0] == float("inf")
+    (again,) = (one for one in found if one.title == "`self.factor` was another one")
+    assert again.advice == "It was 2, is 5." and again.seconds > 0
+    assert html.problems(Recording()) == []
+
+
+def test_a_program_without_problems_is_told_so(opened: Any) -> None:
+    assert "Nothing broke" in opened(large(20)).locator("#first").inner_text()
 
 
 def test_it_works_without_what_was_not_recorded(opened: Any) -> None:

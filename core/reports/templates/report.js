@@ -1,7 +1,7 @@
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const SVG = "http://www.w3.org/2000/svg";
-const WIDTH = 150, HEIGHT = 30, ACROSS = 166, DOWN = 56;
+const WIDTH = 150, HEIGHT = 30, ACROSS = 166, DOWN = 56, HUES = 12;
 
 function make(name, attributes, text) {
   const element = document.createElementNS(SVG, name);
@@ -28,21 +28,24 @@ function shortened(text, most) { return text.length > most ? `${text.slice(0, mo
 
 // The drawing of a graph.
 const svg = document.getElementById("graph");
-const shown = { graph: null, nodes: new Map(), view: [0, 0, 1, 1] };
+const shown = { graph: null, nodes: new Map(), view: [0, 0, 1, 1], box: null };
 
 function drawGraph(graph) {
   shown.graph = graph;
   shown.nodes = new Map();
   svg.replaceChildren();
+  shown.box = svg.getBoundingClientRect();  // before it holds nodes, which to lay out takes time
   const edges = [], group = make("g", {});
   const at = new Map(graph.nodes.map((node) => [node[0], [node[7] * ACROSS, node[8] * DOWN]]));
+  const hues = new Map(Object.keys(graph.kernels).filter((name) => graph.kernels[name][1]).map((name, number) => [name, number % HUES]));
   for (const node of graph.nodes) {
     const [x, y] = at.get(node[0]);
     for (const name of node[3]) {
       const from = at.get(name);
-      if (from) edges.push(`M${from[0]} ${from[1] + HEIGHT / 2}L${x} ${y - HEIGHT / 2}`);
+      if (from) edges.push(edge(from, [x, y]));
     }
-    const box = make("g", { class: node[1], transform: `translate(${x},${y})`, "data-node": node[0] });
+    const hue = hues.get(node[6].find((name) => hues.has(name)));
+    const box = make("g", { class: hue === undefined ? node[1] : `${node[1]} fused hue-${hue}`, transform: `translate(${x},${y})`, "data-node": node[0] });
     const label = node[1] === "operator" ? node[2].replace(/^aten\./, "").replace(/\.(default|Tensor)$/, "") : node[0];
     box.append(make("rect", { x: -WIDTH / 2, y: -HEIGHT / 2, width: WIDTH, height: HEIGHT, rx: 5 }));
     box.append(make("text", { "text-anchor": "middle", y: 0 }, shortened(label, 22)));
@@ -64,6 +67,10 @@ function drawGraph(graph) {
   fit();
   search();
 }
+function edge([fromX, fromY], [x, y]) {
+  const top = fromY + HEIGHT / 2, bottom = y - HEIGHT / 2, half = Math.min((bottom - top) / 2, 60);
+  return `M${fromX} ${top}C${fromX} ${top + half} ${x} ${bottom - half} ${x} ${bottom}`;
+}
 function look(view) {
   shown.view = view;
   svg.setAttribute("viewBox", view.join(" "));
@@ -73,10 +80,14 @@ function fit() {
   for (const node of shown.graph.nodes) {
     left = Math.min(left, node[7]); right = Math.max(right, node[7]); bottom = Math.max(bottom, node[8]);
   }
-  const width = (right - left) * ACROSS + WIDTH + 40, whole = bottom * DOWN + HEIGHT + 40;
-  // A deep graph begins at its top, large enough to be read.
-  const height = Math.min(whole, Math.max(width, 900));
-  look([left * ACROSS - WIDTH / 2 - 20, -HEIGHT / 2 - 20, width, height]);
+  // A large graph begins at its top, large enough to be read.
+  const box = shown.box, tall = box.height / (box.width || 1) || 0.7;
+  const across = (right - left) * ACROSS + WIDTH + 40, down = bottom * DOWN + HEIGHT + 40;
+  const whole = Math.max(across, down / tall), wide = box.width || 800;
+  const width = whole <= wide / 0.6 ? whole : Math.min(whole, wide / 0.8);
+  const nodes = shown.graph.nodes, middle = nodes.reduce((sum, node) => sum + node[7], 0) / (nodes.length || 1);
+  const begin = across <= width ? (right + left) / 2 * ACROSS : middle * ACROSS;
+  look([begin - width / 2, -HEIGHT / 2 - 20, width, width * tall]);
 }
 function zoom(factor, x, y) {
   const [left, top, width, height] = shown.view;
@@ -99,10 +110,23 @@ function code(panel, kernels) {
     if (text) html("pre", text, panel).className = "kernel";
   }
 }
+function near(names) {
+  // The edges of these nodes, drawn over the others.
+  svg.querySelector(".near")?.remove();
+  const chosen = new Set(names), edges = [], at = (node) => [node[7] * ACROSS, node[8] * DOWN];
+  for (const { node } of shown.nodes.values()) {
+    for (const name of node[3]) {
+      const from = shown.nodes.get(name);
+      if (from && (chosen.has(name) || chosen.has(node[0]))) edges.push(edge(at(from.node), at(node)));
+    }
+  }
+  svg.querySelector(".edges").after(make("path", { class: "near", d: edges.join("") }));
+}
 function chooseNode(name) {
   const { node } = shown.nodes.get(name);
   const same = node[6].flatMap((kernel) => shown.graph.kernels[kernel][2]);
   mark("chosen", [name, ...same]);
+  near([name]);
   const panel = document.getElementById("node");
   panel.replaceChildren();
   html("h3", `${node[0]}: ${node[2]}`, panel);
@@ -119,6 +143,7 @@ function chooseNode(name) {
 function chooseKernel(name) {
   const nodes = shown.graph.kernels[name][2];
   mark("chosen", nodes);
+  near(nodes);
   const panel = document.getElementById("node");
   panel.replaceChildren();
   code(panel, [name]);
@@ -129,6 +154,7 @@ function chooseKernel(name) {
 function chooseLine(number) {
   const nodes = shown.graph.nodes.filter((node) => node[5] === number);
   mark("chosen", nodes.map((node) => node[0]));
+  near(nodes.map((node) => node[0]));
   const panel = document.getElementById("node");
   panel.replaceChildren();
   html("pre", shown.graph.lines[number].slice(0, 2).join("  "), panel).className = "source";
@@ -204,7 +230,11 @@ function area(svg, points, second, caption) {
   svg.setAttribute("viewBox", `0 0 ${width} ${height + 30}`);
   const x = (value) => (value / last) * (width - 20) + 10, y = (value) => height - (value / most) * (height - 20);
   const line = (list) => list.map((p) => `${x(p[0]).toFixed(1)} ${y(p[1]).toFixed(1)}`).join("L");
-  svg.replaceChildren(make("line", { class: "axis", x1: 10, x2: width - 10, y1: height, y2: height }));
+  svg.replaceChildren();
+  for (const part of [0, 0.25, 0.5, 0.75, 1]) {
+    svg.append(make("line", { class: "axis", x1: 10, x2: width - 10, y1: y(most * part), y2: y(most * part) }));
+    if (part) svg.append(make("text", { class: "label", x: width - 12, y: y(most * part) + 12, "text-anchor": "end" }, bytes(Math.round(most * part))));
+  }
   if (points.length) svg.append(make("path", { class: "area", d: `M${x(points[0][0])} ${height}L${line(points)}L${x(last)} ${height}Z` }));
   if (second.some((p) => p[1])) svg.append(make("path", { class: "second", d: `M${line(second)}` }));
   svg.append(make("text", { x: 10, y: 12 }, `at most ${bytes(most)}`), make("text", { x: 10, y: height + 18 }, caption));
@@ -229,22 +259,33 @@ for (const part of [["frame", "stage"], ["graph", "kernel"]]) {
   }
 }
 let zoomed = null;
+function hueOf(name) {
+  // The same for a stage wherever it stands.
+  let sum = 7;
+  for (const letter of name) sum = (sum * 31 + letter.charCodeAt(0)) % 9973;
+  return (sum * 137.5) % 360;
+}
 function drawFlame() {
-  const width = 1000, high = 18, begin = zoomed ? zoomed[2] : 0;
+  const width = 1000, high = 22, begin = zoomed ? zoomed[2] : 0;
   // Between compilations the program runs: what is drawn ends where the last bar does.
   const end = zoomed ? zoomed[2] + zoomed[3] : Math.max(1e-9, ...lanes.map(({ span }) => span[2] + span[3]));
   const start = zoomed ? begin : Math.min(end, ...lanes.map(({ span }) => span[2]));
   const scale = width / (end - start || 1);
   flame.replaceChildren();
-  flame.setAttribute("viewBox", `0 0 ${width} ${(lanes.length ? Math.max(...lanes.map((bar) => bar.row)) + 1 : 1) * high}`);
+  flame.setAttribute("viewBox", `0 0 ${width} ${(lanes.length ? Math.max(...lanes.map((bar) => bar.row)) + 2 : 1) * high}`);
   for (const { span, row } of lanes) {
     const from = Math.max(span[2], start), to = Math.min(span[2] + span[3], end), wide = (to - from) * scale;
     if (to < from || wide < 0.15) continue;
-    const bar = make("rect", { class: span[1], x: (from - start) * scale, y: row * high, width: wide, height: high - 1 });
+    const bar = make("rect", { style: `--hue:${hueOf(span[0])}`, class: span[1], x: (from - start) * scale, y: row * high, width: wide, height: high - 1 });
     bar.append(make("title", {}, `${span[0]}: ${time(span[3])}`));
     bar.onclick = () => { zoomed = zoomed === span ? null : span; drawFlame(); };
     flame.append(bar);
-    if (wide > 40) flame.append(make("text", { x: (from - start) * scale + 3, y: row * high + 13 }, shortened(`${span[0]} ${time(span[3])}`, wide / 6)));
+    if (wide > 40) flame.append(make("text", { x: (from - start) * scale + 3, y: row * high + 15 }, shortened(`${span[0]} ${time(span[3])}`, wide / 6)));
+  }
+  const below = (lanes.length ? Math.max(...lanes.map((bar) => bar.row)) + 1 : 0) * high;
+  for (const part of lanes.length ? [0, 0.25, 0.5, 0.75, 1] : []) {
+    const anchor = part === 0 ? "start" : part === 1 ? "end" : "middle";
+    flame.append(make("text", { class: "label", x: part * width, y: below + 15, "text-anchor": anchor }, time(start + (end - start) * part)));
   }
   document.getElementById("flame-told").textContent = zoomed ? `${zoomed[0]}: ${time(zoomed[3])}` : lanes.length ? told : "Nothing was compiled.";
 }
