@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 import armature
-from tests.support.tracing import break_of
 
 
 class Scale(nn.Module):
@@ -126,13 +125,22 @@ def test_wrong_arguments_of_a_conversion() -> None:
     )
 
 
-def test_a_parameter_that_a_hook_watches_breaks() -> None:
+def test_a_hook_that_watches_parameters_is_called() -> None:
+    seen: list[str] = []
     module = Scale()
-    handle = torch.nn.modules.module.register_module_parameter_registration_hook(lambda module, name, p: None)
+    weight = module.weight.detach().clone()
+    compiled = armature.compile(lambda x: replaced(module, x), backend="eager")
+    watch = torch.nn.modules.module.register_module_parameter_registration_hook
+    handle = watch(lambda module, name, p: seen.append(name))
     try:
-        assert break_of(lambda x: replaced(module, x), torch.ones(3)) == "sets-module-attribute"
+        compiled(torch.ones(3))
+        assert seen == ["weight"]
+        torch.testing.assert_close(compiled(torch.ones(3)), 4 * weight + 1)
     finally:
         handle.remove()
+    assert seen == ["weight", "weight"]
+    torch.testing.assert_close(compiled(torch.ones(3)), 8 * weight + 1)
+    assert seen == ["weight", "weight"]
 
 
 def of_a_tensor(x, w):

@@ -39,8 +39,26 @@ class NotConstant(TraceSignal):
     """A value is not a constant of the traced program."""
 
 
+class Described:
+    """What people, and a search for what an object leads to, see of a value."""
+
+    __slots__ = ()
+
+    def python_type(self) -> type:
+        """`type(obj)`."""
+        raise NotImplementedError(type(self).__name__)
+
+    def describe(self) -> str:
+        """For people, in break reports."""
+        return f"a {self.python_type().__name__}"
+
+    def contents(self) -> object:
+        """What the object holds, which keeps that alive: a value, or values in lists, tuples and mappings."""
+        return ()
+
+
 @attrs.define(eq=False)
-class Value:
+class Value(Described):
     """Base of all values. `source` says where the object can be loaded again, None for one made while tracing.
 
     Plugins subclass this for third-party types and override the verbs that the type supports; a verb that is not
@@ -60,14 +78,6 @@ class Value:
     mutable: ClassVar[bool] = False  # an object that is made anew must be made once, however often it is used
 
     # What it is.
-
-    def python_type(self) -> type:
-        """`type(obj)`."""
-        raise NotImplementedError(type(self).__name__)
-
-    def describe(self) -> str:
-        """For people, in break reports."""
-        return f"a {self.python_type().__name__}"
 
     def as_constant(self) -> Any:
         """The Python object, where tracing knows it whole (also lists and slices of constants). Raises NotConstant.
@@ -117,10 +127,6 @@ class Value:
         else:
             tracer.guards.same(self.source, self.as_object())
 
-    def contents(self) -> object:
-        """What the object holds, which keeps that alive: a value, or values in lists, tuples and mappings."""
-        return ()
-
     # Attributes, items, calls.
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
@@ -138,17 +144,6 @@ class Value:
     def open_dict(self, tracer: Tracing) -> Value:
         """The `__dict__`, in which all attributes are looked up from then on."""
         tracer.graph_break("dict-of-object", type=self.describe())
-
-    def shares_dict(self, tracer: Tracing, held: dict[str, object]) -> bool:
-        """Whether the frame has the dict of the object by another way too: then attributes are looked up in its value.
-
-        Where it only comes later, wrapping it sees to that.
-        """
-        tracer.effects.owners[id(held)] = self
-        if id(held) not in tracer.by_id:
-            return False
-        self.open_dict(tracer)
-        return True
 
     def get_item(self, tracer: Tracing, key: Value) -> Value:
         """`obj[key]`."""
@@ -349,6 +344,18 @@ Rebuilding: TypeAlias = "parts.Rebuilding[Value, Write, Tracing]"
 
 IMMUTABLE = 1 << 8  # in the flags of a class: written in C, so its errors give its module as well
 METHOD_TYPES: dict[type, type] = {WrapperDescriptorType: MethodWrapperType, FunctionType: MethodType}
+
+
+def shares_dict(tracer: Tracing, owner: Value, held: dict[str, object]) -> bool:
+    """Whether the frame has the dict of an object by another way too: then attributes are looked up in its value.
+
+    Where it only comes later, wrapping it sees to that.
+    """
+    tracer.effects.owners[id(held)] = owner
+    if id(held) not in tracer.by_id:
+        return False
+    owner.open_dict(tracer)
+    return True
 
 
 def is_nan(constant: object) -> bool:

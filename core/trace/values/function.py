@@ -38,6 +38,7 @@ from armature.trace.values.base import (
     Value,
     Write,
     raise_missing,
+    shares_dict,
 )
 from armature.trace.values.keys import Identity
 from armature.trace.values.mapping import DictValue, namespace_of
@@ -225,7 +226,7 @@ class FunctionValue(CallableValue):
             if self.source is not None and name != "__code__" and not is_trusted(self.fn):
                 return tracer.wrap(getattr(self.fn, name), AttrSource(self.source, name))
             return tracer.as_value(getattr(self.fn, name))
-        self.shares_dict(tracer, self.fn.__dict__)
+        shares_dict(tracer, self, self.fn.__dict__)
         if name in self.fn.__dict__:
             return tracer.wrap(self.fn.__dict__[name], AttrSource(self.source or object_source(self.fn), name))
         if name in ("__call__", "__get__"):

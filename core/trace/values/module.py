@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import CodeType, FunctionType, NoneType
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
@@ -25,8 +25,6 @@ HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_p
 GLOBAL_HOOKS = (
     "_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks", "_global_forward_pre_hooks",
 )  # fmt: skip
-MODULE_HOOKS = ("_global_module_registration_hooks",)
-PARAMETER_HOOKS = ("_global_parameter_registration_hooks",)
 CALL_METHODS = ("__call__", "_wrapped_call_impl", "_call_impl")
 GETTER = nn.Module.__getattr__
 SETTER = nn.Module.__setattr__
@@ -70,11 +68,14 @@ class ModuleValue(UserObjectValue):
     def registered(self, tracer: Tracing, name: str) -> Value | None:
         """The parameter, buffer or submodule of that name, None when there is none."""
         for registry in REGISTRIES:
-            known = self.registries.get(registry) if self.obj is not None else self.registry(tracer, registry)
-            if known is not None and known.pending is None:
+            held = None if self.obj is None else held_by(self.obj).get(registry, {})
+            if held is None or registry in self.registries or id(held) in tracer.by_id:
+                known = self.registry(tracer, registry)
                 if name in known.entries:
                     return known.entries[name][1]
-            elif name in held_by(self.obj).get(registry, ()):
+                if known.pending is None:
+                    continue
+            if held is not None and name in held:
                 return self.registry(tracer, registry).find(tracer, tracer.constant(name))
         return None
 
@@ -121,22 +122,22 @@ class ModuleValue(UserObjectValue):
             tracer.calls.inline_python(SETTER, (self, tracer.constant(name), value), {})
             return
         rely_on_class(tracer, self.cls, name)
-        if value.is_tensor and self._keeps_marked(tracer, name, value):
-            return
-        if self.obj is None and self._register(tracer, name, value):
-            return
-        kind = value.python_type()
-        buffers = self.registry(tracer, "_buffers")
-        if name in (buffers.entries if buffers.pending is None else buffers.pending):
-            if (value.is_tensor and not issubclass(kind, nn.Parameter)) or issubclass(kind, NoneType):
-                buffers.set_item(tracer, tracer.constant(name), value)
-                return
-        elif self.obj is not None and (self._replace(tracer, name, value) or self._adopt(tracer, name, value)):
-            return
-        elif not issubclass(kind, (nn.Parameter, nn.Module)) and self.registered(tracer, name) is None:
+        plain = not issubclass(value.python_type(), (nn.Parameter, nn.Module)) and not self._is_marked(tracer, value)
+        held = self.registered(tracer, name)
+        if plain and held is None:
             self.store(tracer, name, value)
             return
-        tracer.graph_break("sets-module-attribute", name=name, type=self.describe())
+        if plain and value.is_tensor:
+            buffers = self.registry(tracer, "_buffers")
+            if buffers.find(tracer, tracer.constant(name)) is held:
+                buffers.set_item(tracer, tracer.constant(name), value)
+                return
+        tracer.calls.inline_python(SETTER, (self, tracer.constant(name), value), {})
+
+    def _is_marked(self, tracer: Tracing, tensor: Value) -> bool:
+        """Whether a tensor says that it is a buffer."""
+        mark = tracer.python.attribute_or_none(tensor, "_is_buffer") if tensor.is_tensor else None
+        return mark is not None and bool(mark.as_constant())
 
     def store(self, tracer: Tracing, name: str, value: Value) -> None:
         if self.obj is None or name not in REGISTRIES:
@@ -146,81 +147,6 @@ class ModuleValue(UserObjectValue):
             tracer.graph_break("sets-module-registry", name=name, type=self.describe())
         super().store(tracer, name, value)
         self.registries[name] = value
-
-    def _keeps_marked(self, tracer: Tracing, name: str, value: Value) -> bool:
-        """Register a tensor that is marked as a buffer. Whether it is one."""
-        mark = tracer.python.attribute_or_none(value, "_is_buffer")
-        if mark is None or not mark.as_constant():
-            return False
-        rely_on_class(tracer, self.cls, "register_buffer")
-        held = tracer.python.attribute_or_none(self, name)
-        known = self.registry(tracer, "_buffers").find(tracer, tracer.constant(name))
-        if not inherits(self.cls, "register_buffer", nn.Module) or (held is not None and known is None):
-            tracer.graph_break("sets-buffer", name=name, type=self.describe())
-        given = (tracer.constant(name), value, value.get_attribute(tracer, "persistent"))
-        self.get_attribute(tracer, "register_buffer").call(tracer, given, {})
-        return True
-
-    def _replace(self, tracer: Tracing, name: str, value: Value) -> bool:
-        """Put a parameter or None in the place of a parameter. Whether there is one, which nobody watches."""
-        if not issubclass(value.python_type(), (nn.Parameter, NoneType)) or name in held_by(self.obj):
-            return False
-        known = {table: self.registry(tracer, table).find(tracer, tracer.constant(name)) for table in REGISTRIES}
-        if known["_parameters"] is None or known["_buffers"] is not None or known["_modules"] is not None:
-            return False
-        if not no_global_hooks(tracer, PARAMETER_HOOKS):
-            return False
-        self.registry(tracer, "_parameters").set_item(tracer, tracer.constant(name), value)
-        return True
-
-    def _adopt(self, tracer: Tracing, name: str, value: Value) -> bool:
-        """Put a module among the submodules, or None in the place of one. Whether nothing else has the name, or
-        watches."""
-        emptied = issubclass(value.python_type(), NoneType)
-        if not (emptied or isinstance(value, ModuleValue)) or name in REGISTRIES or self.instance_dict is not None:
-            return False
-        if emptied and self.registry(tracer, "_modules").find(tracer, tracer.constant(name)) is None:
-            return False
-        others = ("_parameters", "_buffers")
-        if any(self.registry(tracer, table).find(tracer, tracer.constant(name)) is not None for table in others):
-            return False
-        if name in held_by(self.obj).get("_non_persistent_buffers_set", ()) or not no_global_hooks(
-            tracer, MODULE_HOOKS
-        ):
-            return False
-        if not emptied:
-            self._uncover(tracer, name)
-        self.registry(tracer, "_modules").set_item(tracer, tracer.constant(name), value)
-        return True
-
-    def _uncover(self, tracer: Tracing, name: str) -> None:
-        """Delete the attribute of that name, which would hide a submodule."""
-        if self.attributes.get(name) is not None or self.own_attribute(tracer, name) is not None:
-            super().remove(tracer, name)
-        elif name not in held_by(self.obj):
-            tracer.guards.absent(DictOfSource(self.found_at()), name)
-
-    def _register(self, tracer: Tracing, name: str, value: Value) -> bool:
-        """For a module made in the frame: keep a parameter or submodule where it belongs. Whether it is one."""
-        kinds = {"_parameters": nn.Parameter, "_modules": nn.Module}
-        kind = value.python_type()
-        wanted = next((table for table, base in kinds.items() if issubclass(kind, base)), None)
-        if wanted is None:
-            if not (value.is_constant and value.as_constant() is None and "_modules" in self.attributes):
-                return False
-            wanted = next((table for table in kinds if name in self.registry(tracer, table).entries), None)
-        if wanted is None:
-            return False
-        for table in REGISTRIES:
-            if table != wanted and name in self.registry(tracer, table).entries:
-                self.registry(tracer, table).delete_item(tracer, tracer.constant(name))
-        hidden = tracer.python.attribute_or_none(self, "_non_persistent_buffers_set")
-        if hidden is not None and not value.is_constant:
-            hidden.call_method(tracer, "discard", (tracer.constant(name),), {})
-        if self.attributes.pop(name, None) is not None:
-            self.written.pop(name, None)
-        self.registry(tracer, wanted).set_item(tracer, tracer.constant(name), value)
-        return True
 
     def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         rely_on_class(tracer, self.cls, "forward", *CALL_METHODS)
@@ -236,9 +162,10 @@ class ModuleValue(UserObjectValue):
 
     def _has_no_hooks(self, tracer: Tracing) -> bool:
         if self.obj is None:
-            tables = [self.attributes.get(name) for name in HOOKS]
+            tables = [self.own_attribute(tracer, name) or self.attributes.get(name) for name in HOOKS]
             plain = all(isinstance(table, DictValue) and not table.entries for table in tables)
-            return plain and "_compiled_call_impl" not in self.attributes and no_global_hooks(tracer, GLOBAL_HOOKS)
+            compiled = self.attributes.get("_compiled_call_impl") or self.own_attribute(tracer, "_compiled_call_impl")
+            return plain and compiled is None and no_global_hooks(tracer, GLOBAL_HOOKS)
         held = held_by(self.obj)
         if any(held.get(name) for name in HOOKS) or self.written.keys() & {*HOOKS, "_compiled_call_impl"}:
             return False

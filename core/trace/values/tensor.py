@@ -16,7 +16,7 @@ from armature.torch_abi.fake import alias, version_of
 from armature.torch_abi.overrides import OWN_CLASSES, as_subclass
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.break_ids import NUMBER_METHOD, NUMBER_METHODS, STATE_METHOD, STATE_METHODS
-from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write, raise_missing
+from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write, raise_missing, shares_dict
 from armature.trace.values.classes import ClassValue, class_attribute, find_in_class, is_data_descriptor
 from armature.trace.values.graph_tensor import GraphTensor
 from armature.trace.values.keys import Identity
@@ -141,7 +141,7 @@ class TensorValue(GraphTensor):
         """What the program itself has put on the tensor object."""
         if self.real is None or self.source is None:
             return None
-        self.shares_dict(tracer, self.real.__dict__)
+        shares_dict(tracer, self, self.real.__dict__)
         if name not in self.real.__dict__:
             return None
         return tracer.wrap(self.real.__dict__[name], AttrSource(self.source, name))
@@ -150,7 +150,8 @@ class TensorValue(GraphTensor):
         if tracer.overrides.present:
             pass  # guards and the compiled code would ask who overrides it
         elif name == "grad_fn":
-            if self.fake.grad_fn is None and (self.real is None or not self.real.requires_grad):
+            if self.fake.grad_fn is None and (self.real is None or self.real.is_leaf):
+                self.guard_autograd(tracer)
                 return tracer.constant(None)
         elif self.real is not None and self.source is not None and self.real.is_leaf:
             self.guard_autograd(tracer)
@@ -189,7 +190,7 @@ class TensorValue(GraphTensor):
         if not own and (name != "grad" or tracer.overrides.present or not self._takes_gradient(tracer, value)):
             tracer.graph_break("sets-tensor-attribute", name=name)
         if self.real is not None:
-            self.shares_dict(tracer, self.real.__dict__)
+            shares_dict(tracer, self, self.real.__dict__)
         self.written[name] = value
         tracer.mutate(self)
 

@@ -18,7 +18,16 @@ from armature.introspection import dict_of, is_written_in_c
 from armature.trace.errors import SkipFrame, UserRaised
 from armature.trace.semantics.slots import AS_ARGUMENT, LOOKUPS
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, Kwargs, NotConstant, Value, Write, raise_lacking, raise_missing
+from armature.trace.values.base import (
+    Args,
+    Kwargs,
+    NotConstant,
+    Value,
+    Write,
+    raise_lacking,
+    raise_missing,
+    shares_dict,
+)
 from armature.trace.values.classes import (
     Found,
     bind,
@@ -52,8 +61,8 @@ def namesake(cls: type, *slots: str) -> object:
 
 
 @attrs.define(eq=False)
-class UserObjectValue(Value):
-    """An object. `obj`: the program's own, None for one made in the frame.
+class AttributesOfObject(Value):
+    """What an object is, and its attributes. `obj`: the program's own, None for one made in the frame.
 
     `attributes`: what has been read of or written to it; None: deleted. `written`: names to set (or delete) on the
     object at the end of the frame, and whether it is to be deleted before. `base`: see Value.
@@ -207,7 +216,7 @@ class UserObjectValue(Value):
             held = dict_of(self.obj)
         except AttributeError:  # all it has are slots
             return None
-        if self.shares_dict(tracer, held):
+        if shares_dict(tracer, self, held):
             return self.own_attribute(tracer, name)
         if name not in held:
             if not self.is_stable(name):
@@ -321,7 +330,7 @@ class UserObjectValue(Value):
     def _write(self, tracer: Tracing, name: str, value: Value | None) -> None:
         if self.instance_dict is None and self.obj is not None and not self.is_slot(name):
             with contextlib.suppress(AttributeError):  # all it has are slots
-                self.shares_dict(tracer, dict_of(self.obj))
+                shares_dict(tracer, self, dict_of(self.obj))
         if self.instance_dict is not None and not self.is_slot(name):
             key = tracer.constant(name)
             if value is None:
@@ -361,8 +370,6 @@ class UserObjectValue(Value):
                     self.instance_dict.delete_item(tracer, tracer.constant(name))
         return self.instance_dict
 
-    # Calls and protocols.
-
     def method(self, tracer: Tracing, name: str) -> Value | None:
         """A special method, looked up in the class only, bound; None when the class has none."""
         found = find_in_class(self.cls, name)
@@ -375,6 +382,11 @@ class UserObjectValue(Value):
         """Whether the class holds None as a special method, to say that it does without."""
         found = find_in_class(self.cls, name)
         return found is not None and found.obj is None
+
+
+@attrs.define(eq=False)
+class UserObjectValue(AttributesOfObject):
+    """An object, and what the language does with it by the methods of its class."""
 
     def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         known = tracer.calls.handled(self.obj, args, kwargs) if self.obj is not None else None

@@ -358,15 +358,6 @@ ROWS = with_examples(
             cause=_PYTHONS,
         ),
         BreakType(
-            "sets-module-attribute",
-            "Attribute of a module that is registered otherwise",
-            "Attribute `{name}` of {type} is set, in place of a parameter, buffer or module.",
-            (fundamental("Copy into the parameter: with torch.no_grad(): module.weight.copy_(value)."), _STORE),
-            code="AB0109",
-            also=("GB1177", "GB0189", "GB0161"),
-            cause="The registers of the module would have to change before the graph has run.",
-        ),
-        BreakType(
             "sets-module-registry",
             "Register of a module that is replaced",
             "`{name}` of {type} is replaced by what is no plain dict.",
@@ -375,15 +366,8 @@ ROWS = with_examples(
                 fundamental("Register hooks by their methods, as register_forward_hook."),
             ),
             code="AB0110",
+            also=("GB1177", "GB0189", "GB0161"),
             cause="Calls of the module look into it.",
-        ),
-        BreakType(
-            "sets-buffer",
-            "Buffer that takes the place of something else",
-            "Attribute `{name}` of {type} is set to a new buffer, and holds something else.",
-            (fundamental("Register the buffer in `__init__`, and set it to tensors here."), _STORE),
-            code="AB0111",
-            cause="The registers of the module would have to change before the graph has run.",
         ),
         BreakType(
             "weak-reference",

@@ -12,7 +12,6 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 
@@ -424,43 +423,6 @@ def empty_cell_mended(x: Tensor) -> Any:
         return x + later
 
     return inner()
-
-
-class Net(nn.Module):
-    """A module with all that a module has."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(3))
-        self.register_buffer("seen", torch.zeros(()))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * self.weight
-
-
-NET = Net()
-
-
-def sets_module_attribute(x: Tensor) -> Any:
-    net = Net()
-    net.weight = 1  # type: ignore[assignment]
-    return x
-
-
-def sets_module_attribute_mended(x: Tensor) -> Any:
-    NET.factor = 1  # type: ignore[assignment]
-    return x
-
-
-def sets_buffer(x: Tensor) -> Any:
-    NET.factor = None  # type: ignore[assignment]
-    NET.factor = nn.Buffer(torch.ones(3))
-    return x
-
-
-def sets_buffer_mended(x: Tensor) -> Any:
-    NET.seen = x.sum().detach()
-    return x
 
 
 def own_import_function(x: Tensor) -> Any:
