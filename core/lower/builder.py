@@ -32,15 +32,23 @@ class Builder(Elements):
     target: torch._ops.OpOverload | None = None  # the operator being lowered
     name: str = "t"  # of the node being lowered
     _specs: tuple[Spec | None, ...] = ()
+    _used: tuple[bool, ...] = ()
     _names: set[str] = attrs.field(factory=set)
 
     # -- the node being lowered
 
     def begin(
-        self, name: str, target: torch._ops.OpOverload, specs: Sequence[Spec | None], origin: Origin | None
+        self,
+        name: str,
+        target: torch._ops.OpOverload,
+        specs: Sequence[Spec | None],
+        origin: Origin | None,
+        used: Sequence[bool] = (),
     ) -> None:
-        """Start with a node of the ATen graph: its name, operator and the layout of its results."""
+        """Start with a node of the ATen graph: its name, operator, the layout of its results, and which of them are
+        read (empty: all)."""
         self.name, self.target, self._specs = name, target, tuple(specs)
+        self._used = tuple(used) or (True,) * len(specs)
         self.origin = None if origin is None else attrs.evolve(origin, node=name)
         self.device = next((str(s.device) for s in specs if s is not None), "cpu")
 
@@ -63,6 +71,10 @@ class Builder(Elements):
         if spec is None:
             raise NotSupported("a result that is no tensor")
         return spec
+
+    def is_read(self, position: int) -> bool:
+        """Whether anybody reads the node's result number `position`."""
+        return self._used[position]
 
     @property
     def result_count(self) -> int:

@@ -182,9 +182,9 @@ class _Lowering:
         args = fx.map_arg(node.args, lambda n: self.values[n])
         kwargs = fx.map_arg(node.kwargs, lambda n: self.values[n])
         origin = node.meta.get("origin") or Origin(str(target))
-        self.builder.begin(node.name, target, specs, origin)
-        results = self._try_lowerings(target, cast("Sequence[object]", args), cast("dict[str, object]", kwargs))
         used = _used_results(node, len(specs)) if several else [True]
+        self.builder.begin(node.name, target, specs, origin, used)
+        results = self._try_lowerings(target, cast("Sequence[object]", args), cast("dict[str, object]", kwargs))
         wanted = [spec if read else None for spec, read in zip(specs, used, strict=True)]
         if results is None and _computes_nothing(target, wanted):
             b = self.builder

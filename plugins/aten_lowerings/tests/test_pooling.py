@@ -1,0 +1,80 @@
+"""Maximum pooling: loops where nobody reads positions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import armature
+from armature.lower.data import ExternCall
+from armature.pipeline.session import session
+
+WINDOWS: dict[str, dict[str, Any]] = {
+    "square": {"kernel_size": 2},
+    "overlapping": {"kernel_size": 3, "stride": 2},
+    "padded": {"kernel_size": (3, 2), "stride": (1, 2), "padding": 1},
+    "partly outside": {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True},
+    "spread": {"kernel_size": 2, "stride": 1, "padding": 1, "dilation": 2},
+}
+LAYOUTS = {
+    "rows": lambda x: x,
+    "channels last": lambda x: x.to(memory_format=torch.channels_last),
+    "without a batch": lambda x: x[0],
+    "steps": lambda x: x[..., ::2],
+}
+
+
+def calls() -> int:
+    """Operators that stayed ATen calls."""
+    return sum(isinstance(n, ExternCall) for g in session().compilations[-1].graphs for n in g.loops.nodes)
+
+
+CASES = [(layout, torch.float32) for layout in LAYOUTS] + [("rows", torch.float64), ("rows", torch.bfloat16)]
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize(("layout", "dtype"), CASES)
+def test_values_alone_are_loops(window: str, layout: str, dtype: torch.dtype) -> None:
+    x = torch.randn(2, 3, 9, 11).to(dtype)
+    x[0, 0, :4, :4] = -math.inf
+    x[0, 1, 2, 3] = x[0, 1, 3, 3] = x[1, 1, 8, 10] = math.nan
+    given = LAYOUTS[layout](x)
+    armature.reset()
+    found = armature.compile(lambda x: F.max_pool2d(x, **WINDOWS[window]), fullgraph=True)(given)
+    expected = F.max_pool2d(given, **WINDOWS[window])
+    torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+    assert found.stride() == expected.stride()
+    assert calls() == 0
+
+
+def test_what_comes_before_and_after_is_fused() -> None:
+    armature.reset()
+    x = torch.randn(2, 3, 8, 8)
+    found = armature.compile(lambda x: F.max_pool2d(x.relu(), 2) * 2, fullgraph=True)(x)
+    torch.testing.assert_close(found, F.max_pool2d(x.relu(), 2) * 2)
+    [graph] = session().compilations[-1].graphs
+    assert len(graph.plan.kernels) == 1
+
+
+@pytest.mark.parametrize("size", [2, 5])
+def test_positions_and_large_windows_stay_the_librarys(size: int) -> None:
+    def program(x: Tensor) -> Any:
+        return F.max_pool2d(x, size, return_indices=size == 2)
+
+    armature.reset()
+    x = torch.randn(2, 3, 10, 10)
+    torch.testing.assert_close(armature.compile(program, fullgraph=True)(x), program(x))
+    assert calls() == 1
+
+
+def test_sizes_that_change() -> None:
+    armature.reset()
+    compiled = armature.compile(lambda x: F.max_pool2d(x, 3, 2, 1), fullgraph=True, dynamic=True)
+    for size in (8, 11):
+        x = torch.randn(2, 3, size, size + 2)
+        torch.testing.assert_close(compiled(x), F.max_pool2d(x, 3, 2, 1))
