@@ -50,11 +50,12 @@ from armature.torch_abi.marks import assumed_constant
 from armature.torch_abi.overrides import Off
 from armature.torch_abi.pytree import registered_class
 from armature.torch_abi.symbols import is_unbacked
+from armature.trace.data import running_graphs
 from armature.trace.emit.precalls import change_early
 from armature.trace.errors import GraphBreak, UserRaised
 from armature.trace.handlers import Call, Handler, Polyfill, Signature, ValueType, collect, handles, opaque_function
 from armature.trace.places import places_of
-from armature.trace.recording.opaque_calls import call_outside, running_graphs
+from armature.trace.recording.opaque_calls import call_outside
 from armature.trace.recording.subgraphs import NotApart, Part, Watch, call_graphs, graph_inputs, trace_part
 from armature.trace.recording.tensor_state import alter_tensor
 from armature.trace.semantics.cached_functions import alike, as_begun, holds, kept, written
@@ -81,7 +82,7 @@ from armature.trace.values.context import (
 )
 from armature.trace.values.exception import handled_exception
 from armature.trace.values.function import BuiltinValue, ClosureValue, MethodValue
-from armature.trace.values.iterator import GeneratorValue, IteratorValue
+from armature.trace.values.iterator import IteratorValue
 from armature.trace.values.keys import Identity, Referring
 from armature.trace.values.mapping import DictValue, namespace_of
 from armature.trace.values.methods import invoke
@@ -129,7 +130,6 @@ __all__ = [
     "EventKind",
     "Example",
     "FrameSummary",
-    "GeneratorValue",
     "GraphBreak",
     "GraphKind",
     "Handler",

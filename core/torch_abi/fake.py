@@ -525,6 +525,16 @@ def count_write(tensor: torch.Tensor) -> None:
         torch.autograd.graph.increment_version(tensor)
 
 
+def scripted(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The call of a function in TorchScript, which bears the name of its class: FX would write that."""
+
+    def call_scripted(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    vars(call_scripted)["scripted"] = fn
+    return call_scripted
+
+
 def call_with_constants(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function in TorchScript, which may hold tensors of its own, with fakes."""
     before = fake_tensor_tls.allow_non_fake_inputs_override

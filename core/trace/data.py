@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import CodeType
+from typing import Any
 from weakref import ReferenceType
 
 import attrs
@@ -14,6 +15,7 @@ from armature.breaks.types import BreakEvent
 from armature.frame.guards.guard import Guard
 from armature.frame.rerun import Undo
 from armature.frame.sources import Source
+from armature.torch_abi.fake import FakeTensor
 from armature.torch_abi.operators import is_triton_operator, written_positions
 
 LEAVE = "leave"  # in the meta of a node that enters a context: what leaves it
@@ -37,6 +39,26 @@ def written_outside(node: fx.Node) -> list[fx.Node]:
     given = tuple(arg for position, arg in enumerate(node.args) if writes is None or position in writes)
     fx.map_arg(given, found.append)
     return found
+
+
+def outside(function: Callable[..., None], name: str, writes: frozenset[int]) -> Callable[..., None]:
+    """A function as the target of a node that no back end is given. writes: positions of what it may write to."""
+
+    def call(*args: Any) -> None:
+        if not any(type(arg) is FakeTensor for arg in args):  # as in a graph that is run to learn what it gives
+            function(*args)
+
+    call.__name__ = call.__qualname__ = name
+    setattr(call, OUTSIDE, writes)
+    return call
+
+
+def running_graphs(function: Callable[..., Any], graphs: Iterable[fx.GraphModule], writes: bool) -> Callable[..., Any]:
+    """A function as the target of a node, which runs graphs: no back end is given it if they have such calls. writes:
+    whether it may write to its arguments."""
+    if any(is_outside(node) for module in graphs for node in module.graph.nodes):
+        setattr(function, OUTSIDE, None if writes else frozenset())
+    return function
 
 
 class CompiledGraphSlot:

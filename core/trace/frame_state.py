@@ -147,6 +147,9 @@ class Trace(Tracing, Protocol):
     def tables(self) -> Any:
         """What plugins know."""
 
+    def break_at(self, places: tuple[Place, ...] | None, type_id: str, **facts: object) -> GraphBreak:
+        """The graph break to raise, or to keep. places: where the graph is to end; None: here."""
+
     def verdict(self, fn: object) -> Verdict:
         """What the rules say of a callable."""
 

@@ -112,18 +112,11 @@ def _run(tracer: Trace, request: FrameRequest) -> Value:
         result = inlining.run_frame(tracer, frame)
     except UserRaised as raised:
         tracer.frames.append(frame)
-        try:
-            tracer.graph_break("exception-leaves-frame", exception=raised.value.describe())
-        except GraphBreak as stop:
-            stop.places = raised.value.raised_at if isinstance(raised.value, ExceptionValue) else ()
-            raise
+        places = raised.value.raised_at if isinstance(raised.value, ExceptionValue) else ()
+        raise tracer.break_at(places, "exception-leaves-frame", exception=raised.value.describe()) from None
     except RecursionError:
         tracer.frames.append(frame)
-        try:
-            tracer.graph_break("recursion-depth")
-        except GraphBreak as stop:
-            stop.places = tracer.too_deep
-            raise
+        raise tracer.break_at(tracer.too_deep, "recursion-depth") from None
     check_generators(tracer, frame)
     weak_references.check_ends(tracer, frame, result)
     tracer.frames.append(frame)  # whose line it is that the graph ends at
@@ -136,11 +129,9 @@ def _run(tracer: Trace, request: FrameRequest) -> Value:
 def check_left(tracer: Trace) -> None:
     """No context manager of torch may be left open, but for the grad mode. Raises GraphBreak, where it was entered."""
     for context in tracer.effects.entered:
-        try:
-            tracer.graph_break("context-left-open", type=context.describe())
-        except GraphBreak as stop:
-            stop.blame, stop.places = context, getattr(context, "made_at", ())
-            raise
+        stop = tracer.break_at(getattr(context, "made_at", ()), "context-left-open", type=context.describe())
+        stop.blame = context
+        raise stop
 
 
 def check_generators(tracer: Trace, frame: Frame) -> None:
@@ -150,11 +141,9 @@ def check_generators(tracer: Trace, frame: Frame) -> None:
             continue
         if generator.has_unfinished_business() and not eval_loop.leaves_quietly(generator.frame):
             tracer.frames += [frame, generator.frame]
-            try:
-                tracer.graph_break("generator-left-unfinished", type=generator.describe())
-            except GraphBreak as stop:
-                stop.blame, stop.places = generator, generator.made_at
-                raise
+            stop = tracer.break_at(generator.made_at, "generator-left-unfinished", type=generator.describe())
+            stop.blame = generator
+            raise stop
 
 
 def root_frame(tracer: Trace, request: FrameRequest) -> Frame:

@@ -222,13 +222,17 @@ class Tracer(Trace):
 
     def graph_break(self, type_id: str, **facts: object) -> NoReturn:
         """Stop: this can't go in one graph."""
+        raise self.break_at(None, type_id, **facts)
+
+    def break_at(self, places: tuple[Place, ...] | None, type_id: str, **facts: object) -> GraphBreak:
+        """The graph break to raise, or to keep. places: where the graph is to end; None: here."""
         try:
             kind: BreakType = self.tables.break_type(type_id)
         except UnknownBreakType:
             named = ", ".join(f"{name}: {{{name}}}" for name in facts)
             kind = BreakType(type_id, type_id, named or type_id, ("No plugin describes this break.",))
         event = BreakEvent(kind, facts, self.where.summaries(), values=self.where.values())
-        raise GraphBreak(event, places_of(self.frames))
+        return GraphBreak(event, places_of(self.frames) if places is None else places)
 
     # Where we are.
 

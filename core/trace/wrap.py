@@ -14,7 +14,6 @@ from types import (
     CellType,
     ClassMethodDescriptorType,
     FunctionType,
-    GeneratorType,
     MappingProxyType,
     MethodDescriptorType,
     MethodType,
@@ -35,7 +34,6 @@ from armature.torch_abi.overrides import is_overriding, without_numbers
 from armature.torch_abi.symbols import SYMBOLIC
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.break_ids import LAYOUT, LAYOUTS
-from armature.trace.emit.live_generators import generator
 from armature.trace.errors import SkipFrame
 from armature.trace.handlers import ValueType
 from armature.trace.recording import wrapper_subclasses
@@ -355,12 +353,6 @@ def _opaque(tracer: Trace, obj: Any, source: Source) -> Value:
     return value
 
 
-def _generator(tracer: Trace, obj: Any, source: Source) -> Value:
-    """One that a resumed frame was given stays an object: at a break, a generator that has begun can't be handed on."""
-    found = None if tracer.request.is_resumed else generator(tracer, obj, source)
-    return _opaque(tracer, obj, source) if found is None else found
-
-
 EXACT: dict[type, Build] = {
     **dict.fromkeys(ATOMS, _constant),
     int: _int,
@@ -385,7 +377,6 @@ EXACT: dict[type, Build] = {
     type(torch.ops.aten.add.Tensor): _builtin,
     ModuleType: _python_module,
     MappingProxyType: _dict,
-    GeneratorType: _generator,
 }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+import armature
 from armature.testing.differential import difference
 from tests.support.resuming import compiled, resumes
 
@@ -107,6 +108,20 @@ def test_of_the_caller(
         assert difference(expected, mine(*one(), ours)) <= 1e-6
         assert capsys.readouterr().out == printed
         assert list(theirs) == list(ours)
+
+
+def listed(t, a):
+    t = t * 2
+    items = list(a)
+    return t + sum(items)
+
+
+def test_a_generator_of_the_caller_is_left_to_python_with_one_break() -> None:
+    explanation = armature.explain(listed)(*one(), (i for i in range(3)))
+    assert [event.type.id for event in explanation.breaks] == ["function-in-c"]
+    mine = armature.compile(listed)
+    for count in (3, 4):  # of any length, and with the same code
+        torch.testing.assert_close(mine(*one(), (i for i in range(count))), listed(*one(), iter(range(count))))
 
 
 def returns_gen(t):

@@ -18,7 +18,6 @@ from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.fake import of_transform
 from armature.trace.emit.emitter import Emitter
 from armature.trace.emit.precalls import EarlyWriter
-from armature.trace.errors import GraphBreak
 from armature.trace.values.base import Value, Write
 from armature.trace.values.constant import NONE, ConstantValue
 from armature.trace.values.mapping import DictValue
@@ -71,11 +70,9 @@ class ValueWriter(Emitter):
 
     def cannot(self, value: Value) -> NoReturn:
         """The object can't be made again."""
-        try:
-            self.tracer.graph_break("value-not-rebuilt", type=value.describe())
-        except GraphBreak as stop:
-            stop.blame = value
-            raise
+        stop = self.tracer.break_at(None, "value-not-rebuilt", type=value.describe())
+        stop.blame = value
+        raise stop
 
     # What values use to rebuild themselves.
 

@@ -7,7 +7,7 @@ import operator
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
@@ -21,6 +21,7 @@ from armature.torch_abi.fake import (
     call_with_constants,
     enable_python_dispatcher,
     reads_numbers,
+    scripted,
 )
 from armature.torch_abi.grad_modes import CHANGED_BY, with_default_dtype
 from armature.torch_abi.operators import by_position
@@ -153,16 +154,6 @@ def call_script(tracer: Trace, fn: Callable[..., Any], args: Args, kwargs: Kwarg
     if tracer.overrides.present:  # it asks its arguments itself
         tracer.graph_break("overridden-call", function=getattr(fn, "__name__", str(fn)))
     return graph_call(tracer, scripted(fn), args, kwargs, functools.partial(call_with_constants, fn))
-
-
-def scripted(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The call of a function in TorchScript, which bears the name of its class: FX would write that."""
-
-    def call_scripted(*args: Any, **kwargs: Any) -> Any:
-        return fn(*args, **kwargs)
-
-    vars(call_scripted)["scripted"] = fn
-    return call_scripted
 
 
 def under_default_dtype(tracer: Trace, fn: Callable[..., Any] | str, chosen: torch.dtype) -> Callable[..., Any]:
@@ -334,33 +325,16 @@ def item_of(tracer: Trace, item: Any, node: fx.Node, position: int) -> Value:
 def lift(tracer: Trace, value: TensorValue | SymbolicValue) -> fx.Node:
     """Make a tensor or int of the program an input of the graph, when it is first used."""
     if value.node is None:
-        if value.source is None:
-            _out_of_reach(tracer, value)
-        path = MODULE_TABLE.sub("", value.source.expr if value.source is not None else "input")
-        label = NOT_A_NAME.sub("_", path).strip("_")
-        label = (
-            f"{label}_0" if label == "self" else label
-        )  # fx takes a first argument of that name for the module's own
-        last = tracer.inputs[-1].node if tracer.inputs else None
-        if last is None:
-            point = next(iter(tracer.graph.nodes), None)
-            where = tracer.graph.inserting_before(point)
-        else:
-            where = tracer.graph.inserting_after(last)
-        with where:
-            value.node = tracer.graph.placeholder(label)
+        if value.source is None:  # made in a graph of its own, and kept: the graph breaks at the call that made it
+            places = tracer.subgraph_tensors.get(value) if isinstance(value, TensorValue) else None
+            raise tracer.break_at(places, "kept-from-inner-graph", type=value.describe())
+        label = NOT_A_NAME.sub("_", MODULE_TABLE.sub("", value.source.expr)).strip("_")
+        graph, last = tracer.graph, tracer.inputs[-1].node if tracer.inputs else None
+        first = next(iter(graph.nodes), None)
+        with graph.inserting_before(first) if last is None else graph.inserting_after(last):
+            # FX takes a first argument of the name "self" for the module's own.
+            value.node = graph.placeholder("self_0" if label == "self" else label)
         value.node.target = value.node.name  # two paths can give one label: the name is the graph's only one
         value.node.meta["example_value"] = value.fake
         tracer.inputs.append(value)
     return value.node
-
-
-def _out_of_reach(tracer: Trace, value: TensorValue | SymbolicValue) -> NoReturn:
-    """A tensor made in a call that went in a graph of its own, and kept by the program in another way than as its
-    result: the graph breaks at that call."""
-    try:
-        tracer.graph_break("kept-from-inner-graph", type=value.describe())
-    except GraphBreak as stop:
-        if isinstance(value, TensorValue):
-            stop.places = tracer.subgraph_tensors.get(value, stop.places)
-        raise

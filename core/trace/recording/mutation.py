@@ -16,7 +16,6 @@ from armature.torch_abi.operators import WrittenArgument, written_arguments
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.raising import may_raise
 from armature.torch_abi.wrappers import innermost
-from armature.trace.errors import GraphBreak
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.sequence import ListValue, TupleValue
 from armature.trace.values.tensor import TensorValue
@@ -141,11 +140,9 @@ def note_error(tracer: Trace, node: fx.Node) -> None:
         return
     tensors = (value.fake for value in tracer.inputs if isinstance(value, TensorValue))
     if any(has_history(fake) and version_of(fake) for fake in tensors):
-        try:
-            tracer.graph_break("may-raise-after-change")
-        except GraphBreak as stop:
-            stop.assumed = True
-            tracer.rerun_breaks.append(stop)
+        stop = tracer.break_at(None, "may-raise-after-change")
+        stop.assumed = True
+        tracer.rerun_breaks.append(stop)
 
 
 def _memories(tensor: torch.Tensor) -> list[int]:

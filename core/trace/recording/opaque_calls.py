@@ -6,15 +6,13 @@ in between, as the program makes it (`graph/pieces.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
 import torch
-from torch import fx
 
-from armature.torch_abi.fake import PLAIN_TENSORS, FakeTensor, count_write, in_transform
+from armature.torch_abi.fake import PLAIN_TENSORS, count_write, in_transform
 from armature.torch_abi.pytree import tree_leaves
-from armature.trace.data import OUTSIDE, is_outside
+from armature.trace.data import outside
 from armature.trace.frame_state import Trace, whole
 from armature.trace.recording import graph_calls
 from armature.trace.values.base import Args, Tracing, Value
@@ -22,26 +20,6 @@ from armature.trace.values.floats import FloatValue
 from armature.trace.values.precomputed import EarlyNumber
 from armature.trace.values.sequence import TupleValue
 from armature.trace.values.tensor import TensorValue
-
-
-def outside(function: Callable[..., None], name: str, writes: frozenset[int]) -> Callable[..., None]:
-    """A function as the target of a node that no back end is given. writes: positions of what it may write to."""
-
-    def call(*args: Any) -> None:
-        if not any(type(arg) is FakeTensor for arg in args):  # as in a graph that is run to learn what it gives
-            function(*args)
-
-    call.__name__ = call.__qualname__ = name
-    setattr(call, OUTSIDE, writes)
-    return call
-
-
-def running_graphs(function: Callable[..., Any], graphs: Iterable[fx.GraphModule], writes: bool) -> Callable[..., Any]:
-    """A function as the target of a node, which runs graphs: no back end is given it if they have such calls. writes:
-    whether it may write to its arguments."""
-    if any(is_outside(node) for module in graphs for node in module.graph.nodes):
-        setattr(function, OUTSIDE, None if writes else frozenset())
-    return function
 
 
 def call_outside(

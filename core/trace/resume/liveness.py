@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dis
 import functools
-from collections.abc import Set
+from collections.abc import Callable, Set
 from types import CodeType
+from typing import TypeVar
 
 from armature.trace.instructions import Instruction, decode
 
+Found = TypeVar("Found")
 NO_NEXT = frozenset({
     "RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD",
     "JUMP_BACKWARD_NO_INTERRUPT",
@@ -56,25 +58,33 @@ def accesses(inst: Instruction) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return (str(inst.argval),), ()
 
 
+def settled(found: list[Found], follows: Callable[[int], Found]) -> tuple[Found, ...]:
+    """What is found for each instruction, once all follows from what is found for those that may run after it."""
+    changed = True
+    while changed:
+        changed = False
+        for position in range(len(found) - 1, -1, -1):
+            now = follows(position)
+            if now != found[position]:
+                found[position] = now
+                changed = True
+    return tuple(found)
+
+
 @functools.lru_cache(maxsize=1024)
 def live_variables(code: CodeType) -> tuple[frozenset[str], ...]:
     """For each instruction, the local variables whose values may be read from there on."""
     instructions = decode(code)
     live: list[frozenset[str]] = [frozenset()] * len(instructions)
-    changed = True
-    while changed:
-        changed = False
-        for position in range(len(instructions) - 1, -1, -1):
-            reads, writes = accesses(instructions[position])
-            after: frozenset[str] = frozenset().union(*(live[step] for step in successors(instructions, position)))
-            now = (after - frozenset(writes)) | frozenset(reads)
-            protection = instructions[position].protection
-            if protection is not None:  # the exception may come before the variable is written
-                now |= live[protection.target]
-            if now != live[position]:
-                live[position] = now
-                changed = True
-    return tuple(live)
+
+    def follows(position: int) -> frozenset[str]:
+        reads, writes = accesses(instructions[position])
+        after: frozenset[str] = frozenset().union(*(live[step] for step in successors(instructions, position)))
+        now = (after - frozenset(writes)) | frozenset(reads)
+        protection = instructions[position].protection  # the exception may come before the variable is written
+        return now if protection is None else now | live[protection.target]
+
+    return settled(live, follows)
 
 
 @functools.lru_cache(maxsize=512)
@@ -91,18 +101,10 @@ def names_read(code: CodeType) -> tuple[frozenset[str], ...]:
     return tuple(names[position] for position in earliest(instructions))
 
 
-def earliest(instructions: tuple[Instruction, ...]) -> list[int]:
+def earliest(instructions: tuple[Instruction, ...]) -> tuple[int, ...]:
     """For each instruction, the first position that may run after it, or its own."""
-    found = list(range(len(instructions)))
-    changed = True
-    while changed:
-        changed = False
-        for position in range(len(instructions) - 1, -1, -1):
-            first = min((found[step] for step in successors(instructions, position)), default=position)
-            if first < found[position]:
-                found[position] = first
-                changed = True
-    return found
+    first = list(range(len(instructions)))
+    return settled(first, lambda here: min((here, *(first[step] for step in successors(instructions, here)))))
 
 
 def live_at(code: CodeType, position: int) -> frozenset[str]:

@@ -15,7 +15,6 @@ import attrs
 
 from armature.plugin_api import (
     CallSource,
-    GeneratorValue,
     ItemSource,
     IteratorValue,
     ListValue,
@@ -177,7 +176,7 @@ def over_iterators(tracer: Tracing, obj: Any, source: Source) -> Value:
 def by_function(tracer: Tracing, obj: Any, source: Source) -> Value:
     """`map` and `filter`: all their state is that of the iterators they hold."""
     function, *inner = _parts(tracer, obj, source)[:-1]
-    if not all(isinstance(value, (IteratorValue, GeneratorValue)) for value in inner):
+    if not all(isinstance(value, IteratorValue) for value in inner):
         tracer.graph_break("iterator-over-unknown", type=type(obj).__name__)
     made: Any = tracer.as_value(type(obj)).call(tracer, (function, *inner), {})
     return IteratorValue(made.values, type(obj), source=source)
