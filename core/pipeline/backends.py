@@ -19,6 +19,8 @@ from armature.pipeline.notices import warn_once
 from armature.pipeline.session import Compilation
 from armature.pipeline.users_backend import UsersBackend
 from armature.plugins.tables import Tables
+from armature.torch_abi.fake import DATA_DEPENDENT
+from armature.torch_abi.operators import is_of_library
 from armature.trace.data import GraphInput, TracedFrame
 
 NATIVE = ("auto", "armature")  # backends that are the stages of this package
@@ -55,12 +57,32 @@ def as_kernels(traced: TracedFrame, ctx: CompileContext, record: Compilation) ->
         return traced.graph.forward if run is None else run
     # The backward graph is compiled later and keeps what it is made from; guards hold the example tensors.
     free = attrs.evolve(traced, guards=(), size_guards=tuple)
-    run = segments.compiled(free, ctx, lambda piece: compile_graph(piece, ctx, KernelCompiler(record)))
-    if run is None:
-        run = compile_graph(free, ctx, KernelCompiler(record))
+    try:
+        run = segments.compiled(free, ctx, lambda piece: compile_graph(piece, ctx, KernelCompiler(record)))
+        if run is None:
+            run = compile_graph(free, ctx, KernelCompiler(record))
+    except DATA_DEPENDENT:
+        around = around_own_derivatives(traced, ctx, record)
+        if around is None:
+            raise
+        run = around
     for graph in record.graphs:  # a kernel that can't be built is found here, where eager can still take over
         graph.ready()
     return run
+
+
+def around_own_derivatives(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable | None:
+    """What stands between operators whose derivative asks for the numbers of tensors, compiled; None: it is not that.
+
+    Such a derivative, a function of a library, can't be in a graph. It runs as it does in eager mode.
+    """
+    if traced.graph is None or not any(is_of_library(node.target) for node in traced.graph.graph.nodes):
+        return None
+    return pieces.compiled(
+        traced,
+        lambda piece: as_kernels(piece, ctx, record),
+        lambda node: pieces.is_apart_for_kernels(node) or is_of_library(node.target),
+    )
 
 
 @attrs.frozen

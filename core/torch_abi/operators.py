@@ -26,6 +26,8 @@ WRITE_STATISTICS = frozenset({
     torch.ops.aten._native_batch_norm_legit.default,
 })  # fmt: skip
 
+OWN = ("aten::", "prims::")  # operators of torch itself
+
 
 def may_write(target: torch._ops.OpOverload) -> bool:
     """Whether an operator may write to what it is given."""
@@ -43,6 +45,13 @@ def is_triton_operator(target: object) -> bool:
     if not isinstance(target, torch._ops.OpOverload):
         return False
     return target._schema.name in triton_operators.triton_ops_to_kernels
+
+
+def is_of_library(target: object) -> bool:
+    """Whether it is an operator that a library or the program has registered; its derivative may be any function."""
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        return not target._qualified_op_name.startswith(OWN)
+    return isinstance(target, torch._ops.OpOverload) and not target.name().startswith(OWN)
 
 
 @functools.lru_cache(maxsize=4096)

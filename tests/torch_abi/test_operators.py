@@ -89,3 +89,12 @@ def test_a_graph_with_such_a_call(name: str, backend: str) -> None:
     x = torch.ones(50)
     found = compiled(x)
     assert float(found.min()) >= 2 and float(found.max()) <= 3
+
+
+def test_operators_of_libraries_are_told_from_those_of_torch() -> None:
+    with torch.library._scoped_library("armature_tests", "FRAGMENT") as library:
+        library.define("nothing(Tensor x) -> Tensor")
+        registered = torch.ops.armature_tests.nothing
+        assert operators.is_of_library(registered) and operators.is_of_library(registered.default)
+    own = (torch.ops.aten.mm, torch.ops.aten.mm.default, torch.ops.prims.sin.default, torch.mm, "mm")
+    assert not any(map(operators.is_of_library, own))
