@@ -58,8 +58,9 @@ def memory_of(array: Any) -> torch.Tensor | None:
 
 
 def as_array(tensor: torch.Tensor) -> Any:
-    """The array over a tensor's memory."""
-    return tensor.numpy()
+    """The array over a tensor's memory. Its base is an array too: programs ask `a.base.size`, which a tensor answers
+    with a method."""
+    return tensor.numpy()[...]
 
 
 def as_scalar(tensor: torch.Tensor) -> Any:

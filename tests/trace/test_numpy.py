@@ -245,6 +245,11 @@ def strings(a, b, t):
     return len(np.array(["x", "y"])), np.array([None, 1], dtype=object).shape, t * 2
 
 
+def owners(a, b, t):
+    part = (a * 2)[:1]
+    return part.base is None, part.size > part.base.size // 1, type(part.base), a + 1
+
+
 def reads_only(a, b, t):
     a.setflags(write=False)
     return a * 2
@@ -262,7 +267,7 @@ def structured(a, b, t):
 @pytest.mark.parametrize(
     "function",
     [
-        branches, converts, draws, masks, formats, not_in_torch, strings, reads_only, tensor_and_array, structured,
+        branches, converts, draws, masks, formats, not_in_torch, strings, reads_only, tensor_and_array, structured, owners,
         written_by_operator, written_by_function, written_by_tensor, written_with_unknown, out_of_bounds,
     ],
 )  # fmt: skip
