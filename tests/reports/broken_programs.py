@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import inspect
 import logging
 import threading
@@ -16,6 +17,7 @@ from torch import nn
 import armature
 
 log = logging.getLogger("program")
+LOCK = threading.Lock()
 
 
 def branch_on_a_sum(x: Any) -> Any:
@@ -157,3 +159,15 @@ def saves(x: Any) -> Any:
     y = x + 1
     torch.save({}, "/dev/null")  # here
     return y * 2
+
+
+def holds_a_lock(x: Any) -> Any:
+    y = x + 1
+    with LOCK:  # here
+        return y * 2
+
+
+def asks_the_date(x: Any) -> Any:
+    y = x + 1
+    today = datetime.date.today()  # here
+    return y * len(str(today))

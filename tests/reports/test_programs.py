@@ -43,6 +43,8 @@ CAUSES: dict[str, tuple[str, str]] = {
     "runs_a_coroutine": ("nothing()", "coroutine"),
     "saves": ('torch.save({}, "/dev/null")', "save"),
     "Outer": ("y.mean() > 0", "tensor"),
+    "holds_a_lock": ("with LOCK:  # here", "lock between threads"),
+    "asks_the_date": ("datetime.date.today()", "what time it is"),
 }
 NOT_PROGRAMS = {"left_out", "nothing", "Inner"}
 KINDS = {kind.value for kind in HintKind}

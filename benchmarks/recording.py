@@ -1,0 +1,150 @@
+"""`python -m benchmarks.recording`: what recording for reports costs, while compiling and per call.
+
+While compiling: the time that is spent in all that is done for reports, as a share of the time of compiling, in the
+same compilations. A difference of two runs would drown in what else the machine does. Per call: compiled code called
+with and without a recorder, in turn, the fastest of each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import time
+import timeit
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
+from unittest import mock
+
+import attrs
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import armature
+from armature.frame.guards import tree
+from armature.pipeline import logs, session
+from armature.reports import recorder
+from armature.reports.recorder import Recorder
+from armature.trace import user_stack
+from benchmarks.compilers import ROOT  # noqa: F401  puts examples/ on the path
+
+from models.catalogue import EXAMPLES  # isort: skip
+
+MODELS = ("LeNet", "FeedForward", "MultiHeadAttention", "GPT")
+BACKENDS = ("eager", "auto")  # only capturing, and kernels as well
+BUDGET = 0.02  # of the time of compiling
+# All that is done for reports while a program runs.
+FOR_REPORTS: tuple[tuple[Any, str], ...] = (
+    (session, "callers"),
+    (session.Compilation, "note_failed"),
+    (logs, "tell"),
+    (user_stack, "with_columns"),
+    (user_stack, "seen_values"),
+    (recorder.Sampler, "_take"),
+)
+
+
+@attrs.define(eq=False)
+class Stopwatch:
+    """Sums the time of functions, those inside each other once."""
+
+    seconds: float = 0.0
+    calls: int = 0
+    deep: int = 0
+
+    def around(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, timed."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.deep += 1
+            start = time.thread_time()
+            try:
+                return fn(*args, **kwargs)
+            finally:
+                self.deep -= 1
+                self.calls += 1
+                self.seconds += 0.0 if self.deep else time.thread_time() - start
+
+        return call
+
+
+@contextlib.contextmanager
+def watching() -> Iterator[Stopwatch]:
+    """A stopwatch around all that is done for reports."""
+    found = Stopwatch()
+    with contextlib.ExitStack() as stack:
+        for holder, name in FOR_REPORTS:
+            stack.enter_context(mock.patch.object(holder, name, found.around(getattr(holder, name))))
+        stack.enter_context(mock.patch.object(tree.Mark, "of", staticmethod(found.around(tree.Mark.of))))
+        yield found
+
+
+def broken(x: Any) -> Any:
+    """A function with many breaks."""
+    for factor in range(6):
+        if x.sum() > factor:
+            x = x * factor
+    return x
+
+
+def share(stopwatch: Stopwatch, backend: str) -> float:
+    """What part of the time of compiling models and a function with breaks is spent for reports."""
+    armature.reset()
+    stopwatch.seconds, stopwatch.calls = 0.0, 0
+    with Recorder() as found:
+        for name in MODELS:
+            example = EXAMPLES[name]()
+            with torch.no_grad():
+                armature.compile(example.model.eval(), backend=backend)(*example.inputs)
+        compiled = armature.compile(broken, backend=backend)
+        for size in (3, 4):
+            compiled(torch.ones(size))
+    return stopwatch.seconds / sum(frame.seconds for frame in found.recording().frames)
+
+
+def shares(backend: str, times: int = 3) -> list[float]:
+    """The share, measured so many times."""
+    armature.compile(broken, backend="eager")(torch.ones(2))  # what is imported and read first is no cost of recording
+    gc.collect()
+    gc.disable()  # nor is it to clear up
+    try:
+        with watching() as stopwatch:
+            return [share(stopwatch, backend) for _ in range(times)]
+    finally:
+        gc.enable()
+
+
+def per_call(rounds: int = 20, calls: int = 2_000) -> tuple[float, float]:
+    """Microseconds of a call of compiled code: without recording, and with it."""
+    armature.reset()
+    x = torch.ones(8)
+    compiled = armature.compile(lambda x: torch.relu(x) + 1, backend="eager")
+    compiled(x)
+    plain, recorded = [], []
+    for _ in range(rounds):
+        plain.append(timeit.timeit(lambda: compiled(x), number=calls))
+        with Recorder():
+            recorded.append(timeit.timeit(lambda: compiled(x), number=calls))
+    return min(plain) / calls * 1e6, min(recorded) / calls * 1e6
+
+
+def main(as_json: Annotated[bool, typer.Option("--json", help="print the figures as data")] = False) -> None:
+    """Measure what recording costs."""
+    found = {backend: shares(backend) for backend in BACKENDS}
+    without, recorded = per_call()
+    if as_json:
+        print(json.dumps({"share_of_compiling": found, "call_us": {"without": without, "recorded": recorded}}))
+        return
+    table = Table(title="What recording costs")
+    for name in ("of", "measured", "budget"):
+        table.add_column(name)
+    for backend, values in found.items():
+        table.add_row(f'compiling, backend="{backend}"', ", ".join(f"{v:.2%}" for v in values), f"{BUDGET:.0%}")
+    table.add_row("a call of compiled code", f"{recorded:.2f} us; {without:.2f} us without recording", "nothing")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    typer.run(main)
