@@ -1,7 +1,9 @@
 """Long rows on few programs: a kernel whose passes would each run on a handful of multiprocessors becomes several.
 
 Each reducing pass turns into a kernel that reduces pieces of the row side by side, and one that joins the pieces;
-results that later passes need stand in workspaces. All of it is written in the loop IR, so nothing else has to know.
+results that later passes need stand in workspaces. What a pass stores at each point is stored by the first of the two
+where the pieces are of one length, and else by a kernel between them, since stores can't be masked. All of it is
+written in the loop IR, so nothing else has to know.
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ from armature_gpu_triton import autotune
 from armature_gpu_triton.loops import accesses, shape_of, stores_of
 from armature_gpu_triton.ops import kind
 from armature_gpu_triton.reduce import POSITIONS
+
+LONGEST_SEARCH = 1 << 16  # pieces that are longer may end with a shorter one
 
 
 @attrs.frozen(eq=False)
@@ -91,7 +95,7 @@ def reads_what_changed(kernel: Kernel) -> bool:
     for number, item in enumerate(kernel.passes):
         rest = kernel.passes[number + 1 :]
         after_outer = [node for step in rest for node in _computed(step)]
-        after_inner = [*(r.value for r in item.reductions), *_values(item.outer_stores), *after_outer]
+        after_inner = [*_values(item.outer_stores), *after_outer]  # pieces are reduced before, or at the same time
         for stores, after in ((item.inner_stores, after_inner), (item.outer_stores, after_outer)):
             for store in stores:
                 places = {n.index for n in loads if n.buffer == store.buffer}
@@ -116,6 +120,16 @@ def _loads(roots: Iterable[Node], buffer: str) -> bool:
     return any(isinstance(n, Load) and n.buffer == buffer for n in found)
 
 
+def chunk(points: int, pieces: int, even: bool) -> int:
+    """How long a piece is, the last one at most. even: a length that leaves no shorter piece, if there is one that is
+    up to twice as long; rather one of whole accesses of 16 bytes."""
+    shortest = -(-points // pieces)
+    if not even or shortest > LONGEST_SEARCH:
+        return shortest
+    fitting = (length for length in range(shortest, 2 * shortest + 1) if points % length == 0)
+    return min(fitting, key=lambda length: (length % 16 != 0, length), default=shortest)
+
+
 class _Splitter:
     def __init__(self, kernel: Kernel, pieces: int, along_r: bool) -> None:
         self.kernel = kernel
@@ -124,7 +138,7 @@ class _Splitter:
         if not isinstance(points, int):
             raise TypeError("a symbolic loop is not split")
         self.points = points
-        self.chunk = -(-points // pieces)
+        self.chunk = chunk(points, pieces, any(p.reductions and p.inner_stores for p in kernel.passes))
         self.piece = Var("split_piece", -(-points // self.chunk))
         self.within = Var("split_within", self.chunk)
         self.place = add(mul(self.piece, self.chunk), self.within)
@@ -164,16 +178,22 @@ class _Splitter:
                 reads[access.buffer] = None
         self.kernels.append(attrs.evolve(part, reads=tuple(reads), writes=tuple(writes)))
 
+    @property
+    def even(self) -> bool:
+        """Whether all pieces are of one length."""
+        return self.points % self.chunk == 0
+
     def pieces_of(self, item: Pass) -> dict[Node, Reduce]:
-        """Reduce pieces, and give the reductions that join them."""
-        new = self.renamed([r.value for r in item.reductions], self.changes, self.results)
+        """Reduce pieces, make the inner stores, and give the reductions that join the pieces."""
+        at_points = item.inner_stores if self.even else ()
+        new = self.renamed([*(r.value for r in item.reductions), *_values(at_points)], self.changes, self.results)
         rest = Var("split_rest", self.piece.extent)
         parts: list[Reduce] = []
         stores: list[Store] = []
         joined: dict[Node, Reduce] = {}
         for old in item.reductions:
             value = new[old.value]
-            if self.points % self.chunk:
+            if not self.even:
                 ends = Const(self.points, torch.int64)
                 inside = Op("lt", (IndexValue(self.place, torch.int64), ends), torch.bool)
                 value = Masked(inside, value, Const(neutral(old.op, value.dtype), value.dtype), value.dtype)
@@ -183,7 +203,10 @@ class _Splitter:
             stores.append(Store(name, self.cut(self.piece), part))
             load = Load(name, self.cut(rest), old.dtype)
             joined[old] = Reduce(old.op, load, (rest,), old.dtype, old.origin)
-        self.emit(self.cut(self.piece), (self.within,), Pass(tuple(parts), (), tuple(stores)))
+        inner = tuple(rename_store(s, self.changes, new) for s in at_points)
+        self.emit(self.cut(self.piece), (self.within,), Pass(tuple(parts), inner, tuple(stores)))
+        if not self.even:
+            self.at_each_point(item)
         return joined
 
     def join(self, item: Pass, joined: Mapping[Node, Reduce]) -> None:
@@ -205,6 +228,11 @@ class _Splitter:
         new = self.renamed(roots, {}, self.results)
         self.emit(outer, (), Pass((), (), tuple(rename_store(s, {}, new) for s in stores)))
 
+    def at_each_point(self, item: Pass) -> None:
+        """The inner stores of a pass by a kernel of their own."""
+        if item.inner_stores:
+            self.pointwise(item.inner_stores, (*self.kernel.outer, *self.kernel.inner))
+
     def note_needs(self) -> None:
         known: set[Node] = set()
         for item in self.kernel.passes:
@@ -216,10 +244,10 @@ class _Splitter:
     def run(self) -> Group:
         self.note_needs()
         for item in self.kernel.passes:
-            if item.inner_stores:
-                self.pointwise(item.inner_stores, (*self.kernel.outer, *self.kernel.inner))
             if item.reductions:
                 self.join(item, self.pieces_of(item))
-            elif item.outer_stores:
+                continue
+            self.at_each_point(item)
+            if item.outer_stores:
                 self.pointwise(item.outer_stores, self.kernel.outer)
         return Group(tuple(self.kernels), self.workspaces)
