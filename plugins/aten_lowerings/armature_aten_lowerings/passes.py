@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, fx
@@ -75,9 +75,35 @@ def split_convolution_bias(module: object, ctx: Services) -> object:
         return module
     for node in module.graph.find_nodes(op="call_function", target=aten.convolution.default):
         bias, value = node.args[2], node.meta["val"]
-        if isinstance(bias, fx.Node) and value.device.type == "cuda" and _read_by_loops(node, ctx):
+        if isinstance(bias, fx.Node) and value.device.type == "cuda" and _read_by_loops(node, ctx, returned=True):
             move_bias_behind(node)
     return module
+
+
+def sum_gradients_of_biases(module: object, ctx: Services) -> object:
+    """On a GPU, sum the gradient of a convolution's bias in loops: what the library has for it knows no layout."""
+    if not isinstance(module, fx.GraphModule):
+        return module
+    for node in module.graph.find_nodes(op="call_function", target=aten.convolution_backward.default):
+        gradient, *_, wanted = cast(tuple[Any, ...], node.args)
+        if gradient.meta["val"].device.type == "cuda" and wanted[2]:
+            sum_gradient_of_bias(node)
+    return module
+
+
+def sum_gradient_of_bias(node: fx.Node) -> None:
+    """Take the third result out of the backward pass of a convolution, and compute it of the incoming gradient."""
+    gradient, *between, (image, weight, _) = cast(tuple[Any, ...], node.args)
+    value = gradient.meta["val"]
+    for result in [user for user in node.users if user.args[1] == 2]:
+        with node.graph.inserting_before(result):
+            total = _add_call(result, aten.sum.dim_IntList, gradient, [0, *range(2, value.dim())])
+        result.replace_all_uses_with(total)
+        node.graph.erase_node(result)
+    node.args = (gradient, *between, [image, weight, False])
+    node.meta["val"] = (*node.meta["val"][:2], None)
+    if not node.users:
+        node.graph.erase_node(node)
 
 
 def move_bias_behind(node: fx.Node) -> None:
@@ -133,13 +159,15 @@ def _add_call(like: fx.Node, target: torch._ops.OpOverload, *args: Any) -> fx.No
     return made
 
 
-def _read_by_loops(node: fx.Node, ctx: Services) -> bool:
-    """Whether loops read the value, and nothing else needs it in memory."""
+def _read_by_loops(node: fx.Node, ctx: Services, returned: bool = False) -> bool:
+    """Whether loops read the value, and nothing else needs it in memory. returned: it may be returned as well."""
     found = False
     todo = list(node.users)
     while todo:
         user = todo.pop()
         target = user.target
+        if user.op == "output" and returned:
+            continue
         if not isinstance(target, torch._ops.OpOverload) or not ctx.lowered(target):
             return False
         if any(r.alias_info for r in target._schema.returns) or target is aten._unsafe_view.default:
@@ -212,5 +240,6 @@ PASSES: tuple[Pass, ...] = (
     Pass("split-bias", "post_grad", split_bias, after=("narrow-products",)),
     Pass("scalars-of-the-cpu", "post_grad", scalars.gather_scalars, after=("common-values",)),
     Pass("split-convolution-bias", "post_grad", split_convolution_bias, after=("channels-last",)),
+    Pass("gradients-of-biases", "post_grad", sum_gradients_of_biases, after=("channels-last",)),
     Pass("dead-code", "post_grad", remove_dead_code, after=("common-values",)),
 )
