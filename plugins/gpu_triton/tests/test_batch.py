@@ -14,7 +14,7 @@ import armature
 from armature.backend_api import DeviceBackend
 from armature.codegen.data import KernelSource
 from armature.context import CompileContext
-from armature.lower.data import Buffer, BufferKind, Load, Node, Op, Store
+from armature.lower.data import Buffer, BufferKind, ExternCall, Load, Node, Op, Store
 from armature.lower.index import Var, contiguous_strides
 from armature.pipeline.session import session
 from armature.plugin_api import hookimpl
@@ -136,12 +136,17 @@ def interpreted(all_plugins: None) -> Iterator[None]:
     armature.reset()
 
 
-@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adadelta", "NAdam"])
-def test_steps_of_optimizers(name: str, interpreted: None) -> None:
+STEPS = ("SGD", "Adam", "AdamW", "RMSprop", "Adadelta", "NAdam", "RAdam", "Adamax", "Adagrad", "ASGD", "Rprop")
+
+
+@pytest.mark.parametrize(
+    ("name", "foreach"), [*((name, True) for name in STEPS), *((name, False) for name in ("SGD", "Adam", "RMSprop"))]
+)
+def test_steps_of_optimizers(name: str, foreach: bool, interpreted: None) -> None:
     def run(compiled: bool) -> list[Tensor]:
         torch.manual_seed(0)
         parameters = [torch.randn(*shape).requires_grad_() for shape in ((40, 30), (7,), (1024,), (33, 64), (3, 5))]
-        optimizer = getattr(torch.optim, name)(parameters, lr=0.01, foreach=True)
+        optimizer = getattr(torch.optim, name)(parameters, lr=0.01, foreach=foreach)
         step = armature.compile(optimizer.step) if compiled else optimizer.step
         for _ in range(3):
             for parameter in parameters:
@@ -150,6 +155,34 @@ def test_steps_of_optimizers(name: str, interpreted: None) -> None:
         return [p.detach() for p in parameters]
 
     assert difference(run(False), run(True)) <= 2e-6
-    launches = session().compilations[-1].graphs[-1].plan.launches
-    batches = [work for work in launches if isinstance(work, Batch)]
-    assert batches and max(len(b.members) for b in batches) == 5 and len(launches) <= 4
+    plan = session().compilations[-1].graphs[-1].plan
+    batches = [work for work in plan.launches if isinstance(work, Batch)]
+    assert batches and max(len(b.members) for b in batches) == 5 and len(plan.launches) <= 4
+    assert not any(isinstance(step, ExternCall) for step in plan.steps)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("foreach", [True, False])
+@pytest.mark.parametrize("name", ["SGD", "Adam"])
+def test_a_step_over_36_tensors_of_a_gpu_is_one_launch_there(name: str, foreach: bool, all_plugins: None) -> None:
+    """What eager mode holds on the CPU, counts of steps, comes in one copy."""
+    armature.reset()
+
+    def run(compiled: bool) -> list[Tensor]:
+        torch.manual_seed(0)
+        shapes = ((256, 256), (256,), (1024, 64))
+        parameters = [torch.randn(*shapes[k % 3], device="cuda").requires_grad_() for k in range(36)]
+        optimizer = getattr(torch.optim, name)(parameters, lr=0.01, foreach=foreach)
+        step = optimizer.step
+        for number in range(4):
+            for parameter in parameters:
+                parameter.grad = torch.randn_like(parameter)
+            step()
+            if compiled and number == 0:  # with state that eager mode has made
+                step = armature.compile(optimizer.step)
+        return [p.detach() for p in parameters]
+
+    assert difference(run(False), run(True)) <= 1e-5
+    plan = session().compilations[-1].graphs[-1].plan
+    assert [work.device.type for work in plan.launches].count("cuda") == 1
+    assert sum(isinstance(step, ExternCall) for step in plan.steps) <= 1

@@ -1,0 +1,122 @@
+"""mode="reduce-overhead" on a GPU: what CUDA graphs replay is what eager mode computes, and what can't be is told."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import armature
+from armature.events import EventKind
+from armature.pipeline.session import session
+
+pytestmark = pytest.mark.gpu
+OPTIONS: dict[str, Any] = {"mode": "reduce-overhead"}
+
+
+@pytest.fixture(autouse=True)
+def fresh(all_plugins: None) -> Iterator[None]:
+    armature.reset()
+    torch.manual_seed(0)
+    yield
+    armature.reset()
+
+
+def told() -> list[str]:
+    """What was said of recordings, without the names of graphs."""
+    events = [event for record in session().compilations for event in record.events]
+    return [event.detail.partition(": ")[2] for event in events if event.kind is EventKind.REPLAY]
+
+
+def block() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.LayerNorm(128), nn.Linear(128, 64)).cuda()
+
+
+def test_inference_copies_inputs_and_not_parameters() -> None:
+    model = block()
+    compiled = armature.compile(model, **OPTIONS)
+    with torch.no_grad():
+        for _ in range(6):
+            x = torch.randn(8, 64, device="cuda")
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
+    assert told() == ["recorded: 6 inputs stay where they lie, 1 are copied"]
+
+
+def test_results_that_are_kept_are_not_written_over() -> None:
+    compiled = armature.compile(lambda x: (x * 2).cos(), **OPTIONS)
+    inputs = [torch.randn(1000, device="cuda") for _ in range(12)]
+    results = [compiled(x) for x in inputs]
+    for x, result in zip(inputs, results, strict=True):
+        torch.testing.assert_close(result, (x * 2).cos())
+
+
+def test_tensors_that_are_written_to() -> None:
+    def push(cache: Tensor, x: Tensor) -> Tensor:
+        cache.mul_(0.5).add_(x)
+        return cache.sum()
+
+    compiled = armature.compile(push, **OPTIONS)
+    ours, theirs = (torch.zeros(512, device="cuda") for _ in range(2))
+    for _ in range(6):
+        x = torch.randn(512, device="cuda")
+        torch.testing.assert_close(compiled(ours, x), push(theirs, x), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(ours, theirs)
+    assert [text.partition(":")[0] for text in told()] == ["recorded"]
+
+
+def test_sizes_that_change() -> None:
+    compiled = armature.compile(lambda x: (x * 2).softmax(-1), dynamic=True, **OPTIONS)
+    for size in (300, 500, 300, 500, 300, 500):
+        x = torch.randn(4, size, device="cuda")
+        torch.testing.assert_close(compiled(x), (x * 2).softmax(-1))
+    assert len(told()) == 2 and all(text.startswith("recorded") for text in told())
+
+
+def test_training_is_that_of_eager() -> None:
+    model = block()
+    other = copy.deepcopy(model)
+    compiled = armature.compile(model, **OPTIONS)
+    steps = [torch.optim.SGD(net.parameters(), 0.05) for net in (model, other)]
+    for _ in range(8):
+        x = torch.randn(16, 64, device="cuda")
+        for net, step in zip((compiled, other), steps, strict=True):
+            F.mse_loss(net(x), x).backward()
+            step.step()
+            step.zero_grad()
+    for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-4)
+    assert any(text.startswith("recorded") for text in told())
+
+
+def test_dropout_draws_new_numbers_in_each_replay() -> None:
+    compiled = armature.compile(lambda x: F.dropout(x, 0.5), **OPTIONS)
+    ones = torch.ones(256, device="cuda")
+    seen = {tuple(compiled(ones).tolist()) for _ in range(5)}
+    assert len(seen) == 5
+
+
+def test_a_graph_on_two_devices_runs_as_it_is_and_says_so() -> None:
+    compiled = armature.compile(lambda x, scale: x * scale.exp(), **OPTIONS)
+    for number in range(4):
+        x, scale = torch.randn(64, device="cuda"), torch.tensor(float(number))
+        torch.testing.assert_close(compiled(x, scale), x * scale.exp())
+    assert told() and all(text.startswith("not recorded") for text in told())
+
+
+def test_inside_a_graph_of_the_program_nothing_is_recorded() -> None:
+    compiled = armature.compile(lambda x: x.exp() + 1, **OPTIONS)
+    x = torch.randn(64, device="cuda")
+    for _ in range(3):
+        compiled(x)
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        result = compiled(x)
+    x.fill_(1.0)
+    graph.replay()
+    torch.testing.assert_close(result, x.exp() + 1)
