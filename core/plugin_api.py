@@ -85,7 +85,6 @@ from armature.trace.values.function import BuiltinValue, ClosureValue, MethodVal
 from armature.trace.values.iterator import IteratorValue
 from armature.trace.values.keys import Identity, Referring
 from armature.trace.values.mapping import DictValue, namespace_of
-from armature.trace.values.methods import invoke
 from armature.trace.values.precomputed import EarlyNumber, EarlyValue, before_the_graph, call_early
 from armature.trace.values.precomputed import compute as compute_early
 from armature.trace.values.precomputed import now as number_now
@@ -208,7 +207,6 @@ __all__ = [
     "holds",
     "hookimpl",
     "invariant",
-    "invoke",
     "is_atom",
     "is_trusted",
     "is_unbacked",

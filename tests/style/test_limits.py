@@ -30,7 +30,7 @@ VERSION_BRANCHES = {
 }
 
 # `type: ignore`: at most; of core without trace. Examples of plugins are programs that break, wrong ones among them.
-IGNORED_TYPES = {"core/trace": 8, "core": 4, "plugins": 2}
+IGNORED_TYPES = {"core/trace": 2, "core": 4, "plugins": 2}
 
 # Words of devices and plugins. torch_abi adapts to torch, which has names of devices in it; the command line shows a
 # machine to people, and errors say what to install.

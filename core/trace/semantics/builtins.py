@@ -21,7 +21,7 @@ from armature.trace.semantics.class_checks import CHECKS
 from armature.trace.semantics.text import formatted
 from armature.trace.values import computed, symbolic
 from armature.trace.values.address import AddressValue
-from armature.trace.values.base import Value, raise_lacking, raise_missing, type_name
+from armature.trace.values.base import Value, raise_lacking, raise_missing, says_not_implemented, type_name
 from armature.trace.values.classes import (
     ClassValue,
     find_in_class,
@@ -41,7 +41,6 @@ from armature.trace.values.user_object import (
     PLAIN_LOOKUP,
     UserObjectValue,
     has_own_lookup,
-    says_not_implemented,
 )
 from armature.trace.versions import EMPTY_ITERABLE
 

@@ -16,7 +16,7 @@ from armature.torch_abi.eval_frame import skip_code
 from armature.trace.errors import UserRaised
 from armature.trace.places import places_of
 from armature.trace.semantics.slots import is_iterable
-from armature.trace.values.base import Value, raise_lacking, type_name
+from armature.trace.values.base import Value, raise_lacking, says_not_implemented, type_name
 from armature.trace.values.classes import find_in_class, rely_on_class
 from armature.trace.values.constant import NONE
 from armature.trace.values.iterator import LIST_ITERATOR, GeneratorValue, IteratorValue
@@ -25,7 +25,7 @@ from armature.trace.values.sequence import SequenceValue, TupleValue
 from armature.trace.values.sets import SetValue
 from armature.trace.values.streams import Steps
 from armature.trace.values.tensor import TensorValue
-from armature.trace.values.user_object import UserObjectValue, says_not_implemented
+from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
     from armature.trace.frame_state import Trace

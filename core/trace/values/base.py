@@ -365,6 +365,16 @@ def is_nan(constant: object) -> bool:
     return isinstance(constant, (float, complex)) and constant != constant
 
 
+def says_not_implemented(result: Value) -> bool:
+    """Whether the method of an operator leaves the answer to the other operand (data model, 3.3.8)."""
+    return result.is_constant and result.as_constant() is NotImplemented
+
+
+def unless_not_implemented(result: Value) -> Value | None:
+    """What the method of an operator gave, None where that is NotImplemented."""
+    return None if says_not_implemented(result) else result
+
+
 def raise_lacking(tracer: Tracing, value: Value, method: str) -> NoReturn:
     """The TypeError of the program for an operation whose special method the class of an object does not have."""
     text = LACKING.get(method, f"'{{0}}' object does not support {method}")

@@ -19,8 +19,17 @@ import attrs
 
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource, object_source
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, Kwargs, NotConstant, Value, raise_lacking, raise_missing
+from armature.trace.values.base import (
+    Args,
+    Kwargs,
+    NotConstant,
+    Value,
+    raise_lacking,
+    raise_missing,
+    unless_not_implemented,
+)
 from armature.trace.values.function import BUILTIN_TYPES, BuiltinValue, MethodValue
+from armature.trace.values.mapping import DictValue
 
 if TYPE_CHECKING:
     from armature.frame.sources import Source
@@ -388,8 +397,7 @@ class ClassValue(Value):
         method = self.meta(tracer, name)
         if method is None:
             return None
-        result = method.call(tracer, (other,), {})
-        return None if result.is_constant and result.as_constant() is NotImplemented else result
+        return unless_not_implemented(method.call(tracer, (other,), {}))
 
     def truth(self, tracer: Tracing) -> bool:
         if issubclass(self.cls, enum.Enum):
@@ -468,8 +476,8 @@ def rely_on_member(tracer: Tracing, cls: type[enum.Enum], table: str, key: Value
         made = issubclass(cls, enum.Flag) and wanted not in getattr(cls, table)  # by looking for it
     except TypeError:  # it has no hash, and is searched for among the values
         return
-    if held is not None and not made:
-        held.find(tracer, key)  # type: ignore[attr-defined]
+    if isinstance(held, DictValue) and not made:
+        held.find(tracer, key)
 
 
 def as_type(tracer: Tracing, key: Value) -> Any:

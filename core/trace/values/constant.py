@@ -22,7 +22,7 @@ from armature.frame.sources import AttrSource, object_source
 from armature.introspection import class_member
 from armature.torch_abi import numpy
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, BoundMethod, Kwargs, NotConstant, Value
+from armature.trace.values.base import Args, BoundMethod, Kwargs, NotConstant, Value, unless_not_implemented
 from armature.trace.values.classes import class_attribute, find_in_class, rely_on_class
 
 if TYPE_CHECKING:
@@ -119,8 +119,7 @@ class ConstantValue(Value):
             if isinstance(self.value, enum.Flag):
                 enum_attribute(tracer, self, self.value, "_value_")
             return None
-        result = self._special(tracer, name, other)
-        return None if result.is_constant and result.as_constant() is NotImplemented else result
+        return unless_not_implemented(self._special(tracer, name, other))
 
     def get_item(self, tracer: Tracing, key: Value) -> Value:
         held: Any = self.value

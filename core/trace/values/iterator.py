@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import attrs
 
@@ -220,7 +220,7 @@ class GeneratorValue(Value):
     def _argument(self, name: str) -> Value:
         value = self.frame.variables.get(name) or self.frame.cells[name].content
         invariant(value is not None, "a generator that has not begun has its arguments", name=name)
-        return value  # type: ignore[return-value]
+        return cast("Value", value)
 
     def has_unfinished_business(self) -> bool:
         """Whether it stands inside a `try` or `with`, whose end CPython runs when it drops the generator."""

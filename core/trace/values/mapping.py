@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 
 from armature.frame.sources import ItemSource, MemberSource, held_key, object_source
+from armature.introspection import MISSING, class_member
 from armature.trace.errors import UserRaised
 from armature.trace.semantics.slots import COMPARED_BY, is_iterable
 from armature.trace.values.base import (
@@ -19,12 +20,12 @@ from armature.trace.values.base import (
     NotConstant,
     Value,
     Write,
-    attribute_of_builtin,
     raise_lacking,
     type_name,
 )
+from armature.trace.values.graph_tensor import GraphTensor
 from armature.trace.values.keys import is_new, looked_up
-from armature.trace.values.methods import invoke
+from armature.trace.values.methods import ContainerValue
 from armature.trace.values.sequence import TupleValue, comparison
 from armature.trace.values.sets import OPERATORS, SET_METHODS, Operand, SetLike, compute, listed, operand
 from armature.trace.values.streams import Steps, Walk
@@ -37,7 +38,7 @@ VIEW_TYPES: Mapping[str, type] = {"keys": type({}.keys()), "values": type({}.val
 
 
 @attrs.define(eq=False)
-class DictValue(Value):
+class DictValue(ContainerValue):
     """A dict. `entries`: hashable key to (key, value).
 
     `pending`: the program's own dict while its items are wrapped one by one as they are read; None once the whole of it
@@ -56,7 +57,6 @@ class DictValue(Value):
     reshaped: int = 0  # how often a key came, went or moved
 
     mutable: ClassVar[bool] = True
-    plain_items: ClassVar[bool] = True
 
     def contents(self) -> object:
         return self.entries
@@ -128,9 +128,6 @@ class DictValue(Value):
 
     def key(self, tracer: Tracing) -> Hashable:
         raise_lacking(tracer, self, "__hash__")
-
-    def truth(self, tracer: Tracing) -> bool:
-        return bool(self.length(tracer))
 
     def length(self, tracer: Tracing) -> int:
         if self.pending is None:
@@ -205,7 +202,7 @@ class DictValue(Value):
             return self.attributes[name]
         if self.pending is not None and self.owner is None and name in getattr(self.pending, "__dict__", ()):
             tracer.graph_break("attribute-of-new-dict", name=name, type=self.describe())
-        return attribute_of_builtin(tracer, self, name)
+        return super().get_attribute(tracer, name)
 
     def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         if self.kind is not collections.OrderedDict or self.source is not None or hasattr(self.kind, name):
@@ -213,12 +210,9 @@ class DictValue(Value):
         self.attributes[name] = value
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        method = DICT_METHODS.get(name)
-        own = self.kind is not MappingProxyType or (name != "__ior__" and name in vars(MappingProxyType))
-        if method is None or not own:
-            return super().call_method(tracer, name, args, kwargs)
-        result = invoke(tracer, method, name, (self,), args, kwargs)
-        return tracer.constant(None) if result is None else result
+        if self.kind is MappingProxyType and (name == "__ior__" or name not in vars(MappingProxyType)):
+            tracer.graph_break("method-of-value", name=name, type=self.describe())
+        return super().call_method(tracer, name, args, kwargs)
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         if name == "__ior__":
@@ -290,8 +284,6 @@ class DictViewValue(SetLike):
     owner: DictValue
     which: str
 
-    plain_items: ClassVar[bool] = True
-
     def contents(self) -> object:
         return self.owner
 
@@ -300,9 +292,6 @@ class DictViewValue(SetLike):
 
     def length(self, tracer: Tracing) -> int:
         return self.owner.length(tracer)
-
-    def truth(self, tracer: Tracing) -> bool:
-        return bool(self.owner.length(tracer))
 
     def stream(self, tracer: Tracing) -> Iterator[Value]:
         return self.owner.entry_stream(tracer, PARTS[self.which])
@@ -318,15 +307,6 @@ class DictViewValue(SetLike):
             found = self.owner.find(tracer, item.items[0])
             return found is not None and tracer.python.same_or_equal(found, item.items[1])
         return super().contains(tracer, item)
-
-    def get_attribute(self, tracer: Tracing, name: str) -> Value:
-        return attribute_of_builtin(tracer, self, name)
-
-    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        method = VIEW_METHODS.get(name)
-        if method is None or not hasattr(self.python_type(), name):
-            return super().call_method(tracer, name, args, kwargs)
-        return invoke(tracer, method, name, (self,), args, kwargs) or tracer.constant(None)
 
     def as_operand(self, tracer: Tracing) -> Operand:
         """A view of a real dict of the keys, and of the values where they are constants."""
@@ -371,12 +351,7 @@ PARTS: dict[str, Callable[[tuple[Value, Value]], Value]] = {
     "values": lambda entry: entry[1],
     "items": lambda entry: TupleValue(list(entry)),
 }
-VIEW_METHODS: dict[str, Callable[..., Value | None]] = {
-    "__iter__": lambda tracer, self: tracer.python.iterator(self),
-    "__len__": lambda tracer, self: tracer.constant(self.length(tracer)),
-    "__contains__": lambda tracer, self, item: tracer.constant(self.contains(tracer, item)),
-    "isdisjoint": SET_METHODS["isdisjoint"],
-}
+DictViewValue.methods = {"isdisjoint": SET_METHODS["isdisjoint"]}
 
 
 def _get(tracer: Tracing, self: DictValue, key: Value, default: Value | None = None) -> Value | None:
@@ -434,7 +409,7 @@ def pairs(tracer: Tracing, other: Value) -> Iterator[tuple[Value, Value]]:
     else:
         for position, pair in enumerate(other.stream(tracer)):
             element = f"dictionary update sequence element #{position}"
-            number = pair.is_tensor and not pair.fake.dim()  # type: ignore[attr-defined]
+            number = isinstance(pair, GraphTensor) and not pair.fake.dim()
             if number or not is_iterable(pair.python_type()):
                 tracer.raise_error(TypeError, f"cannot convert {element} to a sequence")
             parts = tracer.python.in_sequence(pair, f"cannot convert {element} to a sequence")
@@ -490,7 +465,7 @@ def _init(tracer: Tracing, self: DictValue, *others: Value, **more: Value) -> No
 def factory_of(tracer: Tracing, factory: Value | None = None) -> Value:
     """What a defaultdict makes missing values with. TypeError of the program where it can't be called."""
     given = None if factory is None else factory.python_type()
-    if given not in (None, type(None)) and not issubclass(given, Callable):  # type: ignore[arg-type]
+    if given not in (None, type(None)) and class_member(given, "__call__") is MISSING:
         tracer.raise_error(TypeError, "first argument must be callable or None")
     return tracer.constant(None) if factory is None else factory
 
@@ -529,19 +504,13 @@ DICT_METHODS: dict[str, Callable[..., Value | None]] = {
     "keys": lambda tracer, self: DictViewValue(self, "keys"),
     "values": lambda tracer, self: DictViewValue(self, "values"),
     "items": lambda tracer, self: DictViewValue(self, "items"),
-    "__len__": lambda tracer, self: tracer.constant(self.length(tracer)),
-    "__iter__": lambda tracer, self: tracer.python.iterator(self),
-    "__getitem__": lambda tracer, self, key: self.get_item(tracer, key),
-    "__setitem__": lambda tracer, self, key, value: self.set_item(tracer, key, value),
-    "__delitem__": lambda tracer, self, key: self.delete_item(tracer, key),
-    "__contains__": lambda tracer, self, key: tracer.constant(self.contains(tracer, key)),
     "__eq__": comparison("==", dict),
     "__ne__": comparison("!=", dict),
     "__or__": _or,
     "__ior__": _update_in_place,
     "__init__": _init,
-    "__reversed__": lambda tracer, self: tracer.as_value(reversed).call(tracer, (self,), {}),
 }
+DictValue.methods = DICT_METHODS
 
 
 def namespace_of(tracer: Tracing, attributes: Mapping[str, Value]) -> DictValue:

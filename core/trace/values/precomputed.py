@@ -83,6 +83,7 @@ class EarlyNumber(Value):
 
     number: Any
     tracer: Tracing
+    source: Source = attrs.field(kw_only=True)
     tensor: TensorValue | None = None
     item: Value | None = None  # the node that gives it as a number
 
@@ -103,7 +104,7 @@ class EarlyNumber(Value):
             if type(self.number) is int and self.number.bit_length() > BITS:
                 self.tracer.graph_break("integers-too-large", operation="a tensor")
             real = tensor_of_number(self.number)
-            source = CallSource(self.source, tensor_of_number, "as_tensor")  # type: ignore[arg-type]
+            source = CallSource(self.source, tensor_of_number, "as_tensor")
             self.tensor = TensorValue(self.tracer.fakes.of(real), None, real, source=source)
             self.tracer.by_fake[id(self.tensor.fake)] = self.tensor
         return self.tensor

@@ -19,27 +19,25 @@ from armature.trace.values.base import (
     NotConstant,
     Value,
     Write,
-    attribute_of_builtin,
     is_nan,
     raise_lacking,
     raise_unordered,
     type_name,
 )
-from armature.trace.values.methods import invoke
+from armature.trace.values.methods import PROTOCOLS, ContainerValue
 
 if TYPE_CHECKING:
     from armature.trace.values.base import Rebuilding, Tracing
 
 
 @attrs.define(eq=False)
-class SequenceValue(Value):
+class SequenceValue(ContainerValue):
     """What lists and tuples share."""
 
     items: list[Value]
     reshaped: int = attrs.field(default=0, kw_only=True)  # how often items came or went, where iterators look at that
 
     mutable: ClassVar[bool] = True
-    plain_items: ClassVar[bool] = True
 
     def contents(self) -> object:
         return self.items
@@ -60,9 +58,6 @@ class SequenceValue(Value):
     def like(self, items: list[Value]) -> Value:
         """A value for the plain sequence (list or tuple) of these items."""
         raise NotImplementedError(type(self).__name__)
-
-    def truth(self, tracer: Tracing) -> bool:
-        return bool(self.items)
 
     def length(self, tracer: Tracing) -> int:
         return len(self.items)
@@ -95,12 +90,6 @@ class SequenceValue(Value):
                 tracer.raise_real(error)
             tracer.raise_error(IndexError, f"{kind} index out of range")
 
-    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        method = SHARED_METHODS.get(name)
-        if method is None:
-            return super().call_method(tracer, name, args, kwargs)
-        return invoke(tracer, method, name, (self,), args, kwargs) or tracer.constant(None)
-
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         if name in COMPARED_BY:
             return self._compared(tracer, COMPARED_BY[name], other) if isinstance(other, SequenceValue) else None
@@ -129,9 +118,6 @@ class SequenceValue(Value):
             return many
         except (OverflowError, MemoryError) as error:
             tracer.raise_real(error)
-
-    def get_attribute(self, tracer: Tracing, name: str) -> Value:
-        return attribute_of_builtin(tracer, self, name)
 
     def raise_not_found(self, tracer: Tracing, item: Value) -> NoReturn:
         """The ValueError of the program for an item that a list or deque has not."""
@@ -172,8 +158,9 @@ class ListValue(SequenceValue):
         index = index_of(tracer, key)
         kind = value.python_type()
         if isinstance(index, slice) and not (hasattr(kind, "__iter__") or hasattr(kind, "__getitem__")):
+            not_iterable: Any = 0
             try:
-                [None].__setitem__(index, 0)  # type: ignore[call-overload]
+                [None].__setitem__(index, not_iterable)
             except TypeError as error:
                 tracer.raise_real(error)
         new: Any = value
@@ -194,13 +181,6 @@ class ListValue(SequenceValue):
             del self.items[index]
         except (IndexError, ValueError) as error:
             tracer.raise_real(error)
-
-    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        method = LIST_METHODS.get(name)
-        if method is None:
-            return super().call_method(tracer, name, args, kwargs)
-        result = invoke(tracer, method, name, (self,), args, kwargs)
-        return tracer.constant(None) if result is None else result
 
     def rebuild(self, out: Rebuilding) -> None:
         for item in self.items:
@@ -265,7 +245,7 @@ class TupleValue(SequenceValue):
             for item in self.items:
                 total = tracer.python.operate("mul", total, item)
             return total
-        if name not in SHARED_METHODS:
+        if name not in SHARED_METHODS and name not in PROTOCOLS:
             return tracer.python.class_attribute(self, self.kind, name).call(tracer, args, kwargs)
         return super().call_method(tracer, name, args, kwargs)
 
@@ -384,20 +364,15 @@ def _times(tracer: Tracing, self: SequenceValue, count: Value) -> Value:
     return tracer.python.operate("mul", self, times)
 
 
-SHARED_METHODS: dict[str, Callable[..., Value]] = {
+SHARED_METHODS: dict[str, Callable[..., Value | None]] = {
     "index": _position,
     "count": _count,
-    "__len__": lambda tracer, self: tracer.constant(len(self.items)),
-    "__iter__": lambda tracer, self: tracer.python.iterator(self),
-    "__getitem__": lambda tracer, self, key: self.get_item(tracer, key),
-    "__contains__": lambda tracer, self, item: tracer.constant(self.contains(tracer, item)),
-    "__hash__": lambda tracer, self: tracer.constant(hash(self.key(tracer))),
-    "__reversed__": lambda tracer, self: tracer.as_value(reversed).call(tracer, (self,), {}),
     **{row.method: comparison(row.symbol, list, tuple, collections.deque) for row in COMPARISONS.values()},
     "__add__": _add,
     "__rmul__": _times,
     "__mul__": _times,
 }
+SequenceValue.methods = SHARED_METHODS
 
 
 def _append(tracer: Tracing, self: ListValue, item: Value) -> None:
@@ -515,10 +490,9 @@ LIST_METHODS: dict[str, Callable[..., Value | None]] = {
     "sort": _sort,
     "copy": lambda tracer, self: ListValue(list(self.items)),
     "__init__": _init,
-    "__setitem__": lambda tracer, self, key, value: self.set_item(tracer, key, value),
-    "__delitem__": lambda tracer, self, key: self.delete_item(tracer, key),
     "__iadd__": lambda tracer, self, more: self.binary(tracer, "__iadd__", more),
 }
+ListValue.methods = {**SHARED_METHODS, **LIST_METHODS}
 
 
 def leaves(value: Value) -> list[Value]:

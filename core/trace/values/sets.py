@@ -16,9 +16,9 @@ import attrs
 from armature.frame.guards.values import layout, lies_alike
 from armature.trace.errors import UserRaised
 from armature.trace.semantics.slots import COMPARISONS, by_method
-from armature.trace.values.base import Args, Kwargs, Value, Write, attribute_of_builtin, raise_lacking
+from armature.trace.values.base import Args, Kwargs, Value, Write, raise_lacking
 from armature.trace.values.keys import is_by_address, looked_up, settle
-from armature.trace.values.methods import invoke
+from armature.trace.values.methods import ContainerValue
 from armature.trace.values.sequence import TupleValue
 from armature.trace.values.streams import Steps, Walk
 
@@ -46,7 +46,7 @@ WAYS: dict[type, tuple[Make, ...]] = {
 }
 
 
-class SetLike(Value):
+class SetLike(ContainerValue):
     """What takes part in operations of sets."""
 
     def as_operand(self, tracer: Tracing) -> Operand:
@@ -86,7 +86,6 @@ class SetValue(SetLike):
     origin: SetValue | None = None  # of a copy that was made for a change, what it is a copy of
 
     mutable: ClassVar[bool] = True
-    plain_items: ClassVar[bool] = True
 
     def contents(self) -> object:
         return self.entries
@@ -140,9 +139,6 @@ class SetValue(SetLike):
             self.changes.append(Write(function, (self, *operands)))
         return set(self.entries) if not isinstance(self.table, set) else self.table
 
-    def truth(self, tracer: Tracing) -> bool:
-        return bool(self.entries)
-
     def length(self, tracer: Tracing) -> int:
         return len(self.entries)
 
@@ -151,17 +147,10 @@ class SetValue(SetLike):
         looked_up(tracer, key, self.entries)
         return key in self.entries
 
-    def get_attribute(self, tracer: Tracing, name: str) -> Value:
-        return attribute_of_builtin(tracer, self, name)
-
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        method = SET_METHODS.get(name)
         if name == "__init__" and self.kind is frozenset:  # the one of `object`
             return tracer.constant(None)
-        if method is None or not hasattr(self.kind, name):
-            return super().call_method(tracer, name, args, kwargs)
-        result = invoke(tracer, method, name, (self,), args, kwargs)
-        return tracer.constant(None) if result is None else result
+        return super().call_method(tracer, name, args, kwargs)
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         if not isinstance(other, SetValue):
@@ -410,10 +399,8 @@ SET_METHODS: dict[str, Callable[..., Value | None]] = {
     **{
         f"{name}_update": _in_place(f"{name}_update") for name in ("intersection", "difference", "symmetric_difference")
     },
-    "__len__": lambda tracer, self: tracer.constant(len(self.entries)),
-    "__iter__": lambda tracer, self: tracer.python.iterator(self),
-    "__contains__": lambda tracer, self, item: tracer.constant(self.contains(tracer, item)),
 }
+SetValue.methods = SET_METHODS
 # Of operators and comparisons: by the name of a method the function, and whether the object is its right operand.
 OPERATORS: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
     **by_method("and_", "or_", "sub", "xor"),

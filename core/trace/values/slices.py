@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from armature.trace.values.base import Args, Kwargs, Value, attribute_of_builtin
+from armature.trace.values.methods import ContainerValue
 from armature.trace.values.sequence import index_of
 
 if TYPE_CHECKING:
@@ -53,21 +54,16 @@ class SliceValue(Value):
 
 
 @attrs.define(eq=False)
-class RangeValue(Value):
+class RangeValue(ContainerValue):
     """A range of known bounds."""
 
     value: range
-
-    plain_items: ClassVar[bool] = True
 
     def python_type(self) -> type:
         return range
 
     def as_constant(self) -> Any:
         return self.value
-
-    def truth(self, tracer: Tracing) -> bool:
-        return bool(self.value)
 
     def length(self, tracer: Tracing) -> int:
         try:
@@ -90,22 +86,23 @@ class RangeValue(Value):
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in ("start", "stop", "step"):
             return tracer.as_value(getattr(self.value, name))
-        return attribute_of_builtin(tracer, self, name)
-
-    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        if name in ("index", "count", "__len__", "__contains__"):
-            try:
-                return tracer.as_value(getattr(self.value, name)(*(arg.as_constant() for arg in args)))
-            except (TypeError, ValueError) as error:
-                tracer.raise_real(error)
-        if name == "__iter__" and not args:
-            return tracer.python.iterator(self)
-        if name == "__getitem__" and len(args) == 1:
-            return self.get_item(tracer, args[0])
-        return super().call_method(tracer, name, args, kwargs)
+        return super().get_attribute(tracer, name)
 
     def rebuild(self, out: Rebuilding) -> None:
         out.null_function(range)
         for bound in (self.value.start, self.value.stop, self.value.step):
             out.constant(bound)
         out.call(3)
+
+
+def _of_constants(name: str) -> Callable[..., Value]:
+    def method(tracer: Tracing, self: RangeValue, *args: Value) -> Value:
+        try:
+            return tracer.as_value(getattr(self.value, name)(*(arg.as_constant() for arg in args)))
+        except (TypeError, ValueError) as error:
+            tracer.raise_real(error)
+
+    return method
+
+
+RangeValue.methods = {name: _of_constants(name) for name in ("index", "count", "__contains__")}

@@ -16,7 +16,16 @@ from armature.torch_abi.fake import alias, version_of
 from armature.torch_abi.overrides import OWN_CLASSES, as_subclass
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.break_ids import NUMBER_METHOD, NUMBER_METHODS, STATE_METHOD, STATE_METHODS
-from armature.trace.values.base import Args, BoundMethod, Kwargs, Value, Write, raise_missing, shares_dict
+from armature.trace.values.base import (
+    Args,
+    BoundMethod,
+    Kwargs,
+    Value,
+    Write,
+    raise_missing,
+    shares_dict,
+    unless_not_implemented,
+)
 from armature.trace.values.classes import ClassValue, class_attribute, find_in_class, is_data_descriptor
 from armature.trace.values.graph_tensor import GraphTensor
 from armature.trace.values.keys import Identity
@@ -309,8 +318,7 @@ class TensorValue(GraphTensor):
         method = self.own_method(tracer, name)
         if method is None:
             return None
-        result = method.call(tracer, (other,), {})
-        return None if result.is_constant and result.as_constant() is NotImplemented else result
+        return unless_not_implemented(method.call(tracer, (other,), {}))
 
     def get_item(self, tracer: Tracing, key: Value) -> Value:
         method = self.own_method(tracer, "__getitem__")

@@ -27,6 +27,7 @@ from armature.trace.values.base import (
     raise_lacking,
     raise_missing,
     shares_dict,
+    unless_not_implemented,
 )
 from armature.trace.values.classes import (
     Found,
@@ -432,12 +433,11 @@ class UserObjectValue(AttributesOfObject):
             rely_on_class(tracer, self.cls, name)
             known = tracer.calls.handled(found.obj, (self, other), {}) if found is not None else None
             if known is not None:
-                return None if says_not_implemented(known) else known
+                return unless_not_implemented(known)
             if name in ("__eq__", "__ne__") or self.base is not None:
                 return None
             return self._foreign(tracer, name) if found is not None and found.holder is not object else None
-        result = bind(tracer, self, self.cls, found, name).call(tracer, (other,), {})
-        return None if says_not_implemented(result) else result
+        return unless_not_implemented(bind(tracer, self, self.cls, found, name).call(tracer, (other,), {}))
 
     def _foreign(self, tracer: Tracing, name: str) -> Value | None:
         tracer.graph_break("operator-in-c", operation=name, type=self.describe())
@@ -566,11 +566,6 @@ class UserObjectValue(AttributesOfObject):
             else:
                 found.append(Write(object.__setattr__, (self, out.value(name), held)))
         return found
-
-
-def says_not_implemented(result: Value) -> bool:
-    """Whether the other operand is to be asked."""
-    return result.is_constant and result.as_constant() is NotImplemented
 
 
 def allocator(cls: type) -> Callable[..., object]:

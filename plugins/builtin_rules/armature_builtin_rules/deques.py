@@ -11,11 +11,9 @@ from typing import Any, cast
 import attrs
 
 from armature.plugin_api import (
-    Args,
     AttrSource,
     Call,
     ItemSource,
-    Kwargs,
     Rebuilding,
     SequenceValue,
     Source,
@@ -25,7 +23,6 @@ from armature.plugin_api import (
     ValueType,
     Write,
     handles,
-    invoke,
 )
 
 
@@ -101,13 +98,6 @@ class DequeValue(SequenceValue):
         except IndexError:
             tracer.raise_error(IndexError, "deque index out of range")
         self.reshaped += 1
-
-    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        method = METHODS.get(name)
-        if method is None:
-            return super().call_method(tracer, name, args, kwargs)
-        result = invoke(tracer, method, name, (self,), args, kwargs)
-        return tracer.constant(None) if result is None else result
 
     def trim(self, left: bool) -> None:
         """Drop items at one end as `maxlen` asks."""
@@ -219,7 +209,8 @@ def _extend_in_place(tracer: Tracing, self: DequeValue, items: Value) -> Value:
     return self
 
 
-METHODS: dict[str, Callable[..., Value | None]] = {
+DequeValue.methods = {
+    **SequenceValue.methods,
     "append": _append,
     "appendleft": _append_left,
     "extend": _extend,
@@ -232,8 +223,6 @@ METHODS: dict[str, Callable[..., Value | None]] = {
     "clear": _clear,
     "reverse": _reverse,
     "copy": lambda tracer, self: DequeValue(list(self.items), limit=self.limit),
-    "__setitem__": lambda tracer, self, key, value: self.set_item(tracer, key, value),
-    "__delitem__": lambda tracer, self, key: self.delete_item(tracer, key),
     "__iadd__": _extend_in_place,
 }
 
