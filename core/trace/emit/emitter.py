@@ -45,7 +45,7 @@ class Emitter(ABC):
         self.emit("CALL", count)
 
     def apply(self, fn: Callable[[Any], Any]) -> None:
-        """Replace the object on the stack by what a function gives for it."""
+        """Replace the object on the stack by what a function returns for it."""
         below: tuple[tuple[Any, ...], ...] = (("PUSH_NULL",), ("LOAD_CONST", fn))
         for push in below if NULL_FIRST else reversed(below):
             self.emit(*push)

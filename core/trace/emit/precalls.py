@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def change_early(tracer: Tracing, value: Value, read: Callable[[Any], Any], write: Callable[[Any, Any], Any]) -> None:
-    """A call before the graph changes an object of the program; `read` gives its state, `write` sets it back.
+    """A call before the graph changes an object of the program; `read` returns its state, `write` sets it back.
 
     Breaks the graph where code of the program that is in the graph may have to see the object as it was.
     """

@@ -50,7 +50,7 @@ def plan(tracer: Trace) -> Undo:
 
 
 def _is_plain(node: fx.Node) -> bool:
-    """Whether what a node gives is in memory of this process, in the plain way."""
+    """Whether the result of a node is in memory of this process, in the plain way."""
     return all(
         tensor.device.type == "cpu" and tensor.layout is torch.strided and not is_wrapper(type(tensor))
         for tensor in tensors_of(node)

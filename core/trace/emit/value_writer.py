@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class ValueWriter(Emitter):
-    """Pushes objects of values. `main`: instructions after the call of the graph, which gives `outputs`."""
+    """Pushes objects of values. `main`: instructions after the call of the graph, which returns `outputs`."""
 
     tracer: Trace
     code: CodeType

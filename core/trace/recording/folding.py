@@ -28,7 +28,7 @@ def may_run(tracer: Trace, fn: object, args: Args, kwargs: Kwargs) -> None:
 
 
 def told(tracer: Trace, fn: object, args: Args, kwargs: Kwargs) -> Value | None:
-    """The value that a rule says a call without arguments gives while compiling."""
+    """The value that a rule says a call without arguments returns while compiling."""
     if args or kwargs:
         return None
     answer = tracer.verdict(fn).answer

@@ -70,7 +70,7 @@ def graph_call(
     kwargs: Kwargs,
     fake: Callable[..., Any] | None = None,
 ) -> Value:
-    """Record a call. Gives a tensor, a nest of tensors, or a constant that the fake run tells (then without a node).
+    """Record a call. Returns a tensor, a nest of tensors, or a constant that the fake run tells (then without a node).
 
     `fake`: run on the fakes in place of `fn`.
     """
@@ -93,7 +93,7 @@ def graph_call(
 
 
 def _of_numbers(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
-    """What a call with floats of the program, or with numbers known before the graph, gives; None: it has none."""
+    """What a call with floats of the program, or with numbers known before the graph, returns; None: it has none."""
     state = tracer.overrides
     if (tracer.floats or tracer.precalls.calls) and not kwargs and not state.present:
         given = as_tensors(tracer, fn, args)
@@ -108,7 +108,7 @@ def _of_numbers(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs:
 def _recorded(
     tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, fake: Callable[..., Any] | None
 ) -> Value:
-    """Run a call on the fakes, and put it in the graph unless what it gives is a constant or a tensor that is known."""
+    """Run a call on the fakes, and put it in the graph unless its result is a constant or a tensor that is known."""
     arguments = tuple([arg.as_argument(tracer) for arg in args])
     named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
     targets = mutation.written(fn, args, kwargs)
@@ -247,7 +247,7 @@ def as_dtype(argument: object) -> object:
 def state_call(
     tracer: Trace, fn: Callable[..., Any], arguments: tuple[Any, ...], leave: Callable[[Any], Any] | None
 ) -> fx.Node:
-    """A node for a call that only changes torch's state. leave: takes what it gives, and sets the state back."""
+    """A node for a call that only changes torch's state. leave: takes its result, and sets the state back."""
     node = record(tracer, "call_function", fn, arguments, {})
     node.meta["changes_state"] = True
     if leave is not None:
@@ -299,7 +299,7 @@ def from_fake(tracer: Trace, result: Any, node: fx.Node) -> Value:
     tracer.sizes.bind_result(result, node)
     if isinstance(result, torch.Tensor):
         known = tracer.by_fake.get(id(result))
-        if known is not None:  # an operator in place gives its argument
+        if known is not None:  # an operator in place returns its argument
             return known
         tensor_state.mark_leaf(result, node)
         value = TensorValue(result, node)

@@ -25,7 +25,7 @@ from armature.trace.values.tensor import TensorValue
 def call_outside(
     tracer: Tracing, function: Callable[..., None], name: str, args: Args, read_only: frozenset[int] = frozenset()
 ) -> Value:
-    """A node that calls `function(*args)` when the graph runs, and gives None. It is given tensors as the program has
+    """A node that calls `function(*args)` when the graph runs, and returns None. It is given tensors as the program has
     them, and may write to their memory without autograd's knowledge; not to arguments at the positions `read_only`."""
     tracer = whole(tracer)
     given = tuple([_argument(tracer, value) for value in args])

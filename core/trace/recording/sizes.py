@@ -92,7 +92,7 @@ class Sizes:
         self.places[symbol], self.owners[symbol] = quantity, owner
 
     def bind_result(self, result: Any, node: fx.Node) -> None:
-        """Note which symbols come with what a node of the graph gives, and have the graph check what was assumed."""
+        """Note which symbols come with the result of a node of the graph, and have the graph check what was assumed."""
         if isinstance(result, torch.Tensor):
             for axis, size in enumerate(result.shape):
                 if (symbol := symbols.lone(size)) is not None and symbol not in self.places:
@@ -126,7 +126,7 @@ class Sizes:
         return True
 
     def computed(self, symbol: Any) -> fx.Node | None:
-        """The node that gives a symbol that only a run will tell; None for one that is read from inputs."""
+        """The node that computes a symbol that only a run will tell; None for one that is read from inputs."""
         if symbol not in self._computed:
             return None
         last = next(iter(reversed(self.tracer.graph.nodes)), None)
@@ -137,7 +137,7 @@ class Sizes:
         return found
 
     def computes(self, nodes: Collection[fx.Node]) -> bool:
-        """Whether one of the nodes gives a symbol that only a run will tell."""
+        """Whether one of the nodes computes a symbol that only a run will tell."""
         return any(node in nodes for node, _ in self._computed.values())
 
     def forget(self, nodes: Collection[fx.Node]) -> None:

@@ -129,7 +129,7 @@ def cut(request: FrameRequest, ctx: CompileContext, moment: Moment, event: Break
 
 
 def run_until(tracer: Trace, request: FrameRequest) -> tuple[Frame, ...]:
-    """Trace up to the moment at which the tracer is to stop. Gives the frames, the outermost first."""
+    """Trace up to the moment at which the tracer is to stop. Returns the frames, the outermost first."""
     try:
         inlining.run_frame(tracer, root_frame(tracer, request))
     except Stopped as stopped:

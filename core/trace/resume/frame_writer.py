@@ -45,7 +45,7 @@ class CannotResume(TraceSignal):
 
 @functools.lru_cache(maxsize=512)
 def copies(code: CodeType) -> tuple[Instr, ...]:
-    """The instructions of a code object as `bytecode` has them; as many as `decode` gives."""
+    """The instructions of a code object as `bytecode` has them; as many as `decode` returns."""
     found = tuple(single for item in Bytecode.from_code(code) if isinstance(item, Instr) for single in split(item))
     invariant(len(found) == len(decode(code)), "two readings of a code object agree", code=code.co_qualname)
     return found
@@ -178,7 +178,7 @@ class FrameWriter(Emitter):
     # The whole.
 
     def begin(self) -> list[str]:
-        """The first instructions. Gives the free variables: those of the origin, and its cells."""
+        """The first instructions. Returns the free variables: those of the origin, and its cells."""
         free = list(dict.fromkeys([*self.origin.co_freevars, *self.origin.co_cellvars]))
         free = [CELL + name if name in self.cells else name for name in free]
         if free:

@@ -47,7 +47,7 @@ NOT_ALONE = frozenset({
 class BreakWriter(FrameWriter):
     """Writes what runs one instruction and goes on after it.
 
-    hands_back: the code is run by a loop in another frame, and gives it what to run next. kept: variables that are
+    hands_back: the code is run by a loop in another frame, and hands it what to run next. kept: variables that are
     handed on though nothing reads them; without `hands_back` this frame keeps its own.
     """
 
@@ -125,7 +125,7 @@ class BreakWriter(FrameWriter):
     def _plain(
         self, position: int, layout: Layout, bound: frozenset[str], protection: Protection | None
     ) -> tuple[int, Layout, frozenset[str]]:
-        """Run on over what only puts the result where it belongs. Gives where that ends, and how things are there."""
+        """Run on over what only puts the result where it belongs. Returns where that ends, and how things are there."""
         instructions = decode(self.origin)
         stored = False
         while True:

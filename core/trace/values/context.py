@@ -39,7 +39,7 @@ class ContextValue(Value):
         """`__exit__`; exceptions pass."""
         raise NotImplementedError(type(self).__name__)
 
-    def again(self) -> Value:
+    def clone(self) -> Value:
         """A fresh context manager like this one."""
         raise NotImplementedError(type(self).__name__)
 
@@ -63,7 +63,7 @@ class ContextValue(Value):
             self.leave(tracer)
             return tracer.constant(None)
         if name in ("clone", "_recreate_cm"):
-            return self.again()
+            return self.clone()
         return super().call_method(tracer, name, args, kwargs)
 
 
@@ -125,7 +125,7 @@ class PairedContextValue(ContextValue):
         self.leave_by(real)
         tracer.state_call(self.leave_by, (node,))
 
-    def again(self) -> Value:
+    def clone(self) -> Value:
         return PairedContextValue(self.kind, self.enter_by, self.arguments, self.leave_by, self.made_by)
 
     def rebuild(self, out: Rebuilding) -> None:

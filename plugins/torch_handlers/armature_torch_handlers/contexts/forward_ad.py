@@ -36,7 +36,7 @@ class DualLevelValue(ContextValue):
         tracer.calls.inline_python(forward_ad.exit_dual_level, (), {})
         tracer.atomic_depth -= 1
 
-    def again(self) -> Value:
+    def clone(self) -> Value:
         return DualLevelValue(self.kind, made_at=self.made_at)
 
     def rebuild(self, out: Rebuilding) -> None:

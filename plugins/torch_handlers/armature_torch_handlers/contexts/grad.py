@@ -63,7 +63,7 @@ class GradModeValue(ContextValue):
             return tracer.constant(self.prev)
         return super().get_attribute(tracer, name)
 
-    def again(self) -> Value:
+    def clone(self) -> Value:
         return grad_mode_value(self.kind, self.enabled)
 
     def rebuild(self, out: Rebuilding) -> None:
@@ -109,7 +109,7 @@ class InferenceModeValue(PairedContextValue):
         super().enter(tracer)
         return tracer.constant(None)
 
-    def again(self) -> Value:
+    def clone(self) -> Value:
         return inference_mode_value(bool(self.arguments[0]))
 
 
@@ -157,7 +157,7 @@ def switch(call: Call, mode: Value) -> bool:
 @handles(*existing("torch.utils._contextlib._DecoratorContextManager.clone", "torch.inference_mode.clone"))
 def clone(call: Call, self: Value) -> Value | None:
     """A decorator makes a fresh context for each call."""
-    return self.again() if isinstance(self, ContextValue) else None
+    return self.clone() if isinstance(self, ContextValue) else None
 
 
 @handles(torch.inference_mode)

@@ -19,7 +19,7 @@ class NullContextValue(ContextValue):
     def leave(self, tracer: Tracing) -> None:
         return None
 
-    def again(self) -> Value:
+    def clone(self) -> Value:
         return NullContextValue(self.kind)
 
     def rebuild(self, out: Rebuilding) -> None:

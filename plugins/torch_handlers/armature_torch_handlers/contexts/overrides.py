@@ -109,7 +109,7 @@ class OffValue(ContextValue):
     def leave(self, tracer: Tracing) -> None:
         tracer.overrides.off = self.before.pop()
 
-    def again(self) -> Value:
+    def clone(self) -> Value:
         return OffValue(self.kind)
 
     def rebuild(self, out: Rebuilding) -> None:
