@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from armature.torch_abi.fake_checks import check_dtypes
+from armature.torch_abi.fake_checks import check_dtypes, with_axes_from_front
 from armature.torch_abi.fake_layouts import layout_rule
 from armature.torch_abi.jagged import is_jagged, ragged_axis, ragged_name, ragged_number
 from armature.torch_abi.operators import may_write, written_of
@@ -113,6 +113,7 @@ class WatchingMode(FakeTensorMode):
         if func in QUANTIZING:
             raise UnsupportedOperatorException(func)
         check_dtypes(func, args)
+        args = with_axes_from_front(func, args)
         if not self.random and torch.Tag.nondeterministic_seeded in func.tags:
             self.random = True
         if may_write(func):

@@ -16,6 +16,19 @@ aten = torch.ops.aten
 Check = Callable[[Sequence[Any]], bool]
 INDICES = frozenset((torch.int32, torch.int64))
 
+VECTOR_NORM: object = aten.linalg_vector_norm.default
+
+
+def with_axes_from_front(func: object, args: Sequence[Any]) -> Sequence[Any]:
+    """The arguments of an operator, with the axes of a vector norm counted from the front: of an axis of size 1 counted
+    from the back, torch 2.11 forgets that it goes."""
+    if func is not VECTOR_NORM or len(args) < 3 or not args[2] or min(args[2]) >= 0:
+        return args
+    rank = max(args[0].dim(), 1)
+    if any(not -rank <= axis < rank for axis in args[2]):  # for torch to refuse
+        return args
+    return (*args[:2], [axis % rank for axis in args[2]], *args[3:])
+
 
 def same(*places: int) -> Check:
     """Whether the arguments at these places are of one dtype, those of them that are given."""

@@ -6,7 +6,7 @@ kernel than loops (matrix products, convolutions, attention), nor those that dra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -27,7 +27,7 @@ NAMES = (
     "heaviside", "isneginf", "logaddexp", "logaddexp2", "logsumexp", "nan_to_num", "deg2rad", "rad2deg", "frac",
     "trace",
     # norms and reductions
-    "native_group_norm_backward", "_fused_rms_norm", "_fused_rms_norm_backward", "rms_norm", "linalg_vector_norm",
+    "native_group_norm_backward", "_fused_rms_norm", "_fused_rms_norm_backward", "rms_norm",
     "norm.Scalar", "norm.ScalarOpt_dim", "aminmax", "nansum", "count_nonzero", "dist", "std_mean.correction",
     "_batch_norm_with_update_functional", "_batch_norm_no_update", "batch_norm_backward",
     # shapes
@@ -110,9 +110,27 @@ def soft_margin_loss_backward(grad_output: Tensor, self: Tensor, target: Tensor,
 
 
 aten = torch.ops.aten
+
+
+def linalg_vector_norm(
+    self: Tensor,
+    ord: complex = 2,
+    dim: Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """By torch's own, which in torch 2.11 keeps an axis of size 1 that is counted from the back."""
+    axes = None if dim is None else [axis % max(self.dim(), 1) for axis in dim]
+    norm: Tensor = TORCHS_VECTOR_NORM(self, ord, axes, keepdim, dtype=dtype)
+    return norm
+
+
 TORCHS_INDEX_ADD = torch_decompositions([aten.index_add.default])[aten.index_add.default]
+TORCHS_VECTOR_NORM = torch_decompositions([aten.linalg_vector_norm.default])[aten.linalg_vector_norm.default]
 OWN: dict[torch._ops.OpOverload, Callable[..., Any]] = {
     aten.index_add.default: index_add,
+    aten.linalg_vector_norm.default: linalg_vector_norm,
     aten.scatter_reduce.two: scatter_reduce,
     aten.take.default: take,
     aten.soft_margin_loss_backward.default: soft_margin_loss_backward,

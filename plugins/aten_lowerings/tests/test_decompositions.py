@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -116,3 +117,17 @@ def test_reducing_scatters_become_loops(dtype: torch.dtype, reduce: str, include
     gradient = torch.rand_like(start)
     found = torch.autograd.grad(armature.compile(program, fullgraph=True)(*learned), learned, gradient)
     torch.testing.assert_close(found, torch.autograd.grad(program(*learned), learned, gradient))
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 1), (5, 1), (1, 5), (2, 1, 3)])
+def test_norms_over_axes_of_size_one_counted_from_the_back(shape: tuple[int, ...]) -> None:
+    """torch 2.11 keeps such an axis in its decomposition, and in tensors without numbers."""
+
+    def norms(t: torch.Tensor) -> list[torch.Tensor]:
+        axes = (*range(-t.dim(), t.dim()), tuple(range(-t.dim(), 0)))
+        made = [t.norm(p=2, dim=axis) for axis in axes]
+        made += [torch.linalg.vector_norm(t, 3, axis, keepdim=True) for axis in axes]
+        return [*made, t / t.norm(dim=-1, keepdim=True), t.norm()]
+
+    x = torch.linspace(-1, 2, math.prod(shape)).reshape(shape)
+    torch.testing.assert_close(armature.compile(norms, fullgraph=True)(x), norms(x))
