@@ -185,6 +185,18 @@ class Config:
         env="ARMATURE_CAPTURE_DYNAMIC_OUTPUT_SHAPE_OPS",
         help="Keep operators in the graph whose result's size depends on numbers: nonzero, boolean masks.",
     )
+    disabled_passes: frozenset[str] = setting(
+        frozenset(), env="ARMATURE_DISABLE_PASSES", help="Passes to leave out; `armature plugins passes` lists them."
+    )
+    pass_order: tuple[str, ...] = setting(
+        (),
+        env="ARMATURE_PASS_ORDER",
+        parse=parse_names,
+        help="Passes that go before the others of their stage, first one first, where their own order allows it.",
+    )
+    keep_passes: bool = setting(
+        False, env="ARMATURE_KEEP_PASSES", help="Keep what each pass found and left, for armature code --passes."
+    )
     fuse: bool = setting(True, env="ARMATURE_FUSE", help="Fuse operators into common kernels.")
     record_launches: bool = setting(
         False,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from armature.config import Config
     from armature.events import CompileEvent
+    from armature.graph.data import PassRun
     from armature.plugins.tables import Tables
     from armature.run.cache import Cache
     from armature.run.timeline import Timeline
@@ -27,7 +28,7 @@ class CompileContext:
     tables: rows of all plugins (frozen snapshot). cache: content-addressed store of built kernels. workers: pool that
     builds kernels. emit: tells observers of an event. compile_id counts compilations of this process. asked: callables
     that plugins were asked about, by id. users_backend: what runs the graph is made by a function of the user's.
-    timeline: what is told of each run of a graph or kernel; None: nothing is.
+    timeline: what is told of each run of a graph or kernel; None: nothing is. passes: those that have run, if kept.
     device_backend comes from `tables.device_backend(device_type)`.
     """
 
@@ -40,6 +41,7 @@ class CompileContext:
     asked: dict[int, object] = attrs.field(factory=dict)
     users_backend: bool = False
     timeline: Timeline | None = None
+    passes: list[PassRun] = attrs.field(factory=list)
 
     def emit(self, event: CompileEvent) -> None:
         """Keep the event and tell observers."""

@@ -153,6 +153,14 @@ class PassOrderCycle(PluginError):
     hint = "Remove one `before` or `after`; {plugin} is among those that declare them."
 
 
+class PassFailed(ArmatureError):
+    """A pass raised, or left something behind that is wrong."""
+
+    code = "A112"
+    text = "pass {name} of plugin {plugin} failed: {problem}"
+    hint = "Report it to {plugin}. ARMATURE_DISABLE_PASSES={name} leaves the pass out."
+
+
 class DuplicatePlugin(PluginError):
     """Two plugins have the same name."""
 

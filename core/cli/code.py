@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 
 import armature
+from armature import config
 from armature.cli.run import PASS_ON, Arguments, Script
 from armature.cli.scripts import run_script
 from armature.cli.terminal import console, fail
@@ -70,17 +71,35 @@ def print_stage(screen: Console, found: Session, stage: Stage) -> None:
         screen.print(f"Nothing was compiled to {stage.value}. [bold]armature explain[/bold] tells why.")
 
 
+def print_passes(screen: Console, found: Session) -> None:
+    """Print each pass that has changed something: what it found and what it left. The others are named."""
+    for record in found.compilations:
+        for step in record.passes:
+            title = f"{step.stage}: {step.name} of {step.plugin}"
+            if step.before == step.after:
+                screen.print(f"{title} left {record.function} as it was", markup=False)
+                continue
+            for moment, text in (("before", step.before), ("after", step.after)):
+                screen.rule(f"{moment} {title}    {record.where}")
+                screen.print(Syntax(text, "python", background_color="default"))
+
+
 def code(
     script: Script,
     arguments: Arguments = None,
     stage: Annotated[Stage, typer.Option(help="which stage to print")] = Stage.KERNELS,
+    passes: Annotated[bool, typer.Option("--passes", help="print what each pass found and left instead")] = False,
 ) -> None:
     """Run a program and print what a stage made of it, with the lines it comes from."""
     try:
-        status = run_script(script, arguments or [], armature.compile)
+        with config.patch(keep_passes=passes or config.current().keep_passes):
+            status = run_script(script, arguments or [], armature.compile)
     except ArmatureError as error:
         fail(error)
-    print_stage(console(), session(), stage)
+    if passes:
+        print_passes(console(), session())
+    else:
+        print_stage(console(), session(), stage)
     raise typer.Exit(status)
 
 

@@ -18,6 +18,8 @@ from armature.cli.scaffold import scaffold
 from armature.cli.scripts import modules_of_the_folder
 from armature.cli.terminal import console, print_data
 from armature.errors import DuplicateRow, UnknownName
+from armature.graph.data import STAGES
+from armature.graph.passes import chosen
 from armature.plugins.calls import Plugin, Problem
 from armature.plugins.plugin_manager import PluginManager
 from armature.plugins.registry import Contest
@@ -241,10 +243,23 @@ def new(
     out.print("  armature plugins")
 
 
+def passes() -> None:
+    """List the passes of each stage in the order in which they run, with the plugin of each."""
+    tables = lenient_tables(plugins.manager())
+    settings = config.current()
+    table = Table("stage", "pass", "plugin", "", box=None, pad_edge=False, header_style="bold")
+    for stage in STAGES:
+        for step in chosen(tables.passes(stage), frozenset(), settings.pass_order):
+            note = "disabled" if step.name in settings.disabled_passes else ""
+            table.add_row(stage, step.name, tables.owner_of_pass(step.name), note)
+    console().print(table)
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(help="Plugins: the list, `doctor`, and `new` to begin one.")
+    group = typer.Typer(help="Plugins: the list, `doctor`, `passes`, and `new` to begin one.")
     group.callback(invoke_without_command=True)(show_plugins)
     group.command("doctor")(doctor)
     group.command("new")(new)
+    group.command("passes")(passes)
     app.add_typer(group, name="plugins")

@@ -81,6 +81,17 @@ class Pass:
 
 
 @attrs.frozen
+class PassRun:
+    """A pass that has run, and what it found and left, as text."""
+
+    stage: str
+    name: str
+    plugin: str
+    before: str
+    after: str
+
+
+@attrs.frozen
 class Decomposition:
     """Replaces `op` by what `fn` (same signature, on tensors) calls, while the ATen graph is traced."""
 

@@ -1,12 +1,16 @@
-"""Runs the passes of a stage, in the order that the tables give, and checks what each leaves behind."""
+"""Runs the passes of a stage, in the order that tables and settings give, and checks what each leaves behind."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import fx
 
-from armature.errors import InvariantError, invariant
+from armature.errors import ArmatureError, PassFailed
+from armature.graph.data import Pass, PassRun
+from armature.graph.pass_check import State, problem
+from armature.graph.show import show_module
 
 if TYPE_CHECKING:
     from armature.context import CompileContext
@@ -14,20 +18,63 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def run_passes(stage: str, subject: T, ctx: CompileContext) -> T:
-    """The subject after all passes of the stage. Errors (strict): InvariantError naming the pass that broke the
-    graph."""
-    for step in ctx.tables.passes(stage):
-        changed: Any = step.run(subject, ctx)
-        invariant(isinstance(changed, type(subject)), "a pass gave something else", gave=type(changed), of=step.name)
-        subject = changed
-        if ctx.config.strict and isinstance(subject, fx.GraphModule):
-            _lint(subject, step.name)
+def chosen(passes: Sequence[Pass], disabled: frozenset[str], first: Sequence[str]) -> list[Pass]:
+    """The passes that are not disabled, those named in `first` before others where what they say of order allows it."""
+    left = [step for step in passes if step.name not in disabled]
+    places = {name: place for place, name in enumerate(first)}
+    out: list[Pass] = []
+    while left:
+        free = [step for step in left if not any(_goes_before(other, step) for other in left if other is not step)]
+        step = min(free or left[:1], key=lambda one: places.get(one.name, len(places)))  # the first one of several
+        out.append(step)
+        left.remove(step)
+    return out
+
+
+def _goes_before(one: Pass, other: Pass) -> bool:
+    return one.name in other.after or other.name in one.before
+
+
+def run_passes(stage: str, subject: T, ctx: CompileContext, show: Callable[[T], str] | None = None) -> T:
+    """The subject after all passes of the stage. show: its text, where it is no fx.GraphModule.
+
+    Errors: PassFailed naming plugin and pass, where a pass raises or gives something else than it was given; in strict
+    mode also where it breaks the graph.
+    """
+    settings = ctx.config
+    steps: Sequence[Pass] = ctx.tables.passes(stage)
+    if settings.disabled_passes or settings.pass_order:
+        steps = chosen(steps, settings.disabled_passes, settings.pass_order)
+    for step in steps:
+        before = _text(subject, show) if settings.keep_passes else ""
+        subject = _ran(step, subject, ctx)
+        if settings.keep_passes:
+            owner = ctx.tables.owner_of_pass(step.name)
+            ctx.passes.append(PassRun(stage, step.name, owner, before, _text(subject, show)))
     return subject
 
 
-def _lint(module: fx.GraphModule, name: str) -> None:
+def _ran(step: Pass, subject: T, ctx: CompileContext) -> T:
+    """The subject after one pass."""
+    state = State.of(subject) if ctx.config.strict and isinstance(subject, fx.GraphModule) else None
     try:
-        module.graph.lint()
+        changed: Any = step.run(subject, ctx)
+    except ArmatureError:
+        raise
     except Exception as error:
-        raise InvariantError(what=f"pass {name} broke the graph", details=str(error)) from error
+        raise _failure(step, ctx, f"{type(error).__name__}: {error}") from error
+    if not isinstance(changed, type(subject)):
+        raise _failure(step, ctx, f"it gave {type(changed).__name__}, not {type(subject).__name__}")
+    if state is not None and isinstance(changed, fx.GraphModule) and (found := problem(state, changed)):
+        raise _failure(step, ctx, found)
+    return changed
+
+
+def _failure(step: Pass, ctx: CompileContext, problem: str) -> PassFailed:
+    return PassFailed(name=step.name, plugin=ctx.tables.owner_of_pass(step.name), problem=problem)
+
+
+def _text(subject: T, show: Callable[[T], str] | None) -> str:
+    if isinstance(subject, fx.GraphModule):
+        return show_module(subject)
+    return show(subject) if show is not None else ""

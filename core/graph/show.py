@@ -14,17 +14,22 @@ COLUMN = 88
 
 def show(aten: AtenGraph) -> str:
     """The whole graph as text; deterministic."""
+    return show_module(aten.module, aten.name)
+
+
+def show_module(module: fx.GraphModule, name: str = "graph") -> str:
+    """A graph as text, of operators or of torch functions."""
     lines: list[str] = []
     given: list[str] = []
-    for node in aten.module.graph.nodes:
+    for node in module.graph.nodes:
         if node.op == "placeholder":
-            given.append(f"{node.name}: {describe(node.meta.get('val'))}")
+            given.append(f"{node.name}: {describe(node.meta.get('val', node.meta.get('example_value')))}")
         elif node.op == "output":
             lines.append(f"    return {_argument(node.args[0])}")
         else:
             lines.append(_with_origin(f"    {node.name} = {_call(node)}", node))
     head = ",\n        ".join(given)
-    return f"def {aten.name}(\n        {head},\n):\n" + "\n".join(lines) + "\n"
+    return f"def {name}(\n        {head},\n):\n" + "\n".join(lines) + "\n"
 
 
 def describe(value: Any) -> str:

@@ -85,11 +85,11 @@ class KernelCompiler:
 
     def lowered(self, aten: AtenGraph, ctx: CompileContext) -> LoopGraph:
         """Loops after the passes of their stage."""
-        return after_passes("loops", lower(aten, ctx), lower_spec.verify, ctx)
+        return after_passes("loops", lower(aten, ctx), lower_spec.verify, show_loops, ctx)
 
     def scheduled(self, loops: LoopGraph, ctx: CompileContext) -> KernelPlan:
         """Kernels after the passes of their stage."""
-        return after_passes("kernels", schedule(loops, ctx), schedule_spec.verify, ctx)
+        return after_passes("kernels", schedule(loops, ctx), schedule_spec.verify, show_plan, ctx)
 
     def timed(self, stage: str, ctx: CompileContext, work: Callable[[], T]) -> T:
         """The result of the work; observers are told how long it took."""
@@ -101,11 +101,11 @@ class KernelCompiler:
             print(f"# {self.record.function}    {self.record.where}    {stage}\n{text()}", file=sys.stderr)
 
 
-def after_passes(stage: str, data: T, verify: Callable[[T], None], ctx: CompileContext) -> T:
+def after_passes(stage: str, data: T, verify: Callable[[T], None], show: Callable[[T], str], ctx: CompileContext) -> T:
     """A stage's result after the passes that plugins add to it; in strict mode checked before and after them."""
     if ctx.config.strict:
         verify(data)
-    data = run_passes(stage, data, ctx)
+    data = run_passes(stage, data, ctx, show)
     if ctx.config.strict:
         verify(data)
     return data

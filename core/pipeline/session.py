@@ -21,6 +21,7 @@ from armature.codegen.data import KernelSource
 from armature.events import CompileEvent
 from armature.frame.data import FrameRequest, resume_point
 from armature.frame.guards.explain import FailedGuard, Mismatch
+from armature.graph.data import PassRun
 from armature.pipeline.callers import Caller, callers
 from armature.rules.reliance import Relied
 from armature.run.data import CompiledGraph
@@ -74,6 +75,7 @@ class Compilation:
     callers: tuple[Caller, ...] = ()
     resumes: bool = False  # whether it is the rest of a function after a graph break
     events: list[CompileEvent] = attrs.field(factory=list)
+    passes: list[PassRun] = attrs.field(factory=list)  # that have run, if the settings say to keep them
 
     def note_failed(self, failures: Iterable[Mismatch], request: FrameRequest) -> None:
         """Keep which guards of code that was compiled before do not hold for this frame, and what is there now."""

@@ -56,6 +56,7 @@ def compile_frame(
     request: FrameRequest, ctx: CompileContext, backend: GraphBackend, record: Compilation
 ) -> tuple[TracedFrame, CodeType]:
     """Trace a frame and compile its graph. Errors: GraphBreak, SkipFrame, and whatever a stage raises."""
+    record.passes = ctx.passes
     if ctx.config.strict:
         frame_spec.verify(request)
     traced = timed(record, "trace", ctx, lambda: capture_frame(request, ctx))

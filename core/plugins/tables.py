@@ -230,6 +230,10 @@ class Tables:
         """The passes of a stage, in the order in which they run."""
         return self._ordered[stage]
 
+    def owner_of_pass(self, name: str) -> str:
+        """The plugin that gives a pass."""
+        return self.registries.passes.rows[name][0].plugin.title
+
     def device_backend(self, device_type: str) -> DeviceBackend | None:
         """The back end of a device type; the plugins are asked once per type."""
         if device_type not in self._backends:

@@ -1,0 +1,99 @@
+"""What a pass over a graph must leave behind, for strict mode: sound nodes, and results as they were."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import attrs
+import torch
+from torch import Tensor, fx
+
+from armature.torch_abi.operators import may_write
+
+Call = tuple[object, object, object]
+
+
+@attrs.frozen(eq=False)
+class State:
+    """A graph before a pass: the calls of its nodes, and the layouts of its results."""
+
+    calls: dict[fx.Node, Call]
+    results: tuple[object, ...]
+
+    @classmethod
+    def of(cls, module: fx.GraphModule) -> State:
+        """Of a graph as it is now."""
+        return cls({node: _call(node) for node in module.graph.nodes}, _results(module))
+
+
+def problem(before: State, module: fx.GraphModule) -> str:
+    """What is wrong with a graph after a pass; "" for nothing."""
+    try:
+        module.graph.lint()
+    except Exception as error:
+        return f"the graph is not well formed: {error}"
+    after = _results(module)
+    if after != before.results:
+        return f"the graph gives {_first_other(after, before.results)}"
+    for node in module.graph.nodes:
+        if before.calls.get(node) != _call(node) and (found := _wrong_with(node)):
+            return f"{found}{_where(node)}"
+    return ""
+
+
+def _call(node: fx.Node) -> Call:
+    return node.target, node.args, node.kwargs
+
+
+def _results(module: fx.GraphModule) -> tuple[object, ...]:
+    """What is known of the results in a graph of operators; nothing in one of torch functions, whose results a pass may
+    leave to be found out."""
+    returned: Any = module.graph.output_node().args[0]
+    items = returned if isinstance(returned, (list, tuple)) else (returned,)
+    return tuple(_layout(item.meta.get("val")) if isinstance(item, fx.Node) else None for item in items)
+
+
+def _layout(value: object) -> object:
+    """Sizes, strides, dtype and device of a tensor whose sizes are numbers."""
+    if not isinstance(value, Tensor) or not _is_plain(value):
+        return None
+    return tuple(value.shape), tuple(value.stride()), value.dtype, value.device
+
+
+def _is_plain(value: Tensor) -> bool:
+    return value.layout is torch.strided and all(type(n) is int for n in (*value.shape, *value.stride()))
+
+
+def _first_other(found: tuple[object, ...], wanted: tuple[object, ...]) -> str:
+    if len(found) != len(wanted):
+        return f"{len(found)} results, not {len(wanted)}"
+    place = next(k for k, pair in enumerate(zip(found, wanted, strict=True)) if pair[0] != pair[1])
+    return f"{found[place]} as result {place}, not {wanted[place]}"
+
+
+def _wrong_with(node: fx.Node) -> str:
+    """Where a node that the pass has made or changed says something else than what its operator gives."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or may_write(target):
+        return ""
+    if "val" not in node.meta:
+        return f"{target} has no meta['val']"
+    told = node.meta["val"]
+    fakes = [n.meta.get("val") for n in node.all_input_nodes]
+    if not isinstance(told, Tensor) or not all(isinstance(one, Tensor) and _is_plain(one) for one in (told, *fakes)):
+        return ""
+    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+    mode: Any = getattr(told, "fake_mode", None) or contextlib.nullcontext()
+    try:
+        with mode, torch.no_grad():
+            given = target(*args, **kwargs)
+    except Exception as error:
+        return f"{target} refuses its arguments: {type(error).__name__}: {error}"
+    kinds = [(tuple(one.shape), one.dtype, one.device) for one in (told, given)]
+    return "" if kinds[0] == kinds[1] else f"{target} gives {kinds[1]}, but meta['val'] says {kinds[0]}"
+
+
+def _where(node: fx.Node) -> str:
+    origin = node.meta.get("origin")
+    return f" ({origin.file}:{origin.line}: {origin.text})" if origin is not None and origin.file else ""
