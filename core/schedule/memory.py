@@ -66,7 +66,10 @@ class _Planner:
             for at, name in enumerate(made):
                 self.alive.add(name)
                 self.own(name)
-                self.steps.append(Allocate(name, self.taken_over(name) if held is None else held[at]))
+                place = self.taken_over(name) if held is None else held[at]
+                self.steps.append(Allocate(name, place))
+                if place is None:
+                    self.give_up_released()
             if held is not None:
                 ending.difference_update(held)
                 self.alive.difference_update(held)
@@ -96,10 +99,17 @@ class _Planner:
 
     def extern(self, call: ExternCall) -> None:
         self.steps.append(call)
+        self.give_up_released()
         for name in call.outputs:
             if name is not None:
                 self.alive.add(name)
                 self.own(name)
+
+    def give_up_released(self) -> None:
+        """Leave what was released to torch's allocator, since something else is allocated now. Those of devices other
+        than the CPU keep memory for the next that asks: held for a later one, it would only be missing until then."""
+        for place in [place for place in self.free if place.device.type != "cpu"]:
+            del self.free[place]
 
     def own(self, name: str) -> None:
         if name not in self.shared:

@@ -1,0 +1,55 @@
+"""Memory of buffers that nobody reads any more: held for a later buffer, or given back."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+import torch
+
+from armature.schedule.data import Allocate, KernelPlan, Release
+from armature.schedule.schedule import schedule
+from armature.testing.lowering_kit import context
+from tests.support.loop_graphs import LoopWriter
+
+aten = torch.ops.aten
+
+
+def chain(device: str, between: bool) -> tuple[KernelPlan, str, str]:
+    """The plan, a buffer that is read last early on, and the next buffer of its size. between: others are made before
+    that one, of another size."""
+    w = LoopWriter()
+    x, wide, narrow = w.input(4, 4), w.input(4, 6), w.input(6, 4)
+    early = w.op("tanh", x)
+    if between:
+        rows = w.extern(aten.mm.default, early, wide, shape=(4, 6))
+        value = w.extern(aten.mm.default, rows, narrow, shape=(4, 4))
+    else:
+        value = w.extern(aten.mm.default, early, early, shape=(4, 4))
+    late = w.op("exp", value)
+    graph = w.graph(w.extern(aten.mm.default, late, value, shape=(4, 4)))
+    there = {name: attrs.evolve(buffer, device=torch.device(device)) for name, buffer in graph.buffers.items()}
+    return schedule(attrs.evolve(graph, buffers=there), context(())), early.buffer, late.buffer
+
+
+def taken_over(plan: KernelPlan, name: str) -> str | None:
+    (made,) = [step for step in plan.steps if isinstance(step, Allocate) and step.buffer == name]
+    return made.reuse
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_a_cpus_memory_is_held_for_a_later_buffer(between: bool) -> None:
+    """To ask for it again takes a page fault for every 4 KiB."""
+    plan, early, late = chain("cpu", between)
+    assert taken_over(plan, late) == early
+
+
+def test_memory_of_other_devices_is_given_back_before_something_else_is_allocated() -> None:
+    """As in a network of convolutions, whose results would else come on top of what nobody reads."""
+    plan, early, late = chain("meta", between=True)
+    assert taken_over(plan, late) is None
+    assert any(isinstance(step, Release) and step.buffer == early for step in plan.steps)
+
+
+def test_memory_of_other_devices_is_taken_over_where_nothing_is_allocated_between() -> None:
+    plan, early, late = chain("meta", between=False)
+    assert taken_over(plan, late) == early
