@@ -36,7 +36,9 @@ TABLES = importlib.import_module("armature.trace.break_ids")
 OF_VERDICTS = frozenset({SKIPPED, "disabled-function", "function-in-c", "handler-declines"})
 # Words of the compiler's inside, which say nothing to the author of a program.
 INSIDE = ("tracer", "VariableTracker", "Dynamo", "FakeTensor", "AOT", "proxy", "FX", "NotConstant", "GraphBreak")
-PASSES_ON = CORE / "trace" / "handlers.py"  # `call.graph_break` of plugins, whose ids stand where they call it
+RAISERS = {"graph_break": 0, "break_at": 1}  # the methods that raise or make one, and which argument is its id
+# `call.graph_break` of plugins, whose ids stand where they call it, and the one verb by the other.
+PASSES_ON = (CORE / "trace" / "handlers.py", CORE / "trace" / "tracer.py")
 
 
 def ids_in(node: ast.expr, module: ast.Module) -> Iterator[str]:
@@ -72,11 +74,12 @@ def raise_sites() -> Iterator[tuple[str, str, frozenset[str]]]:
     for file in sorted(path for path in files if "examples" not in path.parts):
         module = ast.parse(file.read_text(encoding="utf-8"))
         for call in (node for node in ast.walk(module) if isinstance(node, ast.Call)):
-            if not ast.unparse(call.func).endswith(".graph_break") or not call.args:
+            place = RAISERS.get(ast.unparse(call.func).rpartition(".")[2], len(call.args))
+            if place >= len(call.args):
                 continue
             facts = frozenset(keyword.arg for keyword in call.keywords if keyword.arg)
-            ids = list(ids_in(call.args[0], module))
-            assert ids or file == PASSES_ON, f"{file}:{call.lineno}: which types this may raise can't be told"
+            ids = list(ids_in(call.args[place], module))
+            assert ids or file in PASSES_ON, f"{file}:{call.lineno}: which types this may raise can't be told"
             for id in ids:
                 yield f"{file.name}:{call.lineno}", id, facts
 
