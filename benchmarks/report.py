@@ -52,10 +52,14 @@ def steady(run: Rows) -> str:
     """Milliseconds a call of each compiler, and how many times eager's speed that is."""
     others = ("torch.compile", "armature")
     rows: list[list[object]] = []
+    measured = [row for row in of_part(run, "steady") if "failed" not in row]
     for row in of_part(run, "steady"):
+        if "failed" in row:
+            rows.append([*row["key"][1:3], row["failed"], "", "", "", ""])
+            continue
         times = [row["seconds"][c] * 1e3 for c in ("eager", *others)]
         rows.append([*row["key"][1:3], *times, *(row["speedup"][c] for c in others)])
-    means = [geometric_mean([row["speedup"][c] for row in of_part(run, "steady")]) for c in others]
+    means = [geometric_mean([row["speedup"][c] for row in measured]) for c in others]
     rows.append(["**geometric mean**", "", "", "", "", *means])
     titles = [
         "model",
@@ -67,6 +71,24 @@ def steady(run: Rows) -> str:
         "armature / eager",
     ]
     return table(titles, rows)
+
+
+def peak_memory(run: Rows) -> str:
+    """MiB at the peak of a call of each compiler, beyond what was there before it."""
+    rows: list[list[object]] = []
+    ratios = []
+    for row in of_part(run, "memory"):
+        if "failed" in row:
+            rows.append([*row["key"][1:3], row["failed"], "", "", ""])
+            continue
+        eager, theirs, ours = (row["bytes"][c] / 2**20 for c in ("eager", "torch.compile", "armature"))
+        ratio: object = "-"
+        if theirs and ours:
+            ratio = ours / theirs
+            ratios.append(ours / theirs)
+        rows.append([*row["key"][1:3], eager, theirs, ours, ratio])
+    rows.append(["**geometric mean**", "", "", "", "", geometric_mean(ratios)])
+    return table(["model", "mode", "eager MiB", "torch.compile MiB", "armature MiB", "armature / torch.compile"], rows)
 
 
 def against(run: Rows, part: str, titles: list[str]) -> str:
@@ -171,6 +193,7 @@ def main(
             machine=run["machine"],
             note=note,
             steady=steady(run["rows"]),
+            peak_memory=peak_memory(run["rows"]),
             cold=against(run["rows"], "cold", ["model", "mode"]),
             scaling=against(run["rows"], "scaling", ["graph", "steps"]),
             overhead=overhead(run["rows"]),

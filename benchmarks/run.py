@@ -1,6 +1,7 @@
-"""`python -m benchmarks.run`: eager, torch.compile and armature on the example models; a table, and JSON with --json.
+"""`python -m benchmarks.run`: eager, torch.compile and armature on the models of benchmarks.models; tables, and JSON.
 
-Steady state is measured in turns in one process per model; cold compiles in fresh processes with fresh caches.
+Steady state is measured in turns in one process per model; cold compiles in fresh processes with fresh caches. Where
+--jobs says so, several processes are measured side by side, each on cores of its own.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ import json
 import math
 import os
 import platform
+import queue
+import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,23 +26,32 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from benchmarks.compilers import COMPILERS, ROOT
+from benchmarks.models import EXAMPLES, MEASURED
 
-from models.catalogue import EXAMPLES  # isort: skip  examples/ is put on the path by benchmarks.compilers
-
-PARTS = ("steady", "cold", "overhead", "scaling")
+PARTS = ("steady", "cold", "memory", "overhead", "scaling")
 SCALING = {"chain": (50, 100, 200), "doubling": (6, 12, 24, 48)}
 
 Rows = dict[str, Any]
 
 
-def measure(kind: str, timeout: float, **arguments: Any) -> Rows:
-    """One measurement in a fresh process with fresh caches. {"failed": why} where it gave none."""
+def cores_of(place: int, places: int) -> set[int]:
+    """The cores of one of several processes that are measured side by side: an equal share of what there is."""
+    cores = sorted(os.sched_getaffinity(0))
+    each = max(1, len(cores) // places)
+    return set(cores[place * each : (place + 1) * each]) or set(cores)
+
+
+def measure(kind: str, timeout: float, cores: set[int] | None = None, **arguments: Any) -> Rows:
+    """One measurement in a fresh process with fresh caches, on those cores. {"failed": why} where it gave none."""
     with tempfile.TemporaryDirectory() as cache:
         environment = os.environ | {
             "TORCHINDUCTOR_CACHE_DIR": f"{cache}/incumbent",
             "ARMATURE_CACHE_DIR": f"{cache}/armature",
         }
         command = [sys.executable, "-m", "benchmarks.worker", kind, json.dumps(arguments)]
+        if cores:  # before torch counts them
+            environment["OMP_NUM_THREADS"] = str(len(cores))
+            command = ["taskset", "--cpu-list", ",".join(map(str, sorted(cores))), *command]
         try:
             done = subprocess.run(
                 command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout, check=False
@@ -62,6 +75,13 @@ def jobs(parts: list[str], models: list[str], modes: list[str], compilers: list[
             for mode in modes
         ]
     others = [c for c in compilers if c != "eager"]
+    if "memory" in parts:
+        out += [
+            {"key": ("memory", m, mode), "kind": "memory", "timeout": 900.0}
+            | {"name": m, "mode": mode, "compilers": compilers}
+            for m in models
+            for mode in modes
+        ]
     if "cold" in parts:
         out += [
             {"key": ("cold", m, mode, c), "kind": "cold", "timeout": 900.0, "name": m, "mode": mode, "compiler": c}
@@ -149,6 +169,23 @@ def cold_table(results: dict[tuple[Any, ...], Rows], others: list[str]) -> Table
     return table
 
 
+def memory_table(results: dict[tuple[Any, ...], Rows], compilers: list[str]) -> Table:
+    table = Table(title="Peak memory of a call, MiB beyond what was there before")
+    for column in ("model", "mode", *compilers, "armature / torch.compile"):
+        table.add_column(column, justify="left" if column in ("model", "mode") else "right")
+    ratios: list[float] = []
+    for key, row in results.items():
+        if key[0] != "memory":
+            continue
+        ratio = ""
+        if row.get("bytes", {}).get("torch.compile") and row["bytes"].get("armature"):
+            ratios.append(row["bytes"]["armature"] / row["bytes"]["torch.compile"])
+            ratio = f"{ratios[-1]:.2f}"
+        table.add_row(*key[1:3], *(figure(row, "bytes", c, scale=2**-20) for c in compilers), ratio)
+    table.add_row("geometric mean", "", *["" for _ in compilers], f"{geometric_mean(ratios):.2f}", style="bold")
+    return table
+
+
 def overhead_table(results: dict[tuple[Any, ...], Rows]) -> Table:
     table = Table(title="Call overhead of `x + 1` on 4 numbers, microseconds")
     for column in ("compiler", "bare", "compiled", "extra"):
@@ -169,35 +206,68 @@ def scaling_table(results: dict[tuple[Any, ...], Rows], others: list[str]) -> Ta
     return table
 
 
-def main(
-    parts: Annotated[str, typer.Option(help="comma-separated: steady, cold, overhead, scaling")] = ",".join(PARTS),
-    models: Annotated[str, typer.Option(help="comma-separated names; all by default")] = ",".join(EXAMPLES),
-    modes: Annotated[str, typer.Option(help="infer, train")] = "infer,train",
-    compilers: Annotated[str, typer.Option(help="which to compare; eager is always measured")] = ",".join(COMPILERS),
-    budget: Annotated[float, typer.Option(help="seconds of steady-state measuring a model")] = 6.0,
-    json_file: Annotated[Path | None, typer.Option("--json", help="write every figure here")] = None,
-) -> None:
-    """Measure and print."""
-    console = Console()
-    chosen = [c for c in COMPILERS if c in compilers.split(",") or c == "eager"]
-    todo = jobs(parts.split(","), models.split(","), modes.split(","), chosen, budget)
+def run_all(todo: list[Rows], places: int, console: Console) -> dict[tuple[Any, ...], Rows]:
+    """The measurements, `places` of them side by side, in the order in which they were asked for."""
     results: dict[tuple[Any, ...], Rows] = {}
+    free: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for place in range(places):
+        free.put(place)
+
+    def one(job: Rows) -> Rows:
+        place = free.get()
+        try:
+            return measure(**job, cores=cores_of(place, places) if places > 1 else None)
+        finally:
+            free.put(place)
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as progress:
+    with Progress(*columns, console=console) as progress, ThreadPoolExecutor(places) as pool:
         task = progress.add_task("measuring", total=len(todo))
-        for job in todo:
+        # A graph that took too long at one size is not tried at the next, so these wait for one another.
+        later = [job for job in todo if job["key"][0] == "scaling"]
+        first = [job for job in todo if job["key"][0] != "scaling"]
+        keys = [job.pop("key") for job in first]
+        for key, row in zip(keys, pool.map(one, first), strict=True):
+            results[key] = row
+            progress.update(task, description=" ".join(map(str, key)), advance=1)
+        for job in later:
             key = job.pop("key")
             progress.update(task, description=" ".join(map(str, key)))
             results[key] = too_long_before(key, results) or measure(**job)
             progress.advance(task)
+    return results
+
+
+def main(
+    parts: Annotated[str, typer.Option(help=f"comma-separated: {', '.join(PARTS)}")] = ",".join(PARTS),
+    models: Annotated[str, typer.Option(help="comma-separated names; all by default, and `cold` the examples")] = "",
+    modes: Annotated[str, typer.Option(help="infer, train")] = "infer,train",
+    compilers: Annotated[str, typer.Option(help="which to compare; eager is always measured")] = ",".join(COMPILERS),
+    budget: Annotated[float, typer.Option(help="seconds of steady-state measuring a model")] = 4.0,
+    jobs_at_once: Annotated[int, typer.Option("--jobs", help="measured side by side, each on its share of cores")] = 1,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write every figure here")] = None,
+) -> None:
+    """Measure and print."""
+    console = Console()
+    names = [name for name in models.split(",") if name]
+    if unknown := set(names) - set(MEASURED):
+        raise typer.BadParameter(f"no such models: {', '.join(sorted(unknown))}; there are {', '.join(MEASURED)}")
+    if jobs_at_once > 1 and not shutil.which("taskset"):
+        raise typer.BadParameter("--jobs needs the command taskset (util-linux), which gives each its own cores")
+    chosen = [c for c in COMPILERS if c in compilers.split(",") or c == "eager"]
+    wanted = parts.split(",")
+    todo = jobs([p for p in wanted if p != "cold"], names or list(MEASURED), modes.split(","), chosen, budget)
+    todo += jobs([p for p in wanted if p == "cold"], names or list(EXAMPLES), modes.split(","), chosen, budget)
+    results = run_all(todo, max(1, jobs_at_once), console)
     others = [c for c in chosen if c != "eager"]
     tables = {
         "steady": lambda: steady_table(results, chosen),
         "cold": lambda: cold_table(results, others),
+        "memory": lambda: memory_table(results, chosen),
         "overhead": lambda: overhead_table(results),
         "scaling": lambda: scaling_table(results, others),
     }
-    for part in parts.split(","):
+    for part in wanted:
         console.print(tables[part]())
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}"
     console.print(f"{machine}, Python {platform.python_version()}")

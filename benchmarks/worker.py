@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import statistics
 import sys
@@ -16,29 +17,26 @@ from benchmarks.compilers import SCALING_FUNCTIONS, compile_with, scaling_case
 Thunk = Callable[[], object]
 
 
-def example_thunk(name: str, mode: str, compiler: str) -> Thunk:
-    """A call that runs the example once: "infer" under no_grad, "train" forward and backward."""
-    from models.catalogue import EXAMPLES  # noqa: PLC0415  examples/ is put on the path by benchmarks.compilers
+def thunk_of(name: str, mode: str, compiler: str) -> Thunk:
+    """A call that runs the model once: "infer" under no_grad, "train" forward and backward."""
+    from benchmarks.models import MEASURED  # noqa: PLC0415  transformers is slow to import
 
     torch.manual_seed(0)
-    example = EXAMPLES[name]()
-    example.model.train(mode == "train")
-    compiled = compile_with(compiler, example.model)
-    if mode == "infer":
+    case = MEASURED[name]()
+    case.model.train(mode == "train")
+    compiled = compile_with(compiler, case.model)
 
-        def infer() -> object:
-            with torch.no_grad():
-                return compiled(*example.inputs)
-
-        return infer
+    def infer() -> object:
+        with torch.no_grad():
+            return compiled(*case.args, **case.kwargs)
 
     def train() -> object:
-        example.model.zero_grad(set_to_none=True)
-        loss = example.loss(compiled(*example.inputs))
+        case.model.zero_grad(set_to_none=True)
+        loss = case.loss(compiled(*case.args, **case.kwargs))
         loss.backward()
-        return loss
+        return loss.detach()
 
-    return train
+    return infer if mode == "infer" else train
 
 
 def seconds(thunk: Thunk, repeats: int = 1) -> float:
@@ -51,7 +49,7 @@ def seconds(thunk: Thunk, repeats: int = 1) -> float:
 
 def steady(name: str, mode: str, compilers: list[str], budget: float) -> dict[str, Any]:
     """Median seconds a call for each compiler, measured in turns; `budget` seconds in all."""
-    thunks = {c: example_thunk(name, mode, c) for c in compilers}
+    thunks = {c: thunk_of(name, mode, c) for c in compilers}
     for thunk in thunks.values():
         for _ in range(3):
             thunk()
@@ -69,12 +67,33 @@ def steady(name: str, mode: str, compilers: list[str], budget: float) -> dict[st
 
 def cold(name: str, mode: str, compiler: str) -> dict[str, Any]:
     """Seconds from before the compiler is imported to the end of the first call, less one eager call."""
-    eager = example_thunk(name, mode, "eager")
+    eager = thunk_of(name, mode, "eager")
     eager()
     once = seconds(eager)
     start = time.perf_counter()
-    example_thunk(name, mode, compiler)()
+    thunk_of(name, mode, compiler)()
     return {"seconds": time.perf_counter() - start - once}
+
+
+def peak_bytes(thunk: Thunk) -> int:
+    """The most memory that one call holds of what it allocates itself, by the allocator's own record."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        thunk()
+    assert profile.profiler is not None
+    events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
+    held = itertools.accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns()))
+    return max(held, default=0)
+
+
+def memory(name: str, mode: str, compilers: list[str]) -> dict[str, Any]:
+    """Bytes at the peak of one call of each compiler, beyond what was there before it."""
+    found = {}
+    for compiler in compilers:
+        thunk = thunk_of(name, mode, compiler)
+        for _ in range(3):
+            thunk()
+        found[compiler] = peak_bytes(thunk)
+    return {"bytes": found}
 
 
 def scaling(graph: str, steps: int, compiler: str) -> dict[str, Any]:
@@ -112,6 +131,7 @@ def main() -> None:
     table: dict[str, Callable[..., dict[str, Any]]] = {
         "steady": steady,
         "cold": cold,
+        "memory": memory,
         "scaling": scaling,
         "overhead": overhead,
     }

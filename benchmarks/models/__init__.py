@@ -1,4 +1,4 @@
-"""The model zoo of the front end's benchmark: small models with random weights, each with the arguments of one call."""
+"""The models of the benchmarks: small ones for the front end, and larger ones that kernels are measured with."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from benchmarks.compilers import ROOT  # noqa: F401  puts examples/ on the path
 
-from . import perception, text
+from . import classic, perception, sized, text
 from .case import Case
 
 from models.catalogue import EXAMPLES  # isort: skip
@@ -26,4 +26,10 @@ ZOO: dict[str, Callable[[], Case]] = {
     **{f"example:{name}": of_example(name) for name in EXAMPLES},
     **text.CASES,
     **perception.CASES,
+}
+
+MEASURED: dict[str, Callable[[], Case]] = {
+    **{name: of_example(name) for name in EXAMPLES},
+    **classic.CASES,
+    **sized.CASES,
 }

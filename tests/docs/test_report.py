@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import typer
+from rich.console import Console
 
-from benchmarks import frontend, report, run
+from benchmarks import frontend, report, run, worker
 from benchmarks.compilers import ROOT
 
 
@@ -37,6 +41,9 @@ def test_a_page_holds_what_was_measured_and_why_something_was_not(tmp_path: Path
         "machine": "a machine",
         "rows": [
             {"key": ["steady", "LeNet", "infer"], "seconds": both, "speedup": {"torch.compile": 0.5, "armature": 2.0}},
+            {"key": ["steady", "GPT", "infer"], "failed": "over 1200 s"},
+            {"key": ["memory", "LeNet", "infer"], "bytes": {"eager": 2**22, "torch.compile": 2**21, "armature": 2**20}},
+            {"key": ["memory", "GPT", "infer"], "failed": "over 900 s"},
             {"key": ["cold", "LeNet", "infer", "torch.compile"], "seconds": 8.0},
             {"key": ["cold", "LeNet", "infer", "armature"], "seconds": 2.0},
             {"key": ["overhead", "armature"], "bare_us": 4.0, "compiled_us": 5.0, "extra_us": 1.0},
@@ -68,6 +75,9 @@ def test_a_page_holds_what_was_measured_and_why_something_was_not(tmp_path: Path
     report.main(*files, out=page)
     text = page.read_text()
     assert "| LeNet | infer | 2.00 | 4.00 | 1.00 | 0.50 | 2.00 |" in text
+    assert "| GPT | infer | over 1200 s |" in text
+    assert "| LeNet | infer | 4.00 | 2.00 | 1.00 | 0.50 |" in text
+    assert "| GPT | infer | over 900 s |" in text
     assert "| LeNet | infer | 2 + 1 | 1 + 0 | 400 | 100 | 0.25 |" in text
     assert "takes 2.5 us more than the bare call" in text
     assert "| LeNet | infer | 8.00 | 2.00 | 0.25 |" in text
@@ -104,6 +114,42 @@ def test_front_ends_within_the_noise_of_an_eager_call_have_no_ratio() -> None:
     assert [line.split("|")[-2].strip() for line in lines[2:]] == ["-", "0.25", "-", "0.25"]
     table = frontend.models_table({(r["model"], r["mode"]): r for r in rows})
     assert list(table.columns[6].cells) == ["-", "0.25", "", "0.25"]
+
+
+def test_peak_memory_counts_what_is_held_at_once() -> None:
+    x = torch.ones(2**18)  # 1 MiB
+
+    def two_at_once() -> torch.Tensor:
+        y = x.exp()
+        z = y.exp()
+        del y
+        return z.exp()
+
+    assert worker.peak_bytes(two_at_once) == 2 * 2**20
+
+
+def test_processes_side_by_side_have_cores_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(10, 17)))
+    shares = [run.cores_of(place, 3) for place in range(3)]
+    assert shares == [{10, 11}, {12, 13}, {14, 15}]
+    assert run.cores_of(8, 9) == set(range(10, 17))  # more processes than cores
+
+
+def test_measurements_come_in_the_order_in_which_they_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(kind: str, timeout: float, cores: set[int] | None = None, **arguments: Any) -> dict[str, Any]:
+        return {"failed": "over 400 s"} if arguments.get("steps") == 50 else {"seconds": 1.0}
+
+    monkeypatch.setattr(run, "measure", measure)
+    todo = run.jobs(["scaling", "cold"], ["LeNet", "GPT"], ["infer"], ["eager", "armature"], 1.0)
+    found = run.run_all(todo, 2, Console(quiet=True))
+    assert [key[1] for key in found if key[0] == "cold"] == ["LeNet", "GPT"]
+    chain = {key[2]: row for key, row in found.items() if key[:2] == ("scaling", "chain")}
+    assert chain == {50: {"failed": "over 400 s"}, 100: {"failed": "as above"}, 200: {"failed": "as above"}}
+
+
+def test_a_model_that_is_not_there_is_named() -> None:
+    with pytest.raises(typer.BadParameter, match="no such models: LeNte; there are LeNet"):
+        run.main(models="LeNte")
 
 
 def test_a_graph_that_took_too_long_is_not_tried_larger() -> None:
