@@ -10,7 +10,17 @@ import torch
 from torch import Tensor, fx
 
 from armature.plugin_api import Pass, Services
-from armature_aten_lowerings import attention, layouts, masked_writes, masks, rnn, saving, scalars, selections
+from armature_aten_lowerings import (
+    attention,
+    layouts,
+    masked_writes,
+    masks,
+    rnn,
+    rnn_dropout,
+    saving,
+    scalars,
+    selections,
+)
 
 aten = torch.ops.aten
 RANDOM = torch.Tag.nondeterministic_seeded
@@ -226,6 +236,7 @@ def _frozen(value: object) -> Hashable:
 
 PASSES: tuple[Pass, ...] = (
     Pass("fused-lstm", "pre_grad", rnn.use_fused_layers),
+    Pass("recurrent-dropout", "pre_grad", rnn_dropout.keep_dropout),
     Pass("attention", "pre_grad", attention.use_attention),
     Pass("attention-masks", "pre_grad", masks.simplify_masks, after=("attention",)),
     Pass("masked-writes", "pre_grad", masked_writes.choose_by_mask),

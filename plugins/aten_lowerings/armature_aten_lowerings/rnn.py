@@ -13,6 +13,7 @@ from torch import Tensor, fx
 from armature.backend_api import CallInstead
 from armature.plugin_api import Lowering
 from armature_aten_lowerings import rnn_cudnn
+from armature_aten_lowerings.rnn_dropout import by_layer
 
 aten = torch.ops.aten
 LSTM_KIND = 2  # ideep's number for an LSTM, an argument of mkldnn_rnn_layer
@@ -47,6 +48,10 @@ def lstm(
     if not (wanted and same_width and on_cpu and torch.backends.mkldnn.enabled):
         if last_step and bidirectional and same_width and on_cpu and not (dropout and train):
             return _last_step(x, hidden, params, has_biases, num_layers, train, batch_first), None, None
+        if dropout and train:
+            options = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
+            out, h, c = by_layer("lstm", x, hidden, params, *options)
+            return out, h, c
         found = aten.lstm.input(x, hidden, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
         # torch 2.11's decomposition gives states with a dimension more.
         return found[0], found[1].view(hidden[0].shape), found[2].view(hidden[1].shape)
