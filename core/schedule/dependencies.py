@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
+import torch
 
 from armature.lower.data import Buffer, BufferKind, ExternCall, LoopGraph, View
 from armature.lower.sharing import shared_memory, views_of
@@ -26,6 +27,14 @@ def writes_of(unit: Unit) -> tuple[str, ...]:
     if isinstance(unit, Item):
         return unit.writes
     return (*(name for name in unit.outputs if name is not None), *unit.mutates)
+
+
+def keeps_its_turn(unit: Unit) -> bool:
+    """Whether calls of this kind run in the program's order: random numbers come in the order in which they are drawn,
+    ranks meet in their collectives, and what other libraries' operators do besides is not known."""
+    if not isinstance(unit, ExternCall):
+        return False
+    return torch.Tag.nondeterministic_seeded in unit.target.tags or unit.target.namespace != "aten"
 
 
 @attrs.frozen
@@ -52,15 +61,19 @@ class Dependencies:
 
 
 def dependencies(units: Sequence[Unit], loops: LoopGraph, buffers: dict[str, Buffer]) -> Dependencies:
-    """Read after write, write after read and write after write, from one walk in program order."""
+    """Read after write, write after read, write after write, and calls in turn, from one walk in program order."""
     before: list[frozenset[int]] = []
     writers: dict[str, list[int]] = {}
     readers: dict[str, list[int]] = {}
     memory = shared_memory(units)
     written: dict[str, list[int]] = {}  # who writes a memory; an operator that gives a part of it back does not
     since: dict[str, list[int]] = {}  # readers of a memory since the last write
+    turn: int | None = None  # the last unit that keeps its turn
     for number, unit in enumerate(units):
         needs: set[int] = set()
+        if keeps_its_turn(unit):
+            needs.update(() if turn is None else (turn,))
+            turn = number
         for name in reads_of(unit):
             place = memory.get(name, name)
             needs.update((*writers.get(name, ())[-1:], *written.get(place, ())[-1:]))

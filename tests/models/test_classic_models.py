@@ -27,13 +27,14 @@ def test_trained_as_in_eager_mode(name: str) -> None:
         losses[-1].backward()
     assert session().totals().graphs == 1
     torch.testing.assert_close(losses[1], losses[0])
+    largest = max(p.grad.abs().max().item() for p in case.model.parameters())
     for (where, ours), expected in zip(model.named_parameters(), case.model.parameters(), strict=True):
         scale = expected.grad.abs().max().item()
         torch.testing.assert_close(
             ours.grad,
             expected.grad,
             rtol=1e-3,
-            atol=1e-4 * scale + 1e-7,
+            atol=1e-4 * scale + 1e-6 * largest,
             msg=lambda text, where=where: f"{where}: {text}",
         )
     for (where, ours), expected in zip(model.named_buffers(), case.model.buffers(), strict=True):

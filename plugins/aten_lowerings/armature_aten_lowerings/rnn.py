@@ -49,8 +49,8 @@ def lstm(
         if last_step and bidirectional and same_width and on_cpu and not (dropout and train):
             return _last_step(x, hidden, params, has_biases, num_layers, train, batch_first), None, None
         if dropout and train:
-            options = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
-            out, h, c = by_layer("lstm", x, hidden, params, *options)
+            own = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
+            out, h, c = by_layer("lstm", x, hidden, params, *own)
             return out, h, c
         found = aten.lstm.input(x, hidden, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
         # torch 2.11's decomposition gives states with a dimension more.
