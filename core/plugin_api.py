@@ -18,12 +18,15 @@ from armature.breaks.types import (
 )
 from armature.errors import ArmatureError, BackendError, invariant
 from armature.events import CompileEvent, EventKind
+from armature.frame.data import program_of
+from armature.frame.source import Resolver
 from armature.frame.sources import (
     ArrayMemorySource,
     AttrSource,
     CallSource,
     DictOfSource,
     ItemSource,
+    KeptSource,
     ObjectSource,
     ReferentSource,
     Source,
@@ -34,7 +37,7 @@ from armature.graph.known import KnownValues, NotKnown
 from armature.graph.patterns import Match, Rewrite, fake_of, rewriting
 from armature.graph.spellings import function_of
 from armature.hookspecs import API_VERSION, hookimpl
-from armature.introspection import MISSING, Subject, class_member, existing
+from armature.introspection import MISSING, Subject, class_member, existing, is_written_in_c
 from armature.rules.data import SKIPPED, Answer, Decision, Rule, RuleOrigin, RuleTable, Verdict
 from armature.services import Services
 from armature.torch_abi import collectives as functional_collectives
@@ -46,6 +49,7 @@ from armature.torch_abi.attention import attention_results, item_by_tensors, nes
 from armature.torch_abi.decomps import overload, torch_decompositions
 from armature.torch_abi.effects import CHECK
 from armature.torch_abi.eval_frame import skip_code
+from armature.torch_abi.fake import PLAIN_TENSORS, version_of
 from armature.torch_abi.marks import assumed_constant
 from armature.torch_abi.overrides import Off
 from armature.torch_abi.pytree import registered_class
@@ -58,9 +62,12 @@ from armature.trace.places import places_of
 from armature.trace.recording.opaque_calls import call_outside
 from armature.trace.recording.subgraphs import NotApart, Part, Watch, call_graphs, graph_inputs, trace_part
 from armature.trace.recording.tensor_state import alter_tensor
-from armature.trace.semantics.cached_functions import alike, as_begun, holds, kept, written
+from armature.trace.semantics.iteration import advanced
+from armature.trace.semantics.slots import CONVERSIONS, TEXT, is_iterable
 from armature.trace.semantics.weak_references import refer, rely_on_life
 from armature.trace.trust import is_trusted
+from armature.trace.values import computed as early_numbers
+from armature.trace.values import symbolic as symbolic_numbers
 from armature.trace.values.address import AddressValue
 from armature.trace.values.base import (
     Args,
@@ -72,34 +79,71 @@ from armature.trace.values.base import (
     Value,
     Write,
     attribute_of_builtin,
+    raise_lacking,
+    raise_missing,
+    says_not_implemented,
+    type_name,
 )
-from armature.trace.values.classes import ClassValue
-from armature.trace.values.constant import ConstantValue, is_atom
+from armature.trace.values.classes import (
+    ClassValue,
+    SuperValue,
+    find_in_class,
+    inherits,
+    overrides,
+    rely_on_class,
+    rely_on_kind,
+    rely_on_member,
+    says_its_class,
+)
+from armature.trace.values.constant import ConstantValue, enum_attribute, is_atom
 from armature.trace.values.context import (
     ContextValue,
     PairedContextValue,
     put_grad,
 )
-from armature.trace.values.exception import handled_exception
-from armature.trace.values.function import BuiltinValue, ClosureValue, MethodValue
-from armature.trace.values.iterator import IteratorValue
-from armature.trace.values.keys import Identity, Referring
-from armature.trace.values.mapping import DictValue, namespace_of
+from armature.trace.values.derived import BASES as BUILTIN_BASES
+from armature.trace.values.derived import FILLED as FILLED_BY_INIT
+from armature.trace.values.derived import base_of, native
+from armature.trace.values.exception import CaughtValue, ExceptionValue, handled_exception
+from armature.trace.values.function import BuiltinValue, CellValue, ClosureValue, MethodValue
+from armature.trace.values.iterator import GeneratorValue, IteratorValue, advance_or_raise
+from armature.trace.values.keys import Identity, Referring, is_by_address
+from armature.trace.values.mapping import DictValue, factory_of, namespace_of
+from armature.trace.values.mapping import update as update_dict
+from armature.trace.values.module import ModuleValue
 from armature.trace.values.precomputed import EarlyNumber, EarlyValue, before_the_graph, call_early
 from armature.trace.values.precomputed import compute as compute_early
 from armature.trace.values.precomputed import now as number_now
-from armature.trace.values.sequence import ListValue, SequenceValue, TupleValue
-from armature.trace.values.slices import SliceValue
+from armature.trace.values.sequence import (
+    TUPLE_METHODS,
+    ListValue,
+    SequenceValue,
+    TupleValue,
+    is_named_tuple,
+    place_of,
+    sorted_items,
+)
+from armature.trace.values.sets import SetValue, in_any_order
+from armature.trace.values.sets import made_of as set_of
+from armature.trace.values.slices import RangeValue, SliceValue
 from armature.trace.values.streams import Steps
 from armature.trace.values.symbolic import SymbolicValue as SymbolicNumber
 from armature.trace.values.tensor import TensorValue as TracedTensor
+from armature.trace.values.user_object import PLAIN_LOOKUP, has_own_lookup, namesake
 from armature.trace.values.user_object import UserObjectValue as ObjectValue
 
 __all__ = [
     "API_VERSION",
+    "BUILTIN_BASES",
     "CHECK",
+    "CONVERSIONS",
+    "FILLED_BY_INIT",
     "MISSING",
+    "PLAIN_LOOKUP",
+    "PLAIN_TENSORS",
     "SKIPPED",
+    "TEXT",
+    "TUPLE_METHODS",
     "AddressValue",
     "Answer",
     "Args",
@@ -114,6 +158,8 @@ __all__ = [
     "BuiltinValue",
     "Call",
     "CallSource",
+    "CaughtValue",
+    "CellValue",
     "ClassValue",
     "ClosureValue",
     "CompileEvent",
@@ -128,7 +174,9 @@ __all__ = [
     "EarlyValue",
     "EventKind",
     "Example",
+    "ExceptionValue",
     "FrameSummary",
+    "GeneratorValue",
     "GraphBreak",
     "GraphKind",
     "Handler",
@@ -137,12 +185,14 @@ __all__ = [
     "Identity",
     "ItemSource",
     "IteratorValue",
+    "KeptSource",
     "KnownValues",
     "Kwargs",
     "ListValue",
     "Lowering",
     "Match",
     "MethodValue",
+    "ModuleValue",
     "NotApart",
     "NotConstant",
     "NotKnown",
@@ -154,21 +204,25 @@ __all__ = [
     "Part",
     "Pass",
     "Polyfill",
+    "RangeValue",
     "Rebuilding",
     "ReferentSource",
     "Referring",
+    "Resolver",
     "Rewrite",
     "Rule",
     "RuleOrigin",
     "RuleTable",
     "SequenceValue",
     "Services",
+    "SetValue",
     "Signature",
     "SliceValue",
     "Source",
     "Split",
     "Steps",
     "Subject",
+    "SuperValue",
     "SymbolicNumber",
     "TracedTensor",
     "Tracing",
@@ -179,12 +233,13 @@ __all__ = [
     "Verdict",
     "Watch",
     "Write",
-    "alike",
+    "advance_or_raise",
+    "advanced",
     "alter_tensor",
-    "as_begun",
     "assumed_constant",
     "attention_results",
     "attribute_of_builtin",
+    "base_of",
     "before_the_graph",
     "call_early",
     "call_graphs",
@@ -195,8 +250,12 @@ __all__ = [
     "compile_functional",
     "compute_early",
     "data_parallel",
+    "early_numbers",
+    "enum_attribute",
     "existing",
+    "factory_of",
     "fake_of",
+    "find_in_class",
     "function_of",
     "functional_collectives",
     "fundamental",
@@ -204,16 +263,23 @@ __all__ = [
     "graph_inputs",
     "handled_exception",
     "handles",
-    "holds",
+    "has_own_lookup",
     "hookimpl",
+    "in_any_order",
+    "inherits",
     "invariant",
     "is_atom",
+    "is_by_address",
+    "is_iterable",
+    "is_named_tuple",
     "is_trusted",
     "is_unbacked",
+    "is_written_in_c",
     "item_by_tensors",
-    "kept",
     "min_cut",
+    "namesake",
     "namespace_of",
+    "native",
     "nested_attention",
     "number_now",
     "numpy_layer",
@@ -221,19 +287,34 @@ __all__ = [
     "opaque_function",
     "ours",
     "overload",
+    "overrides",
+    "place_of",
     "places_of",
+    "program_of",
     "put_grad",
+    "raise_lacking",
+    "raise_missing",
     "refer",
     "registered_class",
+    "rely_on_class",
+    "rely_on_kind",
     "rely_on_life",
+    "rely_on_member",
     "rewriting",
     "running_graphs",
+    "says_its_class",
+    "says_not_implemented",
     "set_data_",
+    "set_of",
     "skip_code",
+    "sorted_items",
     "supportable",
+    "symbolic_numbers",
     "torch_decompositions",
     "trace_part",
+    "type_name",
+    "update_dict",
     "user_error",
+    "version_of",
     "with_examples",
-    "written",
 ]

@@ -168,7 +168,7 @@ class Tables:
     lowerings: Mapping[torch._ops.OpOverload, Lowering]
     operators: Mapping[torch._ops.OpOverload, Operator]
     graph_backends: Mapping[str, Callable[..., Any]]
-    _handler_index: Mapping[Hashable, Handler]
+    _handler_index: Mapping[Hashable, tuple[Handler, ...]]
     _polyfill_index: Mapping[Hashable, Polyfill]
     _signature_index: Mapping[Hashable, Signature]
     _exact_types: Mapping[type, ValueType]
@@ -184,12 +184,16 @@ class Tables:
     @ids_with_rows.default
     def _ids_with_rows(self) -> frozenset[int]:
         # Of objects that a handler or polyfill is for; of methods, which are made anew at each access, there is no id.
-        tables = (self._handler_index, self._polyfill_index)
-        return frozenset(key for table in tables for key in table if isinstance(key, int))
+        keys = (*self._handler_index, *self._polyfill_index)
+        return frozenset(key for key in keys if isinstance(key, int))
 
     def handler(self, fn: object) -> Handler | None:
         """How a call of this very function is traced."""
-        return self._handler_index.get(identity_key(fn))
+        return next(iter(self.handlers_of(fn)), None)
+
+    def handlers_of(self, fn: object) -> tuple[Handler, ...]:
+        """All that know how a call of this very function is traced: the next is asked where one declines."""
+        return self._handler_index.get(identity_key(fn), ())
 
     def polyfill(self, fn: object) -> Polyfill | None:
         """What is traced in place of this very function."""
@@ -266,8 +270,11 @@ class Tables:
         """Keys that several rows want, of all tables, with who won."""
         for registry in self.registries.by_name().values():
             for contest in registry.contests():
-                if registry is not self.registries.rules or len({r.decision for r in rules_in(contest)}) > 1:
-                    yield contest
+                if registry is self.registries.rules and len({r.decision for r in rules_in(contest)}) == 1:
+                    continue
+                if registry is self.registries.handlers and asked_in_turn(contest):
+                    continue
+                yield contest
         yield from self._same_under_other_names()
 
     def _same_under_other_names(self) -> Iterator[Contest[Rule]]:
@@ -326,6 +333,11 @@ def rules_in(contest: Contest[Rule]) -> Iterator[Rule]:
     """The rules of a contest."""
     yield contest.winner.value
     yield from (row.value for row in contest.losers)
+
+
+def asked_in_turn(contest: Contest[Handler]) -> bool:
+    """Whether what handlers decline goes to one that knows all of the function, and is there for that."""
+    return not contest.tie and all(row.value.complete for row in contest.losers)
 
 
 @attrs.frozen
@@ -452,7 +464,7 @@ def build(
         lowerings=by_operator(registries.lowerings),
         operators=by_operator(registries.operators),
         graph_backends=MappingProxyType({str(r.subject): r.value for r in registries.graph_backends.winners()}),
-        handler_index={key: held[0].value for key, held in registries.handlers.rows.items()},
+        handler_index={key: tuple(row.value for row in held) for key, held in registries.handlers.rows.items()},
         polyfill_index={key: held[0].value for key, held in registries.polyfills.rows.items()},
         signature_index={key: held[0].value for key, held in registries.signatures.rows.items()},
         exact_types={row.value.match: row.value for row in types if isinstance(row.value.match, type)},

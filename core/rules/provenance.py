@@ -30,7 +30,6 @@ from armature.rules.book import own_origin
 from armature.rules.data import Decision, RuleOrigin, Verdict
 from armature.rules.names import resolve
 from armature.rules.targets import USER, is_dotted, original, refusal
-from armature.trace.calls import builtin_of
 from armature.trace.handlers import Handler, Polyfill
 
 __all__ = ["Speaker", "Why", "place", "resolve", "why", "why_call", "why_frame"]
@@ -261,9 +260,7 @@ def _meaning(obj: object, verdict: Verdict, found: tuple[Speaker, ...]) -> str:
     asked = [s for s in found if s.kind in ASKED_FIRST]
     if verdict.decision is not Decision.SKIP or verdict.priority > max([0, *(s.priority for s in asked)]):
         return MEANING[verdict.decision]
-    if asked:
-        return f"left alone where the {asked[0].kind} declines"
-    return "left alone where the interpreter can't trace it" if builtin_of(obj) else MEANING[verdict.decision]
+    return f"left alone where the {asked[0].kind} declines" if asked else MEANING[verdict.decision]
 
 
 ASKED_FIRST = {"handler": Handler, "polyfill": Polyfill}

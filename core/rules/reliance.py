@@ -57,14 +57,16 @@ class Relied:
 
 def said_of(tables: Tables, fn: Any) -> Said:
     """What tracing a call of it can depend on: who handles it, what stands in for it, what the rules say."""
-    handler, polyfill, verdict = tables.handler(fn), tables.polyfill(fn), tables.rule_book.verdict(fn)
-    handled = (None, 0) if handler is None else (handler.fn, handler.priority)
+    polyfill, verdict = tables.polyfill(fn), tables.rule_book.verdict(fn)
+    handled = [said for handler in tables.handlers_of(fn) for said in (handler.fn, handler.priority)]
     replaced = (None, 0) if polyfill is None else (polyfill.replacement, polyfill.priority)
     return (*handled, *replaced, verdict.decision, verdict.answer, verdict.priority)
 
 
 def same(left: Said, right: Said) -> bool:
     """Whether the answers are the same: functions by identity, numbers by value."""
+    if len(left) != len(right):
+        return False
     return all(a is b or (type(a) is int and a == b) for a, b in zip(left, right, strict=True))
 
 

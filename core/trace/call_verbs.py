@@ -42,7 +42,7 @@ class Calls:
     def has_handler(self, fn: object) -> bool:
         """Whether a handler or a polyfill knows a callable."""
         plan = calls.plan_of(self.trace, fn)
-        return plan.handler is not None or plan.polyfill is not None
+        return bool(plan.handlers) or plan.polyfill is not None
 
     def goes_first(self, fn: object) -> bool:
         """Whether a handler, a polyfill, or a rule that goes before these, knows a callable."""

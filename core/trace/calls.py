@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
     FunctionType,
@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from armature.frame.sources import AttrSource
-from armature.introspection import MISSING, class_member, describe, is_written_in_c, unbound
+from armature.introspection import MISSING, describe, is_written_in_c, unbound
 from armature.rules.data import Decision, Verdict
 from armature.torch_abi.marks import (
     ORIGINAL,
@@ -40,20 +39,16 @@ from armature.trace.handlers import Call, Handler, opaque_function
 from armature.trace.places import places_of
 from armature.trace.plans import Plan
 from armature.trace.recording import torch_function, wrapper_subclasses
-from armature.trace.semantics import exception_groups, inlining
-from armature.trace.semantics.builtins import BUILTINS
+from armature.trace.semantics import inlining
 from armature.trace.semantics.keywords import takes
-from armature.trace.trust import is_trusted
 from armature.trace.values.base import Args, Kwargs, Value, type_name
 from armature.trace.values.classes import (
     ClassValue,
     bind,
-    class_source,
     find_in_class,
     held_value,
     inherits,
     rely_on_class,
-    rely_on_member,
 )
 from armature.trace.values.classes import overrides as overrides_in_python
 from armature.trace.values.constant import ConstantValue
@@ -62,9 +57,9 @@ from armature.trace.values.derived import BASES, PLAIN, makes_its_own, or_itself
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import FunctionValue, MethodValue
 from armature.trace.values.iterator import GeneratorValue, Original
-from armature.trace.values.methods import check_call, fits, invoke
+from armature.trace.values.methods import check_call, fits
 from armature.trace.values.module import ModuleValue
-from armature.trace.values.sequence import TUPLE_METHODS, TupleValue, is_named_tuple
+from armature.trace.values.sequence import TupleValue
 from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
 
@@ -74,10 +69,10 @@ if TYPE_CHECKING:
 
 def plan_for(tracer: Trace, fn: object) -> Plan:
     """The rows for a callable. A rule whose priority is larger than those of handler and polyfill goes before them."""
-    handler, polyfill = tracer.tables.handler(fn), tracer.tables.polyfill(fn)
+    handlers, polyfill = tracer.tables.handlers_of(fn), tracer.tables.polyfill(fn)
     verdict = tracer.verdict(fn)
-    least = max((row.priority for row in (handler, polyfill) if row is not None), default=0)
-    return Plan(fn, handler, polyfill, verdict if verdict.priority > max(least, 0) else None)
+    least = max(0, 0 if polyfill is None else polyfill.priority, *(row.priority for row in handlers))
+    return Plan(fn, handlers, polyfill, verdict if verdict.priority > least else None)
 
 
 def plan_of(tracer: Trace, fn: object) -> Plan:
@@ -96,18 +91,20 @@ def ruled(tracer: Trace, plan: Plan, verdict: Verdict, args: Args, kwargs: Kwarg
 
 
 def handled(tracer: Trace, plan: Plan, args: Args, kwargs: Kwargs) -> Value | None:
-    """What a rule of high priority, the handler or the polyfill gives, None when there is none or it declines."""
+    """What a rule of high priority, a handler or the polyfill gives, None when there is none or all decline."""
     if plan.first is not None:
         return ruled(tracer, plan, plan.first, args, kwargs)
     if type(plan.fn) is FunctionType and not takes(plan.fn, len(args), kwargs):
         return None  # what Python says of such a call is said where its body is traced, or when it runs
-    if plan.handler is not None:
-        call = Call(plan.fn, tuple(args), kwargs, tracer)
+    call = Call(plan.fn, tuple(args), kwargs, tracer)
+    for handler in plan.handlers:
         try:
-            found = plan.handler.fn(call, *args, **kwargs)
+            found = handler.fn(call, *args, **kwargs)
         except TypeError:
-            if fits(plan.handler.fn, (call, *args), kwargs):
+            if fits(handler.fn, (call, *args), kwargs):
                 raise
+            if handler.complete:
+                tracer.graph_break("function-arguments", function=describe(plan.fn).name)
             found = None  # it has no say in such a call
         if found is not None:
             return found
@@ -158,11 +155,7 @@ def call_object(tracer: Trace, fn: Callable[..., Any], value: Value, args: Args,
 
 
 def _known_function(tracer: Trace, fn: Any, args: Args, kwargs: Kwargs) -> Value | None:
-    """A call that the interpreter makes itself, or that the program has marked; None: it is none of these."""
-    mechanism = builtin_of(fn)
-    if mechanism is not None:
-        found = invoke(tracer, mechanism, describe(fn).name, (), args, kwargs)
-        return tracer.constant(None) if found is None else found
+    """A call that the program has marked, or of the `__get__` of a method in C; None: it is none of these."""
     if assumed_constant(fn):
         return _call_for_real(tracer, fn, args, kwargs)
     if allowed_in_graph(fn):
@@ -248,7 +241,6 @@ def is_method_in_c(fn: Any) -> bool:
     return not isinstance(fn, BuiltinFunctionType) or unbound(fn) is not MISSING
 
 
-BY_IDENTITY = (("__hash__", object.__hash__), ("__eq__", object.__eq__))
 OWN_INIT = (OSError, UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError, ImportError, SystemExit)
 # Exceptions that can't be made of any arguments.
 LOOK_AT_ARGUMENTS = (UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError, SyntaxError)
@@ -277,13 +269,6 @@ def _call_for_real(tracer: Trace, fn: Callable[..., Any], args: Args, kwargs: Kw
         return tracer.as_value(call_for_real(fn, plain, named))
     except Exception as error:
         tracer.raise_real(error)
-
-
-def builtin_of(fn: object) -> Callable[..., Value] | None:
-    """What the interpreter itself does for a function of Python. Never asks an object that compares in its own way."""
-    kind = type(fn)
-    by_identity = all(class_member(kind, name) is method for name, method in BY_IDENTITY)
-    return BUILTINS.get(fn) if by_identity or kind is BuiltinFunctionType else None
 
 
 def inline_python(tracer: Trace, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
@@ -323,10 +308,6 @@ def call_class(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> 
         found = handled(tracer, plan, args, kwargs)
         if found is not None:
             return found
-    mechanism = builtin_of(cls)
-    if mechanism is not None:
-        found = invoke(tracer, mechanism, cls.__qualname__, (), args, kwargs)
-        return tracer.constant(None) if found is None else found
     return next(make for _, fits, make in CLASS_ROWS if fits(cls))(tracer, value, args, kwargs)
 
 
@@ -344,75 +325,14 @@ def _exception(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> 
             value.cls(*(arg.as_constant() for arg in args))
         except (TypeError, ValueError) as error:
             tracer.raise_real(error)
-    is_group = issubclass(cls, BaseExceptionGroup)
-    made = exception_groups.make_group(tracer, cls, args) if is_group else ExceptionValue(cls, list(args))
+    made = ExceptionValue(cls, list(args))
+    if issubclass(cls, BaseExceptionGroup):
+        made = tracer.as_exception(tracer.python.builtin(BaseExceptionGroup.__new__, value, *args))
     if init is not None and isinstance(init.obj, FunctionType):
         _returns_none(tracer, bind(tracer, made, value.cls, init, "__init__").call(tracer, args, kwargs))
     elif kwargs:
         tracer.graph_break("exception-keywords", type=value.describe())
     return made
-
-
-def _enum_member(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
-    if kwargs or len(args) != 1:
-        tracer.graph_break("enum-call", type=value.describe())
-    if args[0].is_constant:
-        rely_on_member(tracer, value.cls, "_value2member_map_", args[0])
-        wanted, missing = args[0].as_constant(), find_in_class(value.cls, "_missing_")
-        if missing is not None and not is_trusted(missing.holder) and not is_value(value.cls, wanted):
-            made = value.get_attribute(tracer, "_missing_").call(tracer, args, {})
-            if isinstance(made.python_type(), type) and issubclass(made.python_type(), value.cls):
-                return made
-            tracer.graph_break("enum-missing", type=value.describe())
-    given = args[0].as_constant()
-    try:
-        return tracer.constant(value.cls(given))
-    except (TypeError, ValueError) as error:
-        tracer.raise_real(error)
-
-
-def is_value(cls: Any, wanted: object) -> bool:
-    """Whether an enum has a member of this value."""
-    return isinstance(wanted, cls) or any(member._value_ == wanted for member in cls.__members__.values())
-
-
-def _named_tuple(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
-    new = find_in_class(value.cls, "__new__")
-    if new is None or new.holder is not named_tuple_base(value.cls) or not is_of_named_tuple(new.obj):
-        tracer.graph_break("named-tuple-with-new", type=value.describe())
-    rely_on_class(tracer, value.cls, "__init__", *TUPLE_METHODS)
-    function: Any = getattr(new.obj, "__func__", new.obj)
-    fields = function.__code__.co_varnames[1 : function.__code__.co_argcount]
-    defaults = _defaults(tracer, value.cls, function)
-    try:
-        value.cls(*args, **kwargs)
-    except TypeError as error:
-        tracer.raise_real(error)  # of arguments that do not fit
-    made = [*args]
-    for position, name in enumerate(fields[len(args) :], len(args) - len(fields)):
-        made.append(kwargs[name] if name in kwargs else defaults[position])
-    return TupleValue(made, value.cls)
-
-
-def is_of_named_tuple(new: object) -> bool:
-    """Whether it is the `__new__` that `collections.namedtuple` makes, in a namespace of its own."""
-    made = new.__func__ if isinstance(new, staticmethod) else new
-    return isinstance(made, FunctionType) and str(made.__globals__.get("__name__")).startswith("namedtuple_")
-
-
-def _defaults(tracer: Trace, cls: type, function: Any) -> Sequence[Value]:
-    """The defaults of the last fields of a named tuple."""
-    source = class_source(tracer, cls, "__new__")
-    if source is None:
-        return tracer.unpack(tracer.as_value(function.__defaults__ or ()))
-    tracer.guards.same(source, function)
-    held = tracer.wrap(function.__defaults__, AttrSource(source, "__defaults__"))
-    return () if function.__defaults__ is None else tracer.unpack(held)
-
-
-def named_tuple_base(cls: type) -> type | None:
-    """The class that holds the `__new__` which `collections.namedtuple` makes."""
-    return next((base for base in cls.__mro__ if "_fields" in base.__dict__ and "_make" in base.__dict__), None)
 
 
 def _torch_constant(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
@@ -453,7 +373,7 @@ def instantiate(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) ->
             tracer.graph_break("unusual-constructor", type=value.describe())
         else:
             made = held_value(tracer, cls, found, "__new__").call(tracer, (value, *args), kwargs)
-    if isinstance(made, TensorValue) and overrides_in_python(cls, "__init__"):
+    if isinstance(made, (TensorValue, TupleValue)) and overrides_in_python(cls, "__init__"):
         made.get_attribute(tracer, "__init__").call(tracer, args, kwargs)
     if isinstance(made, ClassValue) and issubclass(type(made.cls), cls) and overrides_in_python(cls, "__init__"):
         (made.meta(tracer, "__init__") or made).call(tracer, args, kwargs)
@@ -472,7 +392,7 @@ def _initialise(tracer: Trace, made: UserObjectValue, args: Args, kwargs: Kwargs
     elif init is not None and init.obj is object.__init__:
         if (args or kwargs) and inherits(made.cls, "__new__", object):
             tracer.raise_error(TypeError, f"{made.cls.__name__}() takes no arguments")
-    elif init is not None and (isinstance(init.obj, FunctionType) or builtin_of(init.obj) is not None):
+    elif init is not None and (isinstance(init.obj, FunctionType) or plan_of(tracer, init.obj).handlers):
         _returns_none(tracer, bind(tracer, made, made.cls, init, "__init__").call(tracer, args, kwargs))
     else:
         tracer.graph_break("unusual-constructor", type=made.describe())
@@ -490,8 +410,6 @@ MakeObject = Callable[["Trace", ClassValue, Args, Kwargs], Value]
 CLASS_ROWS: tuple[tuple[str, Callable[[type], bool], MakeObject], ...] = (
     ("exception", lambda cls: issubclass(cls, BaseException), _exception),
     ("tensor that holds others", is_wrapper, wrapper_subclasses.made),
-    ("enum", lambda cls: issubclass(cls, enum.Enum), _enum_member),
-    ("named tuple", is_named_tuple, _named_tuple),
     ("metaclass", lambda cls: type(cls).__call__ is not type.__call__, _metaclass),
     ("written in C", is_written_in_c, _torch_constant),
     ("class", lambda cls: True, instantiate),

@@ -6,6 +6,7 @@ them, then written: preparing reads the program's objects as they were before.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import attrs
@@ -84,6 +85,10 @@ class Effects:
     def writes_to(self, value: TensorValue) -> bool:
         """Whether the graph writes to the memory that the tensor had when the frame began, and counts that."""
         return self.altered.get(value, memory_of(value.fake))._cdata in self.memory
+
+    def inputs_written(self, tensors: Iterable[TensorValue]) -> int:
+        """How many of some tensors are the program's, and written to by the graph."""
+        return sum(self.writes_to(value) for value in tensors if value.source is not None) if self.memory else 0
 
     def writes_uncounted(self, value: TensorValue) -> bool:
         """Whether it writes there and no version tells: running statistics, tensors of inference mode."""

@@ -17,11 +17,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @attrs.frozen(eq=False)
 class Handler:
-    """A function `fn(call, *args, **kwargs) -> Value | None` and the callables it handles. None: "not mine"."""
+    """A function `fn(call, *args, **kwargs) -> Value | None` and the callables it handles. None: "not mine".
+
+    complete: it takes all arguments that its targets take, and any others break the graph.
+    """
 
     targets: tuple[Callable[..., object], ...]
     fn: Callable[..., Value | None]
     priority: int = 0
+    complete: bool = False
 
 
 @attrs.frozen(eq=False)
@@ -127,6 +131,13 @@ class Call:
     def guard(self, value: Value) -> None:
         """Rely on the value: guard its source so that the same object (constant: an equal one) comes next time."""
         value.rely_on(self.tracing)
+
+    def fold(self, fn: Callable[..., object], *operands: object) -> Value:
+        """The value of what `fn` gives for Python objects. What it raises, the program raises."""
+        try:
+            return self.tracing.as_value(fn(*operands))
+        except Exception as error:
+            self.tracing.raise_real(error)
 
     def new_value(self, obj: object) -> Value:
         """A value for any Python object without a source (made while tracing): wrapped as the value-type tables say."""

@@ -85,6 +85,9 @@ class Changes(Protocol[V, W]):
     def record(self, value: V) -> None:
         """The object of a value is changed."""
 
+    def inputs_written(self, tensors: Iterable[Any]) -> int:
+        """How many of some tensors are the program's, and written to by the graph."""
+
     def alter(self, value: Any) -> None:
         """The graph changes what a tensor is."""
 
@@ -116,6 +119,10 @@ class OverridingNow(Protocol[V, W, T_contra]):
     off: Off
     present: bool
     wrappers: bool
+
+    @property
+    def moved(self) -> bool:
+        """Whether torch's stack of modes is another one than when the frame began."""
 
     @property
     def asks_modes(self) -> bool:
@@ -277,6 +284,9 @@ class PythonVerbs(Protocol[V]):
     def iterator(self, value: V) -> V:
         """`iter(value)`."""
 
+    def reversed_iterator(self, value: V) -> V:
+        """`reversed(value)`."""
+
     def taken(self, value: V) -> Iterator[V]:
         """The items of an iterable, of which Python makes a list or tuple."""
 
@@ -288,6 +298,9 @@ class PythonVerbs(Protocol[V]):
 
     def operate(self, name: str, left: V, right: V) -> V:
         """`left <op> right`."""
+
+    def by_methods(self, name: str, reflected: str, left: V, right: V) -> V | None:
+        """A binary operator by two methods of its operands, in the language's order; None: neither knows."""
 
     def operate_unary(self, name: str, value: V) -> V:
         """`-value` and the like."""
@@ -304,14 +317,8 @@ class PythonVerbs(Protocol[V]):
     def identical(self, left: V, right: V) -> bool:
         """`left is right`."""
 
-    def text_of(self, value: V, convert: Callable[..., str], spec: V | None = None) -> V:
-        """`str(value)` and the like."""
-
-    def format_method(self, template: str, args: Sequence[V], kwargs: Mapping[str, V]) -> V:
-        """`template.format(*args, **kwargs)`."""
-
-    def join_text(self, parts: list[V]) -> V:
-        """The parts of an f-string in one."""
+    def builtin(self, fn: Callable[..., object], *args: V) -> V:
+        """What a function of Python gives, as its handlers say: the language itself calls it."""
 
     def attribute_or_none(self, value: V, name: str) -> V | None:
         """An attribute, None where reading it raises AttributeError."""
@@ -327,6 +334,9 @@ class PythonVerbs(Protocol[V]):
 
     def class_attribute(self, owner: V, cls: type, name: str) -> V:
         """An attribute that the classes of an object know."""
+
+    def globals_of(self, namespace: dict[str, object]) -> V:
+        """The variables of a module as a dict, which is not to be changed."""
 
 
 class CallVerbs(Protocol[V]):

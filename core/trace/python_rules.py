@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from armature.trace.errors import UserRaised
-from armature.trace.semantics import iteration, keywords, operators, text
-from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.semantics import iteration, keywords, operators
+from armature.trace.values.base import Value
 from armature.trace.values.classes import class_attribute, overrides
 from armature.trace.values.user_object import UserObjectValue
 
@@ -31,6 +31,10 @@ class PythonRules:
         """`iter(value)`."""
         return iteration.iterator(self.trace, value)
 
+    def reversed_iterator(self, value: Value) -> Value:
+        """`reversed(value)`."""
+        return iteration.reverse(self.trace, value)
+
     def taken(self, value: Value) -> Iterator[Value]:
         """The items of an iterable, of which Python makes a list or tuple."""
         return iteration.taken(self.trace, value)
@@ -49,6 +53,10 @@ class PythonRules:
     def operate(self, name: str, left: Value, right: Value) -> Value:
         """`left <op> right`."""
         return operators.operate(self.trace, name, left, right)
+
+    def by_methods(self, name: str, reflected: str, left: Value, right: Value) -> Value | None:
+        """A binary operator by two methods of its operands, in the language's order; None: neither knows."""
+        return operators.by_methods(self.trace, name, reflected, left, right)
 
     def operate_unary(self, name: str, value: Value) -> Value:
         """`-value` and the like."""
@@ -70,17 +78,10 @@ class PythonRules:
         """`left is right`."""
         return operators.identical(self.trace, left, right)
 
-    def text_of(self, value: Value, convert: Callable[..., str], spec: Value | None = None) -> Value:
-        """`str(value)` and the like."""
-        return text.text_of(self.trace, value, convert, spec)
-
-    def format_method(self, template: str, args: Args, kwargs: Kwargs) -> Value:
-        """`template.format(*args, **kwargs)`."""
-        return text.format_method(self.trace, template, args, kwargs)
-
-    def join_text(self, parts: list[Value]) -> Value:
-        """The parts of an f-string in one."""
-        return text.join(parts)
+    def builtin(self, fn: Callable[..., object], *args: Value) -> Value:
+        """What a function of Python gives, as its handlers say: the language itself calls it."""
+        made = self.trace.calls.handled(fn, args, {})
+        return self.trace.graph_break("function-arguments", function=fn.__name__) if made is None else made
 
     def attribute_or_none(self, value: Value, name: str) -> Value | None:
         """An attribute, None where reading it raises AttributeError."""
@@ -108,3 +109,7 @@ class PythonRules:
     def class_attribute(self, owner: Value, cls: type, name: str) -> Value:
         """An attribute that the classes of an object know."""
         return class_attribute(self.trace, owner, cls, name)
+
+    def globals_of(self, namespace: dict[str, object]) -> Value:
+        """The variables of a module as a dict, which is not to be changed."""
+        return self.trace.names.of_module(namespace)

@@ -17,5 +17,3 @@ SUM_KEEPS_WHAT_IS_LOST = VERSION >= (3, 12)
 """Whether `sum` of floats keeps what additions lose."""
 SUBSET_STOPS_EARLY = VERSION >= (3, 12)
 """Whether `set.issubset` of an iterable ends when all members were met."""
-EMPTY_ITERABLE = "() iterable argument is empty" if VERSION >= (3, 12) else "() arg is an empty sequence"
-"""The end of the text of the error of `min` and `max` for nothing."""

@@ -341,6 +341,20 @@ def gb0200(x: Any) -> Any:
     return x * len({n, 1, 2})
 
 
+class Twice(collections.namedtuple("Both", "first second")):
+    """A named tuple with a `__new__` of its own."""
+
+    __slots__ = ()
+
+    def __new__(cls, value: Any) -> Any:
+        return super().__new__(cls, value, second=value * 2)
+
+
+def gb0201(x: Any) -> Any:
+    made = Twice(x)
+    return made, made.second + made[0]
+
+
 def gb0202(x: Any) -> Any:
     return x + len(list(MODULE.named_parameters(prefix=str(x.dim()))))
 

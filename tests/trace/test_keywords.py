@@ -14,7 +14,6 @@ import torch
 import armature
 from armature.plugins import manager
 from armature.trace.semantics import keywords
-from armature.trace.semantics.builtins import BUILTINS
 from armature.trace.values.mapping import DICT_METHODS
 from armature.trace.values.sequence import LIST_METHODS, SHARED_METHODS
 from armature.trace.values.sets import SET_METHODS
@@ -33,8 +32,8 @@ def refuses(fn: Callable[..., Any], positional: int, names: Iterable[str]) -> bo
 
 def stand_ins() -> Iterator[tuple[Any, Callable[..., Any], tuple[Any, ...]]]:
     """Functions of Python, what is traced in their place, and the first arguments to call them with."""
-    for fn, ours in BUILTINS.items():
-        yield fn, ours, ()
+    for rows in manager().tables().registries.handlers.rows.values():
+        yield from ((row.subject, row.value.fn, ()) for row in rows if row.value.complete)
     for rows in manager().tables().registries.polyfills.rows.values():
         yield rows[0].value.original, rows[0].value.replacement, ()
     for kind, table in METHODS:

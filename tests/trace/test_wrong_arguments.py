@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import armature
-from armature.trace.semantics.builtins import BUILTINS
+from armature.plugins import manager
 
 OLDER = List[int], Union[int, torch.Tensor]  # noqa: UP006, UP007
 
@@ -70,9 +70,8 @@ GIVEN = (
 )  # fmt: skip
 # These tell of addresses, of the frame that asks, or do what a test should not.
 LEFT_OUT = frozenset({"id", "hash", "dir", "vars", "globals", "locals"})
-NAMES = sorted(
-    name for name, fn in vars(builtins).items() if name not in LEFT_OUT and name[0] != "_" and fn in BUILTINS
-)
+HANDLED = manager().tables().handler
+NAMES = sorted(name for name, fn in vars(builtins).items() if name not in LEFT_OUT and name[0] != "_" and HANDLED(fn))
 NAMES += [f"operator.{name}" for name in operator.__all__]
 GRID = [f"{name}({', '.join(args)})" for name in NAMES for n in (1, 2) for args in itertools.product(GIVEN, repeat=n)]
 random.Random(5).shuffle(GRID)

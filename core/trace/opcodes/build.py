@@ -9,7 +9,6 @@ from armature.trace.errors import UserRaised
 from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
-from armature.trace.semantics import text
 from armature.trace.semantics.iteration import advance
 from armature.trace.values.base import Value, type_name
 from armature.trace.values.mapping import DictValue, items_of_mapping
@@ -130,19 +129,19 @@ def dict_merge(frame: Frame, inst: Instruction) -> None:
 @opcode("BUILD_STRING")
 def build_string(frame: Frame, inst: Instruction) -> None:
     parts = frame.popn(inst.arg)
-    frame.push(frame.tracer.python.join_text(parts))
+    frame.push(frame.tracer.python.builtin(str.join, frame.tracer.constant(""), ListValue(parts)))
 
 
 def converted(frame: Frame, value: Value, conversion: int) -> Value:
     """`!s`, `!r` or `!a` applied to a value of an f-string."""
     if conversion == 0:
         return value
-    return frame.tracer.python.text_of(value, (str, repr, ascii)[conversion - 1])
+    return frame.tracer.python.builtin((str, repr, ascii)[conversion - 1], value)
 
 
 def formatted(frame: Frame, value: Value, spec: Value | None) -> Value:
     """`format(value, spec)`."""
-    return text.formatted(frame.tracer, value, "" if spec is None else str(spec.as_constant()))
+    return frame.tracer.python.builtin(format, value, *(() if spec is None else (spec,)))
 
 
 @opcode("FORMAT_VALUE")

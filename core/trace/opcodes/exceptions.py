@@ -10,7 +10,6 @@ from armature.trace.errors import UserRaised
 from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
-from armature.trace.semantics import exception_groups
 from armature.trace.values.base import BoundMethod, Tracing, Value, type_name
 from armature.trace.values.classes import ClassValue, overrides, rely_on_class
 from armature.trace.values.context import ContextValue
@@ -87,18 +86,19 @@ def is_exception_class(value: Value) -> TypeGuard[ClassValue]:
 @opcode("CHECK_EG_MATCH")
 def check_eg_match(frame: Frame, inst: Instruction) -> None:
     """Split the exception into what an `except*` clause takes and the rest; None where nothing is taken."""
-    classes = exception_classes(frame, frame.pop(), of_groups=True)
+    wanted = frame.pop()
+    exception_classes(frame, wanted, of_groups=True)
     error = frame.tracer.as_exception(frame.pop())
     if isinstance(error, CaughtValue) or overrides(error.kind, "split"):
         frame.tracer.graph_break("except-star-of-caught", type=error.describe())
-    taken, rest = exception_groups.split(frame.tracer, error, lambda member: issubclass(member.kind, classes))
-    none = frame.tracer.constant(None)
-    if taken is not None and not issubclass(error.kind, BaseExceptionGroup):
-        given = (frame.tracer.constant(""), ListValue([error]))
-        taken = exception_groups.make_group(frame.tracer, BaseExceptionGroup, given)
-    frame.push(none if rest is None else rest)
-    frame.push(none if taken is None else taken)
-    if taken is not None:
+    python = frame.tracer.python
+    taken, rest = frame.tracer.unpack(python.builtin(BaseExceptionGroup.split, error, wanted))
+    if isinstance(taken, ExceptionValue) and not issubclass(error.kind, BaseExceptionGroup):
+        group = (frame.tracer.as_value(BaseExceptionGroup), frame.tracer.constant(""), ListValue([error]))
+        taken = python.builtin(BaseExceptionGroup.__new__, *group)
+    frame.push(rest)
+    frame.push(taken)
+    if isinstance(taken, ExceptionValue):
         frame.handling[-1] = taken
 
 

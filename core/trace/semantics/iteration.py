@@ -23,7 +23,7 @@ from armature.trace.values.iterator import LIST_ITERATOR, GeneratorValue, Iterat
 from armature.trace.values.mapping import DictValue, DictViewValue
 from armature.trace.values.sequence import SequenceValue, TupleValue
 from armature.trace.values.sets import SetValue
-from armature.trace.values.streams import Steps
+from armature.trace.values.slices import RangeValue
 from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
 
@@ -125,41 +125,27 @@ def iterate(tracer: Trace, value: Value) -> IteratorValue:
     return made
 
 
-CALLABLE_ITERATOR: type = type(iter(int, 1))
-
-
-def until(tracer: Trace, function: Value, sentinel: Value) -> IteratorValue:
-    """`iter(function, sentinel)`."""
-    over = False
-
-    def step() -> Value:
-        nonlocal over
-        if over:
-            raise StopIteration
-        try:
-            item = function.call(tracer, (), {})
-        except UserRaised as raised:
-            if not issubclass(raised.value.python_type(), StopIteration):
-                raise
-            over = True
-            raise StopIteration from None
-        over = tracer.python.same_or_equal(item, sentinel)
-        if over:
-            raise StopIteration
-        return item
-
-    def remake(out: Rebuilding, made: IteratorValue) -> None:
-        if over:
-            out.null_function(advanced)  # any that has come to its end
-        out.null_function(iter)
-        out.load(out.value(int) if over else function)
-        out.load(out.value(0) if over else sentinel)
-        out.call(2)
-        if over:
-            out.constant(1)
-            out.call(2)
-
-    return IteratorValue(Steps(step), CALLABLE_ITERATOR, remake, places_of(tracer.frames))
+def reverse(tracer: Trace, items: Value) -> Value:
+    """`reversed(items)` (3.3.7 and the library reference): by `__reversed__`, else by `__len__` and `__getitem__`."""
+    kind = items.python_type()
+    if items.is_tensor:
+        return tracer.graph_call("__reversed__", (items,), {})
+    if isinstance(items, RangeValue):
+        return iterate(tracer, RangeValue(items.value[::-1]))
+    if isinstance(items, (SequenceValue, DictValue, DictViewValue)):
+        values, last = items.backwards(tracer), items.length(tracer) - 1
+        remake = functools.partial(remake_backwards, items, state_of(items), last)
+        return IteratorValue(values, kind_of_iterator(REVERSED, kind), remake, places_of(tracer.frames))
+    own = class_member(kind, "__reversed__")
+    rely_on_class(tracer, kind, "__reversed__", "__getitem__")
+    if own is None or (own is MISSING and class_member(kind, "__getitem__") is MISSING):
+        raise_lacking(tracer, items, "__reversed__")
+    if isinstance(items, UserObjectValue):
+        method = items.method(tracer, "__reversed__")
+        if method is not None:
+            return method.call(tracer, (), {})
+        return IteratorValue(items.backwards(tracer), reversed, indexed=items)
+    return IteratorValue(reversed(tracer.unpack(items)), kind_of_iterator(REVERSED, kind))
 
 
 class _Indexed:
@@ -236,6 +222,23 @@ def remake_over(value: Value, state: tuple[int, int], out: Rebuilding, iterator:
     out.load(value)
     out.constant(iterator.asked)
     out.call(2)
+
+
+def remake_backwards(value: Value, state: tuple[int, int], last: int, out: Rebuilding, iterator: IteratorValue) -> None:
+    """Push an iterator that goes backwards, and has given as many items. last: the position at which it began."""
+    if state_of(value) != state:
+        out.cannot(value)
+    keeps = keeps_position(value)
+    if not keeps:
+        out.null_function(advanced)
+    out.null_function(reversed)
+    out.load(value)
+    out.call(1)
+    if keeps:
+        set_state(out, last - iterator.taken)
+    else:
+        out.constant(iterator.asked)
+        out.call(2)
 
 
 def set_state(out: Rebuilding, state: int) -> None:

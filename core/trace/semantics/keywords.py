@@ -1,16 +1,15 @@
 """Arguments that functions of Python written in C refuse. What stands in for these takes others.
 
-Of the types of the language it is known here what they do not tell; of the library, plugins say it (`Signature`).
+What they do not tell themselves, plugins say (`Signature`).
 """
 
 from __future__ import annotations
 
-import builtins
 import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable
-from types import FunctionType, GeneratorType, MappingProxyType
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from armature.introspection import is_written_in_c
@@ -19,23 +18,7 @@ if TYPE_CHECKING:
     from armature.trace.handlers import Signature
 
 ANY = "**"
-# Of those that do not tell their signature; all others of them take none.
-BY_NAME: dict[Any, tuple[str, ...]] = {
-    int: ("base",), bytes: ("source", "encoding", "errors"), str: ("object", "encoding", "errors"), type: (ANY,),
-    dict: (ANY,), dict.update: (ANY,), zip: ("strict",), min: ("key", "default"), max: ("key", "default"),
-    MappingProxyType: ("mapping",), builtins.__build_class__: (ANY,), list.__init__: (), set.__init__: (),
-    bytes.hex: ("sep", "bytes_per_sep"), str.format: (ANY,), ImportError: ("name", "path"),
-    ModuleNotFoundError: ("name", "path"), NameError: ("name",), AttributeError: ("name", "obj"),
-}  # fmt: skip
 Kind = inspect._ParameterKind
-COUNTS: dict[Any, tuple[int, float]] = {
-    GeneratorType.close: (1, 1), GeneratorType.send: (2, 2), GeneratorType.throw: (2, 4), dict: (0, 1),
-    dict.__init__: (1, 2), dict.update: (1, 2), dict.items: (1, 1), dict.keys: (1, 1), dict.values: (1, 1),
-    list.__init__: (1, 2), set.__init__: (1, 2), super: (0, 2),
-    vars(object)["__init_subclass__"]: (0, math.inf),  # from 3.13 on it tells, and is called with its class
-    BaseException.with_traceback: (2, 2), BaseException.add_note: (2, 2),
-    set.symmetric_difference: (2, 2), frozenset.symmetric_difference: (2, 2), set.symmetric_difference_update: (2, 2),
-}  # fmt: skip
 HOMES = frozenset({
     "builtins", "itertools", "_heapq", "_bisect",
     "_functools", "functools", "_operator", "operator", "math", "_collections", "collections",
@@ -55,7 +38,7 @@ def refuses(fn: Callable[..., Any], positional: int, names: Iterable[str], said:
         return not least <= positional <= most
     signature = _signature(fn) if said is None or said.keywords is None else None
     if signature is None:
-        known = BY_NAME.get(fn, ()) if said is None else said.keywords or ()
+        known = () if said is None else said.keywords or ()
         return ANY not in known and not set(names) <= set(known)
     if any(_is_positional(signature, name) for name in names):
         return True  # Python 3.13.0 would bind it
@@ -73,8 +56,6 @@ def takes(fn: Any, positional: int, names: Iterable[str] = (), said: Signature |
 @functools.lru_cache(maxsize=4096)
 def counts(fn: Callable[..., Any]) -> tuple[int, float]:
     """The least and most arguments that a function takes by position, as far as it tells."""
-    if fn in COUNTS:
-        return COUNTS[fn]
     signature = _signature(fn)
     if signature is None:
         return 0, math.inf
@@ -112,8 +93,6 @@ def _is_pythons(fn: Any) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _signature(fn: Callable[..., Any]) -> inspect.Signature | None:
-    if fn in BY_NAME:
-        return None
     try:
         return inspect.signature(fn)
     except (ValueError, TypeError):

@@ -6,46 +6,28 @@ value class of the type (`Value.binary`).
 
 from __future__ import annotations
 
-import collections
 import enum
-import operator
 from collections.abc import Callable
-from types import GenericAlias, MappingProxyType, UnionType
-from typing import TYPE_CHECKING, Any, List, NoReturn, TypeVar, Union  # noqa: UP035
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import torch
-
-from armature.frame.sources import object_source
 from armature.introspection import MISSING, class_member
 from armature.trace.errors import UserRaised
 from armature.trace.recording import aliasing
-from armature.trace.semantics import slots, text
+from armature.trace.semantics import slots
 from armature.trace.semantics.slots import COMPARISONS, OPERATORS, Comparison, Operator
 from armature.trace.values import computed, derived, symbolic
-from armature.trace.values.base import BoundMethod, NotConstant, Value, raise_lacking, raise_unordered, type_name
+from armature.trace.values.base import BoundMethod, NotConstant, Value, raise_lacking, raise_unordered
 from armature.trace.values.classes import ClassValue, inherits, overrides, rely_on_class
 from armature.trace.values.constant import SCALARS
 from armature.trace.values.derived import asks_the_program, native, or_itself
-from armature.trace.values.sequence import TupleValue
 from armature.trace.values.symbolic import SymbolicValue
-from armature.trace.values.user_object import UserObjectValue, namesake
+from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
     from armature.trace.frame_state import Trace
 
 Ask = Callable[["Trace", str, str, Value, Value], Value | None]
-UNIONS = (UnionType, type(Union[int, str]))  # noqa: UP007 - the older spelling has a type of its own
-# What stands for a type with parameters, or for several types.
-ALIASES = (GenericAlias, type(List[int]), TypeVar, *UNIONS)  # noqa: UP006 - the older spelling has a type of its own
-# Objects of classes that make none when they are called without arguments.
-MADE_BY_NO_CALL: tuple[Any, ...] = (
-    lambda: None, "".join, memoryview(b""), {}.keys(), {}.values(), {}.items(), iter([]), iter(()), iter({}),
-    (0 for _ in ()), MappingProxyType({}),
-)  # fmt: skip
-EXAMPLES: dict[type, object] = {type(example): example for example in MADE_BY_NO_CALL}
 TOO_LARGE = 1 << 20  # bytes or bits of a folded result that the program itself might never have computed
-# Sequences that `*` repeats: the methods of numbers are asked before these (`PySequence_Repeat` of the C API).
-REPEATED: frozenset[type] = frozenset({list, tuple, torch.Size, collections.deque, str, bytes, bytearray})
 
 
 def fold(tracer: Trace, function: Callable[..., Any], *operands: Any) -> Value:
@@ -67,15 +49,13 @@ def operate(tracer: Trace, name: str, left: Value, right: Value, in_place: bool 
     if left.is_symbolic or right.is_symbolic:
         found = computed.operate(tracer, name, left, right) or symbolic.operate(tracer, name, left, right)
     elif name == "or_":
-        found = _union_of_types(tracer, left, right)
+        found = tracer.calls.handled(type.__or__, (left, right), {})  # `int | None`
     if found is None and is_derived(left, right):
         found = _of_derived(tracer, op, left, right, in_place)
     elif found is None and not _formats(op, left, right):
         found = by_methods(tracer, op.method, op.reflected, left, right)
-    if found is None and name == "mul":
-        found = _repeated(tracer, left, right) or (None if in_place else _repeated(tracer, right, left))
     if found is None and _is_template(op, left):
-        found = text.percent(tracer, str(left.as_constant()), right)
+        found = tracer.calls.handled(str.__mod__, (left, right), {})
     return _without_method(tracer, op, left, right, in_place) if found is None else found
 
 
@@ -96,7 +76,7 @@ def _of_constants(tracer: Trace, op: Operator, left: Value, right: Value, in_pla
 def _of_tensors(tracer: Trace, op: Operator, left: Value, right: Value) -> Value:
     """Where an operand is a tensor: in the graph, unless an object of the program knows the operator."""
     if right.is_tensor and _is_template(op, left):  # the text of a fake is another one
-        made = text.percent(tracer, str(left.as_constant()), right)
+        made = tracer.calls.handled(str.__mod__, (left, right), {})
         if made is None:
             tracer.graph_break("percent-format", type=right.describe())
         return made
@@ -115,14 +95,12 @@ def _of_derived(tracer: Trace, op: Operator, left: Value, right: Value, in_place
     if _formats(op, left, right):
         return None
     found = by_methods(tracer, op.method, op.reflected, left, right)
-    if found is None and op.name == "mul" and not in_place:
-        found = _repeated_by_index(tracer, left, right)
     if found is not None:
         return found
     try:
         made = operate(tracer, op.name, native(left), native(right), in_place)
     except UserRaised as raised:
-        raise_for_classes(tracer, raised, op.in_place if in_place else op.function, left, right)
+        raise_unless_named(tracer, raised, op.method, left, right)
     return or_itself(tracer, left, "__mod__", (native(right),), {}, made) if op.name == "mod" else made
 
 
@@ -132,10 +110,8 @@ def _without_method(tracer: Trace, op: Operator, left: Value, right: Value, in_p
     try:
         operands = left.as_constant(), right.as_constant()
     except NotConstant:
-        if isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue):
-            if _formats(op, left, right):
-                tracer.graph_break("percent-format", type=right.describe())
-            fold(tracer, function, stand_in(tracer, left), stand_in(tracer, right))
+        if _formats(op, left, right):
+            tracer.graph_break("percent-format", type=right.describe())
         unknown = f"{left.describe()} and {right.describe()}"
         tracer.graph_break("operator-of-objects", operation=op.name.removesuffix("_"), type=unknown)
     return fold(tracer, function, *operands)
@@ -158,80 +134,30 @@ def _may_ask(op: Operator, left: Value, right: Value, in_place: bool) -> bool:
     return any(asks_the_program(side, *slots.AS_OPERAND) for side in (left, right))
 
 
-def raise_for_classes(
-    tracer: Trace, raised: UserRaised, function: Callable[..., Any], left: Value, right: Value
-) -> NoReturn:
-    """What builtin types have raised for objects of derived classes. A TypeError names the classes of the objects."""
+def raise_unless_named(tracer: Trace, raised: UserRaised, name: str, left: Value, right: Value) -> NoReturn:
+    """What builtin types have raised for objects of derived classes. A TypeError would name their classes: a break."""
     if raised.value.python_type() is TypeError:
-        try:
-            function(stand_in(tracer, left), stand_in(tracer, right))
-        except TypeError as error:
-            tracer.raise_real(error)
-        except Exception:  # not what was raised: the operands are others
-            pass
+        unclear(tracer, name, left, right)
     raise raised
-
-
-def stand_in(tracer: Trace, value: Value) -> object:
-    """An object of a class of the same name, with nothing of the program in it."""
-    kind = value.python_type()
-    if value.base is not None:
-        return type(kind.__name__, (native(value).python_type(),), {"__module__": kind.__module__})()
-    if isinstance(value, UserObjectValue):
-        return namesake(kind)
-    try:
-        return value.as_object()
-    except NotConstant:
-        pass
-    try:
-        return EXAMPLES[kind] if kind in EXAMPLES else kind()
-    except TypeError:
-        tracer.graph_break("operator-of-objects", operation="the operator", type=value.describe())
 
 
 def set_item(tracer: Trace, container: Value, key: Value, value: Value) -> None:
     """`container[key] = value` (data model, 3.3.7)."""
-    if lacks(tracer, container, "__setitem__", key):
-        fold(tracer, operator.setitem, stand_in(tracer, container), key.as_constant(), None)
+    check_holds_items(tracer, container, "__setitem__")
     container.set_item(tracer, key, value)
 
 
 def delete_item(tracer: Trace, container: Value, key: Value) -> None:
     """`del container[key]` (data model, 3.3.7)."""
-    if lacks(tracer, container, "__delitem__", key):
-        fold(tracer, operator.delitem, stand_in(tracer, container), key.as_constant())
+    check_holds_items(tracer, container, "__delitem__")
     container.delete_item(tracer, key)
 
 
-def lacks(tracer: Trace, container: Value, name: str, key: Value) -> bool:
-    """Whether the class of a container has no such method. C says so in an error that depends on the key."""
+def check_holds_items(tracer: Trace, container: Value, name: str) -> None:
+    """Break the graph where a class has no such method: C words the error, also by the key."""
     kind = container.python_type()
-    if class_member(kind, name) is not MISSING or class_member(kind, slots.SLOT_MATES[name]) is not MISSING:
-        return False
-    rely_on_class(tracer, kind, name, slots.SLOT_MATES[name])
-    try:
-        key.as_constant()
-    except NotConstant:
+    if class_member(kind, name) is MISSING and class_member(kind, slots.SLOT_MATES[name]) is MISSING:
         tracer.graph_break("item-of-object", operation=name, type=container.describe())
-    return True
-
-
-def _union_of_types(tracer: Trace, left: Value, right: Value) -> Value | None:
-    """`int | None` and the like; None: the operands are not types."""
-    if not any(_is_type(side) for side in (left, right)):
-        return None
-    try:
-        made = operator.or_(left.as_object(), right.as_object())
-    except (NotConstant, TypeError):
-        return None
-    return tracer.wrap(made, object_source(made)) if isinstance(made, UNIONS) else None
-
-
-def _is_type(value: Value) -> bool:
-    """Whether the value is a class whose metaclass leaves `|` as it is, or what stands for types in annotations."""
-    if isinstance(value, ClassValue):
-        return inherits(type(value.cls), "__or__", type)
-    return issubclass(value.python_type(), ALIASES)
 
 
 def _with_tensor(tracer: Trace, ask: Ask, name: str, reflected: str, left: Value, right: Value) -> Value | None:
@@ -325,20 +251,6 @@ def _by_member(tracer: Trace, ask: Ask, name: str, reflected: str, left: Value, 
     return None
 
 
-def divide_with_rest(tracer: Trace, left: Value, right: Value) -> Value:
-    """`divmod(left, right)`."""
-    found = by_methods(tracer, "__divmod__", "__rdivmod__", left, right)
-    if found is not None:
-        return found
-    names = " and ".join(repr(type_name(side.python_type())) for side in (left, right))
-    left, right = native(left), native(right)
-    if not all(hasattr(side.python_type(), "__divmod__") for side in (left, right)) or any(
-        isinstance(side, UserObjectValue) for side in (left, right)
-    ):  # tensors have `//` and `%`, but not this
-        tracer.raise_error(TypeError, f"unsupported operand type(s) for divmod(): {names}")
-    return TupleValue([operate(tracer, "floordiv", left, right), operate(tracer, "mod", left, right)])
-
-
 def operate_in_place(tracer: Trace, name: str, left: Value, right: Value) -> Value:
     """`left <op>= right`: the value to store (data model, 3.3.8: the in-place method, else as `left <op> right`)."""
     op = OPERATORS[name]
@@ -364,7 +276,7 @@ def operate_in_place(tracer: Trace, name: str, left: Value, right: Value) -> Val
         try:
             changed = operate_in_place(tracer, name, left.base, right)
         except UserRaised as raised:
-            raise_for_classes(tracer, raised, op.in_place, left, right)
+            raise_unless_named(tracer, raised, op.in_place_method, left, right)
         return left if changed is left.base else changed
     if found is None and right.base is not None:  # a set is changed by any set, also by one of a derived class
         found = left.binary(tracer, op.in_place_method, native(right))
@@ -433,7 +345,7 @@ def _compare_derived(tracer: Trace, row: Comparison, left: Value, right: Value) 
     try:
         return compare(tracer, row.symbol, native(left), native(right))
     except UserRaised as raised:
-        raise_for_classes(tracer, raised, row.function, left, right)
+        raise_unless_named(tracer, raised, row.method, left, right)
 
 
 def _negated_eq(tracer: Trace, left: Value, right: Value) -> Value | None:
@@ -496,26 +408,6 @@ def _identical_constants(tracer: Trace, left: object, right: object) -> bool:
         # Whether equal numbers and strings are one object is up to CPython.
         tracer.graph_break("identity-of-constants", value=repr(left))
     return False
-
-
-def _repeated_by_index(tracer: Trace, left: Value, right: Value) -> Value | None:
-    """A sequence as often as an object says that derives from a builtin type, none that is a number."""
-    for items, count in ((left, right), (right, left)):
-        derived = count.base is not None and not issubclass(count.python_type(), int)
-        if derived and hasattr(count.python_type(), "__index__"):
-            return _repeated(tracer, items, count)
-    return None
-
-
-def _repeated(tracer: Trace, items: Value, count: Value) -> Value | None:
-    """A sequence as often as the `__index__` of an object says; None where the first is no sequence."""
-    kind = items.python_type()
-    if kind not in REPEATED or not isinstance(count, UserObjectValue):
-        return None
-    times = tracer.python.index(count)
-    if times is count:
-        tracer.raise_error(TypeError, f"can't multiply sequence by non-int of type '{type_name(count.cls)}'")
-    return operate(tracer, "mul", items, times)
 
 
 def must_be_int(tracer: Trace, made: Value) -> Value:

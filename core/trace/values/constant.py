@@ -127,6 +127,7 @@ class ConstantValue(Value):
         return super().get_item(tracer, tracer.python.index(key))
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
+        """Computed now, of arguments that are constants too; `str.format` also takes others."""
         if name == "join" and isinstance(self.value, str) and len(args) == 1:
             if not hasattr(args[0].python_type(), "__iter__") and not hasattr(args[0].python_type(), "__getitem__"):
                 tracer.raise_error(TypeError, "can only join an iterable")
@@ -134,7 +135,9 @@ class ConstantValue(Value):
         if name == "translate" and isinstance(self.value, str) and len(args) == 1 and args[0].python_type() is dict:
             args = (tracer.as_value(dict).call(tracer, args, {}),)  # a copy, of which each item is known
         if name == "format" and isinstance(self.value, str) and not all_plain((*args, *kwargs.values())):
-            return tracer.python.format_method(self.value, args, kwargs)
+            made = tracer.calls.handled(str.format, (self, *args), kwargs)
+            if made is not None:
+                return made
         try:
             plain = [arg.as_constant() for arg in args]
             named = {key: arg.as_constant() for key, arg in kwargs.items()}

@@ -100,14 +100,15 @@ class ExceptionValue(Value):
         if issubclass(self.kind, (OSError, UnicodeError, SyntaxError, BaseExceptionGroup)):
             tracer.graph_break("text-of-error", name=name, type=self.describe())
         if convert is repr:
-            shown = [tracer.python.text_of(arg, repr) for arg in self.args]
+            shown = [tracer.python.builtin(repr, arg) for arg in self.args]
             parts = [part for item in shown for part in (tracer.constant(", "), item)][1:]
-            return tracer.python.join_text([tracer.constant(f"{self.kind.__name__}("), *parts, tracer.constant(")")])
+            items = [tracer.constant(f"{self.kind.__name__}("), *parts, tracer.constant(")")]
+            return tracer.python.builtin(str.join, tracer.constant(""), TupleValue(items))
         if len(self.args) == 1 and not issubclass(self.kind, KeyError):
-            return tracer.python.text_of(self.args[0], str)
+            return tracer.python.builtin(str, self.args[0])
         if not self.args:
             return tracer.constant("")
-        return tracer.python.text_of(self.args[0] if len(self.args) == 1 else TupleValue(self.args), repr)
+        return tracer.python.builtin(repr, self.args[0] if len(self.args) == 1 else TupleValue(self.args))
 
     def traceback(self, tracer: Tracing) -> Value:
         """`__traceback__`, and the third part of `sys.exc_info()` while it is handled."""

@@ -122,7 +122,8 @@ class SequenceValue(ContainerValue):
     def raise_not_found(self, tracer: Tracing, item: Value) -> NoReturn:
         """The ValueError of the program for an item that a list or deque has not."""
         ending = tracer.constant(f" is not in {self.python_type().__name__}")
-        tracer.raise_value(ValueError, (tracer.python.join_text([tracer.python.text_of(item, repr), ending]),))
+        parts = TupleValue([tracer.python.builtin(repr, item), ending])
+        tracer.raise_value(ValueError, (tracer.python.builtin(str.join, tracer.constant(""), parts),))
 
 
 @attrs.define(eq=False)

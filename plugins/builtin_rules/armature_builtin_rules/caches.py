@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import functools
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import attrs
+import torch
 
 from armature.plugin_api import (
     Args,
     AttrSource,
+    DictValue,
     GraphBreak,
     Identity,
+    KeptSource,
     Kwargs,
+    ListValue,
+    NotConstant,
+    ObjectSource,
+    ObjectValue,
+    Resolver,
+    SequenceValue,
     Source,
     Tracing,
+    TupleValue,
     Value,
-    alike,
-    as_begun,
     assumed_constant,
-    holds,
     is_trusted,
-    kept,
     places_of,
-    written,
 )
 
 OF_THE_CACHE = frozenset({"cache_info", "cache_clear", "cache_parameters"})
@@ -82,15 +88,14 @@ class CachedFunctionValue(Value):
 
     def _computed(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         """What the function computes. One that does more than that runs in Python, which does it once."""
-        before, random = (tracer.effects.count, written(tracer), len(tracer.precalls.calls)), tracer.fakes.mode.random
+        before, random = done(tracer), tracer.fakes.mode.random
         tracer.fakes.mode.random = False
         try:
             made: Value = self.inner.call(tracer, args, kwargs)
         except GraphBreak as stop:  # what follows it would run, and not be kept
             stop.places = places_of(tracer.frames)
             raise
-        after = (tracer.effects.count, written(tracer), len(tracer.precalls.calls))
-        if after != before or tracer.fakes.random:
+        if done(tracer) != before or tracer.fakes.random:
             self._refuse(tracer, "does more than compute them")
         tracer.fakes.mode.random = random
         if made.python_type() in (bool, int, float) and made.is_constant:  # not one that may change
@@ -100,10 +105,10 @@ class CachedFunctionValue(Value):
     def _kept(self, tracer: Tracing, made: Value, args: Args, kwargs: Kwargs) -> Value:
         """What the function itself gives. It is asked before the frame begins, where it would compute the same."""
         if not as_begun(tracer):
-            now = kept(tracer, AttrSource(self.source, "__wrapped__"), args, kwargs)
+            now = asked_before(tracer, AttrSource(self.source, "__wrapped__"), args, kwargs)
             if now is None or not holds(made, now[1]):
                 self._refuse(tracer, "may see what the frame or a context has changed by now")
-        found = kept(tracer, self.source, args, kwargs)
+        found = asked_before(tracer, self.source, args, kwargs)
         room = self.obj.cache_parameters()["maxsize"]
         if found is None:
             self._refuse(tracer, "raises, or is given something that the frame has put together")
@@ -137,3 +142,78 @@ def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """A cached function of the program."""
     inner: Value = tracer.wrap(obj.__wrapped__, AttrSource(source, "__wrapped__"))
     return CachedFunctionValue(obj, inner, source=source)
+
+
+def as_begun(tracer: Tracing) -> bool:
+    """Whether all that outlives the frame, and torch's modes but the grad mode, are as they were when it began."""
+    return not (any(done(tracer)) or tracer.on_abort or tracer.overrides.moved)
+
+
+def done(tracer: Tracing) -> tuple[int, int, int]:
+    """What the frame has done beside computing: changes, inputs that the graph writes to, calls before the graph."""
+    written = tracer.effects.inputs_written(tracer.by_fake.values())
+    return tracer.effects.count, written, len(tracer.precalls.calls)
+
+
+def place_at_begin(value: Value) -> Source | None:
+    """Where an argument stands when the frame begins."""
+    try:
+        constant = value.as_constant()
+    except NotConstant:
+        return value.source
+    return ObjectSource(constant, repr(constant)) if type(constant) is value.python_type() else value.source
+
+
+def asked_before(
+    tracer: Tracing, function: Source, args: Sequence[Value], kwargs: Mapping[str, Value]
+) -> tuple[KeptSource, object] | None:
+    """What the function gives for the arguments before the frame begins, and where it is found. None where it raises,
+    or an argument is made in the frame."""
+    places = [place_at_begin(value) for value in (*args, *kwargs.values())]
+    sources = tuple(source for source in places if source is not None)
+    if len(sources) < len(places):
+        return None
+    grad = torch.is_grad_enabled()
+    source = KeptSource(function, sources, tuple(kwargs), None if grad == tracer.effects.grad else grad)
+    try:
+        return source, tracer.fakes.run_real(Resolver(tracer.request).value, source)
+    except Exception:  # to be raised where the program calls it
+        return None
+
+
+def alike(first: object, second: object) -> bool:
+    """Whether two constants are the same for the program."""
+    return first is second or (type(first) is type(second) and repr(first) == repr(second))
+
+
+DEPTH = 20  # of containers in one another; those that hold themselves have no end
+
+
+def holds(value: Value, obj: object, depth: int = DEPTH) -> bool:
+    """Whether a value that the frame has made is what an object of the program is: constants, lists, tuples, dicts and
+    objects with attributes of these, whatever objects they are."""
+    if value.source is not None or value.is_constant:
+        try:
+            return alike(value.as_object(), obj)
+        except NotConstant:
+            return False
+    if value.python_type() is not type(obj) or not depth:
+        return False
+    inside = functools.partial(holds, depth=depth - 1)
+    if type(value) in (ListValue, TupleValue) and isinstance(value, SequenceValue) and isinstance(obj, (list, tuple)):
+        return len(value.items) == len(obj) and all(map(inside, value.items, obj))
+    if isinstance(value, DictValue) and type(obj) is dict:
+        known = [] if value.pending is not None else list(value.entries.values())
+        pairs = zip(known, obj.items(), strict=False)
+        return len(known) == len(obj) and all(inside(a, b) and inside(c, d) for (a, c), (b, d) in pairs)
+    if not isinstance(value, ObjectValue) or value.base is not None or value.instance_dict is not None:
+        return False
+    if not hasattr(obj, "__dict__") or has_slots(type(obj)):
+        return False
+    held, made = vars(obj), value.attributes
+    return made.keys() == held.keys() and all(one is not None and inside(one, held[name]) for name, one in made.items())
+
+
+def has_slots(cls: type) -> bool:
+    """Whether objects of the class hold more than their `__dict__` does."""
+    return any(vars(one).get("__slots__") for one in cls.__mro__)

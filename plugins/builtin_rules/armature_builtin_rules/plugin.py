@@ -20,6 +20,7 @@ from armature_builtin_rules import (
     buffers,
     deques,
     derived,
+    functions,
     getters,
     handlers,
     json_text,
@@ -57,8 +58,9 @@ def armature_polyfills() -> Iterable[Polyfill]:
 
 @hookimpl
 def armature_handlers() -> Iterable[Handler]:
-    """Functions of the standard library that act on the world."""
-    return collect(buffers, getters, handlers, json_text, reflection, regex, deques, partials, weak, randomness)
+    """Python's own functions, and those of the standard library that act on the world."""
+    yield from functions.handlers()
+    yield from collect(buffers, getters, handlers, json_text, reflection, regex, deques, partials, weak, randomness)
 
 
 @hookimpl

@@ -10,6 +10,7 @@ from torch import nn
 
 from armature.plugin_api import (
     Call,
+    ModuleValue,
     Polyfill,
     TracedTensor,
     Value,
@@ -53,6 +54,23 @@ def may_take_memory(call: Call, input: Value, source: Value) -> Value | None:
         if not isinstance(value, TracedTensor) or not plain or value.device.type not in DENSE:
             return None
     return call.constant(True)
+
+
+@handles(nn.Module.__getattr__)
+def look_up(call: Call, module: Value, name: Value) -> Value:
+    """A parameter, buffer or module by name, where the object has no such attribute."""
+    if not isinstance(module, ModuleValue):  # made in the frame
+        return call.polyfill(nn.Module.__getattr__, module, name)
+    return module.fallback(call.tracing, str(name.as_constant()))
+
+
+@handles(nn.Module.__setattr__)
+def assign(call: Call, module: Value, name: Value, value: Value) -> Value:
+    """Keep a parameter, buffer or module where modules keep these."""
+    if not isinstance(module, ModuleValue):
+        return call.polyfill(nn.Module.__setattr__, module, name, value)
+    module.assign(call.tracing, str(name.as_constant()), value)
+    return call.constant(None)
 
 
 def weights_have_changed(self: Any) -> bool:

@@ -123,17 +123,6 @@ ROWS = with_examples(
             cause=_PYTHONS,
         ),
         BreakType(
-            "named-tuple-with-new",
-            "namedtuple construction",
-            "{type} is made, a named tuple with a `__new__` of its own.",
-            (
-                fundamental("Check the fields in a function that makes the tuple."),
-                fundamental("Make it outside the compiled function."),
-            ),
-            code="GB0201",
-            cause="A tuple is filled by C code before `__new__` is done.",
-        ),
-        BreakType(
             "metaclass-call",
             "Class that is called in a way of its own",
             "{type} is called, and its metaclass says how in what is no plain function.",

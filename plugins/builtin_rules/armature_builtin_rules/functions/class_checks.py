@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import typing
 import weakref
-from collections.abc import Callable
 from types import UnionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import torch
 from torch import nn
 
-from armature.introspection import MISSING, class_member, is_written_in_c
-from armature.torch_abi.fake import PLAIN_TENSORS
-from armature.trace.trust import is_trusted
-from armature.trace.values.base import NotConstant, Value
-from armature.trace.values.classes import ClassValue, overrides, rely_on_kind, says_its_class
-from armature.trace.values.derived import native
-from armature.trace.values.tensor import TensorValue
-from armature.trace.values.user_object import UserObjectValue
-
-if TYPE_CHECKING:
-    from armature.trace.frame_state import Trace
-
+from armature.plugin_api import (
+    MISSING,
+    PLAIN_TENSORS,
+    Call,
+    ClassValue,
+    NotConstant,
+    ObjectValue,
+    TracedTensor,
+    Tracing,
+    Value,
+    class_member,
+    handles,
+    is_trusted,
+    is_written_in_c,
+    native,
+    overrides,
+    rely_on_kind,
+    says_its_class,
+)
 
 # What Python says of a second argument that is no class.
 REFUSED = {
@@ -32,20 +38,20 @@ REFUSED = {
 }
 
 
-def _wanted(tracer: Trace, kinds: Value, method: str) -> tuple[type, ...]:
+def wanted_classes(tracer: Tracing, kinds: Value, method: str) -> tuple[type, ...]:
     """The classes in the second argument of isinstance or issubclass, which ask for `method`. TypeError of the program
     for an object of Python's own that is none; where one stands in a tuple, Python may find another before it."""
-    found = _classes(tracer, kinds)
+    found = classes_in(tracer, kinds)
     others = [cls for cls in found if not isinstance(cls, type)]
     if not others:
         return found
-    refused = others[0] is _object_of(kinds) and is_written_in_c(type(others[0]))
+    refused = others[0] is object_of(kinds) and is_written_in_c(type(others[0]))
     if refused and class_member(type(others[0]), method) is MISSING and not hasattr(others[0], "__bases__"):
         tracer.raise_error(TypeError, REFUSED[method])
     tracer.graph_break("isinstance-of-no-class", type=kinds.describe())
 
 
-def _object_of(value: Value) -> object:
+def object_of(value: Value) -> object:
     """The object that a value stands for; None where there is none yet."""
     try:
         return value.as_object()
@@ -53,13 +59,13 @@ def _object_of(value: Value) -> object:
         return None
 
 
-def _classes(tracer: Trace, kinds: Value) -> tuple[Any, ...]:
+def classes_in(tracer: Tracing, kinds: Value) -> tuple[Any, ...]:
     """What the second argument names: classes, if the program is right."""
     if isinstance(kinds, ClassValue):
         return (kinds.cls,)
-    if isinstance(kinds, UserObjectValue) and not issubclass(kinds.cls, tuple) and not is_trusted(kinds.cls):
+    if isinstance(kinds, ObjectValue) and not issubclass(kinds.cls, tuple) and not is_trusted(kinds.cls):
         tracer.graph_break("isinstance-of-no-class", type=kinds.describe())
-    held: Any = _object_of(kinds)
+    held: Any = object_of(kinds)
     if kinds.is_constant and held is None:
         return (None,)
     if held is not None and not isinstance(held, tuple):  # a union such as `int | None`
@@ -67,63 +73,66 @@ def _classes(tracer: Trace, kinds: Value) -> tuple[Any, ...]:
         return tuple(held.__args__) if united else (held,)
     if not issubclass(kinds.python_type(), tuple):
         tracer.graph_break("isinstance-of-no-class", type=kinds.describe())
-    return tuple(cls for item in tracer.unpack(native(kinds)) for cls in _classes(tracer, item))
+    return tuple(cls for item in tracer.unpack(native(kinds)) for cls in classes_in(tracer, item))
 
 
-def _isinstance(tracer: Trace, obj: Value, kinds: Value) -> Value:
-    wanted = _wanted(tracer, kinds, "__instancecheck__")
-    asked = _ask_metaclass(tracer, "__instancecheck__", wanted, obj)
+@handles(isinstance)
+def is_instance(call: Call, obj: Value, kinds: Value) -> Value:
+    """By metaclasses of the program, by what torch asks of tensors, else by Python's classes."""
+    wanted = wanted_classes(call.tracing, kinds, "__instancecheck__")
+    asked = ask_metaclass(call.tracing, "__instancecheck__", wanted, obj)
     if asked is not None:
         return asked
     kind = obj.python_type()
-    if isinstance(obj, TensorValue) and (nn.Parameter in wanted or nn.Buffer in wanted):
-        marked = (nn.Parameter in wanted and _is_parameter(tracer, obj)) or (
-            nn.Buffer in wanted and _is_marked(tracer, obj, "_is_buffer")
+    if isinstance(obj, TracedTensor) and (nn.Parameter in wanted or nn.Buffer in wanted):
+        marked = (nn.Parameter in wanted and is_parameter(call.tracing, obj)) or (
+            nn.Buffer in wanted and is_marked(call.tracing, obj, "_is_buffer")
         )
         others = tuple(cls for cls in wanted if cls not in (nn.Parameter, nn.Buffer))
-        return tracer.constant(marked or issubclass(kind, others))
-    if isinstance(obj, TensorValue) and any(cls.__module__ == "torch" and cls is not torch.Tensor for cls in wanted):
+        return call.constant(marked or issubclass(kind, others))
+    if isinstance(obj, TracedTensor) and any(cls.__module__ == "torch" and cls is not torch.Tensor for cls in wanted):
         # torch.FloatTensor and its kind ask for the dtype.
-        return tracer.constant(any(_is_tensor_of(obj, cls) for cls in wanted))
-    held = _plain_object(obj)
+        return call.constant(any(is_tensor_of(obj, cls) for cls in wanted))
+    held = plain_object(obj)
     for cls in wanted:
-        rely_on_kind(tracer, kind, cls, held)
+        rely_on_kind(call.tracing, kind, cls, held)
     if says_its_class(kind):
-        return tracer.constant(any(_says_so(tracer, obj, cls) for cls in wanted))
+        return call.constant(any(says_so(call, obj, cls) for cls in wanted))
     try:
-        return tracer.constant(isinstance(held, wanted) if held is not None else issubclass(kind, wanted))
+        return call.constant(isinstance(held, wanted) if held is not None else issubclass(kind, wanted))
     except TypeError:  # Python says which it is
-        tracer.graph_break("isinstance-of-no-class", type=kinds.describe())
+        call.graph_break("isinstance-of-no-class", type=kinds.describe())
 
 
-def _says_so(tracer: Trace, obj: Value, wanted: type) -> bool:
+def says_so(call: Call, obj: Value, wanted: type) -> bool:
     """Whether an object is of a class, or says so itself: it is asked once for each class that it is not of."""
     if issubclass(obj.python_type(), wanted):
         return True
-    told = tracer.python.attribute_or_none(obj, "__class__")
-    return isinstance(told, ClassValue) and _issubclass(tracer, told, tracer.as_value(wanted)).truth(tracer)
+    told = call.tracing.python.attribute_or_none(obj, "__class__")
+    return isinstance(told, ClassValue) and is_subclass(call, told, call.new_value(wanted)).truth(call.tracing)
 
 
-def _is_parameter(tracer: Trace, obj: TensorValue) -> bool:
+def is_parameter(tracer: Tracing, obj: TracedTensor) -> bool:
+    """Whether a tensor is a parameter: one of a subclass is by a mark."""
     if obj.real is None or type(obj.real) in PLAIN_TENSORS:
         return issubclass(obj.python_type(), nn.Parameter)
-    # One of a subclass is a parameter by a mark.
-    return _is_marked(tracer, obj, "_is_param") or issubclass(type(obj.real), nn.Parameter)
+    return is_marked(tracer, obj, "_is_param") or issubclass(type(obj.real), nn.Parameter)
 
 
-def _is_marked(tracer: Trace, obj: TensorValue, name: str) -> bool:
+def is_marked(tracer: Tracing, obj: TracedTensor, name: str) -> bool:
+    """Whether a tensor has an attribute that is true."""
     mark = tracer.python.attribute_or_none(obj, name)
     return mark is not None and bool(mark.as_constant())
 
 
-def _ask_metaclass(tracer: Trace, name: str, wanted: tuple[type, ...], obj: Value) -> Value | None:
+def ask_metaclass(tracer: Tracing, name: str, wanted: tuple[type, ...], obj: Value) -> Value | None:
     """What metaclasses of the program answer to isinstance and issubclass; None when none of them is asked."""
     if not any(overrides(type(cls), name) and not is_trusted(type(cls)) for cls in wanted):
         return None
     for cls in wanted:
         value = tracer.as_value(cls)
         method = value.meta(tracer, name) if isinstance(value, ClassValue) and not is_trusted(type(cls)) else None
-        held = _plain_object(obj)
+        held = plain_object(obj)
         kind = obj.python_type()
         if method is None:
             found = isinstance(held, cls) if held is not None else issubclass(kind, cls)
@@ -134,42 +143,48 @@ def _ask_metaclass(tracer: Trace, name: str, wanted: tuple[type, ...], obj: Valu
     return tracer.constant(False)
 
 
-def _type_instancecheck(tracer: Trace, cls: Value, obj: Value) -> Value:
+@handles(type.__instancecheck__)
+def type_instancecheck(call: Call, cls: Value, obj: Value) -> Value:
+    """As Python's own metaclass answers."""
     if not isinstance(cls, ClassValue):
-        tracer.graph_break("isinstance-of-no-class", type=cls.describe())
-    return tracer.constant(issubclass(obj.python_type(), cls.cls))
+        call.graph_break("isinstance-of-no-class", type=cls.describe())
+    return call.constant(issubclass(obj.python_type(), cls.cls))
 
 
-def _type_subclasscheck(tracer: Trace, cls: Value, other: Value) -> Value:
+@handles(type.__subclasscheck__)
+def type_subclasscheck(call: Call, cls: Value, other: Value) -> Value:
+    """As Python's own metaclass answers."""
     if not isinstance(cls, ClassValue) or not isinstance(other, ClassValue):
-        tracer.graph_break("isinstance-of-no-class", type=cls.describe())
-    return tracer.constant(cls.cls in other.cls.__mro__)
+        call.graph_break("isinstance-of-no-class", type=cls.describe())
+    return call.constant(cls.cls in other.cls.__mro__)
 
 
-def _is_tensor_of(obj: TensorValue, cls: type) -> bool:
+def is_tensor_of(obj: TracedTensor, cls: type) -> bool:
+    """Whether a tensor is of a class such as torch.FloatTensor."""
     if issubclass(torch.Tensor, cls):
         return True
-    return f"{cls.__module__}.{cls.__name__}" == torch.empty(0, dtype=obj.dtype, device="meta").type().replace(
-        "meta.", ""
-    )
+    told = torch.empty(0, dtype=obj.dtype, device="meta").type().replace("meta.", "")
+    return f"{cls.__module__}.{cls.__name__}" == told
 
 
-def _plain_object(obj: Value) -> Any:
+def plain_object(obj: Value) -> Any:
     """The Python object itself, for classes that answer isinstance by looking at it; None when there is none."""
-    return obj.obj if isinstance(obj, UserObjectValue) else None
+    return obj.obj if isinstance(obj, ObjectValue) else None
 
 
-def _issubclass(tracer: Trace, cls: Value, kinds: Value) -> Value:
+@handles(issubclass)
+def is_subclass(call: Call, cls: Value, kinds: Value) -> Value:
+    """By metaclasses of the program, else by Python's classes."""
     if not isinstance(cls, ClassValue):
-        tracer.raise_error(TypeError, "issubclass() arg 1 must be a class")
-    wanted = _wanted(tracer, kinds, "__subclasscheck__")
-    asked = _ask_metaclass(tracer, "__subclasscheck__", wanted, cls)
+        call.tracing.raise_error(TypeError, "issubclass() arg 1 must be a class")
+    wanted = wanted_classes(call.tracing, kinds, "__subclasscheck__")
+    asked = ask_metaclass(call.tracing, "__subclasscheck__", wanted, cls)
     for other in wanted:
-        rely_on_kind(tracer, cls.cls, other)
+        rely_on_kind(call.tracing, cls.cls, other)
     try:
-        return tracer.constant(issubclass(cls.cls, wanted)) if asked is None else asked
+        return call.constant(issubclass(cls.cls, wanted)) if asked is None else asked
     except TypeError as error:
-        tracer.raise_real(error)
+        call.tracing.raise_real(error)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -195,19 +210,11 @@ def listed(cls: type) -> Listed:
     return Listed(tuple(map(weakref.ref, type.__subclasses__(cls))))
 
 
-def _subclasses(tracer: Trace, cls: Value) -> Value:
-    """`type.__subclasses__`, guarded."""
+@handles(type.__subclasses__)
+def subclasses(call: Call, cls: Value) -> Value:
+    """The classes that derive from one, guarded."""
     if not isinstance(cls, ClassValue) or type(cls.cls).__subclasses__ is not type.__subclasses__:
-        tracer.graph_break("list-of-subclasses", type=cls.describe())
+        call.graph_break("list-of-subclasses", type=cls.describe())
     found: list[type] = type.__subclasses__(cls.cls)
-    tracer.guards.answers(listed, (cls.cls,), {}, listed(cls.cls))
-    return tracer.as_value(found)
-
-
-CHECKS: dict[Any, Callable[..., Value]] = {
-    isinstance: _isinstance,
-    issubclass: _issubclass,
-    type.__instancecheck__: _type_instancecheck,
-    type.__subclasscheck__: _type_subclasscheck,
-    type.__subclasses__: _subclasses,
-}
+    call.tracing.guards.answers(listed, (cls.cls,), {}, listed(cls.cls))
+    return call.new_value(found)

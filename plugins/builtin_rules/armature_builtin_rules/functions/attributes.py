@@ -1,0 +1,139 @@
+"""Attributes of objects, and namespaces: getattr and its kin, vars, dir, globals, locals."""
+
+from __future__ import annotations
+
+import torch
+
+from armature.plugin_api import (
+    MISSING,
+    PLAIN_LOOKUP,
+    Call,
+    CellValue,
+    ObjectValue,
+    TracedTensor,
+    Tracing,
+    Value,
+    class_member,
+    handles,
+    has_own_lookup,
+    inherits,
+    namespace_of,
+    program_of,
+    raise_missing,
+    type_name,
+)
+
+
+def attribute_name(tracer: Tracing, name: Value) -> str:
+    """The name of an attribute. TypeError of the program when it is no string."""
+    kind = name.python_type()
+    if not issubclass(kind, str):
+        tracer.raise_error(TypeError, f"attribute name must be string, not '{type_name(kind)}'")
+    return str(name.as_constant())
+
+
+@handles(getattr)
+def get_attribute(call: Call, obj: Value, name: Value, default: Value | None = None, /) -> Value:
+    """With a default, AttributeError of the look-up is caught."""
+    text = attribute_name(call.tracing, name)
+    if default is None:
+        return obj.get_attribute(call.tracing, text)
+    found = call.tracing.python.attribute_or_none(obj, text)
+    return default if found is None else found
+
+
+@handles(hasattr)
+def has_attribute(call: Call, obj: Value, name: Value) -> Value:
+    """Whether a look-up finds it."""
+    text = attribute_name(call.tracing, name)
+    if isinstance(obj, TracedTensor) and class_member(torch.Tensor, text) is not MISSING:
+        return call.constant(True)
+    return call.constant(call.tracing.python.attribute_or_none(obj, text) is not None)
+
+
+@handles(setattr)
+def set_attribute(call: Call, obj: Value, name: Value, value: Value) -> Value:
+    """By the class of the object."""
+    obj.set_attribute(call.tracing, attribute_name(call.tracing, name), value)
+    return call.constant(None)
+
+
+@handles(delattr)
+def delete_attribute(call: Call, obj: Value, name: Value) -> Value:
+    """By the class of the object."""
+    obj.delete_attribute(call.tracing, attribute_name(call.tracing, name))
+    return call.constant(None)
+
+
+@handles(object.__setattr__)
+def store(call: Call, obj: Value, name: Value, value: Value) -> Value:
+    """Past what the class of the object says of it."""
+    if not isinstance(obj, ObjectValue):
+        call.graph_break("object-setattr", function="object.__setattr__", type=obj.describe())
+    obj.store(call.tracing, attribute_name(call.tracing, name), value)
+    return call.constant(None)
+
+
+@handles(object.__delattr__)
+def remove(call: Call, obj: Value, name: Value) -> Value:
+    """Past what the class of the object says of it."""
+    if not isinstance(obj, ObjectValue):
+        call.graph_break("object-setattr", function="object.__delattr__", type=obj.describe())
+    obj.remove(call.tracing, attribute_name(call.tracing, name))
+    return call.constant(None)
+
+
+@handles(*dict.fromkeys(kind.__getattribute__ for kind in PLAIN_LOOKUP))
+def look_up(call: Call, obj: Value, name: Value) -> Value:
+    """Past what the class of the object says of it."""
+    text = attribute_name(call.tracing, name)
+    if not isinstance(obj, ObjectValue):
+        return obj.get_attribute(call.tracing, text)
+    found = obj.found(call.tracing, text)
+    if found is None:
+        raise_missing(call.tracing, obj.cls, text)
+    return found
+
+
+@handles(vars)
+def vars_of(call: Call, obj: Value | None = None) -> Value:
+    """The `__dict__` of an object, or the local variables."""
+    if obj is None:
+        return local_variables(call)
+    found = call.tracing.python.attribute_or_none(obj, "__dict__")
+    if found is None:
+        call.tracing.raise_error(TypeError, "vars() argument must have __dict__ attribute")
+    return found
+
+
+@handles(dir)
+def names_of(call: Call, obj: Value) -> Value:
+    """The names that an object and its classes have."""
+    if not isinstance(obj, ObjectValue) or not inherits(obj.cls, "__dir__", object) or has_own_lookup(obj.cls):
+        call.graph_break("dir-of-object", type=obj.describe())
+    own = obj.open_dict(call.tracing).realise(call.tracing) if obj.cls.__dictoffset__ else {}
+    return call.new_value(sorted({*dir(obj.cls), *(str(key.as_constant()) for key, _ in own.values())}))
+
+
+@handles(locals)
+def local_variables(call: Call) -> Value:
+    """A dict of the variables of the frame that asks."""
+    frame = call.tracing.frames[-1]
+    for name, (obj, source) in list(frame.lazy.items()):
+        frame.variables.setdefault(name, call.tracing.wrap(obj, source))
+    found = {name: value for name, value in frame.variables.items() if not name.startswith(".")}
+    for name, cell in frame.cells.items():
+        if not name.startswith(".") and isinstance(cell, CellValue) and (cell.content or cell.real) is not None:
+            found[name] = cell.get(call.tracing, name)
+    code = program_of(frame.code)  # a resume function has its variables as they come
+    order = (*code.co_varnames, *code.co_cellvars, *code.co_freevars)
+    return namespace_of(call.tracing, {name: found[name] for name in dict.fromkeys(order) if name in found})
+
+
+@handles(globals)
+def module_variables(call: Call) -> Value:
+    """The variables of the module; to be read, as long as the frame has not changed them."""
+    namespace = call.tracing.frames[-1].namespace
+    if any(held is namespace for held, _ in call.tracing.effects.globals_.values()):
+        call.graph_break("globals-after-change")
+    return call.tracing.python.globals_of(namespace)

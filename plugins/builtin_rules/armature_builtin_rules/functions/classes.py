@@ -1,0 +1,206 @@
+"""Classes and how objects are made: `type`, `super`, `object`, `__new__` and `__init__` of builtin types."""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from types import BuiltinFunctionType, CellType, GenericAlias, MethodType, UnionType
+from typing import Any, List, TypeVar, Union, cast  # noqa: UP035
+
+from armature.plugin_api import (
+    BUILTIN_BASES,
+    FILLED_BY_INIT,
+    TUPLE_METHODS,
+    Call,
+    CellValue,
+    ClassValue,
+    DictValue,
+    MethodValue,
+    NotConstant,
+    ObjectValue,
+    SuperValue,
+    TupleValue,
+    Value,
+    base_of,
+    find_in_class,
+    handles,
+    inherits,
+    is_named_tuple,
+    is_written_in_c,
+    namesake,
+    rely_on_class,
+)
+
+
+@handles(type)
+def class_of(call: Call, obj: Value, *rest: Value, **named: Value) -> Value:
+    """The class of an object. With more arguments it would make one."""
+    if rest or named:
+        call.graph_break("class-by-type")
+    return call.new_value(obj.python_type())
+
+
+@handles(callable)
+def is_callable(call: Call, obj: Value) -> Value:
+    """Whether the class of an object has `__call__`."""
+    rely_on_class(call.tracing, obj.python_type(), "__call__")
+    return call.constant(find_in_class(obj.python_type(), "__call__") is not None)
+
+
+@handles(builtins.__build_class__)
+def class_statement(call: Call, body: Value, name: Value, *bases: Value, **keywords: Value) -> Value:
+    """A class statement: Python makes the class, after a break."""
+    call.graph_break("class-statement", name=name.as_constant())
+
+
+@handles(object)
+def plain_object(call: Call) -> Value:
+    """An object that is like no other."""
+    return ObjectValue(object)
+
+
+@handles(MethodType)
+def bound_method(call: Call, function: Value, owner: Value) -> Value:
+    """A function bound to its first argument."""
+    return MethodValue(function, owner, explicit=True)
+
+
+@handles(CellType)
+def cell(call: Call, *content: Value) -> Value:
+    """A cell, as closures have them."""
+    return CellValue(content[0] if content else None)
+
+
+@handles(super)
+def super_of(call: Call, *args: Value) -> Value:
+    """`super()`, which finds class and object in the frame, and `super(cls, owner)`."""
+    if len(args) == 1 or (args and args[1].python_type() is type(None)):
+        call.graph_break("super-of-no-object")
+    cls, owner = args if args else class_and_owner(call)
+    if not isinstance(cls, ClassValue):
+        call.graph_break("super-of-no-class", type=cls.describe())
+    held = owner.cls if isinstance(owner, ClassValue) else owner.python_type()
+    if cls.cls not in (*held.__mro__, *owner.python_type().__mro__):
+        try:
+            super(cls.cls, namesake(held))
+        except TypeError as error:
+            call.tracing.raise_real(error)
+    return SuperValue(cls.cls, owner)
+
+
+def class_and_owner(call: Call) -> tuple[Value, Value]:
+    """What the compiler of Python keeps for `super()`: the class of the method, and its first argument."""
+    frame = call.tracing.frames[-1]
+    name, holder = frame.code.co_varnames[0], frame.cells.get("__class__")
+    if not isinstance(holder, CellValue):
+        call.tracing.raise_error(RuntimeError, "super(): __class__ cell not found")
+    if name in frame.lazy and name not in frame.variables:
+        frame.variables[name] = call.tracing.wrap(*frame.lazy.pop(name))
+    own = frame.cells.get(name)
+    owner = own.get(call.tracing, name) if isinstance(own, CellValue) else frame.variables[name]
+    return holder.get(call.tracing, "__class__"), owner
+
+
+@handles(object.__new__)
+def new_object(call: Call, cls: Value, /, *args: Value, **kwargs: Value) -> Value:
+    """An object without attributes."""
+    if not isinstance(cls, ClassValue):
+        call.graph_break("new-of-no-class", function="object.__new__", type=cls.describe())
+    return ObjectValue(cls.cls)
+
+
+@handles(*dict.fromkeys(kind.__new__ for kind in BUILTIN_BASES))
+def new_of_builtin(call: Call, cls: Value, /, *args: Value, **kwargs: Value) -> Value:
+    """`kind.__new__` of a builtin type, of which other classes may derive."""
+    kind: Any = cast(BuiltinFunctionType, call.fn).__self__
+    if not isinstance(cls, ClassValue) or kind not in cls.cls.__mro__:
+        call.graph_break("new-of-no-class", function=f"{kind.__name__}.__new__", type=cls.describe())
+    native: Any = base_of(cls.cls) or kind
+    if native in FILLED_BY_INIT:
+        args, kwargs = (), {}
+    base = call.inline(native, *args, **kwargs)
+    if cls.cls is native:
+        return base
+    if is_named_tuple(cls.cls) and isinstance(base, TupleValue):
+        rely_on_class(call.tracing, cls.cls, *TUPLE_METHODS)
+        return TupleValue(base.items, cls.cls)
+    made = ObjectValue(cls.cls, base=base)
+    if isinstance(base, DictValue):
+        base.owner = made
+    return made
+
+
+@handles(type.__call__)
+def make(call: Call, cls: Value, /, *args: Value, **kwargs: Value) -> Value:
+    """`type.__call__`, as a metaclass calls it."""
+    if not isinstance(cls, ClassValue):
+        call.graph_break("new-of-no-class", function="type.__call__", type=cls.describe())
+    if is_written_in_c(cls.cls):
+        return call.tracing.calls.call_class(cls, args, kwargs)
+    return call.tracing.calls.instantiate(cls, args, kwargs)
+
+
+@handles(type.__init__)
+def initialise_class(call: Call, /, *args: Value, **kwargs: Value) -> Value:
+    """Does nothing."""
+    return call.constant(None)
+
+
+@handles(object.__init__)
+def initialise(call: Call, obj: Value, /, *args: Value, **kwargs: Value) -> Value:
+    """`object.__init__`, which leaves other arguments to `__new__` where that is not its own (`object_init` in C)."""
+    kind = obj.python_type()
+    if args or kwargs:
+        rely_on_class(call.tracing, kind, "__init__", "__new__")
+        refusing = "object" if not inherits(kind, "__init__", object) else kind.__name__
+        if refusing == "object" or inherits(kind, "__new__", object):
+            text = f"{refusing}.__init__() takes exactly one argument (the instance to initialize)"
+            call.tracing.raise_error(TypeError, text)
+    return call.constant(None)
+
+
+@handles(object.__init_subclass__, object.__dict__["__init_subclass__"])
+def subclass_made(call: Call, *args: Value) -> Value:
+    """Does nothing."""
+    if not all(isinstance(arg, ClassValue) for arg in args) or len(args) > 1:
+        call.graph_break("function-arguments", function="object.__init_subclass__")
+    return call.constant(None)
+
+
+@handles(object.__eq__)
+def equal(call: Call, left: Value, right: Value) -> Value:
+    """An object equals itself."""
+    return call.constant(True if call.tracing.python.identical(left, right) else NotImplemented)
+
+
+@handles(object.__ne__)
+def unequal(call: Call, left: Value, right: Value) -> Value:
+    """As `__eq__` says."""
+    known = left.binary(call.tracing, "__eq__", right)
+    if known is not None:
+        return call.constant(not known.truth(call.tracing))
+    return call.constant(False if call.tracing.python.identical(left, right) else NotImplemented)
+
+
+# What stands for a type with parameters, or for several types. The older spellings have types of their own.
+UNIONS = (UnionType, type(Union[int, str]))  # noqa: UP007
+ALIASES = (GenericAlias, type(List[int]), TypeVar, *UNIONS)  # noqa: UP006
+
+
+@handles(type.__or__)
+def union(call: Call, left: Value, right: Value) -> Value | None:
+    """`int | None` and the like."""
+    if not is_type(left) and not is_type(right):
+        return None
+    try:
+        made = operator.or_(left.as_object(), right.as_object())
+    except (NotConstant, TypeError):
+        return None
+    return call.new_value(made) if isinstance(made, UNIONS) else None
+
+
+def is_type(value: Value) -> bool:
+    """Whether the value is a class whose metaclass leaves `|` as it is, or what stands for types in annotations."""
+    if isinstance(value, ClassValue):
+        return inherits(type(value.cls), "__or__", type)
+    return issubclass(value.python_type(), ALIASES)

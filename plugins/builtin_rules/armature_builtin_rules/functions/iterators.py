@@ -1,0 +1,257 @@
+"""Iterators of Python's own functions: how they give their items, and how one in progress is made again."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from armature.plugin_api import (
+    MISSING,
+    Call,
+    GeneratorValue,
+    IteratorValue,
+    ObjectValue,
+    Rebuilding,
+    Steps,
+    Tracing,
+    TupleValue,
+    UserRaised,
+    Value,
+    advance_or_raise,
+    advanced,
+    class_member,
+    handles,
+    is_iterable,
+    place_of,
+    places_of,
+    raise_lacking,
+    rely_on_class,
+)
+from armature_builtin_rules.functions.classes import is_callable
+
+CALLABLE_ITERATOR: type = type(iter(int, 1))
+
+
+@handles(iter)
+def make_iterator(call: Call, obj: Value, *sentinel: Value) -> Value:
+    """`iter(obj)`, and `iter(function, sentinel)`."""
+    if not sentinel:
+        return call.tracing.python.iterator(obj)
+    if not is_callable(call, obj).truth(call.tracing):
+        call.graph_break("iter-of-no-callable", type=obj.describe())  # versions of Python word the error
+    return until(call.tracing, obj, sentinel[0])
+
+
+def until(tracer: Tracing, function: Value, sentinel: Value) -> IteratorValue:
+    """`iter(function, sentinel)`."""
+    over = False
+
+    def step() -> Value:
+        nonlocal over
+        if over:
+            raise StopIteration
+        try:
+            item = stop_as_the_end(lambda: function.call(tracer, (), {}))
+        except StopIteration:
+            over = True
+            raise
+        over = tracer.python.same_or_equal(item, sentinel)
+        if over:
+            raise StopIteration
+        return item
+
+    def remake(out: Rebuilding, made: IteratorValue) -> None:
+        if over:
+            out.null_function(advanced)  # any that has come to its end
+        out.null_function(iter)
+        out.load(out.value(int) if over else function)
+        out.load(out.value(0) if over else sentinel)
+        out.call(2)
+        if over:
+            out.constant(1)
+            out.call(2)
+
+    return IteratorValue(Steps(step), CALLABLE_ITERATOR, remake, places_of(tracer.frames))
+
+
+@handles(next)
+def next_of(call: Call, iterator: Value, default: Value | None = None, /) -> Value:
+    """With a default, StopIteration is caught."""
+    kind = iterator.python_type()
+    if class_member(kind, "__next__") is MISSING:
+        rely_on_class(call.tracing, kind, "__next__")
+        raise_lacking(call.tracing, iterator, "__next__")
+    try:
+        if isinstance(iterator, (IteratorValue, GeneratorValue)):
+            return advance_or_raise(call.tracing, iterator)
+        if isinstance(iterator, ObjectValue):
+            return iterator.special(call.tracing, "__next__")
+        return iterator.call_method(call.tracing, "__next__", (), {})
+    except UserRaised as raised:
+        if default is not None and issubclass(raised.value.python_type(), StopIteration):
+            return default
+        raise
+
+
+@handles(all)
+def all_true(call: Call, items: Value) -> Value:
+    """Up to the first that is not."""
+    return call.constant(all(item.truth(call.tracing) for item in items.stream(call.tracing)))
+
+
+@handles(any)
+def any_true(call: Call, items: Value) -> Value:
+    """Up to the first that is."""
+    return call.constant(any(item.truth(call.tracing) for item in items.stream(call.tracing)))
+
+
+@handles(enumerate)
+def numbered(call: Call, items: Value, start: Value | None = None) -> Value:
+    """Pairs of a number and an item."""
+    tracer = call.tracing
+    first: Any = 0 if start is None else place_of(tracer, start)
+    inner = inner_iterator(tracer, items)
+
+    stream, number = stream_of(tracer, inner), first
+
+    def step() -> Value:
+        nonlocal number
+        item = next(stream)
+        number += 1
+        return TupleValue([tracer.constant(number - 1), item])
+
+    def remake(out: Rebuilding, made: IteratorValue) -> None:
+        if isinstance(inner, ObjectValue) or (made.asked and not isinstance(inner, IteratorValue)):
+            out.cannot(inner)  # it would start again
+        out.null_function(enumerate)
+        out.load(inner)
+        out.constant(first + made.taken)
+        out.call(2)
+
+    return IteratorValue(Steps(step), enumerate, remake, places_of(tracer.frames))
+
+
+def inner_iterator(tracer: Tracing, items: Value) -> Value:
+    """What an iterator over an iterable holds: where it is known how to make it again, an iterator of its own."""
+    own = isinstance(items, ObjectValue) or items.is_tensor or items.plain_items
+    return tracer.python.iterator(items) if own or not is_iterable(items.python_type()) else items
+
+
+def stream_of(tracer: Tracing, inner: Value) -> Iterator[Value]:
+    """What an inner iterator gives. Its `__iter__` was called already."""
+    return inner.drain(tracer) if isinstance(inner, ObjectValue) else inner.stream(tracer)
+
+
+def opened(tracer: Tracing, iterables: tuple[Value, ...]) -> tuple[list[Value], list[Iterator[Value]]]:
+    """An iterator over each iterable, and what it gives."""
+    inner: list[Value] = []
+    streams: list[Iterator[Value]] = []
+    for iterable in iterables:
+        inner.append(inner_iterator(tracer, iterable))
+        streams.append(stream_of(tracer, inner[-1]))
+    return inner, streams
+
+
+def remake_call(
+    function: Callable[..., Any], iterators: list[Value], *first: Value
+) -> Callable[[Rebuilding, IteratorValue], None]:
+    """Makes an iterator again by calling what made it on its iterators as they are now."""
+
+    def remake(out: Rebuilding, made: IteratorValue) -> None:
+        out.null_function(function)
+        for value in first:
+            out.load(value)
+        for value in iterators:
+            if isinstance(value, ObjectValue) or (made.asked and not isinstance(value, IteratorValue)):
+                out.cannot(value)
+            out.load(value)
+        out.call(len(first) + len(iterators))
+
+    return remake
+
+
+@handles(zip)
+def zipped(call: Call, *iterables: Value, strict: Value | None = None) -> Value:
+    """Rows of one item of each iterable."""
+    must_match = strict is not None and strict.truth(call.tracing)
+    inner, streams = opened(call.tracing, iterables)
+
+    def step() -> Value:
+        row: list[Value] = []
+        for stream in streams:
+            try:
+                row.append(next(stream))
+            except StopIteration:
+                if must_match:
+                    check_all_end(call.tracing, streams, len(row))
+                raise
+        if not streams:
+            raise StopIteration
+        return TupleValue(row)
+
+    remake = None if must_match else remake_call(zip, inner)
+    return IteratorValue(Steps(step), zip, remake, places_of(call.tracing.frames))
+
+
+def check_all_end(tracer: Tracing, streams: list[Iterator[Value]], ended: int) -> None:
+    """For zip(strict=True), when the stream at a position has ended: all others must end there too."""
+    if ended:
+        tracer.raise_error(ValueError, f"zip() argument {ended + 1} is shorter than {arguments_up_to(ended)}")
+    for position, stream in enumerate(streams[1:], 1):
+        if next(stream, None) is not None:
+            text = f"zip() argument {position + 1} is longer than {arguments_up_to(position)}"
+            tracer.raise_error(ValueError, text)
+
+
+def arguments_up_to(count: int) -> str:
+    """The first arguments, in words."""
+    return "argument 1" if count == 1 else f"arguments 1-{count}"
+
+
+@handles(map)
+def mapped(call: Call, function: Value, *iterables: Value) -> Value:
+    """What a function gives for rows of one item of each iterable."""
+    if not iterables:
+        call.tracing.raise_error(TypeError, "map() must have at least two arguments.")
+    inner, streams = opened(call.tracing, iterables)
+
+    def step() -> Value:
+        row = [next(stream) for stream in streams]
+        return stop_as_the_end(lambda: function.call(call.tracing, row, {}))
+
+    return IteratorValue(Steps(step), map, remake_call(map, inner, function), places_of(call.tracing.frames))
+
+
+@handles(filter)
+def filtered(call: Call, function: Value, items: Value) -> Value:
+    """The items of which a function is true."""
+    plain = function.is_constant and function.as_constant() is None
+    [inner], [stream] = opened(call.tracing, (items,))
+
+    def step() -> Value:
+        while True:
+            item = next(stream)
+            if stop_as_the_end(functools.partial(test, item)).truth(call.tracing):
+                return item
+
+    def test(item: Value) -> Value:
+        return item if plain else function.call(call.tracing, (item,), {})
+
+    return IteratorValue(Steps(step), filter, remake_call(filter, [inner], function), places_of(call.tracing.frames))
+
+
+def stop_as_the_end(ask: Callable[[], Value]) -> Value:
+    """What a call gives; StopIteration of the program ends the iterator that makes the call."""
+    try:
+        return ask()
+    except UserRaised as raised:
+        if issubclass(raised.value.python_type(), StopIteration):
+            raise StopIteration from None
+        raise
+
+
+@handles(reversed)
+def backwards(call: Call, items: Value) -> Value:
+    """From the last item to the first."""
+    return call.tracing.python.reversed_iterator(items)
