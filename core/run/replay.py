@@ -54,13 +54,13 @@ class LaunchRecorder(Protocol):
 class Recording:
     """Launches for fixed addresses.
 
-    positions, addresses: inputs that have to lie where they lay, and where. copied: positions of the others, whose
+    positions: inputs that have to lie where they lay. addresses: where, one for each input, None for others. copied: positions of the others, whose
     values go to `places`. results: how each result is made of the arguments. storages: those of results, with how often
     each is used when the program has none of them.
     """
 
     positions: list[int]
-    addresses: list[int]
+    addresses: list[int | None]
     copied: tuple[int, ...]
     places: list[Tensor]
     launch: Callable[[], None]
@@ -158,7 +158,7 @@ class Replayed:
         self.tell(f"recorded: {len(kept)} inputs stay where they lie, {len(copied)} are copied{more}")
         return Recording(
             positions=kept,
-            addresses=[args[k].data_ptr() for k in kept],
+            addresses=[args[k].data_ptr() if k in kept else None for k in range(len(args))],
             copied=copied,
             places=[inputs[k] for k in copied],
             launch=launch,

@@ -11,15 +11,15 @@ from torch import Tensor
 _C: Any = torch._C
 
 
-def _same_addresses(tensors: Sequence[Any], addresses: Sequence[int], positions: Sequence[int]) -> bool:
-    return all(tensors[k].data_ptr() == at for k, at in zip(positions, addresses, strict=True))
+def _same_addresses(tensors: Sequence[Any], addresses: Sequence[int | None], positions: Sequence[int]) -> bool:
+    return all(tensors[k].data_ptr() == addresses[k] for k in positions)
 
 
-same_addresses: Callable[[list[Any], list[int], list[int]], bool] = getattr(
+same_addresses: Callable[[list[Any], list[int | None], list[int]], bool] = getattr(
     _C, "_tensors_data_ptrs_at_indices_equal", _same_addresses
 )
-"""`same_addresses(tensors, addresses, positions)`: whether the tensors at these positions lie at these addresses, one
-for each position. Builds of torch with CUDA have it in one call."""
+"""`same_addresses(tensors, addresses, positions)`: whether the tensors at these positions lie where `addresses` says at
+the same positions; it is as long as `tensors`. Builds of torch with CUDA have it in one call."""
 
 uses: Callable[[int], int] = _C._storage_Use_Count
 """How many tensors and storage objects hold the storage of this number (`storage_number`)."""

@@ -10,10 +10,10 @@ from armature.torch_abi import memory
 
 def test_addresses_are_compared_at_their_positions() -> None:
     tensors = [torch.ones(2), 3, torch.ones(2), torch.ones(2)]
-    places = [tensors[2].data_ptr(), tensors[0].data_ptr()]  # type: ignore[attr-defined]
+    places = [tensors[0].data_ptr(), None, tensors[2].data_ptr(), None]  # type: ignore[attr-defined]
     assert memory.same_addresses(tensors, places, [2, 0])
-    assert not memory.same_addresses(tensors, places, [2, 3])
-    assert memory.same_addresses(tensors, [], [])
+    assert not memory.same_addresses(tensors, [None, None, *places[:1], None], [2])
+    assert memory.same_addresses(tensors, [None] * 4, [])
 
 
 def test_uses_count_every_tensor_on_a_storage() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import warnings
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -37,12 +38,11 @@ class CudaGraphs:
             return None
         return self.stream_of(device.index)
 
-    def pool(self, device: torch.device) -> Pool:
-        """That of the device's stream of now."""
-        key = (device, self.stream_of(device.index))
-        if key not in self.pools:
-            self.pools[key] = Pool(torch.cuda.graph_pool_handle(), torch.cuda.Stream(device))
-        return self.pools[key]
+    def pool(self, device: torch.device, stream: int) -> Pool:
+        """That of a stream of the device."""
+        if (device, stream) not in self.pools:
+            self.pools[device, stream] = Pool(torch.cuda.graph_pool_handle(), torch.cuda.Stream(device))
+        return self.pools[device, stream]
 
     def record(
         self, device: torch.device, call: Callable[[list[Any]], tuple[Any, ...]], args: list[Any]
@@ -50,7 +50,8 @@ class CudaGraphs:
         """Capture what the call launches. Errors: NotRecorded with what torch or the driver says."""
         graph = torch.cuda.CUDAGraph()
         with self.lock, no_collection():
-            pool = self.pool(device)
+            key = (device, self.stream_of(device.index))
+            pool = self.pool(*key)
             current = torch.cuda.current_stream(device)
             pool.stream.wait_stream(current)
             with torch.cuda.stream(pool.stream):
@@ -61,10 +62,25 @@ class CudaGraphs:
                     finally:
                         graph.capture_end()
                 except Exception as error:
+                    self.pools.pop(key)  # torch counts the pool as in use, and would refuse it the next time
+                    end_capture_of_generator()
                     first = error.__context__ or error
                     raise NotRecorded(str(first).strip().partition("\n")[0]) from error
             current.wait_stream(pool.stream)
         return graph.replay, results
+
+
+def end_capture_of_generator() -> None:
+    """Let the random number generator draw again after a capture that failed, on the stream of the capture.
+
+    torch tells the generator of the end only where a capture succeeds: one of nothing does. Until then every draw in
+    the process would raise "Offset increment outside graph capture encountered unexpectedly".
+    """
+    empty = torch.cuda.CUDAGraph()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it is empty
+        empty.capture_begin(capture_error_mode="thread_local")
+        empty.capture_end()
 
 
 @contextmanager
