@@ -54,9 +54,9 @@ class LaunchRecorder(Protocol):
 class Recording:
     """Launches for fixed addresses.
 
-    positions: inputs that have to lie where they lay. addresses: where, one for each input, None for others. copied: positions of the others, whose
-    values go to `places`. results: how each result is made of the arguments. storages: those of results, with how often
-    each is used when the program has none of them.
+    positions: inputs that have to lie where they lay. addresses: where, one for each input, None for others. copied:
+    positions of the others, whose values go to `places`. results: how each result is made of the arguments. storages:
+    those of results, with how often each is used when the program has none of them.
     """
 
     positions: list[int]

@@ -288,11 +288,11 @@ BREAKS = {
     "cell": "attribute-of-value",
     "dict values": "function-in-c",
     "chain": "next-of-iterator",
+    "generator": "next-of-iterator",
     "weak value dictionary": "function-in-c",
 }
 # Not compiled, and what is on record.
 LEFT = {
-    "generator": "value-not-rebuilt",  # it can't be left where the trace has brought it
     "context variable": "it has met no tensor before a graph break",  # and is named by a function that is called
 }
 
