@@ -144,8 +144,8 @@ BY_INTERPRETER = ("the interpreter can't trace it", "the interpreter traces a ca
     ("target", "declines", "tells"),
     [
         (functools.partial, *BY_HANDLER),
-        ("object.__init__", *BY_INTERPRETER),
-        ("object#__eq__", *BY_INTERPRETER),
+        ("object.__init__", *BY_HANDLER),
+        ("object#__eq__", *BY_HANDLER),
         (torch.autograd.Function.apply, *BY_HANDLER),
     ],
 )

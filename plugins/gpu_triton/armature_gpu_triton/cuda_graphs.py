@@ -17,10 +17,14 @@ from armature.backend_api import NotRecorded, raw_stream_getter
 
 @attrs.frozen(eq=False)
 class Pool:
-    """What recordings for one stream share, since they never run at once: memory, and the stream they are made on."""
+    """What recordings for one stream share, since they never run at once: memory, and the stream they are made on.
+
+    anchor: an empty recording, as long as which the pool lives; torch ends a pool with the last of its recordings.
+    """
 
     handle: Any
     stream: torch.cuda.Stream
+    anchor: torch.cuda.CUDAGraph
 
 
 @attrs.define(eq=False)
@@ -41,7 +45,9 @@ class CudaGraphs:
     def pool(self, device: torch.device, stream: int) -> Pool:
         """That of a stream of the device."""
         if (device, stream) not in self.pools:
-            self.pools[device, stream] = Pool(torch.cuda.graph_pool_handle(), torch.cuda.Stream(device))
+            handle, own = torch.cuda.graph_pool_handle(), torch.cuda.Stream(device)
+            with torch.cuda.stream(own):
+                self.pools[device, stream] = Pool(handle, own, record_nothing(handle))
         return self.pools[device, stream]
 
     def record(
@@ -63,24 +69,25 @@ class CudaGraphs:
                         graph.capture_end()
                 except Exception as error:
                     self.pools.pop(key)  # torch counts the pool as in use, and would refuse it the next time
-                    end_capture_of_generator()
+                    record_nothing()
                     first = error.__context__ or error
                     raise NotRecorded(str(first).strip().partition("\n")[0]) from error
             current.wait_stream(pool.stream)
         return graph.replay, results
 
 
-def end_capture_of_generator() -> None:
-    """Let the random number generator draw again after a capture that failed, on the stream of the capture.
+def record_nothing(pool: Any = None) -> torch.cuda.CUDAGraph:
+    """An empty recording on the stream of now, in a pool of its own if none is given.
 
-    torch tells the generator of the end only where a capture succeeds: one of nothing does. Until then every draw in
-    the process would raise "Offset increment outside graph capture encountered unexpectedly".
+    After a capture that failed one is made for the random number generator: torch tells it of the end only where a
+    capture succeeds, and until then every draw in the process raises "Offset increment outside graph capture".
     """
     empty = torch.cuda.CUDAGraph()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it is empty
-        empty.capture_begin(capture_error_mode="thread_local")
+        empty.capture_begin(pool=pool, capture_error_mode="thread_local")
         empty.capture_end()
+    return empty
 
 
 @contextmanager
