@@ -32,6 +32,11 @@ class GraphBreak(TraceSignal):
         self.idle = False
         self.guards: tuple[Guard, ...] = ()
 
+    def blaming(self, value: Value) -> GraphBreak:
+        """The same, for `raise`: a frame that held the error by name would stand in its traceback, and in a cycle."""
+        self.blame = value
+        return self
+
     def __str__(self) -> str:
         facts = ", ".join(f"{name}={value}" for name, value in self.event.facts.items())
         return f"{self.event.type.id}({facts})"

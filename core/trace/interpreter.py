@@ -129,9 +129,8 @@ def _run(tracer: Trace, request: FrameRequest) -> Value:
 def check_left(tracer: Trace) -> None:
     """No context manager of torch may be left open, but for the grad mode. Raises GraphBreak, where it was entered."""
     for context in tracer.effects.entered:
-        stop = tracer.break_at(getattr(context, "made_at", ()), "context-left-open", type=context.describe())
-        stop.blame = context
-        raise stop
+        places = getattr(context, "made_at", ())
+        raise tracer.break_at(places, "context-left-open", type=context.describe()).blaming(context)
 
 
 def check_generators(tracer: Trace, frame: Frame) -> None:
@@ -141,9 +140,8 @@ def check_generators(tracer: Trace, frame: Frame) -> None:
             continue
         if generator.has_unfinished_business() and not eval_loop.leaves_quietly(generator.frame):
             tracer.frames += [frame, generator.frame]
-            stop = tracer.break_at(generator.made_at, "generator-left-unfinished", type=generator.describe())
-            stop.blame = generator
-            raise stop
+            facts = {"type": generator.describe()}
+            raise tracer.break_at(generator.made_at, "generator-left-unfinished", **facts).blaming(generator)
 
 
 def root_frame(tracer: Trace, request: FrameRequest) -> Frame:

@@ -70,9 +70,7 @@ class ValueWriter(Emitter):
 
     def cannot(self, value: Value) -> NoReturn:
         """The object can't be made again."""
-        stop = self.tracer.break_at(None, "value-not-rebuilt", type=value.describe())
-        stop.blame = value
-        raise stop
+        raise self.tracer.break_at(None, "value-not-rebuilt", type=value.describe()).blaming(value)
 
     # What values use to rebuild themselves.
 
