@@ -12,7 +12,7 @@ from torch import Tensor, fx, nn
 
 import armature
 from armature.context import CompileContext
-from armature.errors import InvariantError
+from armature.errors import InvariantError, PassFailed
 from armature.graph.data import AtenGraph, GraphKind, Origin, Pass
 from armature.graph.functional import compile_graph
 from armature.graph.passes import run_passes
@@ -244,7 +244,7 @@ def test_a_pass_that_breaks_the_graph_is_named(ctx: CompileContext) -> None:
         return graph
 
     broken = context((), passes=[Pass("break-it", "post_grad", break_it)])
-    with pytest.raises(InvariantError, match="break-it"):
+    with pytest.raises(PassFailed, match="break-it"):
         run_passes("post_grad", module, broken)
 
 
