@@ -140,8 +140,8 @@ def check_generators(tracer: Trace, frame: Frame) -> None:
             continue
         if generator.has_unfinished_business() and not eval_loop.leaves_quietly(generator.frame):
             tracer.frames += [frame, generator.frame]
-            facts = {"type": generator.describe()}
-            raise tracer.break_at(generator.made_at, "generator-left-unfinished", **facts).blaming(generator)
+            begun = generator.made_at
+            raise tracer.break_at(begun, "generator-left-unfinished", type=generator.describe()).blaming(generator)
 
 
 def root_frame(tracer: Trace, request: FrameRequest) -> Frame:

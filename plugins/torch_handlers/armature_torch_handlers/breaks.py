@@ -47,7 +47,7 @@ OWN = with_examples(
             "torch.cond can't be kept in the graph, because of {what}.",
             (_FUNCTIONS, _WHERE),
             code="GB0340",
-            also=("GB0313", "GB0350", "GB0349", "GB0040", "GB0041"),
+            also=("GB0302", "GB0311", "GB0312", "GB0313", "GB0350", "GB0349", "GB0040", "GB0041"),
             cause=_GRAPHS,
         ),
         BreakType(
