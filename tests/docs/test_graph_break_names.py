@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import json
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -34,6 +35,13 @@ def programs_of(*modules: Any) -> dict[str, Callable[..., Any]]:
 
 WHOLE = programs_of(programs_in_python, programs_with_errors, programs_in_torch)
 BROKEN = programs_of(programs_that_break)
+
+
+@pytest.fixture(autouse=True)
+def scripts_are_called_as_for_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's own helpers for tests, which other test files import, put Python code before each call of TorchScript."""
+    if helpers := sys.modules.get("torch.testing._internal.common_utils"):
+        monkeypatch.setattr(torch._C.ScriptMethod, "__call__", vars(helpers)["meth_call"])
 
 
 def table() -> dict[str, list[str]]:
