@@ -19,7 +19,7 @@ from armature.pipeline.callers import Caller
 from armature.pipeline.session import Compilation, Limit, Records, Skip
 from armature.pipeline.session import Outcome as Ended
 from armature.plugins.plugin_manager import CORE, PluginManager, manager
-from armature.reports import source_lines
+from armature.reports import carets, source_lines
 from armature.reports.graphs import captured_graph, compiled_graph
 from armature.reports.record import (
     Break,
@@ -237,9 +237,11 @@ def place_of(summary: FrameSummary) -> Place:
     if summary.column < 0:
         return Place(summary.file, summary.line, summary.function, text, own=source_lines.is_own(summary.file))
     indent = source_lines.indentation(summary.file, summary.line)
-    end = summary.end_column - indent if summary.end_line == summary.line else len(text)
+    column, end = summary.column - indent, summary.end_column - indent
+    if summary.end_line != summary.line:
+        end = carets.code_end(text, column)
     own = source_lines.is_own(summary.file)
-    return Place(summary.file, summary.line, summary.function, text, summary.column - indent, end, own)
+    return Place(summary.file, summary.line, summary.function, text, column, end, own)
 
 
 def plugin_of(type_id: str) -> str:

@@ -10,6 +10,7 @@ from itertools import zip_longest
 
 import attrs
 
+from armature.reports import carets
 from armature.reports.fields import told
 
 FORMAT = 1  # of the JSON form; larger when a reader of an older one would misread it
@@ -56,9 +57,7 @@ class Place:
     @property
     def caret(self) -> str:
         """A line to stand under `text`, with carets under the expression; "" where it is not known."""
-        if not 0 <= self.column < self.end_column:
-            return ""
-        return " " * self.column + "^" * (self.end_column - self.column)
+        return carets.under(self.text, self.column, self.end_column)
 
 
 @attrs.frozen

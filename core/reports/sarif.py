@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from armature.reports import gate
+from armature.reports import gate, source_lines
 from armature.reports.gate import Finding
 from armature.reports.record import End, Place, Recording
 
@@ -95,6 +95,9 @@ def fingerprint(key: Iterable[str]) -> str:
 def location(place: Place, folder: str) -> dict[str, Any]:
     """A line, with the columns of the expression where they are known."""
     region: dict[str, Any] = {"startLine": max(place.line, 1)}
+    if place.caret:
+        indent = source_lines.indentation(place.file, place.line)
+        region |= {"startColumn": indent + place.column + 1, "endColumn": indent + place.end_column + 1}
     if place.text:
         region["snippet"] = {"text": place.text}
     made = {"physicalLocation": {"artifactLocation": artifact(place.file, folder), "region": region}}

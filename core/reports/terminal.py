@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.console import RenderableType
+import attrs
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from armature.reports import carets
 from armature.reports.record import Break, End, Frame, GuardFailure, Outcome, Place, Recording
 
 STYLES = {
@@ -24,6 +26,7 @@ STYLES = {
 }
 WRONG = (Outcome.FELL_BACK, Outcome.FAILED, Outcome.LIMIT)
 LEFT = (Outcome.SKIPPED, Outcome.EMPTY)
+TAB = 4  # columns, of those within a line
 NAMED = 5  # functions that are left alone for one reason
 
 
@@ -103,13 +106,28 @@ def break_lines(one: Break) -> list[RenderableType]:
     return [*lines, Text(f"Described by {one.plugin}", style="dim")] if one.plugin else lines
 
 
-def place_lines(place: Place) -> Iterator[Text]:
+def place_lines(place: Place) -> Iterator[RenderableType]:
     """A line of a stack, as Python prints tracebacks."""
     yield Text(f'File "{place.file}", line {place.line}, in {place.function}', style="dim")
     if place.text:
-        yield Text(f"  {place.text}")
-    if place.caret and place.caret.strip() != "^" * len(place.text):
-        yield Text(f"  {place.caret}", style="yellow")
+        yield SourceLine(place)
+
+
+@attrs.frozen
+class SourceLine:
+    """A line of code with carets under the expression. Of a line that is too long the part around it is shown: where a
+    terminal breaks lines, carets stand under something else."""
+
+    place: Place
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        text, column = self.place.text.expandtabs(TAB), self.place.column
+        before, marked = self.place.text[: max(column, 0)], self.place.text[: max(self.place.end_column, 0)]
+        start, end = (-1, -1) if column < 0 else (len(before.expandtabs(TAB)), len(marked.expandtabs(TAB)))
+        text, start, end = carets.windowed(text, start, end, options.max_width - 2)
+        yield Text(f"  {text}")
+        if start >= 0 and (start, end) != (0, len(text)):
+            yield Text(f"  {carets.under(text, start, end)}", style="yellow")
 
 
 def recompile_lines(frame: Frame) -> list[RenderableType]:

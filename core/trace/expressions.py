@@ -39,6 +39,13 @@ def with_columns(summary: FrameSummary, frame: FrameView) -> FrameSummary:
     )
 
 
+def text_at(summary: FrameSummary) -> str:
+    """The expression of a summary; its whole line where the columns are not known, or lie on more than one line."""
+    if summary.column < 0 or summary.end_line != summary.line:
+        return summary.text
+    return linecache.getline(summary.file, summary.line)[summary.column : summary.end_column] or summary.text
+
+
 def span_of(frame: FrameView) -> Span | None:
     """Where the expression of the instruction that runs, or ran last, stands in the file."""
     return frame.instructions[max(frame.position - 1, 0)].span

@@ -239,3 +239,7 @@ class Tracer(Trace):
     def origin(self) -> tuple[FrameSummary, str, str]:
         """The innermost line of the user's code: its summary, its text as in a traceback, and "model.py:41"."""
         return self.where.origin()
+
+    def expression(self) -> str:
+        """The expression of the user's code that is run: its text, as far as it stands on one line."""
+        return self.where.expression()

@@ -11,7 +11,7 @@ import attrs
 
 from armature.breaks.types import FrameSummary, SeenValue
 from armature.trace.errors import SkipFrame
-from armature.trace.expressions import seen_values, with_columns
+from armature.trace.expressions import seen_values, text_at, with_columns
 
 if TYPE_CHECKING:
     from armature.trace.values.base import FrameView, Tracing
@@ -61,6 +61,11 @@ class UserStack:
             if not frame.trusted:
                 return self._summary(frame)
         return self._summary(self.frames[0]) if self.frames else (FrameSummary("", 0, ""), "", "")
+
+    def expression(self) -> str:
+        """The expression of the user's code that is run: its text, as far as it stands on one line."""
+        frame = next((frame for frame in reversed(self.frames) if not frame.trusted), self.frames[0])
+        return text_at(with_columns(self._summary(frame)[0], frame))
 
     def line(self) -> str:
         """The user's line that a guard is due to."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import linecache
+import sys
 from typing import Any
 
 import attrs
@@ -20,6 +21,8 @@ from armature.reports.recorder import Recorder
 from armature.reports.terminal import break_lines
 from tests.reports import broken_programs as programs
 
+# Python 3.11 gives `with` the columns of the statement, later versions those of what is entered.
+ENTERED = "LOCK" if sys.version_info >= (3, 12) else "with LOCK:"
 # The expression that stands under the caret, and words of the cause.
 CAUSES: dict[str, tuple[str, str]] = {
     "branch_on_a_sum": ("y.sum() > 0", "tensor"),
@@ -43,7 +46,7 @@ CAUSES: dict[str, tuple[str, str]] = {
     "runs_a_coroutine": ("nothing()", "coroutine"),
     "saves": ('torch.save({}, "/dev/null")', "save"),
     "Outer": ("y.mean() > 0", "tensor"),
-    "holds_a_lock": ("with LOCK:  # here", "lock between threads"),
+    "holds_a_lock": (ENTERED, "lock between threads"),
     "asks_the_date": ("datetime.date.today()", "what time it is"),
 }
 NOT_PROGRAMS = {"left_out", "nothing", "Inner"}

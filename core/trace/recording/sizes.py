@@ -150,7 +150,7 @@ class Sizes:
         try:
             return bool(condition)
         except DATA_DEPENDENT:
-            self.tracer.graph_break("branch-on-unknown-size", test=self.tracer.origin()[0].text)
+            self.tracer.graph_break("branch-on-unknown-size", test=self.tracer.expression())
 
     # The graph.
 

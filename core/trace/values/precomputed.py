@@ -126,7 +126,7 @@ class EarlyNumber(Value):
         return self.item
 
     def truth(self, tracer: Tracing) -> bool:
-        tracer.graph_break("branch-on-random-number", test=tracer.origin()[0].text)
+        tracer.graph_break("branch-on-random-number", test=tracer.expression())
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in UNARY or name in BINARY:

@@ -59,7 +59,7 @@ class SymbolicValue(Value):
         try:
             return bool(self.fake)
         except DATA_DEPENDENT:
-            tracer.graph_break("branch-on-unknown-size", test=tracer.origin()[0].text)
+            tracer.graph_break("branch-on-unknown-size", test=tracer.expression())
 
     def constant(self) -> Value:
         """The number as a constant, guarded. Raises NotConstant when only a run will tell it."""

@@ -335,7 +335,7 @@ class TensorValue(GraphTensor):
             tracer.graph_call(operator.setitem, (self, key, value), {})
 
     def truth(self, tracer: Tracing) -> bool:
-        tracer.graph_break("data-dependent-branch", test=tracer.origin()[0].text)
+        tracer.graph_break("data-dependent-branch", test=tracer.expression())
 
     def length(self, tracer: Tracing) -> int:
         if self._is_looked_at(tracer):
