@@ -4,15 +4,44 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from armature.breaks.types import BreakEvent, FrameSummary
+
+# What stands for facts that many types have, where no program has filled them in; for others their names do.
+STANDS_FOR: Mapping[str, str] = MappingProxyType({
+    "test": "the condition",
+    "type": "an object",
+    "function": "a function",
+    "method": "a method",
+    "operation": "an operation",
+    "name": "a name",
+    "message": "the text of the error",
+    "met": "what was met",
+    "what": "what was met",
+    "op": "an operation",
+})  # fmt: skip
+
+
+class _Placeholder(str):
+    """Stands for a fact, in whatever form a template asks for it."""
+
+    def __format__(self, form: str) -> str:
+        return str(self)
+
+    __repr__ = str.__str__
 
 
 class _Facts(dict[str, object]):
     """Facts for a template; one that is missing stays visible."""
 
-    def __missing__(self, key: str) -> str:
-        return f"<{key}>"
+    def __missing__(self, key: str) -> _Placeholder:
+        return _Placeholder(f"<{STANDS_FOR.get(key, key.replace('_', ' '))}>")
+
+
+def in_general(template: str) -> str:
+    """A text of a break type where it is told of no program: `{test}` is `<the condition>`."""
+    return fill(template, {})
 
 
 def fill(template: str, facts: Mapping[str, object]) -> str:

@@ -45,7 +45,7 @@ def table() -> Table:
     for name in ("id", "title", "what to do", "from"):
         made.add_column(name, no_wrap=name == "id")
     for entry in found:
-        hints = "\n".join(hint.text for hint in entry.type.hints)
+        hints = "\n".join(hint for hint, _ in entry.advice)
         made.add_row(entry.type.id, entry.type.title, hints, entry.plugin)
     return made
 

@@ -20,13 +20,15 @@ from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.text import Text
 
+from armature.breaks import events
 from armature.breaks.types import BreakType, Example, NoExamples, plainly
 from armature.errors import ArmatureError
 from armature.plugins.registry import Row
 from armature.reports.files import CannotWriteReport
-from armature.reports.html import TEMPLATES
+from armature.reports.html import TEMPLATES, spoken
 
 NEAREST = 3
+TO_LINTERS = re.compile(r" *# *(?:type: ignore|noqa|mypy:|ruff:|fmt:)[^\n#]*", re.MULTILINE)
 
 
 class NoSuchBreakType(ArmatureError):
@@ -78,8 +80,23 @@ class Entry:
             return ""
         return sources_of(self.example.after, self.example.called_after)
 
+    @property
+    def explanation(self) -> str:
+        """What it means, told of no program."""
+        return events.in_general(self.type.explanation)
+
+    @property
+    def cause(self) -> str:
+        """Why it can't be in a graph."""
+        return events.in_general(self.type.cause)
+
+    @property
+    def advice(self) -> tuple[tuple[str, str], ...]:
+        """What to do, and of what kind that is."""
+        return tuple((events.in_general(hint.text), hint.kind.value) for hint in self.type.hints)
+
     def as_data(self) -> dict[str, Any]:
-        """For `--json`."""
+        """For `--json`: texts are templates, as those who fill them in need them."""
         return {
             "id": self.type.id,
             "code": self.type.code,
@@ -102,9 +119,9 @@ def slug(name: str) -> str:
 
 
 def source_of(fn: Callable[..., Any]) -> str:
-    """The text of a function, "" where it can't be read."""
+    """The text of a function without what it says to linters, "" where it can't be read."""
     try:
-        return textwrap.dedent(inspect.getsource(fn)).rstrip()
+        return TO_LINTERS.sub("", textwrap.dedent(inspect.getsource(fn))).rstrip()
     except (OSError, TypeError):
         return ""
 
@@ -140,10 +157,10 @@ def lines(entry: Entry) -> Iterator[RenderableType]:
     """A type for the terminal."""
     shown = entry.type
     yield Text.assemble((shown.title, "bold"), "  ", (shown.name, "cyan"))
-    yield Text(shown.explanation)
-    if shown.cause:
-        yield Text(shown.cause)
-    yield from (Text(f"What to do ({hint.kind.value}): {hint.text}") for hint in shown.hints)
+    yield Text(entry.explanation)
+    if entry.cause:
+        yield Text(entry.cause)
+    yield from (Text(f"What to do ({kind}): {hint}") for hint, kind in entry.advice)
     for caption, source in (("It breaks:", entry.before), ("It does not:", entry.after)):
         if source:
             yield Text(caption, style="dim")
@@ -160,6 +177,7 @@ def lines(entry: Entry) -> Iterator[RenderableType]:
 def write_site(folder: Path, known: Sequence[Entry]) -> list[Path]:
     """A page for each type and each plugin, and one that lists all with a search. Errors: CannotWriteReport."""
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
+    environment.filters["spoken"] = spoken
     by_plugin: dict[str, list[Entry]] = {}
     for entry in known:
         by_plugin.setdefault(entry.plugin, []).append(entry)
@@ -184,8 +202,8 @@ def search_words(known: Sequence[Entry]) -> str:
     """What the search looks through, per page, as JSON that can stand in a script element."""
     words = {
         entry.page: " ".join(
-            [entry.type.id, entry.type.code, entry.type.title, entry.type.explanation, entry.type.cause]
-            + [hint.text for hint in entry.type.hints]
+            [entry.type.id, entry.type.code, entry.type.title, entry.explanation, entry.cause]
+            + [hint for hint, _ in entry.advice]
             + [*entry.type.also, entry.before]
         ).lower()
         for entry in known

@@ -16,6 +16,7 @@ import torch
 import typer
 from typer.testing import CliRunner
 
+from armature.breaks import events
 from armature.breaks.types import BreakType, Example, ours, with_examples
 from armature.cli import breaks
 from armature.plugin_api import hookimpl
@@ -72,6 +73,27 @@ def test_one_is_found_by_code_and_title_and_shown_with_its_example(invoke: Invok
             assert "What to do (ours): Wait & see <b>." in output and "Described by mine" in output
         data = json.loads(invoke("show", "XY0001", "--json").output)
     assert data["hints"][1] == {"text": "Write it otherwise.", "kind": "fundamental"} and data["plugin"] == "mine"
+
+
+def test_texts_are_shown_as_of_any_program(invoke: Invoke) -> None:
+    """Nobody but those who fill them in reads templates: not in the terminal, nor on the site."""
+    assert "`<the condition>` is known only" in invoke("show", "data-dependent-branch").output
+    assert (
+        "`{test}` is known only" in json.loads(invoke("show", "data-dependent-branch", "--json").output)["explanation"]
+    )
+    for entry in catalogue.entries(manager().tables().registries.break_types.winners()):
+        texts = [entry.explanation, entry.cause, *(hint for hint, _ in entry.advice)]
+        assert [text for text in texts if re.search(r"\{\w+(![rs])?\}", text)] == []
+
+
+def test_examples_are_shown_without_what_they_say_to_linters(invoke: Invoke) -> None:
+    output = invoke("show", "format-template").output
+    assert 'return "{".format(THING), x\n' in re.sub(" +\n", "\n", output) and "noqa" not in output
+    assert all("# type: ignore" not in entry.before + entry.after for entry in breaks.known())
+
+
+def test_forms_that_a_template_asks_for_do_not_matter_where_nothing_is_filled_in() -> None:
+    assert events.in_general("{test} {odd_name!r} {n:05d} {{x}}") == "<the condition> <odd name> <n> {x}"
 
 
 def test_a_code_that_a_wider_type_covers_leads_to_it(invoke: Invoke) -> None:

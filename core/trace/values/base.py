@@ -23,6 +23,7 @@ from armature.trace.signals import TraceSignal
 if TYPE_CHECKING:
     from torch import fx
 
+    from armature.breaks.types import FrameSummary
     from armature.config import Config
     from armature.frame.data import FrameRequest
     from armature.frame.sources import Source
@@ -319,6 +320,9 @@ class Tracing(Protocol):
 
     def as_exception(self, value: Value) -> Any:
         """The exception to raise for the operand of `raise`."""
+
+    def origin(self) -> tuple[FrameSummary, str, str]:
+        """The innermost line of the user's code: its summary, its text as in a traceback, and "model.py:41"."""
 
     def expression(self) -> str:
         """The expression of the user's code that is run: its text, as far as it stands on one line."""
