@@ -16,7 +16,7 @@ from torch import fx
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
-from armature.torch_abi import altering, training
+from armature.torch_abi import altering, training, undefined
 from armature.torch_abi.overrides import QuietSubclasses
 from armature.torch_abi.symbols import Symbols
 from armature.torch_abi.views import may_overlap_itself
@@ -61,6 +61,7 @@ class _Watch:
     metadata: Any = None
     split: tuple[fx.GraphModule, fx.GraphModule] | None = None
     lean: Callable[..., Any] | None = None  # the compiled training graphs, connected
+    feeds: tuple[tuple[int, ...], tuple[int, ...]] | None = None  # where they are not: which inputs outputs depend on
 
     def inference(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         if holds_stand_ins(graph):
@@ -88,6 +89,8 @@ class _Watch:
         wires = None
         if self.split is not None and not self.merged:
             wires = training.wiring(metadata, *self.split, self.inputs)
+        if self.split is not None and wires is None:
+            self.metadata, self.feeds = metadata, undefined.feeds_of_wrapper(metadata, *self.split)
         without_tokens(graph)
         compiled = self.compilers.forward(graph, inputs)
         if wires is None and not self.merged:
@@ -288,6 +291,8 @@ def compile_functional(
         return module.forward
     if watch.lean is not None and torch.is_grad_enabled():
         return watch.lean
+    if watch.feeds is not None:
+        undefined.leave_undefined(watch.metadata, *watch.feeds)
     if watch.inner is not None and not watch.merged and _needs_nothing_around(watch.metadata):
         needs_grad = torch.is_grad_enabled() and any(isinstance(f, torch.Tensor) and f.requires_grad for f in fakes)
         return flat(without_gradients(watch.inner) if needs_grad else watch.inner)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, fx
 
 from armature.torch_abi.eval_frame import skip_code
+from armature.torch_abi.undefined import feeds
 
 Boxed = Callable[[list[Any]], Any]
 
@@ -72,7 +73,7 @@ class Wiring:
     learning: tuple[int, ...]  # inputs that want a gradient, and may get one
     written: tuple[int, ...]  # inputs that the graph writes to in sight of autograd
     shared: tuple[Shared, ...] = ()
-    feeds: tuple[int, ...] = ()  # of each input the tangents whose outputs it goes into, as bits; only if several
+    feeds: tuple[int, ...] = ()  # of each input the tangents that its gradient comes from, as bits; only if several
 
 
 def wiring(metadata: Any, forward: fx.GraphModule, backward: fx.GraphModule, inputs: int) -> Wiring | None:
@@ -111,7 +112,7 @@ def wiring(metadata: Any, forward: fx.GraphModule, backward: fx.GraphModule, inp
         learning=tuple(k for k in learning if k not in cut),
         written=tuple(metadata.mutated_graph_handled_indices_seen_by_autograd),
         shared=tuple(_shared(forward, results, len(infos))),
-        feeds=_feeds(forward, [results[k] for k in expected]) if len(expected) > 1 else (),
+        feeds=feeds(forward, backward, expected) if len(expected) > 1 else (),
     )
 
 
@@ -179,17 +180,6 @@ def _layout(node: fx.Node) -> tuple[Any, ...] | None:
     value = node.meta["val"]
     numbers = (*value.shape, *value.stride(), value.storage_offset())
     return (value.dtype, value.dim(), *numbers) if all(type(n) is int for n in numbers) else None
-
-
-def _feeds(forward: fx.GraphModule, outputs: Sequence[fx.Node]) -> tuple[int, ...]:
-    """For each input the outputs that are computed from it, as bits."""
-    reached = dict.fromkeys(forward.graph.nodes, 0)
-    for k, node in enumerate(outputs):
-        reached[node] |= 1 << k
-    for node in reversed(forward.graph.nodes):
-        for used in node.all_input_nodes:
-            reached[used] |= reached[node]
-    return tuple(reached[node] for node in forward.graph.nodes if node.op == "placeholder")
 
 
 def _hooks_are_graphs() -> bool:
