@@ -123,6 +123,8 @@ def default_cache_dir() -> Path:
 
 PLUGIN_SETTINGS = frozenset({"disabled_plugins", "plugin_order"})
 """Settings whose values are names of plugins."""
+PASS_SETTINGS = frozenset({"disabled_passes", "pass_order"})
+"""Settings whose values are names of passes."""
 
 
 @attrs.frozen

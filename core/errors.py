@@ -7,6 +7,8 @@ A5xx code generation and tools, A9xx armature's own faults.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import ClassVar, Self
 
 
@@ -32,6 +34,12 @@ class ArmatureError(Exception):
     def again(self) -> Self:
         """A fresh copy to raise: an error that is kept must not gather the tracebacks of those who raise it."""
         return type(self)(where=self.where, **self.facts)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question that names the nearest of the known names, with a space at its end; "" where none is near."""
+    nearest = difflib.get_close_matches(name, list(known), n=1)
+    return f"Did you mean {nearest[0]!r}? " if nearest else ""
 
 
 class InvariantError(ArmatureError):
@@ -174,7 +182,15 @@ class UnknownPlugin(ArmatureError):
 
     code = "A110"
     text = "there is no plugin {name!r}"
-    hint = "Choose from: {known}."
+    hint = "{nearest}Choose from: {known}."
+
+
+class UnknownPass(ArmatureError):
+    """A name that no pass has."""
+
+    code = "A113"
+    text = "there is no pass {name!r}"
+    hint = "{nearest}Choose from: {known}."
 
 
 class UnknownBreakType(ArmatureError):

@@ -29,7 +29,7 @@ def dynamo_backend(
     """The backend function: a captured graph and example inputs in, a callable with the same inputs out.
 
     mode, options: those of torch.compile, where they have the meaning of `armature.compile`. Errors: ModeNotThere,
-    UnknownMode, UnknownOption, UnknownPlugin, BadSetting.
+    UnknownMode, UnknownOption, UnknownPlugin, UnknownPass, BadSetting.
     """
     settings = config.current().changed(dict(check_changes({**settings_of(mode), **(options or {})})))
     code = dynamo_backend.__code__

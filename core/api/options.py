@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from armature import config
-from armature.config import PLUGIN_SETTINGS, Config
+from armature.config import Config
 from armature.errors import ModeNotThere, OptionOfProcess, UnknownBackend, UnknownMode, UnknownOption, WrongArgument
 from armature.frame.hook import FrameHook
 from armature.pipeline.backends import NATIVE
@@ -51,7 +51,7 @@ def checked(
     options: Mapping[str, Any] | None,
 ) -> Options:
     """The arguments as Options. Errors: UnknownBackend, UnknownMode, UnknownOption, UnknownPlugin,
-    WrongArgument, BadSetting.
+    UnknownPass, WrongArgument, BadSetting.
     """
     if not isinstance(fullgraph, bool):
         raise WrongArgument(name="fullgraph", value=fullgraph, expected="True or False")
@@ -88,7 +88,7 @@ def _check_backend(backend: object) -> None:
 
 def check_changes(changes: Mapping[str, Any]) -> tuple[tuple[str, Hashable], ...]:
     """Settings with their values made immutable. Errors: UnknownOption, OptionOfProcess, BadSetting,
-    UnknownPlugin."""
+    UnknownPlugin, UnknownPass."""
     fields = attrs.fields_dict(Config)
     names = [name for name, field in fields.items() if not field.metadata["of_process"]]
     for name in changes:
@@ -98,9 +98,7 @@ def check_changes(changes: Mapping[str, Any]) -> tuple[tuple[str, Hashable], ...
             nearest = difflib.get_close_matches(str(name), names, n=1)
             raise UnknownOption(name=name, nearest=nearest[0] if nearest else f"one of {', '.join(names)}")
     made = config.current().changed(changes)  # checks the values, and makes them immutable
-    for setting in sorted(PLUGIN_SETTINGS):
-        if setting in changes:
-            manager().check_names(getattr(made, setting))
+    manager().check_settings(made, changes)
     return tuple((name, getattr(made, name)) for name in changes)
 
 

@@ -77,7 +77,7 @@ def compile(
     "reduce-overhead" to record what a graph launches on a GPU and launch it as one.
     options: settings (armature.config) for this function only. Without `fn` a decorator is returned. A module gives a
     module with the same state. Errors: NotCallable, UnknownBackend, UnknownMode, UnknownOption, UnknownPlugin,
-    BadSetting, WrongArgument.
+    UnknownPass, BadSetting, WrongArgument.
     """
     given = checked(fullgraph, dynamic, backend, mode, options)
     if fn is None:

@@ -17,7 +17,7 @@ from armature.breaks.check import Finding, findings
 from armature.cli.scaffold import scaffold
 from armature.cli.scripts import modules_of_the_folder
 from armature.cli.terminal import console, print_data
-from armature.errors import DuplicateRow, UnknownName
+from armature.errors import DuplicateRow, UnknownName, UnknownPass
 from armature.graph.data import STAGES
 from armature.graph.passes import chosen
 from armature.plugins.calls import Plugin, Problem
@@ -52,14 +52,15 @@ class Health:
     missing: tuple[Missing, ...]
     unmatched: tuple[Missing, ...]  # of the user's own rules
     disabled: tuple[Plugin, ...]
-    unknown_names: tuple[str, ...]
+    unknown_names: tuple[str, ...]  # of plugins, in settings
+    unknown_passes: str = ""
     break_types: tuple[Finding, ...] = ()
 
     @property
     def ok(self) -> bool:
         """Whether there is nothing to mend."""
         wrong = any(finding.wrong for finding in self.break_types)
-        return not (self.broken or self.conflicts or self.unknown_names or wrong)
+        return not (self.broken or self.conflicts or self.unknown_names or self.unknown_passes or wrong)
 
 
 def lenient_tables(manager: PluginManager) -> Tables:
@@ -135,8 +136,19 @@ def examine(manager: PluginManager) -> Health:
         unmatched=tuple(unmatched(manager.user_rules())),
         disabled=manager.disabled,
         unknown_names=tuple(sorted({name for name in named if not any(plugin.called([name]) for plugin in known)})),
+        unknown_passes=unknown_passes(manager),
         break_types=tuple(findings((row.value, row.plugin.title) for row in tables.registries.break_types.winners())),
     )
+
+
+def unknown_passes(manager: PluginManager) -> str:
+    """What is to be said of a setting that names no pass; "" where all names are those of passes."""
+    with config.patch(strict=False) as settings:
+        try:
+            manager.check_passes({*settings.disabled_passes, *settings.pass_order}, settings)
+        except UnknownPass as error:
+            return str(error)
+    return ""
 
 
 def unmatched(rules: Iterable[Rule]) -> Iterator[Missing]:
@@ -163,6 +175,7 @@ def sections(health: Health) -> Mapping[str, list[str]]:
         "settings that name no plugin": [
             f"{name}: in disabled_plugins or plugin_order" for name in health.unknown_names
         ],
+        "settings that name no pass": [health.unknown_passes] if health.unknown_passes else [],
         "graph breaks to be mended": [str(found) for found in health.break_types if found.wrong],
         "overrides": [override_line(contest) for contest in health.overrides],
         "graph breaks that could say more": [str(found) for found in health.break_types if not found.wrong],
@@ -192,6 +205,7 @@ def health_data(health: Health) -> Mapping[str, object]:
         ],
         "disabled": [plugin.name for plugin in health.disabled],
         "unknown_names": list(health.unknown_names),
+        "unknown_passes": health.unknown_passes,
     }
 
 
@@ -252,7 +266,10 @@ def passes() -> None:
         for step in chosen(tables.passes(stage), frozenset(), settings.pass_order):
             note = "disabled" if step.name in settings.disabled_passes else ""
             table.add_row(stage, step.name, tables.owner_of_pass(step.name), note)
-    console().print(table)
+    out = console()
+    out.print(table)
+    if problem := unknown_passes(plugins.manager()):
+        out.print(problem, style="yellow", markup=False, soft_wrap=True)
 
 
 def register(app: typer.Typer) -> None:

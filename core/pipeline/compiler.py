@@ -20,7 +20,7 @@ import attrs
 from armature import config
 from armature.breaks import events as breaks
 from armature.breaks.types import BreakEvent
-from armature.config import PLUGIN_SETTINGS, Config
+from armature.config import PASS_SETTINGS, PLUGIN_SETTINGS, Config
 from armature.context import CompileContext
 from armature.errors import (
     ArmatureError,
@@ -28,6 +28,8 @@ from armature.errors import (
     BackendFunctionFailed,
     DeviceBackendUnready,
     NoPlugins,
+    UnknownPass,
+    UnknownPlugin,
     Unsupported,
     invariant,
 )
@@ -134,6 +136,7 @@ class Compiler:
             logs.recompiling(request.code, record.failed_guards)
         if all(plugin.name == USER for plugin in tables.plugins):
             self._no_plugins(record, settings)
+        self._check_names(record, settings)
         ctx = new_context(settings, tables, record.id)
         ctx.users_backend, ctx.timeline = callable(self.backend), self.records.timeline
         record.events = ctx.events
@@ -290,6 +293,17 @@ class Compiler:
             raise error
         warn_once(record, "no plugins", str(error))
         raise RunEagerly(error.text)
+
+    @staticmethod
+    def _check_names(record: Compilation, settings: Config) -> None:
+        """Tell of a setting of the environment, or of `config.patch`, that names no plugin or pass."""
+        try:
+            manager().check_settings(settings, PLUGIN_SETTINGS | PASS_SETTINGS)
+        except (UnknownPlugin, UnknownPass) as error:
+            if settings.strict:
+                record.outcome, record.reason = Outcome.FAILED, str(error)
+                raise
+            warn_once(record, ("unknown", error.facts["name"]), str(error))
 
 
 def unsupported(event: BreakEvent) -> Unsupported:

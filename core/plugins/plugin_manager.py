@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from importlib import metadata
@@ -21,8 +21,16 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from armature import config, hookspecs
-from armature.config import Config
-from armature.errors import DuplicatePlugin, PluginError, PluginImportFailed, PluginVersionMismatch, UnknownPlugin
+from armature.config import PASS_SETTINGS, PLUGIN_SETTINGS, Config
+from armature.errors import (
+    DuplicatePlugin,
+    PluginError,
+    PluginImportFailed,
+    PluginVersionMismatch,
+    UnknownPass,
+    UnknownPlugin,
+    did_you_mean,
+)
 from armature.plugins.calls import UNKNOWN, Implementation, Plugin, Problem
 from armature.plugins.hook_check import as_plugin, hook_specs, sound_hooks
 from armature.plugins.tables import Tables, build
@@ -152,7 +160,23 @@ class PluginManager:
         called = sorted({USER, *self._faults, *(plugin.name for plugin in known)})
         for name in names:
             if name not in called and not any(plugin.called([name]) for plugin in known):
-                raise UnknownPlugin(name=name, known=", ".join(called))
+                raise UnknownPlugin(name=name, nearest=did_you_mean(name, called), known=", ".join(called))
+
+    def check_passes(self, names: Collection[str], settings: Config) -> None:
+        """Raise UnknownPass for a name that no pass has. Plugins that are left out are not imported to look at theirs:
+        while there are some, any name may be one of them."""
+        if not names or any(candidate.plugin.called(settings.disabled_plugins) for candidate in self._found()):
+            return
+        known = sorted(map(str, self.tables(settings).registries.passes.rows))
+        for name in sorted(set(names).difference(known)):
+            raise UnknownPass(name=name, nearest=did_you_mean(name, known), known=", ".join(known))
+
+    def check_settings(self, settings: Config, given: Iterable[str]) -> None:
+        """Check the names of plugins and passes in those settings that are given. Raises UnknownPlugin, UnknownPass."""
+        for setting in sorted(PLUGIN_SETTINGS.intersection(given)):
+            self.check_names(getattr(settings, setting))
+        for setting in sorted(PASS_SETTINGS.intersection(given)):
+            self.check_passes(getattr(settings, setting), settings)
 
     @property
     def user(self) -> UserRules:
@@ -206,7 +230,9 @@ class PluginManager:
         """Take a plugin away, and forget what was wrong with it. Raises UnknownPlugin."""
         with self._lock:
             if name not in self._loaded and name not in self._faults:
-                raise UnknownPlugin(name=name, known=", ".join(sorted(self._loaded)) or "none")
+                known = sorted(self._loaded)
+                nearest = did_you_mean(name, known)
+                raise UnknownPlugin(name=name, nearest=nearest, known=", ".join(known) or "none")
             if self._loaded.pop(name, None):
                 self._pluggy.unregister(name=name)
             self._faults.pop(name, None)

@@ -11,6 +11,7 @@ import torch
 import armature
 from armature.config import BadSetting
 from armature.errors import (
+    ArmatureError,
     ArmatureWarning,
     DeviceBackendUnready,
     ModeNotThere,
@@ -21,6 +22,7 @@ from armature.errors import (
     UnknownBackend,
     UnknownMode,
     UnknownOption,
+    UnknownPass,
     UnknownPlugin,
     WrongArgument,
 )
@@ -187,6 +189,35 @@ def test_an_option_that_names_no_plugin(setting: str) -> None:
         armature.compile(increment, options={setting: ("nope",)})
     for name in ("cpu_cpp", "armature-cpu-cpp", "user"):  # a plugin, its distribution, and what the user says
         armature.compile(increment, options={setting: (name,)})
+
+
+@pytest.mark.parametrize("setting", ["disabled_passes", "pass_order"])
+def test_an_option_that_names_no_pass(setting: str) -> None:
+    with pytest.raises(
+        UnknownPass, match=r"A113(.|\n)*'comon-values'(.|\n)*Did you mean 'common-values'\? Choose from: "
+    ):
+        armature.compile(increment, options={setting: ("dead-code", "comon-values")})
+    armature.compile(increment, options={setting: ("dead-code",)})
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [({"disabled_passes": {"ded-code"}}, UnknownPass), ({"plugin_order": ["aten_lowering"]}, UnknownPlugin)],
+    ids=["pass", "plugin"],
+)
+def test_a_setting_that_names_nothing_is_told_in_the_first_call(changes: Any, error: type[ArmatureError]) -> None:
+    compiled = armature.compile(increment)
+    with armature.config.patch(strict=True, **changes), pytest.raises(error, match="Did you mean"):
+        compiled(torch.zeros(2))
+    armature.reset()
+    with armature.config.patch(strict=False, **changes), pytest.warns(ArmatureWarning, match="Did you mean"):
+        assert torch.equal(compiled(torch.zeros(2)), torch.ones(2))
+    assert session().compilations[-1].outcome is Outcome.COMPILED
+
+
+def test_a_pass_of_a_plugin_that_is_left_out_may_be_named() -> None:
+    options = {"disabled_plugins": ("aten_lowerings",), "disabled_passes": ("dead-code",)}
+    assert torch.equal(armature.compile(increment, options=options)(torch.zeros(2)), torch.ones(2))
 
 
 def test_an_option_like_no_other_names_all() -> None:

@@ -147,6 +147,13 @@ def test_doctor_of_plugins_names_settings_that_name_nothing(mine: PluginManager)
     assert "mien" in found.stdout
 
 
+def test_settings_that_name_no_pass_are_told() -> None:
+    with config.patch(pass_order=["channel-last"]):
+        told = [run(plugins.manager(), "plugins", command) for command in ("doctor", "passes")]
+    assert [one.exit_code for one in told] == [1, 0]
+    assert all("Did you mean 'channels-last'?" in one.stdout for one in told)
+
+
 def test_doctor_of_plugins_looks_at_break_types(mine: PluginManager) -> None:
     class Careless:
         @hookimpl
