@@ -19,6 +19,7 @@ from armature.breaks.types import (
 from armature.errors import ArmatureError, BackendError, invariant
 from armature.events import CompileEvent, EventKind
 from armature.frame.data import program_of
+from armature.frame.guards.values import layout, lies_alike, same_members
 from armature.frame.source import Resolver
 from armature.frame.sources import (
     ArrayMemorySource,
@@ -107,9 +108,9 @@ from armature.trace.values.derived import base_of, native
 from armature.trace.values.exception import CaughtValue, ExceptionValue, handled_exception
 from armature.trace.values.function import BuiltinValue, CellValue, ClosureValue, MethodValue
 from armature.trace.values.iterator import GeneratorValue, IteratorValue, advance_or_raise
-from armature.trace.values.keys import Identity, Referring, is_by_address
-from armature.trace.values.mapping import DictValue, factory_of, namespace_of
-from armature.trace.values.mapping import update as update_dict
+from armature.trace.values.keys import Identity, Referring, is_by_address, looked_up, settle
+from armature.trace.values.mapping import DictValue, items_of_mapping, namespace_of
+from armature.trace.values.methods import ContainerValue, method_of
 from armature.trace.values.module import ModuleValue
 from armature.trace.values.precomputed import EarlyNumber, EarlyValue, before_the_graph, call_early
 from armature.trace.values.precomputed import compute as compute_early
@@ -121,12 +122,9 @@ from armature.trace.values.sequence import (
     TupleValue,
     is_named_tuple,
     place_of,
-    sorted_items,
 )
-from armature.trace.values.sets import SetValue, in_any_order
-from armature.trace.values.sets import made_of as set_of
 from armature.trace.values.slices import RangeValue, SliceValue
-from armature.trace.values.streams import Steps
+from armature.trace.values.streams import Steps, Walk
 from armature.trace.values.symbolic import SymbolicValue as SymbolicNumber
 from armature.trace.values.tensor import TensorValue as TracedTensor
 from armature.trace.values.user_object import PLAIN_LOOKUP, has_own_lookup, namesake
@@ -165,6 +163,7 @@ __all__ = [
     "CompileEvent",
     "Compilers",
     "ConstantValue",
+    "ContainerValue",
     "ContextValue",
     "Decision",
     "Decomposition",
@@ -215,7 +214,6 @@ __all__ = [
     "RuleTable",
     "SequenceValue",
     "Services",
-    "SetValue",
     "Signature",
     "SliceValue",
     "Source",
@@ -231,6 +229,7 @@ __all__ = [
     "Value",
     "ValueType",
     "Verdict",
+    "Walk",
     "Watch",
     "Write",
     "advance_or_raise",
@@ -253,7 +252,6 @@ __all__ = [
     "early_numbers",
     "enum_attribute",
     "existing",
-    "factory_of",
     "fake_of",
     "find_in_class",
     "function_of",
@@ -265,7 +263,6 @@ __all__ = [
     "handles",
     "has_own_lookup",
     "hookimpl",
-    "in_any_order",
     "inherits",
     "invariant",
     "is_atom",
@@ -276,6 +273,11 @@ __all__ = [
     "is_unbacked",
     "is_written_in_c",
     "item_by_tensors",
+    "items_of_mapping",
+    "layout",
+    "lies_alike",
+    "looked_up",
+    "method_of",
     "min_cut",
     "namesake",
     "namespace_of",
@@ -302,18 +304,17 @@ __all__ = [
     "rely_on_member",
     "rewriting",
     "running_graphs",
+    "same_members",
     "says_its_class",
     "says_not_implemented",
     "set_data_",
-    "set_of",
+    "settle",
     "skip_code",
-    "sorted_items",
     "supportable",
     "symbolic_numbers",
     "torch_decompositions",
     "trace_part",
     "type_name",
-    "update_dict",
     "user_error",
     "version_of",
     "with_examples",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -212,9 +213,13 @@ class Tables:
         """Who says how a call of this very object is traced."""
         return _origin_in(self.registries.handlers, fn)
 
+    def exact_value_type(self, kind: type) -> ValueType | None:
+        """The value type for objects of this very type."""
+        return self._exact_types.get(kind)
+
     def value_type(self, obj: object) -> ValueType | None:
         """The value type for an object: that of its exact type, else the first predicate that holds."""
-        exact = self._exact_types.get(type(obj))
+        exact = self.exact_value_type(type(obj))
         if exact is not None:
             return exact
         return next((row.value for row in self._predicates if self._holds(row, obj)), None)
@@ -353,7 +358,7 @@ class RowKind:
 OVERLOAD = torch._ops.OpOverload
 ROW_HOOKS: Mapping[str, RowKind] = {
     "armature_rules": RowKind("rules", Rule, lambda r: [(r.target, r.requires)]),
-    "armature_handlers": RowKind("handlers", Handler, lambda r: r.targets, lambda r: r.fn),
+    "armature_handlers": RowKind("handlers", Handler, lambda r: r.targets, lambda r: inspect.unwrap(r.fn)),
     "armature_value_types": RowKind("value_types", ValueType, lambda r: [r.match], lambda r: r.build),
     "armature_polyfills": RowKind("polyfills", Polyfill, lambda r: [r.original], lambda r: r.replacement),
     "armature_signatures": RowKind("signatures", Signature, lambda r: [r.fn], lambda r: r.fn),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from armature.trace.values.base import Tracing, Value
 
 F = TypeVar("F", bound=Callable[..., Any])
+MARK = "__armature_handler__"
 
 
 @attrs.frozen(eq=False)
@@ -31,11 +32,18 @@ class Handler:
 @attrs.frozen(eq=False)
 class ValueType:
     """A tracer value class for a type: `build(obj, source, tracer) -> Value | None`. `match`: an exact type or a
-    predicate. None: the object is like others of which nothing is known."""
+    predicate. None: the object is like others of which nothing is known.
+
+    Of an exact type also: fresh: `fresh(obj, tracer)`, the value of an object that tracing itself has made, which needs
+    no guards. part: `part(obj, kind, source, owner, tracer)`, what an object of a class that derives from a builtin
+    type is as one of that type; owner: the value of the object.
+    """
 
     match: type | Callable[[object], bool]
     build: Callable[[Any, Source, Tracing], Value | None]
     priority: int = 0
+    fresh: Callable[[Any, Tracing], Value] | None = None
+    part: Callable[[Any, type, Source, Value, Tracing], Value] | None = None
 
 
 @attrs.frozen(eq=False)
@@ -65,7 +73,7 @@ def handles(*targets: Callable[..., object], priority: int = 0) -> Callable[[F],
     """Mark a function as the handler of `targets`; `collect` finds it."""
 
     def mark(fn: F) -> F:
-        vars(fn)["__armature_handler__"] = Handler(targets, fn, priority)
+        vars(fn)[MARK] = Handler(targets, fn, priority)
         return fn
 
     return mark
@@ -75,7 +83,7 @@ def collect(*modules: ModuleType) -> Iterable[Handler]:
     """The handlers of the modules, in the order in which they stand."""
     for module in modules:
         for obj in vars(module).values():
-            handler = getattr(obj, "__armature_handler__", None)
+            handler = getattr(obj, MARK, None)
             if isinstance(handler, Handler) and handler.fn.__module__ == module.__name__:
                 yield handler
 

@@ -56,7 +56,6 @@ from armature.trace.values.module import REGISTRIES, ModuleValue, held_by, is_mo
 from armature.trace.values.numpy_number import numpy_number
 from armature.trace.values.python_module import PythonModuleValue
 from armature.trace.values.sequence import TUPLE_METHODS, ListValue, TupleValue, is_named_tuple, is_structseq
-from armature.trace.values.sets import SetValue
 from armature.trace.values.slices import RangeValue, SliceValue
 from armature.trace.values.symbolic import symbolic
 from armature.trace.values.tensor import TensorValue
@@ -108,14 +107,15 @@ def as_value(tracer: Trace, obj: object) -> Value:
         return make(tracer, obj)
     if kind in (tuple, torch.Size) or _is_named_tuple(obj):
         return TupleValue([as_value(tracer, item) for item in cast("tuple[object, ...]", obj)], kind)
+    plugin: ValueType | None = tracer.tables.exact_value_type(kind)
+    if plugin is not None and plugin.fresh is not None:
+        return plugin.fresh(obj, tracer)
     return wrap(tracer, obj, object_source(obj))
 
 
 FRESH: dict[type, Callable[[Any, Any], Value]] = {
     list: lambda tracer, obj: ListValue([as_value(tracer, item) for item in obj]),
     dict: lambda tracer, obj: _fresh_dict(tracer, obj),
-    set: lambda tracer, obj: _fresh_set(tracer, obj),
-    frozenset: lambda tracer, obj: _fresh_set(tracer, obj),
     slice: lambda tracer, obj: _fresh_slice(tracer, obj),
     range: lambda tracer, obj: RangeValue(obj),
     **dict.fromkeys(SYMBOLIC, symbolic),
@@ -131,11 +131,6 @@ def _fresh_dict(tracer: Trace, obj: dict[object, object]) -> Value:
     for key, value in obj.items():
         made.set_item(tracer, as_value(tracer, key), as_value(tracer, value))
     return made
-
-
-def _fresh_set(tracer: Trace, obj: set[object]) -> Value:
-    members = [as_value(tracer, item) for item in obj]
-    return SetValue({member.key(tracer): member for member in members}, type(obj), obj.copy())
 
 
 def all_atoms(items: Any) -> bool:
@@ -241,13 +236,6 @@ def _dict(tracer: Trace, obj: Any, source: Source) -> Value:
     return value
 
 
-def _set(tracer: Trace, obj: set[object], source: Source) -> Value:
-    if not all(is_atom(item) for item in obj):
-        return _opaque(tracer, obj, source)
-    tracer.guards.equal(source, type(obj)(obj))
-    return tracer.remember(obj, SetValue({item: as_value(tracer, item) for item in obj}, type(obj), obj, source=source))
-
-
 def _slice(tracer: Trace, obj: slice, source: Source) -> Value:
     tracer.guards.type_is(source, slice)
     parts = [wrap(tracer, getattr(obj, name), AttrSource(source, name)) for name in ("start", "stop", "step")]
@@ -349,7 +337,9 @@ def _opaque(tracer: Trace, obj: Any, source: Source) -> Value:
     tracer.overrides.present |= is_overriding(value.cls)
     kind = base_of(value.cls)
     if kind is not None:
-        value.base = base_value(tracer, obj, kind, source, value)
+        row: ValueType | None = tracer.tables.exact_value_type(kind)
+        part = base_value if row is None or row.part is None else row.part
+        value.base = part(obj, kind, source, value, tracer)
     return value
 
 
@@ -364,8 +354,6 @@ EXACT: dict[type, Build] = {
     tuple: _tuple,
     torch.Size: _tuple,
     **dict.fromkeys(DICT_KINDS, _dict),
-    set: _set,
-    frozenset: _set,
     slice: _slice,
     range: _range,
     FunctionType: _function,

@@ -14,15 +14,9 @@ import torch
 import armature
 from armature.plugins import manager
 from armature.trace.semantics import keywords
-from armature.trace.values.mapping import DICT_METHODS
-from armature.trace.values.sequence import LIST_METHODS, SHARED_METHODS
-from armature.trace.values.sets import SET_METHODS
 from tests.support.tensor_programs import compare
 
-METHODS: list[tuple[type, dict[str, Any]]] = [
-    (list, {**SHARED_METHODS, **LIST_METHODS}), (tuple, SHARED_METHODS), (dict, DICT_METHODS), (set, SET_METHODS),
-    (frozenset, SET_METHODS), (collections.OrderedDict, DICT_METHODS),
-]  # fmt: skip
+OF_CONTAINERS = (list, tuple, dict, set, frozenset, collections.OrderedDict, collections.deque)
 
 
 def refuses(fn: Callable[..., Any], positional: int, names: Iterable[str]) -> bool:
@@ -33,13 +27,12 @@ def refuses(fn: Callable[..., Any], positional: int, names: Iterable[str]) -> bo
 def stand_ins() -> Iterator[tuple[Any, Callable[..., Any], tuple[Any, ...]]]:
     """Functions of Python, what is traced in their place, and the first arguments to call them with."""
     for rows in manager().tables().registries.handlers.rows.values():
-        yield from ((row.subject, row.value.fn, ()) for row in rows if row.value.complete)
+        for row in rows:
+            kind = getattr(row.subject, "__objclass__", None)
+            if row.value.complete:
+                yield row.subject, row.value.fn, (kind(),) if kind in OF_CONTAINERS else ()
     for rows in manager().tables().registries.polyfills.rows.values():
         yield rows[0].value.original, rows[0].value.replacement, ()
-    for kind, table in METHODS:
-        for name, ours in table.items():
-            if hasattr(kind, name):
-                yield getattr(kind, name), ours, (kind(),)
 
 
 def names_of(ours: Callable[..., Any]) -> list[str]:

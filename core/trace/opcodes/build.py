@@ -13,7 +13,6 @@ from armature.trace.semantics.iteration import advance
 from armature.trace.values.base import Value, type_name
 from armature.trace.values.mapping import DictValue, items_of_mapping
 from armature.trace.values.sequence import ListValue, TupleValue
-from armature.trace.values.sets import SetValue, update
 from armature.trace.values.slices import SliceValue
 from armature.trace.values.streams import Steps
 
@@ -30,7 +29,7 @@ def build_list(frame: Frame, inst: Instruction) -> None:
 
 @opcode("BUILD_SET")
 def build_set(frame: Frame, inst: Instruction) -> None:
-    made = SetValue({})
+    made = frame.tracer.as_value(set).call(frame.tracer, (), {})
     for item in frame.popn(inst.arg):
         made.call_method(frame.tracer, "add", (item,), {})
     frame.push(made)
@@ -90,9 +89,7 @@ def set_add(frame: Frame, inst: Instruction) -> None:
 @opcode("SET_UPDATE")
 def set_update(frame: Frame, inst: Instruction) -> None:
     more = frame.pop()
-    made = frame.stack[-inst.arg]
-    if isinstance(made, SetValue):
-        update(frame.tracer, made, more)
+    frame.stack[-inst.arg].call_method(frame.tracer, "update", (more,), {})
 
 
 @opcode("MAP_ADD")

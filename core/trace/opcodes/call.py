@@ -9,7 +9,7 @@ from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
 from armature.trace.values.base import NULL, Null, Value
 from armature.trace.values.function import CellValue, ClosureValue
-from armature.trace.values.mapping import pairs
+from armature.trace.values.mapping import items_of_mapping
 from armature.trace.versions import NULL_FIRST
 
 
@@ -77,7 +77,7 @@ def keywords(frame: Frame, named: Value | None) -> dict[str, Value]:
     if named is None:
         return {}
     found: dict[str, Value] = {}
-    for key, value in pairs(frame.tracer, named):
+    for key, value in items_of_mapping(frame.tracer, named):
         if not issubclass(key.python_type(), str):
             frame.tracer.raise_error(TypeError, "keywords must be strings")
         found[str(key.as_constant())] = value

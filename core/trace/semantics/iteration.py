@@ -20,9 +20,8 @@ from armature.trace.values.base import Value, raise_lacking, says_not_implemente
 from armature.trace.values.classes import find_in_class, rely_on_class
 from armature.trace.values.constant import NONE
 from armature.trace.values.iterator import LIST_ITERATOR, GeneratorValue, IteratorValue
-from armature.trace.values.mapping import DictValue, DictViewValue
-from armature.trace.values.sequence import SequenceValue, TupleValue
-from armature.trace.values.sets import SetValue
+from armature.trace.values.methods import ContainerValue
+from armature.trace.values.sequence import TupleValue
 from armature.trace.values.slices import RangeValue
 from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
@@ -114,12 +113,9 @@ def iterate(tracer: Trace, value: Value) -> IteratorValue:
         raise_lacking(tracer, value, "__iter__")
     if isinstance(value, TensorValue):
         value = TupleValue(list(value.stream(tracer)))
-    if isinstance(value, (DictValue, DictViewValue)):
-        (value if isinstance(value, DictValue) else value.owner).realise(tracer)
+    items = iter(value.stream(tracer))  # of a dict that the program has, all keys are known from here on
     remake = functools.partial(remake_over, value, state_of(value)) if value.plain_items else None
-    made = IteratorValue(
-        iter(value.stream(tracer)), kind_of_iterator(ITERATORS, kind), remake, places_of(tracer.frames)
-    )
+    made = IteratorValue(items, kind_of_iterator(ITERATORS, kind), remake, places_of(tracer.frames))
     if isinstance(value, UserObjectValue) and class_member(kind, "__iter__") is MISSING:
         made.indexed, made.kind = value, SEQUENCE_ITERATOR
     return made
@@ -132,8 +128,9 @@ def reverse(tracer: Trace, items: Value) -> Value:
         return tracer.graph_call("__reversed__", (items,), {})
     if isinstance(items, RangeValue):
         return iterate(tracer, RangeValue(items.value[::-1]))
-    if isinstance(items, (SequenceValue, DictValue, DictViewValue)):
-        values, last = items.backwards(tracer), items.length(tracer) - 1
+    values = items.backwards(tracer) if isinstance(items, ContainerValue) else None
+    if values is not None:
+        last = items.length(tracer) - 1
         remake = functools.partial(remake_backwards, items, state_of(items), last)
         return IteratorValue(values, kind_of_iterator(REVERSED, kind), remake, places_of(tracer.frames))
     own = class_member(kind, "__reversed__")
@@ -179,16 +176,8 @@ def must_be_iterator(tracer: Trace, value: Value) -> Value:
 
 
 def state_of(value: Value) -> tuple[int, int]:
-    """How a dict, set or deque has changed so far, which it must not while it is iterated; the same for all others."""
-    value = container_of(value)
-    if isinstance(value, SequenceValue):
-        return value.reshaped, 0
-    return (value.reshaped, len(value.entries)) if isinstance(value, (DictValue, SetValue)) else (0, 0)
-
-
-def container_of(value: Value) -> Value:
-    """What a view looks at, otherwise the value itself."""
-    return value.owner if isinstance(value, DictViewValue) else value
+    """How a container has changed so far, which it must not while it is iterated; the same for all others."""
+    return value.shape() if isinstance(value, ContainerValue) else (0, 0)
 
 
 def keeps_position(value: Value) -> bool:
@@ -207,7 +196,8 @@ def remake_over(value: Value, state: tuple[int, int], out: Rebuilding, iterator:
     taken = iterator.taken
     if state_of(value) != state:
         out.cannot(value)
-    if not keeps_position(value) and container_of(value) in out.tracer.effects.changed:
+    looked_at = value.container if isinstance(value, ContainerValue) else value
+    if not keeps_position(value) and looked_at in out.tracer.effects.changed:
         out.cannot(value)  # it would see the change, which is made after all is rebuilt
     if keeps_position(value):
         out.null_function(iter)

@@ -7,7 +7,6 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from armature.frame.guards.values import same_members
 from armature.frame.sources import AttrSource, MemberSource, Source
 from armature.introspection import is_written_in_c
 from armature.trace.semantics.slots import AS_ARGUMENT
@@ -15,8 +14,8 @@ from armature.trace.values.base import Args, Kwargs, NotConstant, Value, Write
 from armature.trace.values.classes import overrides
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.mapping import DictValue
+from armature.trace.values.methods import ContainerValue
 from armature.trace.values.sequence import ListValue, TupleValue
-from armature.trace.values.sets import SetValue
 
 if TYPE_CHECKING:
     from armature.trace.values.base import Rebuilding, Tracing
@@ -54,7 +53,7 @@ def asks_the_program(value: Value, *names: str) -> bool:
     return value.base is not None and any(overrides(cls, name) for name in names or AS_ARGUMENT)
 
 
-def base_value(tracer: Tracing, obj: Any, kind: type, source: Source, owner: Value) -> Value:
+def base_value(obj: Any, kind: type, source: Source, owner: Value, tracer: Tracing) -> Value:
     """What an object of the program is as one of its builtin type; guarded."""
     if kind in DICTS:
         made = DictValue({}, kind, None, obj, source=source)
@@ -81,17 +80,6 @@ def _tuple(tracer: Tracing, obj: Any, kind: Any, source: Source) -> Value:
     return TupleValue(_items(tracer, obj, kind, source), source=source)
 
 
-def _set(tracer: Tracing, obj: Any, kind: Any, source: Source) -> Value:
-    members = frozenset(obj)  # a copy: no member is asked for its hash
-    tracer.guards.metadata(source, functools.partial(same_members, members))
-    values = map(tracer.as_value, members)
-    before = tracer.effects.count
-    entries = {value.key(tracer): value for value in values}
-    if tracer.effects.count != before:  # Python keeps the hashes, and asks for none
-        tracer.graph_break("set-hash-effects")
-    return SetValue(entries, kind, None, source=source)
-
-
 def _scalar(tracer: Tracing, obj: Any, kind: Any, source: Source) -> Value:
     if overrides(type(obj), "__eq__"):
         tracer.graph_break("number-with-own-equality", type=type(obj).__qualname__)
@@ -102,8 +90,6 @@ def _scalar(tracer: Tracing, obj: Any, kind: Any, source: Source) -> Value:
 READERS: dict[type, Callable[..., Value]] = {
     list: _list,
     tuple: _tuple,
-    set: _set,
-    frozenset: _set,
     **dict.fromkeys(SCALARS, _scalar),
 }
 
@@ -157,20 +143,10 @@ def make(out: Rebuilding, cls: type, kind: Any, base: Value) -> None:
     if kind in FILLED:
         out.call(1)
     else:
-        out.load(base.filling(out) if isinstance(base, SetValue) else base)
+        out.load(base.filling(out) if isinstance(base, ContainerValue) else base)
         out.call(2)
 
 
 def fill(out: Rebuilding, owner: Value, base: Value) -> list[Write]:
     """What puts the contents into a new object, by the methods of its builtin type."""
-    if isinstance(base, DictValue):
-        kind: Any = base.kind
-        found = [Write(kind.__setitem__, (owner, key, value)) for key, value in base.entries.values()]
-        if base.factory is not None:
-            found.append(Write(collections.defaultdict.__init__, (owner, base.factory)))
-        return found
-    if isinstance(base, ListValue):
-        return [Write(list.extend, (owner, ListValue(list(base.items))))]
-    if isinstance(base, SetValue) and base.kind is set:
-        return [Write(set.update, (owner, base.filling(out)))]
-    return []
+    return base.fill(out, owner) if isinstance(base, ContainerValue) else []

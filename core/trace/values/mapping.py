@@ -1,4 +1,4 @@
-"""Dicts, ordered and default dicts, and their views."""
+"""Dicts, ordered and default dicts."""
 
 from __future__ import annotations
 
@@ -11,30 +11,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 
 from armature.frame.sources import ItemSource, MemberSource, held_key, object_source
-from armature.introspection import MISSING, class_member
-from armature.trace.errors import UserRaised
-from armature.trace.semantics.slots import COMPARED_BY, is_iterable
 from armature.trace.values.base import (
-    Args,
-    Kwargs,
     NotConstant,
     Value,
     Write,
     raise_lacking,
     type_name,
 )
-from armature.trace.values.graph_tensor import GraphTensor
 from armature.trace.values.keys import is_new, looked_up
 from armature.trace.values.methods import ContainerValue
-from armature.trace.values.sequence import TupleValue, comparison
-from armature.trace.values.sets import OPERATORS, SET_METHODS, Operand, SetLike, compute, listed, operand
 from armature.trace.values.streams import Steps, Walk
 
 if TYPE_CHECKING:
     from armature.trace.values.base import Rebuilding, Tracing
 
 DICT_KINDS: tuple[type, ...] = (dict, collections.OrderedDict, collections.defaultdict, MappingProxyType)
-VIEW_TYPES: Mapping[str, type] = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}
 
 
 @attrs.define(eq=False)
@@ -60,6 +51,9 @@ class DictValue(ContainerValue):
 
     def contents(self) -> object:
         return self.entries
+
+    def shape(self) -> tuple[int, int]:
+        return self.reshaped, len(self.entries)
 
     @property
     def dict_kind(self) -> Any:
@@ -141,7 +135,6 @@ class DictValue(ContainerValue):
         return self.entry_stream(tracer, lambda entry: entry[0])
 
     def backwards(self, tracer: Tracing) -> Iterator[Value]:
-        """The values that iterating backwards gives."""
         return self.entry_stream(tracer, lambda entry: entry[0], backwards=True)
 
     def entry_stream(
@@ -174,7 +167,7 @@ class DictValue(ContainerValue):
 
     def set_item(self, tracer: Tracing, key: Value, value: Value) -> None:
         hashed = key.key(tracer)
-        entries = self._change(tracer)
+        entries = self.change(tracer)
         held = entries.get(hashed)
         if held is None:
             looked_up(tracer, hashed, entries)
@@ -182,13 +175,14 @@ class DictValue(ContainerValue):
         entries[hashed] = (key if held is None else held[0], value)
 
     def delete_item(self, tracer: Tracing, key: Value) -> None:
-        entries, hashed = self._change(tracer), key.key(tracer)
+        entries, hashed = self.change(tracer), key.key(tracer)
         if entries.pop(hashed, None) is None:
             looked_up(tracer, hashed, entries)
             tracer.raise_value(KeyError, (key,))
         self.reshaped += 1
 
-    def _change(self, tracer: Tracing) -> dict[Hashable, tuple[Value, Value]]:
+    def change(self, tracer: Tracing) -> dict[Hashable, tuple[Value, Value]]:
+        """All entries, about to be changed."""
         if self.kind is MappingProxyType:
             tracer.raise_error(TypeError, "'mappingproxy' object does not support item assignment")
         entries = self.realise(tracer)
@@ -208,11 +202,6 @@ class DictValue(ContainerValue):
         if self.kind is not collections.OrderedDict or self.source is not None or hasattr(self.kind, name):
             super().set_attribute(tracer, name, value)
         self.attributes[name] = value
-
-    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        if self.kind is MappingProxyType and (name == "__ior__" or name not in vars(MappingProxyType)):
-            tracer.graph_break("method-of-value", name=name, type=self.describe())
-        return super().call_method(tracer, name, args, kwargs)
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         if name == "__ior__":
@@ -254,6 +243,13 @@ class DictValue(ContainerValue):
         for name, value in self.attributes.items():
             out.store_attribute(name, value)
 
+    def fill(self, out: Rebuilding, owner: Value) -> list[Write]:
+        kind: Any = self.kind
+        found = [Write(kind.__setitem__, (owner, key, value)) for key, value in self.entries.values()]
+        if self.factory is not None:
+            found.append(Write(collections.defaultdict.__init__, (owner, self.factory)))
+        return found
+
     def writes(self, out: Rebuilding) -> list[Write]:
         kind: Any = self.kind
         if kind is MappingProxyType:
@@ -277,147 +273,6 @@ def merged(tracer: Tracing, left: DictValue, right: DictValue) -> Value:
     return made
 
 
-@attrs.define(eq=False)
-class DictViewValue(SetLike):
-    """`d.keys()`, `d.values()` or `d.items()`, live."""
-
-    owner: DictValue
-    which: str
-
-    def contents(self) -> object:
-        return self.owner
-
-    def python_type(self) -> type:
-        return VIEW_TYPES[self.which]
-
-    def length(self, tracer: Tracing) -> int:
-        return self.owner.length(tracer)
-
-    def stream(self, tracer: Tracing) -> Iterator[Value]:
-        return self.owner.entry_stream(tracer, PARTS[self.which])
-
-    def backwards(self, tracer: Tracing) -> Iterator[Value]:
-        """The values that iterating backwards gives."""
-        return self.owner.entry_stream(tracer, PARTS[self.which], backwards=True)
-
-    def contains(self, tracer: Tracing, item: Value) -> bool:
-        if self.which == "keys":
-            return self.owner.contains(tracer, item)
-        if self.which == "items" and isinstance(item, TupleValue) and len(item.items) == 2:
-            found = self.owner.find(tracer, item.items[0])
-            return found is not None and tracer.python.same_or_equal(found, item.items[1])
-        return super().contains(tracer, item)
-
-    def as_operand(self, tracer: Tracing) -> Operand:
-        """A view of a real dict of the keys, and of the values where they are constants."""
-        if self.which == "values":
-            return listed(tracer, self)
-        held = self.owner.realise(tracer)
-        values = dict.fromkeys(held) if self.which == "keys" else {key: _constant(tracer, held[key][1]) for key in held}
-        # CPython takes the dict itself for its keys, unless it is an object of a derived class.
-        plain = self.owner.kind is dict and self.owner.owner is None
-        view = getattr(values if plain else collections.OrderedDict(values), self.which)()
-        entries = {member: PARTS[self.which](held[key]) for member, key in zip(view, held, strict=True)}
-        known = self.which == "items" or self.owner.kind is not MappingProxyType
-        return Operand(entries, view, TupleValue(list(entries.values())), known)
-
-    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
-        function, swapped = OPERATORS.get(name, (None, False))
-        if self.which == "values" or function is None:
-            return None
-        if name in COMPARED_BY and not isinstance(other, SetLike):
-            return None
-        sides = (self.as_operand(tracer), operand(tracer, other))
-        return compute(tracer, function, *(reversed(sides) if swapped else sides))
-
-    def rebuild(self, out: Rebuilding) -> None:
-        out.load(self.owner)
-        out.method(self.which)
-        out.call(0)
-
-
-def _constant(tracer: Tracing, value: Value) -> Hashable:
-    """A value of a dict whose items are compared with others."""
-    try:
-        constant: Hashable = value.as_constant()
-        hash(constant)
-    except (NotConstant, TypeError):
-        tracer.graph_break("key-of-dict", type=value.describe())
-    return constant
-
-
-PARTS: dict[str, Callable[[tuple[Value, Value]], Value]] = {
-    "keys": lambda entry: entry[0],
-    "values": lambda entry: entry[1],
-    "items": lambda entry: TupleValue(list(entry)),
-}
-DictViewValue.methods = {"isdisjoint": SET_METHODS["isdisjoint"]}
-
-
-def _get(tracer: Tracing, self: DictValue, key: Value, default: Value | None = None) -> Value | None:
-    found = self.find(tracer, key)
-    return default if found is None else found
-
-
-def _pop(tracer: Tracing, self: DictValue, key: Value, default: Value | None = None) -> Value:
-    try:
-        found = self.find(tracer, key)
-    except UserRaised:  # CPython asks no key for its hash where there is nothing
-        if self.kind is collections.OrderedDict or self.length(tracer):
-            raise
-        found = None
-    if found is not None:
-        self.delete_item(tracer, key)
-        return found
-    if default is None:
-        tracer.raise_value(KeyError, (key,))
-    return default
-
-
-def _popitem(tracer: Tracing, self: DictValue, last: Value | None = None) -> Value:
-    if last is not None and self.kind is not collections.OrderedDict:
-        tracer.raise_error(TypeError, "dict.popitem() takes no arguments (1 given)")
-    entries = self._change(tracer)
-    if not entries:
-        tracer.raise_error(KeyError, "popitem(): dictionary is empty")
-    hashed = next(iter(entries)) if last is not None and not last.truth(tracer) else next(reversed(entries))
-    self.reshaped += 1
-    return TupleValue(list(entries.pop(hashed)))
-
-
-def _setdefault(tracer: Tracing, self: DictValue, key: Value, default: Value | None = None) -> Value:
-    found = self.find(tracer, key)
-    if found is None:
-        found = tracer.constant(None) if default is None else default
-        self.set_item(tracer, key, found)
-    return found
-
-
-def update(tracer: Tracing, self: DictValue, /, *others: Value, **more: Value) -> None:
-    """`self.update(other, **more)`."""
-    for other in others:
-        for key, value in pairs(tracer, other):
-            self.set_item(tracer, key, value)
-    for name, value in more.items():
-        self.set_item(tracer, tracer.constant(name), value)
-
-
-def pairs(tracer: Tracing, other: Value) -> Iterator[tuple[Value, Value]]:
-    """The keys and values of a mapping, or of an iterable of pairs, as they come."""
-    if tracer.python.has_attribute(other, "keys"):
-        yield from items_of_mapping(tracer, other)
-    else:
-        for position, pair in enumerate(other.stream(tracer)):
-            element = f"dictionary update sequence element #{position}"
-            number = isinstance(pair, GraphTensor) and not pair.fake.dim()
-            if number or not is_iterable(pair.python_type()):
-                tracer.raise_error(TypeError, f"cannot convert {element} to a sequence")
-            parts = tracer.python.in_sequence(pair, f"cannot convert {element} to a sequence")
-            if len(parts) != 2:
-                tracer.raise_error(ValueError, f"{element} has length {len(parts)}; 2 is required")
-            yield parts[0], parts[1]
-
-
 def items_of_mapping(tracer: Tracing, other: Value) -> Iterator[tuple[Value, Value]]:
     """The keys and values of a mapping. AttributeError of the program where it has no `keys`."""
     if isinstance(other.base, DictValue) and tracer.python.iterates_plainly(other):
@@ -431,50 +286,6 @@ def items_of_mapping(tracer: Tracing, other: Value) -> Iterator[tuple[Value, Val
         yield key, other.get_item(tracer, key)
 
 
-def _clear(tracer: Tracing, self: DictValue) -> None:
-    entries = self._change(tracer)
-    self.reshaped += bool(entries)
-    entries.clear()
-
-
-def _copy(tracer: Tracing, self: DictValue) -> Value:
-    return DictValue(dict(self.realise(tracer)), self.dict_kind, self.factory)
-
-
-def _move_to_end(tracer: Tracing, self: DictValue, key: Value, last: Value | None = None) -> None:
-    entries = self._change(tracer)
-    hashed = key.key(tracer)
-    if hashed not in entries:
-        tracer.raise_value(KeyError, (key,))
-    self.reshaped += hashed != next(reversed(entries) if last is None or last.truth(tracer) else iter(entries))
-    entry = entries.pop(hashed)
-    if last is None or last.truth(tracer):
-        entries[hashed] = entry
-    else:
-        self.entries = {hashed: entry, **entries}
-
-
-def _init(tracer: Tracing, self: DictValue, *others: Value, **more: Value) -> None:
-    if self.kind is collections.defaultdict:
-        if self.source is not None or self.pending is not None:
-            tracer.graph_break("default-dict-init", type=self.describe())
-        self.factory, others = factory_of(tracer, *others[:1]), others[1:]
-    update(tracer, self, *others, **more)
-
-
-def factory_of(tracer: Tracing, factory: Value | None = None) -> Value:
-    """What a defaultdict makes missing values with. TypeError of the program where it can't be called."""
-    given = None if factory is None else factory.python_type()
-    if given not in (None, type(None)) and class_member(given, "__call__") is MISSING:
-        tracer.raise_error(TypeError, "first argument must be callable or None")
-    return tracer.constant(None) if factory is None else factory
-
-
-def _update_in_place(tracer: Tracing, self: DictValue, other: Value) -> Value:
-    update(tracer, self, other)
-    return self
-
-
 def shown_by(proxy: object) -> type:
     """The class of what a mapping proxy shows, which it tells nobody but the garbage collector."""
     return type(gc.get_referents(proxy)[0])
@@ -483,34 +294,6 @@ def shown_by(proxy: object) -> type:
 def shows(kind: type, proxy: object) -> bool:
     """Whether a mapping proxy shows an object of this class."""
     return shown_by(proxy) is kind
-
-
-def _or(tracer: Tracing, self: DictValue, other: Value) -> Value:
-    united = other.base if other.base is not None else other
-    if self.kind is not MappingProxyType and not issubclass(united.python_type(), dict):
-        return tracer.constant(NotImplemented)
-    return tracer.python.operate("or_", self, united)
-
-
-DICT_METHODS: dict[str, Callable[..., Value | None]] = {
-    "get": _get,
-    "pop": _pop,
-    "popitem": _popitem,
-    "setdefault": _setdefault,
-    "update": update,
-    "clear": _clear,
-    "copy": _copy,
-    "move_to_end": _move_to_end,
-    "keys": lambda tracer, self: DictViewValue(self, "keys"),
-    "values": lambda tracer, self: DictViewValue(self, "values"),
-    "items": lambda tracer, self: DictViewValue(self, "items"),
-    "__eq__": comparison("==", dict),
-    "__ne__": comparison("!=", dict),
-    "__or__": _or,
-    "__ior__": _update_in_place,
-    "__init__": _init,
-}
-DictValue.methods = DICT_METHODS
 
 
 def namespace_of(tracer: Tracing, attributes: Mapping[str, Value]) -> DictValue:

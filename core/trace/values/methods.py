@@ -1,35 +1,29 @@
-"""Objects of builtin types whose methods stand in tables, and calls of what stands there."""
+"""Objects of builtin types whose methods handlers know, and what those have in common."""
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import attrs
 
+from armature.introspection import MISSING, class_member
+from armature.trace.handlers import MARK, Call, Handler
 from armature.trace.values.base import Args, Kwargs, Value, attribute_of_builtin
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Tracing
+    from armature.trace.values.base import Rebuilding, Tracing, Write
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def check_call(tracer: Tracing, fn: Callable[..., Any], positional: int, kwargs: Kwargs, name: str) -> None:
     """Break the graph where a function in C refuses so many arguments, or these keywords: Python knows what to say."""
     if type(fn) is not FunctionType and not tracer.python.takes(fn, positional, kwargs):
         tracer.graph_break("function-arguments", function=name)
-
-
-def invoke(tracer: Tracing, fn: Callable[..., Any], name: str, owner: Args, args: Args, kwargs: Kwargs) -> Value | None:
-    """`fn(tracer, *owner, *args, **kwargs)`; arguments that do not fit break the graph: Python knows what to say."""
-    try:
-        found: Value | None = fn(tracer, *owner, *args, **kwargs)
-    except TypeError:
-        if fits(fn, (tracer, *owner, *args), kwargs):
-            raise  # an error of the tracer's own
-        tracer.graph_break("method-arguments" if owner else "function-arguments", function=name)
-    return found
 
 
 def fits(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Kwargs) -> bool:
@@ -41,25 +35,64 @@ def fits(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Kwargs) -> bool:
     return True
 
 
-# Methods that do what an operation of the language does; each type has some of them.
-PROTOCOLS: dict[str, Callable[..., Value | None]] = {
-    "__len__": lambda tracer, self: tracer.constant(self.length(tracer)),
-    "__iter__": lambda tracer, self: tracer.python.iterator(self),
-    "__reversed__": lambda tracer, self: tracer.as_value(reversed).call(tracer, (self,), {}),
-    "__contains__": lambda tracer, self, item: tracer.constant(self.contains(tracer, item)),
-    "__getitem__": lambda tracer, self, key: self.get_item(tracer, key),
-    "__setitem__": lambda tracer, self, key, value: self.set_item(tracer, key, value),
-    "__delitem__": lambda tracer, self, key: self.delete_item(tracer, key),
-    "__hash__": lambda tracer, self: tracer.as_value(hash).call(tracer, (self,), {}),
+# Methods that do what an operation of the language does, each type has some of them: how many arguments they take.
+PROTOCOLS: dict[str, tuple[int, Callable[..., Value | None]]] = {
+    "__len__": (0, lambda tracer, self: tracer.constant(self.length(tracer))),
+    "__iter__": (0, lambda tracer, self: tracer.python.iterator(self)),
+    "__reversed__": (0, lambda tracer, self: tracer.python.reversed_iterator(self)),
+    "__contains__": (1, lambda tracer, self, item: tracer.constant(self.contains(tracer, item))),
+    "__getitem__": (1, lambda tracer, self, key: self.get_item(tracer, key)),
+    "__setitem__": (2, lambda tracer, self, key, value: self.set_item(tracer, key, value)),
+    "__delitem__": (1, lambda tracer, self, key: self.delete_item(tracer, key)),
+    "__hash__": (0, lambda tracer, self: tracer.python.builtin(hash, self)),
 }
+
+
+def method_of(kind: type[Value], *targets: Callable[..., object]) -> Callable[[F], F]:
+    """Mark a function `fn(tracer, owner, *args)` as what methods of a builtin type do to values of a class: a handler,
+    which declines where their object is another value. One that gives nothing gives the program None."""
+
+    def mark(fn: F) -> F:
+        @functools.wraps(fn)
+        def run(call: Call, owner: Value, /, *args: Value, **kwargs: Value) -> Value | None:
+            if not isinstance(owner, kind):
+                return None
+            made: Value | None = fn(call.tracing, owner, *args, **kwargs)
+            return call.constant(None) if made is None else made
+
+        vars(fn)[MARK] = Handler(targets, run)
+        return fn
+
+    return mark
 
 
 @attrs.define(eq=False)
 class ContainerValue(Value):
-    """An object of a builtin type that holds others. methods: what those do that are no operations of the language."""
+    """An object of a builtin type that holds others. What its methods do that are no operations of the language,
+    handlers say (`method_of`)."""
 
-    methods: ClassVar[Mapping[str, Callable[..., Value | None]]] = {}
     plain_items: ClassVar[bool] = True
+
+    @property
+    def container(self) -> Value:
+        """What iterating it looks at: of a view, the object that it shows."""
+        return self
+
+    def shape(self) -> tuple[int, int]:
+        """How it has changed so far, which it must not while it is iterated. The same for what may change meanwhile."""
+        return 0, 0
+
+    def backwards(self, tracer: Tracing) -> Iterator[Value] | None:
+        """The values that iterating backwards gives. None: its class has no way of its own to do that."""
+        return None
+
+    def filling(self, out: Rebuilding) -> Value:
+        """What an object of a derived class is made of, or filled with."""
+        return self
+
+    def fill(self, out: Rebuilding, owner: Value) -> list[Write]:
+        """What puts the contents into an object of a derived class that was made empty, by methods of the base."""
+        return []
 
     def truth(self, tracer: Tracing) -> bool:
         return bool(self.length(tracer))
@@ -68,8 +101,13 @@ class ContainerValue(Value):
         return attribute_of_builtin(tracer, self, name)
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        method = self.methods.get(name) or PROTOCOLS.get(name)
-        if method is None or not hasattr(self.python_type(), name):
-            return super().call_method(tracer, name, args, kwargs)
-        result = invoke(tracer, method, name, (self,), args, kwargs)
-        return tracer.constant(None) if result is None else result
+        method = class_member(self.python_type(), name)
+        if method is not MISSING:
+            found = tracer.calls.handled(method, (self, *args), kwargs)
+            if found is not None:
+                return found
+            count, protocol = PROTOCOLS.get(name, (None, None))
+            if protocol is not None and len(args) == count and not kwargs:
+                found = protocol(tracer, self, *args)
+                return tracer.constant(None) if found is None else found
+        return super().call_method(tracer, name, args, kwargs)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import collections
 import sys
-from collections.abc import Callable, Hashable, Iterator
-from types import FunctionType
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import attrs
 import torch
 
 from armature.introspection import class_member
-from armature.trace.semantics.slots import COMPARED_BY, COMPARISONS, Comparison
+from armature.trace.semantics.slots import COMPARED_BY, Comparison
 from armature.trace.values.base import (
     Args,
     Kwargs,
@@ -24,7 +22,7 @@ from armature.trace.values.base import (
     raise_unordered,
     type_name,
 )
-from armature.trace.values.methods import PROTOCOLS, ContainerValue
+from armature.trace.values.methods import ContainerValue
 
 if TYPE_CHECKING:
     from armature.trace.values.base import Rebuilding, Tracing
@@ -41,6 +39,9 @@ class SequenceValue(ContainerValue):
 
     def contents(self) -> object:
         return self.items
+
+    def shape(self) -> tuple[int, int]:
+        return self.reshaped, 0
 
     def as_constant(self) -> Any:
         return self.make([item.as_constant() for item in self.items])
@@ -69,7 +70,6 @@ class SequenceValue(ContainerValue):
             position += 1
 
     def backwards(self, tracer: Tracing) -> Iterator[Value]:
-        """The values that iterating backwards gives."""
         position = len(self.items) - 1
         while 0 <= position < len(self.items):
             yield self.items[position]
@@ -143,7 +143,7 @@ class ListValue(SequenceValue):
         if name == "__add__" and isinstance(other, ListValue):
             return ListValue([*self.items, *other.items])
         if name == "__iadd__":
-            _extend(tracer, self, other)
+            self.call_method(tracer, "extend", (other,), {})
             return self
         if name == "__imul__" and is_count(other):
             items = self.repeated(tracer, other)
@@ -187,6 +187,9 @@ class ListValue(SequenceValue):
         for item in self.items:
             out.load(item)
         out.build("BUILD_LIST", len(self.items))
+
+    def fill(self, out: Rebuilding, owner: Value) -> list[Write]:
+        return [Write(list.extend, (owner, ListValue(list(self.items))))]
 
     def writes(self, out: Rebuilding) -> list[Write]:
         return [Write(list.__setitem__, (self, out.value(slice(None)), ListValue(list(self.items))))]
@@ -237,18 +240,9 @@ class TupleValue(SequenceValue):
         return tracer.python.class_attribute(self, self.kind, name)
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        if name == "numel" and self.kind is torch.Size:
-            total: Value = tracer.constant(1)
-            try:
-                torch.Size().numel(*args, **kwargs)
-            except TypeError as error:
-                tracer.raise_real(error)
-            for item in self.items:
-                total = tracer.python.operate("mul", total, item)
-            return total
-        if name not in SHARED_METHODS and name not in PROTOCOLS:
-            return tracer.python.class_attribute(self, self.kind, name).call(tracer, args, kwargs)
-        return super().call_method(tracer, name, args, kwargs)
+        if self.kind is torch.Size or class_member(self.kind, name) is class_member(tuple, name):
+            return super().call_method(tracer, name, args, kwargs)
+        return tracer.python.class_attribute(self, self.kind, name).call(tracer, args, kwargs)
 
     def rebuild(self, out: Rebuilding) -> None:
         by_class = self.kind is torch.Size or is_structseq(self.kind)
@@ -319,181 +313,6 @@ def place_of(tracer: Tracing, position: Value) -> Any:
     if not hasattr(position.python_type(), "__index__"):
         raise_lacking(tracer, position, "__index__")
     return index_of(tracer, position)
-
-
-def _position(tracer: Tracing, self: SequenceValue, item: Value, *bounds: Value) -> Value:
-    first, last, *_ = (*(place_of(tracer, bound) for bound in bounds), None, None)
-    start, stop, _ = slice(first or 0, last).indices(len(self.items))
-    for position in range(start, stop):
-        if tracer.python.same_or_equal(self.items[position], item):
-            return tracer.constant(position)
-    if isinstance(self, TupleValue):
-        tracer.raise_error(ValueError, "tuple.index(x): x not in tuple")
-    self.raise_not_found(tracer, item)
-
-
-def _count(tracer: Tracing, self: SequenceValue, item: Value) -> Value:
-    return tracer.constant(sum(tracer.python.same_or_equal(other, item) for other in self.items))
-
-
-def comparison(op: str, *kinds: type) -> Callable[..., Value]:
-    """The method of a comparison, for objects of builtin classes that compare with their own kind only."""
-
-    def method(tracer: Tracing, self: Value, other: Value) -> Value:
-        kind = next((kind for kind in kinds if issubclass(self.python_type(), kind)), None)
-        if kind is not None and not issubclass(other.python_type(), kind):
-            return tracer.constant(NotImplemented)
-        return tracer.python.compare(op, self, other)
-
-    return method
-
-
-def _add(tracer: Tracing, self: SequenceValue, other: Value) -> Value:
-    more = other.base if other.base is not None else other
-    kind = self.python_type()
-    alike = kind in (torch.Size, collections.deque) or more.python_type() is torch.Size
-    fits = more.python_type() is kind if alike else isinstance(more, SequenceValue)
-    if not fits:  # the method of the other object has no say here
-        tracer.graph_break("sequence-arithmetic", operation="+", type=other.describe())
-    return tracer.python.operate("add", self, more)
-
-
-def _times(tracer: Tracing, self: SequenceValue, count: Value) -> Value:
-    times = tracer.python.index(count)
-    if not issubclass(times.python_type(), int):
-        tracer.graph_break("sequence-arithmetic", operation="*", type=count.describe())
-    return tracer.python.operate("mul", self, times)
-
-
-SHARED_METHODS: dict[str, Callable[..., Value | None]] = {
-    "index": _position,
-    "count": _count,
-    **{row.method: comparison(row.symbol, list, tuple, collections.deque) for row in COMPARISONS.values()},
-    "__add__": _add,
-    "__rmul__": _times,
-    "__mul__": _times,
-}
-SequenceValue.methods = SHARED_METHODS
-
-
-def _append(tracer: Tracing, self: ListValue, item: Value) -> None:
-    tracer.mutate(self)
-    self.items.append(item)
-
-
-def _extend(tracer: Tracing, self: ListValue, more: Value) -> None:
-    if more.plain_items:
-        added = list(tracer.python.taken(more))
-        tracer.mutate(self)
-        self.items.extend(added)
-        return
-    for item in tracer.python.taken(more):  # what makes them may look at the list, or raise
-        _append(tracer, self, item)
-
-
-def _insert(tracer: Tracing, self: ListValue, position: Value, item: Value) -> None:
-    at = place_of(tracer, position)
-    tracer.mutate(self)
-    self.items.insert(at, item)
-
-
-def _pop(tracer: Tracing, self: ListValue, position: Value | None = None) -> Value:
-    at = -1 if position is None else place_of(tracer, position)
-    tracer.mutate(self)
-    try:
-        return self.items.pop(at)
-    except IndexError as error:
-        tracer.raise_real(error)
-
-
-def _remove(tracer: Tracing, self: ListValue, item: Value) -> None:
-    for position, other in enumerate(self.items):
-        if tracer.python.same_or_equal(other, item):
-            tracer.mutate(self)
-            del self.items[position]
-            return
-    tracer.raise_error(ValueError, "list.remove(x): x not in list")
-
-
-def _clear(tracer: Tracing, self: ListValue) -> None:
-    tracer.mutate(self)
-    self.items.clear()
-
-
-def _reverse(tracer: Tracing, self: ListValue) -> None:
-    tracer.mutate(self)
-    self.items.reverse()
-
-
-def _sort(tracer: Tracing, self: ListValue, *, key: Value | None = None, reverse: Value | None = None) -> None:
-    """The list is empty while keys and items are asked, and refuses what they put in it."""
-    tracer.mutate(self)
-    ordered = held = list(self.items)
-    self.items.clear()
-    try:
-        ordered = sorted_items(tracer, held, key, reverse)
-    finally:
-        changed = bool(self.items)
-        self.items[:] = ordered
-    if changed:
-        tracer.raise_error(ValueError, "list modified during sort")
-
-
-@attrs.frozen(eq=False)
-class TracedOrder:
-    """A key to sort by whose `<` is traced."""
-
-    value: Value
-    tracer: Tracing
-
-    def __lt__(self, other: TracedOrder) -> bool:
-        kind = self.value.python_type()
-        if kind is other.value.python_type() and isinstance(class_member(kind, "__lt__"), FunctionType):
-            found = self.value.binary(self.tracer, "__lt__", other.value)
-            if found is None:  # how often C code asks once more is its own matter
-                self.tracer.graph_break("sort-comparisons", type=self.value.describe())
-            return found.truth(self.tracer)
-        return self.tracer.python.compare("<", self.value, other.value).truth(self.tracer)
-
-
-def sorted_items(tracer: Tracing, items: list[Value], key: Value | None, reverse: Value | None) -> list[Value]:
-    """The items in the order of their keys."""
-    plain = key is None or (key.is_constant and key.as_constant() is None)
-    by = items if key is None or plain else [key.call(tracer, (item,), {}) for item in items]
-    try:
-        keys: list[Any] = [value.as_constant() for value in by]
-    except NotConstant:
-        keys = [TracedOrder(value, tracer) for value in by]
-    backwards = reverse is not None and reverse.truth(tracer)
-    try:
-        order = sorted(range(len(items)), key=keys.__getitem__, reverse=backwards)
-    except TypeError as error:
-        if any(value.base is not None for value in by):  # it names the classes of the program
-            tracer.graph_break("sort-of-derived-class")
-        tracer.raise_real(error)
-    return [items[position] for position in order]
-
-
-def _init(tracer: Tracing, self: ListValue, *items: Value) -> None:
-    _clear(tracer, self)
-    for more in items:
-        _extend(tracer, self, more)
-
-
-LIST_METHODS: dict[str, Callable[..., Value | None]] = {
-    "append": _append,
-    "extend": _extend,
-    "insert": _insert,
-    "pop": _pop,
-    "remove": _remove,
-    "clear": _clear,
-    "reverse": _reverse,
-    "sort": _sort,
-    "copy": lambda tracer, self: ListValue(list(self.items)),
-    "__init__": _init,
-    "__iadd__": lambda tracer, self, more: self.binary(tracer, "__iadd__", more),
-}
-ListValue.methods = {**SHARED_METHODS, **LIST_METHODS}
 
 
 def leaves(value: Value) -> list[Value]:

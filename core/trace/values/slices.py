@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -93,16 +93,3 @@ class RangeValue(ContainerValue):
         for bound in (self.value.start, self.value.stop, self.value.step):
             out.constant(bound)
         out.call(3)
-
-
-def _of_constants(name: str) -> Callable[..., Value]:
-    def method(tracer: Tracing, self: RangeValue, *args: Value) -> Value:
-        try:
-            return tracer.as_value(getattr(self.value, name)(*(arg.as_constant() for arg in args)))
-        except (TypeError, ValueError) as error:
-            tracer.raise_real(error)
-
-    return method
-
-
-RangeValue.methods = {name: _of_constants(name) for name in ("index", "count", "__contains__")}

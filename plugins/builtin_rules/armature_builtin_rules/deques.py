@@ -23,6 +23,7 @@ from armature.plugin_api import (
     ValueType,
     Write,
     handles,
+    method_of,
 )
 
 
@@ -122,16 +123,20 @@ class DequeValue(SequenceValue):
         return [Write(collections.deque.clear, (self,)), Write(collections.deque.extend, (self, refilled))]
 
 
-def _append(tracer: Tracing, self: DequeValue, item: Value) -> None:
+@method_of(DequeValue, collections.deque.append)
+def append(tracer: Tracing, self: DequeValue, item: Value) -> None:
+    """One more item at the right end."""
     _extend_by(tracer, self, [item])
 
 
-def _extend(tracer: Tracing, self: DequeValue, items: Value) -> None:
+@method_of(DequeValue, collections.deque.extend)
+def extend(tracer: Tracing, self: DequeValue, items: Value) -> None:
+    """The items of an iterable at the right end."""
     if items.plain_items:
         _extend_by(tracer, self, tracer.unpack(items))
         return
     for item in items.stream(tracer):
-        _append(tracer, self, item)
+        append(tracer, self, item)
 
 
 def _extend_by(tracer: Tracing, self: DequeValue, items: list[Value]) -> None:
@@ -142,25 +147,31 @@ def _extend_by(tracer: Tracing, self: DequeValue, items: list[Value]) -> None:
     self.trim(left=True)
 
 
-def _append_left(tracer: Tracing, self: DequeValue, item: Value) -> None:
+@method_of(DequeValue, collections.deque.appendleft)
+def append_left(tracer: Tracing, self: DequeValue, item: Value) -> None:
+    """One more item at the left end."""
     self.reshape(tracer)
     self.items.insert(0, item)
     self.trim(left=False)
 
 
-def _extend_left(tracer: Tracing, self: DequeValue, items: Value) -> None:
+@method_of(DequeValue, collections.deque.extendleft)
+def extend_left(tracer: Tracing, self: DequeValue, items: Value) -> None:
+    """The items of an iterable at the left end, one after the other."""
     for item in tracer.unpack(items) if items.plain_items else items.stream(tracer):
-        _append_left(tracer, self, item)
+        append_left(tracer, self, item)
 
 
-def _take(position: int) -> Callable[..., Value]:
-    def take(tracer: Tracing, self: DequeValue) -> Value:
-        if not self.items:
-            tracer.raise_error(IndexError, "pop from an empty deque")
-        self.reshape(tracer)
-        return self.items.pop(position)
-
-    return take
+@handles(collections.deque.pop, collections.deque.popleft)
+def take(call: Call, self: Value) -> Value | None:
+    """The item at one end, taken out."""
+    if not isinstance(self, DequeValue):
+        return None
+    if not self.items:
+        call.tracing.raise_error(IndexError, "pop from an empty deque")
+    self.reshape(call.tracing)
+    taken: Value = self.items.pop(-1 if call.fn is collections.deque.pop else 0)
+    return taken
 
 
 def _whole(tracer: Tracing, value: Value) -> Any:
@@ -169,14 +180,18 @@ def _whole(tracer: Tracing, value: Value) -> Any:
     return tracer.python.index(value).as_constant()
 
 
-def _rotate(tracer: Tracing, self: DequeValue, steps: Value | None = None) -> None:
+@method_of(DequeValue, collections.deque.rotate)
+def rotate(tracer: Tracing, self: DequeValue, steps: Value | None = None) -> None:
+    """Items go from one end to the other."""
     if len(self.items) > 1:
         self.reshape(tracer)
         shift = (1 if steps is None else _whole(tracer, steps)) % len(self.items)
         self.items[:] = self.items[-shift:] + self.items[:-shift] if shift else self.items
 
 
-def _insert(tracer: Tracing, self: DequeValue, position: Value, item: Value) -> None:
+@method_of(DequeValue, collections.deque.insert)
+def insert(tracer: Tracing, self: DequeValue, position: Value, item: Value) -> None:
+    """An item before that at a position."""
     place = _whole(tracer, position)
     if self.limit.as_constant() == len(self.items):
         tracer.raise_error(IndexError, "deque already at its maximum size")
@@ -184,7 +199,9 @@ def _insert(tracer: Tracing, self: DequeValue, position: Value, item: Value) -> 
     self.items.insert(place, item)
 
 
-def _remove(tracer: Tracing, self: DequeValue, item: Value) -> None:
+@method_of(DequeValue, collections.deque.remove)
+def remove(tracer: Tracing, self: DequeValue, item: Value) -> None:
+    """The first item that is equal to one goes."""
     for position, other in enumerate(self.items):
         if tracer.python.same_or_equal(other, item):
             self.reshape(tracer)
@@ -193,38 +210,32 @@ def _remove(tracer: Tracing, self: DequeValue, item: Value) -> None:
     self.raise_not_found(tracer, item)
 
 
-def _clear(tracer: Tracing, self: DequeValue) -> None:
+@method_of(DequeValue, collections.deque.clear)
+def clear(tracer: Tracing, self: DequeValue) -> None:
+    """All items go."""
     if self.items:
         self.reshape(tracer)
     self.items.clear()
 
 
-def _reverse(tracer: Tracing, self: DequeValue) -> None:
+@method_of(DequeValue, collections.deque.reverse)
+def reverse(tracer: Tracing, self: DequeValue) -> None:
+    """The items in the other order."""
     tracer.mutate(self)
     self.items.reverse()
 
 
-def _extend_in_place(tracer: Tracing, self: DequeValue, items: Value) -> Value:
-    _extend(tracer, self, items)
+@method_of(DequeValue, collections.deque.__iadd__)
+def extend_in_place(tracer: Tracing, self: DequeValue, items: Value) -> Value:
+    """`self += items`."""
+    extend(tracer, self, items)
     return self
 
 
-DequeValue.methods = {
-    **SequenceValue.methods,
-    "append": _append,
-    "appendleft": _append_left,
-    "extend": _extend,
-    "extendleft": _extend_left,
-    "pop": _take(-1),
-    "popleft": _take(0),
-    "rotate": _rotate,
-    "insert": _insert,
-    "remove": _remove,
-    "clear": _clear,
-    "reverse": _reverse,
-    "copy": lambda tracer, self: DequeValue(list(self.items), limit=self.limit),
-    "__iadd__": _extend_in_place,
-}
+@method_of(DequeValue, collections.deque.copy)
+def copy(tracer: Tracing, self: DequeValue) -> Value:
+    """Another deque of the same items."""
+    return DequeValue(list(self.items), limit=self.limit)
 
 
 @handles(collections.deque)
@@ -238,7 +249,7 @@ def make_deque(call: Call, iterable: Value | None = None, maxlen: Value | None =
             call.tracing.raise_error(ValueError, "maxlen must be non-negative")
     made = DequeValue([], limit=limit)
     if iterable is not None:
-        _extend(call.tracing, made, iterable)
+        extend(call.tracing, made, iterable)
     return made
 
 

@@ -17,6 +17,7 @@ from armature_builtin_rules import (
     thread_locals,
     weak,
 )
+from armature_builtin_rules.functions import sets
 
 VALUE_TYPES = (
     ValueType(type(functools.lru_cache(len)), caches.of_program),
@@ -25,6 +26,7 @@ VALUE_TYPES = (
     *buffers.VALUE_TYPES,
     *deques.VALUE_TYPES,
     *partials.VALUE_TYPES,
+    *sets.VALUE_TYPES,
     *weak.VALUE_TYPES,
     *randomness.VALUE_TYPES,
     *regex.VALUE_TYPES,

@@ -16,15 +16,23 @@ from armature_builtin_rules.functions import (
     class_checks,
     classes,
     containers,
+    dict_views,
+    dicts,
     enums,
     exceptions,
     iterators,
     numbers,
+    sequences,
+    sets,
+    sorting,
     text,
 )
 
 ASKED_LAST = -1
-MODULES = (attributes, class_checks, classes, containers, enums, exceptions, iterators, numbers, text)
+MODULES = (
+    attributes, class_checks, classes, containers, dict_views, dicts, enums, exceptions, iterators, numbers,
+    sequences, sets, sorting, text,
+)  # fmt: skip
 
 
 def handlers() -> Iterable[Handler]:

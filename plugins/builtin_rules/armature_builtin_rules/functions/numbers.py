@@ -26,7 +26,6 @@ from armature.plugin_api import (
     class_member,
     early_numbers,
     handles,
-    in_any_order,
     is_iterable,
     native,
     overrides,
@@ -36,6 +35,7 @@ from armature.plugin_api import (
     symbolic_numbers,
     type_name,
 )
+from armature_builtin_rules.functions.sets import in_any_order
 
 MATH = tuple(fn for fn in vars(math).values() if type(fn) is type(math.sqrt))
 RELATIONS: dict[str, Callable[[Any, Any], Any]] = {"<": operator.lt, ">": operator.gt}

@@ -8,27 +8,60 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import attrs
 
-from armature.frame.guards.values import layout, lies_alike
-from armature.trace.errors import UserRaised
-from armature.trace.semantics.slots import COMPARISONS, by_method
-from armature.trace.values.base import Args, Kwargs, Value, Write, raise_lacking
-from armature.trace.values.keys import is_by_address, looked_up, settle
-from armature.trace.values.methods import ContainerValue
-from armature.trace.values.sequence import TupleValue
-from armature.trace.values.streams import Steps, Walk
-
-if TYPE_CHECKING:
-    from armature.trace.values.base import Rebuilding, Tracing
-
+from armature.plugin_api import (
+    Args,
+    Call,
+    ContainerValue,
+    Rebuilding,
+    Source,
+    Steps,
+    Tracing,
+    TupleValue,
+    UserRaised,
+    Value,
+    ValueType,
+    Walk,
+    Write,
+    handles,
+    is_atom,
+    is_by_address,
+    layout,
+    lies_alike,
+    looked_up,
+    method_of,
+    raise_lacking,
+    same_members,
+    settle,
+)
+from armature_builtin_rules.functions.targets import own_methods
 
 Make = Callable[[Sequence[Hashable]], Any]  # of items, a set
-COMBINING = ("union", "intersection", "difference", "symmetric_difference")
 TAKES_ALL = ("union", "difference", "symmetric_difference")  # members of its operands, whatever they are
+GIVING = (
+    "union", "intersection", "difference", "symmetric_difference", "issubset", "issuperset", "isdisjoint",
+)  # fmt: skip
+CHANGING = ("intersection_update", "difference_update", "symmetric_difference_update")
+VIEWS: tuple[type, ...] = (type({}.keys()), type({}.items()))  # those that are like sets
+BINARY = {"and": operator.and_, "or": operator.or_, "sub": operator.sub, "xor": operator.xor}
+COMPARING = {f"__{name}__": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
+# Of operators and comparisons: by the name of a method the function, and whether the object is its right operand.
+OPERATORS: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
+    **{f"__{name}__": (function, False) for name, function in BINARY.items()},
+    **{f"__r{name}__": (function, True) for name, function in BINARY.items()},
+    **{name: (function, False) for name, function in COMPARING.items()},
+}
+IN_PLACE: dict[str, str] = {
+    "__ior__": "update",
+    "__iand__": "intersection_update",
+    "__isub__": "difference_update",
+    "__ixor__": "symmetric_difference_update",
+}
 
 
 def with_room(slots: int, items: Sequence[Hashable]) -> set[Hashable]:
@@ -90,6 +123,9 @@ class SetValue(SetLike):
     def contents(self) -> object:
         return self.entries
 
+    def shape(self) -> tuple[int, int]:
+        return self.reshaped, len(self.entries)
+
     def python_type(self) -> type:
         return self.kind
 
@@ -147,16 +183,11 @@ class SetValue(SetLike):
         looked_up(tracer, key, self.entries)
         return key in self.entries
 
-    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        if name == "__init__" and self.kind is frozenset:  # the one of `object`
-            return tracer.constant(None)
-        return super().call_method(tracer, name, args, kwargs)
-
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         if not isinstance(other, SetValue):
             return None
         if name in IN_PLACE and self.kind is set:
-            SET_METHODS[IN_PLACE[name]](tracer, self, other)
+            self.call_method(tracer, IN_PLACE[name], (other,), {})
             return self
         function, swapped = OPERATORS.get(name, (None, False))
         sides = (other, self) if swapped else (self, other)
@@ -173,7 +204,7 @@ class SetValue(SetLike):
             out.call(1)
 
     def filling(self, out: Rebuilding) -> Value:
-        """What an empty set of a derived class is filled with to have the order of the table."""
+        """In an order that gives that of the table."""
         make, order = self.way_to_make(out)
         if make is not self.kind:
             out.cannot(self)
@@ -189,6 +220,9 @@ class SetValue(SetLike):
             if list(make(order)) == known:
                 return make, order
         out.cannot(self)
+
+    def fill(self, out: Rebuilding, owner: Value) -> list[Write]:
+        return [Write(set.update, (owner, self.filling(out)))] if self.kind is set else []
 
     def writes(self, out: Rebuilding) -> list[Write]:
         return [attrs.evolve(change, operands=tuple(map(as_it_is, change.operands))) for change in self.changes]
@@ -282,7 +316,9 @@ def whole(tracer: Tracing, name: str, others: Args) -> list[Operand]:
     return given
 
 
-def _add(tracer: Tracing, self: SetValue, item: Value) -> None:
+@method_of(SetValue, set.add)
+def add(tracer: Tracing, self: SetValue, item: Value) -> None:
+    """One more member."""
     key = item.key(tracer)
     looked_up(tracer, key, self.entries)
     self.change(tracer, set.add, item).add(key)
@@ -302,7 +338,9 @@ def sought(tracer: Tracing, item: Value) -> Hashable:
         return frozenset(held.entries)
 
 
-def _discard(tracer: Tracing, self: SetValue, item: Value) -> None:
+@method_of(SetValue, set.discard)
+def discard(tracer: Tracing, self: SetValue, item: Value) -> None:
+    """A member goes, if it is one."""
     key = sought(tracer, item)
     looked_up(tracer, key, self.entries)
     self.change(tracer, set.discard, item).discard(key)
@@ -310,13 +348,17 @@ def _discard(tracer: Tracing, self: SetValue, item: Value) -> None:
     self.entries.pop(key, None)
 
 
-def _remove(tracer: Tracing, self: SetValue, item: Value) -> None:
+@method_of(SetValue, set.remove)
+def remove(tracer: Tracing, self: SetValue, item: Value) -> None:
+    """A member goes; KeyError where it is none."""
     if not self.contains(tracer, item):
         tracer.raise_value(KeyError, (item,))
-    _discard(tracer, self, item)
+    discard(tracer, self, item)
 
 
-def _pop(tracer: Tracing, self: SetValue) -> Value:
+@method_of(SetValue, set.pop)
+def pop(tracer: Tracing, self: SetValue) -> Value:
+    """The member that comes first in CPython."""
     if not self.entries:
         tracer.raise_error(KeyError, "pop from an empty set")
     if self.source is not None and len(self.entries) > 1:  # it goes on where the pop before it ended
@@ -326,53 +368,63 @@ def _pop(tracer: Tracing, self: SetValue) -> Value:
     return self.entries.pop(self.change(tracer, set.pop).pop())
 
 
-def _clear(tracer: Tracing, self: SetValue) -> None:
+@method_of(SetValue, set.clear)
+def clear(tracer: Tracing, self: SetValue) -> None:
+    """All members go."""
     self.change(tracer, set.clear).clear()
     self.reshaped += bool(self.entries)
     self.entries.clear()
 
 
-def _init(tracer: Tracing, self: SetValue, *items: Value) -> None:
+@method_of(SetValue, set.__init__)
+def initialise(tracer: Tracing, self: SetValue, *items: Value) -> None:
+    """What `set.__init__` fills, an object of a derived class too."""
     if self.entries:
-        _clear(tracer, self)
+        clear(tracer, self)
     update(tracer, self, *items)
 
 
+@method_of(SetValue, set.update)
 def update(tracer: Tracing, self: SetValue, *others: Value) -> None:
     """`self.update(*others)`. What CPython takes at once has members that can be hashed; others come one by one."""
     for other in map(native_set, others):
         if isinstance(other, SetValue) or other.python_type() is dict:
-            _updated(tracer, self, other)
+            change_by(tracer, "update", self, (other,))
             continue
         for item in one_by_one(tracer, other):
-            _add(tracer, self, item)
+            add(tracer, self, item)
 
 
-def _by_keys(name: str) -> Callable[..., Value]:
+@handles(*(getattr(kind, name) for kind in (set, frozenset) for name in GIVING), *own_methods("isdisjoint", *VIEWS))
+def combined(call: Call, owner: Value, *others: Value) -> Value | None:
     """A method that gives another set, or an answer."""
+    if not isinstance(owner, SetLike):
+        return None
+    name = call.fn.__name__
+    method = getattr(owner.python_type(), name)
+    return compute(call.tracing, method, owner.as_operand(call.tracing), *whole(call.tracing, name, others))
 
-    def run(tracer: Tracing, self: SetLike, *others: Value) -> Value:
-        method = getattr(self.python_type(), name)
-        return compute(tracer, method, self.as_operand(tracer), *whole(tracer, name, others))
 
-    return run
+@handles(*(getattr(set, name) for name in CHANGING))
+def changed(call: Call, owner: Value, *others: Value) -> Value | None:
+    """A method that changes the set by other iterables."""
+    if not isinstance(owner, SetValue):
+        return None
+    change_by(call.tracing, call.fn.__name__, owner, others)
+    return call.constant(None)
 
 
-def _in_place(name: str) -> Callable[..., None]:
-    """A method that changes the set."""
-
-    def run(tracer: Tracing, self: SetValue, *others: Value) -> None:
-        given = whole(tracer, name, others)
-        table = self.change(tracer, getattr(set, name), *(snapshot(operand.value, self) for operand in given))
-        if self.table is not None:
-            rely_on_orders(tracer, given)
-            self.table = table if all(operand.known for operand in given) else None
-        getattr(table, name)(*(operand.table for operand in given))
-        changed = members(table, self.entries, *(operand.entries for operand in given))
-        self.reshaped += changed.keys() != self.entries.keys()
-        self.entries = changed
-
-    return run
+def change_by(tracer: Tracing, name: str, self: SetValue, others: Args) -> None:
+    """Carry out a method that changes the set."""
+    given = whole(tracer, name, others)
+    table = self.change(tracer, getattr(set, name), *(snapshot(operand.value, self) for operand in given))
+    if self.table is not None:
+        rely_on_orders(tracer, given)
+        self.table = table if all(operand.known for operand in given) else None
+    getattr(table, name)(*(operand.table for operand in given))
+    changed = members(table, self.entries, *(operand.entries for operand in given))
+    self.reshaped += changed.keys() != self.entries.keys()
+    self.entries = changed
 
 
 def snapshot(value: Value, changed: SetValue) -> Value:
@@ -384,31 +436,43 @@ def snapshot(value: Value, changed: SetValue) -> Value:
     return made
 
 
-_updated = _in_place("update")
-SET_METHODS: dict[str, Callable[..., Value | None]] = {
-    "add": _add,
-    "discard": _discard,
-    "remove": _remove,
-    "clear": _clear,
-    "update": update,
-    "pop": _pop,
-    "__init__": _init,
-    "copy": lambda tracer, self: self if self.kind is frozenset else self.copy(),
-    **{name: _by_keys(name) for name in ("union", "intersection", "difference", "symmetric_difference")},
-    **{name: _by_keys(name) for name in ("issubset", "issuperset", "isdisjoint")},
-    **{
-        f"{name}_update": _in_place(f"{name}_update") for name in ("intersection", "difference", "symmetric_difference")
-    },
-}
-SetValue.methods = SET_METHODS
-# Of operators and comparisons: by the name of a method the function, and whether the object is its right operand.
-OPERATORS: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
-    **by_method("and_", "or_", "sub", "xor"),
-    **{row.method: (row.function, False) for row in COMPARISONS.values()},
-}
-IN_PLACE: dict[str, str] = {
-    "__ior__": "update",
-    "__iand__": "intersection_update",
-    "__isub__": "difference_update",
-    "__ixor__": "symmetric_difference_update",
-}
+@method_of(SetValue, set.copy, frozenset.copy)
+def copy(tracer: Tracing, self: SetValue) -> Value:
+    """Another set of the same members; a frozenset is itself."""
+    return self if self.kind is frozenset else self.copy()
+
+
+@handles(set, frozenset)
+def make_set(call: Call, items: Value | None = None) -> Value:
+    """A new set."""
+    kind = call.fn if isinstance(call.fn, type) else set
+    return SetValue({}, kind) if items is None else made_of(call.tracing, items, kind)
+
+
+def of_program(obj: Any, source: Source, tracer: Tracing) -> Value | None:
+    """A set of constants of the program; others are like objects of which nothing is known."""
+    if not all(is_atom(item) for item in obj):
+        return None
+    tracer.guards.equal(source, type(obj)(obj))
+    return SetValue({item: tracer.as_value(item) for item in obj}, type(obj), obj, source=source)
+
+
+def fresh(obj: Any, tracer: Tracing) -> Value:
+    """A set that tracing itself has made."""
+    items = [tracer.as_value(item) for item in obj]
+    return SetValue({item.key(tracer): item for item in items}, type(obj), obj.copy())
+
+
+def part_of(obj: Any, kind: type, source: Source, owner: Value, tracer: Tracing) -> Value:
+    """An object of a derived class as a set."""
+    held = frozenset(obj)  # a copy: no member is asked for its hash
+    tracer.guards.metadata(source, functools.partial(same_members, held))
+    values = map(tracer.as_value, held)
+    before = tracer.effects.count
+    entries = {value.key(tracer): value for value in values}
+    if tracer.effects.count != before:  # Python keeps the hashes, and asks for none
+        tracer.graph_break("set-hash-effects")
+    return SetValue(entries, kind, None, source=source)
+
+
+VALUE_TYPES = tuple(ValueType(kind, of_program, fresh=fresh, part=part_of) for kind in (set, frozenset))

@@ -1,0 +1,191 @@
+"""Methods of lists, tuples and torch.Size."""
+
+from __future__ import annotations
+
+import collections
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from armature.plugin_api import (
+    Call,
+    DictValue,
+    ListValue,
+    SequenceValue,
+    Tracing,
+    TupleValue,
+    Value,
+    handles,
+    method_of,
+    native,
+    place_of,
+)
+from armature_builtin_rules.functions.targets import own_methods
+
+COMPARING = {"__eq__": "==", "__ne__": "!=", "__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
+ORDERED = (list, tuple, collections.deque)
+DICTS: tuple[Any, ...] = (dict, collections.OrderedDict, MappingProxyType)
+
+
+@handles(
+    *(getattr(kind, name) for kind in ORDERED for name in COMPARING),
+    *(getattr(kind, name) for kind in DICTS for name in ("__eq__", "__ne__")),
+)
+def compared(call: Call, owner: Value, other: Value) -> Value | None:
+    """The method of a comparison: objects of builtin classes compare with their own kind only."""
+    method: Any = call.fn
+    if not isinstance(owner, (SequenceValue, DictValue)):
+        return None
+    kind = next((kind for kind in (*ORDERED, dict) if issubclass(method.__objclass__, kind)), None)
+    if kind is not None and not issubclass(other.python_type(), kind):
+        return call.constant(NotImplemented)
+    return call.tracing.python.compare(COMPARING[method.__name__], owner, other)
+
+
+@method_of(SequenceValue, list.index, tuple.index, collections.deque.index)
+def index(tracer: Tracing, self: SequenceValue, item: Value, *bounds: Value) -> Value:
+    """The first place of an item."""
+    first, last, *_ = (*(place_of(tracer, bound) for bound in bounds), None, None)
+    start, stop, _ = slice(first or 0, last).indices(len(self.items))
+    for position in range(start, stop):
+        if tracer.python.same_or_equal(self.items[position], item):
+            return tracer.constant(position)
+    if isinstance(self, TupleValue):
+        tracer.raise_error(ValueError, "tuple.index(x): x not in tuple")
+    self.raise_not_found(tracer, item)
+
+
+@method_of(SequenceValue, list.count, tuple.count, collections.deque.count)
+def count(tracer: Tracing, self: SequenceValue, item: Value) -> Value:
+    """How many items are equal to one."""
+    return tracer.constant(sum(tracer.python.same_or_equal(other, item) for other in self.items))
+
+
+def of_its_class(method: Any, owner: Value) -> SequenceValue | None:
+    """The sequence that a method is called on: for the methods of tuples, the sizes of a tensor are one."""
+    if method.__objclass__ is tuple and isinstance(owner, TupleValue) and owner.kind is torch.Size:
+        return TupleValue(owner.items)
+    return owner if isinstance(owner, SequenceValue) else None
+
+
+@handles(list.__add__, tuple.__add__, collections.deque.__add__, *own_methods("__add__", torch.Size))
+def joined(call: Call, owner: Value, other: Value) -> Value | None:
+    """`owner + other`. The method of the other object has no say."""
+    left, right = of_its_class(call.fn, owner), native(other)
+    if left is None:
+        return None
+    kind = left.python_type()
+    alike = kind in (torch.Size, collections.deque) or right.python_type() is torch.Size
+    if not (right.python_type() is kind if alike else isinstance(right, SequenceValue)):
+        call.graph_break("sequence-arithmetic", operation="+", type=other.describe())
+    return call.tracing.python.operate("add", left, right)
+
+
+@handles(
+    *(getattr(kind, name) for kind in ORDERED for name in ("__mul__", "__rmul__")),
+    *own_methods("__mul__", torch.Size),
+    *own_methods("__rmul__", torch.Size),
+)
+def repeated(call: Call, owner: Value, count: Value) -> Value | None:
+    """`owner * count`."""
+    sequence = of_its_class(call.fn, owner)
+    if sequence is None:
+        return None
+    times = call.tracing.python.index(count)
+    if not issubclass(times.python_type(), int):
+        call.graph_break("sequence-arithmetic", operation="*", type=count.describe())
+    return call.tracing.python.operate("mul", sequence, times)
+
+
+@method_of(TupleValue, torch.Size.numel)
+def numel(tracer: Tracing, self: TupleValue) -> Value:
+    """The product of the sizes."""
+    total: Value = tracer.constant(1)
+    for item in self.items:
+        total = tracer.python.operate("mul", total, item)
+    return total
+
+
+@method_of(ListValue, list.append)
+def append(tracer: Tracing, self: ListValue, item: Value) -> None:
+    """One more item."""
+    tracer.mutate(self)
+    self.items.append(item)
+
+
+@method_of(ListValue, list.extend)
+def extend(tracer: Tracing, self: ListValue, more: Value) -> None:
+    """All items of an iterable. What makes them may look at the list, or raise."""
+    if more.plain_items:
+        added = list(tracer.python.taken(more))
+        tracer.mutate(self)
+        self.items.extend(added)
+        return
+    for item in tracer.python.taken(more):
+        append(tracer, self, item)
+
+
+@method_of(ListValue, list.__iadd__)
+def extend_in_place(tracer: Tracing, self: ListValue, more: Value) -> Value:
+    """`self += more`."""
+    extend(tracer, self, more)
+    return self
+
+
+@method_of(ListValue, list.insert)
+def insert(tracer: Tracing, self: ListValue, position: Value, item: Value) -> None:
+    """An item before that at a position."""
+    at = place_of(tracer, position)
+    tracer.mutate(self)
+    self.items.insert(at, item)
+
+
+@method_of(ListValue, list.pop)
+def pop(tracer: Tracing, self: ListValue, position: Value | None = None) -> Value:
+    """The last item, or that at a position, taken out."""
+    at = -1 if position is None else place_of(tracer, position)
+    tracer.mutate(self)
+    try:
+        return self.items.pop(at)
+    except IndexError as error:
+        tracer.raise_real(error)
+
+
+@method_of(ListValue, list.remove)
+def remove(tracer: Tracing, self: ListValue, item: Value) -> None:
+    """The first item that is equal to one goes."""
+    for position, other in enumerate(self.items):
+        if tracer.python.same_or_equal(other, item):
+            tracer.mutate(self)
+            del self.items[position]
+            return
+    tracer.raise_error(ValueError, "list.remove(x): x not in list")
+
+
+@method_of(ListValue, list.clear)
+def clear(tracer: Tracing, self: ListValue) -> None:
+    """All items go."""
+    tracer.mutate(self)
+    self.items.clear()
+
+
+@method_of(ListValue, list.reverse)
+def reverse(tracer: Tracing, self: ListValue) -> None:
+    """The items in the other order."""
+    tracer.mutate(self)
+    self.items.reverse()
+
+
+@method_of(ListValue, list.copy)
+def copy(tracer: Tracing, self: ListValue) -> Value:
+    """Another list of the same items."""
+    return ListValue(list(self.items))
+
+
+@method_of(ListValue, list.__init__)
+def initialise(tracer: Tracing, self: ListValue, *items: Value) -> None:
+    """What `list.__init__` fills, an object of a derived class too."""
+    clear(tracer, self)
+    for more in items:
+        extend(tracer, self, more)
