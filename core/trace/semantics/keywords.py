@@ -9,7 +9,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable
-from types import FunctionType
+from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from armature.introspection import is_written_in_c
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 ANY = "**"
 Kind = inspect._ParameterKind
+METHODS = (MethodDescriptorType, WrapperDescriptorType)
 HOMES = frozenset({
     "builtins", "itertools", "_heapq", "_bisect",
     "_functools", "functools", "_operator", "operator", "math", "_collections", "collections",
@@ -80,6 +81,16 @@ def _is_positional(signature: inspect.Signature, name: str) -> bool:
 
 
 def _is_pythons(fn: Any) -> bool:
+    return _is_method_of_python(fn) if type(fn) in METHODS else _is_function_of_python(fn)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_method_of_python(method: Any) -> bool:
+    kind = method.__objclass__
+    return kind.__module__ in HOMES and is_written_in_c(kind)
+
+
+def _is_function_of_python(fn: Any) -> bool:
     if not is_written_in_c(fn):
         return False
     owner = getattr(fn, "__objclass__", None)
