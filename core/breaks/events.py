@@ -23,6 +23,9 @@ STANDS_FOR: Mapping[str, str] = MappingProxyType({
 })  # fmt: skip
 
 
+NOT_EMPTY = STANDS_FOR.keys() - {"message"}  # an error may have no text
+
+
 class _Placeholder(str):
     """Stands for a fact, in whatever form a template asks for it."""
 
@@ -33,7 +36,13 @@ class _Placeholder(str):
 
 
 class _Facts(dict[str, object]):
-    """Facts for a template; one that is missing stays visible."""
+    """Facts for a template. One that is missing stays visible, and so does one that is not known, as where a program
+    has no source: "" says nothing."""
+
+    def __getitem__(self, key: str) -> object:
+        known = self.get(key)
+        unknown = key in NOT_EMPTY and isinstance(known, str) and not known
+        return self.__missing__(key) if unknown else super().__getitem__(key)
 
     def __missing__(self, key: str) -> _Placeholder:
         return _Placeholder(f"<{STANDS_FOR.get(key, key.replace('_', ' '))}>")

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 from torch import fx
@@ -18,6 +18,22 @@ from armature.breaks import events
 from armature.breaks.types import BreakEvent
 
 NAMED = 5  # functions that are left alone for one reason
+INDENT = "   "
+
+
+@attrs.frozen
+class Indented:
+    """Something that stands under a heading. Unlike rich's Padding it has no blanks at the ends of lines, which would
+    stand in logs and pipes."""
+
+    inner: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        narrow = options.update(width=max(options.max_width - len(INDENT), 1))
+        for line in console.render_lines(self.inner, narrow, pad=False):
+            yield Segment(INDENT)
+            yield from line
+            yield Segment.line()
 
 
 @attrs.frozen
@@ -174,7 +190,7 @@ class ExplainOutput:
     def to_html(self, path: str | Path) -> Path:
         """Write the page of `armature explain --html`, which stands alone; returns its path. Errors: OSError."""
         target = Path(path)
-        target.write_text(self.page(), encoding="utf-8")
+        target.write_text(self.page(), encoding="utf-8", errors="backslashreplace")  # names of files may be no text
         return target
 
 
@@ -203,5 +219,5 @@ def break_report(found: Iterable[BreakEvent]) -> list[RenderableType]:
         body += [Text(events.stack_text(event), style="dim")] if event.stack else []
         body += [Text(f"What to do: {hint}") for hint in events.hints(event)]
         body += [Text(event.type.docs_url)] if event.type.docs_url else []
-        lines += [head, *(Padding(part, (0, 0, 0, 3)) for part in body)]
+        lines += [head, *map(Indented, body)]
     return lines

@@ -5,11 +5,10 @@ from __future__ import annotations
 import enum
 import importlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Never
+from typing import Any, Never, cast
 
 import attrs
 import torch
-from attrs.validators import min_len
 
 from armature.errors import ArmatureError
 
@@ -36,11 +35,35 @@ class HintKind(enum.Enum):
         raise ValueError(f"there is no kind of hint called {value!r}; the kinds are {kinds}")
 
 
+def _fault(row: object, field: str, value: object, wanted: str) -> TypeError:
+    """The error of a field, which names the row: a plugin has many."""
+    called = f"break type {row.id!r}" if isinstance(row, BreakType) else "hint"
+    return TypeError(f"{called}: {field} is to be {wanted}, not {value!r:.60} ({type(value).__name__})")
+
+
+def _text(row: object, field: attrs.Attribute[str], value: object) -> None:
+    if not isinstance(value, str):
+        raise _fault(row, field.name, value, "a text")
+
+
+def _some_text(row: object, field: attrs.Attribute[str], value: object) -> None:
+    if not (isinstance(value, str) and value.strip()):
+        raise _fault(row, field.name, value, "a text that is not empty")
+
+
+def _texts(row: object, field: attrs.Attribute[tuple[str, ...]], value: object) -> None:
+    if not isinstance(value, tuple):
+        raise _fault(row, field.name, value, "a tuple of texts")
+    for text in value:
+        if not isinstance(text, str):
+            raise _fault(row, f"one of {field.name}", text, "a text")
+
+
 @attrs.frozen
 class Hint:
     """What to do about a break; a template over the facts of the break, like its explanation."""
 
-    text: str = attrs.field(validator=min_len(1))
+    text: str = attrs.field(validator=_some_text)
     kind: HintKind = attrs.field(default=HintKind.FUNDAMENTAL, converter=HintKind)
 
 
@@ -93,7 +116,23 @@ class Example:
 
 
 def _as_hints(given: Iterable[Hint | str]) -> tuple[Hint, ...]:
-    return tuple(hint if isinstance(hint, Hint) else Hint(hint) for hint in given)
+    """Hints where texts are given; what is neither stays as it is, for the check that names the row."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        return cast(tuple[Hint, ...], given)
+    return tuple(Hint(hint) if isinstance(hint, str) and hint.strip() else cast(Hint, hint) for hint in given)
+
+
+def _some_hints(row: object, field: attrs.Attribute[tuple[Hint, ...]], value: object) -> None:
+    if not isinstance(value, tuple) or not value:
+        raise _fault(row, field.name, value, "a tuple of hints, at least one")
+    for hint in value:
+        if not isinstance(hint, Hint):
+            raise _fault(row, f"one of {field.name}", hint, "a Hint, or a text that is not empty")
+
+
+def _example(row: object, field: attrs.Attribute[Example | None], value: object) -> None:
+    if not (value is None or isinstance(value, Example)):
+        raise _fault(row, field.name, value, "an Example")
 
 
 def _example_in(module: str, id: str) -> Example | None:
@@ -121,16 +160,16 @@ class BreakType:
     the example is, where none is given (`with_examples`).
     """
 
-    id: str = attrs.field(validator=min_len(1))  # "data-dependent-branch"
-    title: str = attrs.field(validator=min_len(1))
-    explanation: str = attrs.field(validator=min_len(1))
-    hints: tuple[Hint, ...] = attrs.field(validator=min_len(1), converter=_as_hints)  # texts too
-    docs_url: str = ""
-    code: str = ""
-    cause: str = ""
-    also: tuple[str, ...] = ()
-    example: Example | None = None
-    examples: str = ""
+    id: str = attrs.field(validator=_some_text)  # "data-dependent-branch"
+    title: str = attrs.field(validator=_some_text)
+    explanation: str = attrs.field(validator=_some_text)
+    hints: tuple[Hint, ...] = attrs.field(validator=_some_hints, converter=_as_hints)  # texts too
+    docs_url: str = attrs.field(default="", validator=_text)
+    code: str = attrs.field(default="", validator=_text)
+    cause: str = attrs.field(default="", validator=_text)
+    also: tuple[str, ...] = attrs.field(default=(), validator=_texts)
+    example: Example | None = attrs.field(default=None, validator=_example)
+    examples: str = attrs.field(default="", validator=_text)
 
     @property
     def shown_example(self) -> Example | None:

@@ -13,18 +13,17 @@ import armature
 from armature.api.explain import capturing
 from armature.cli.progress import Progress
 from armature.cli.run import PASS_ON, Arguments, Script
-from armature.cli.scripts import run_script
+from armature.cli.scripts import INTERRUPTED, found_script, run_script
 from armature.cli.terminal import console, fail
 from armature.errors import ArmatureError
 from armature.pipeline.session import Session, session
 from armature.reports import gate, terminal
-from armature.reports.files import Reports
+from armature.reports.files import Reports, read
 from armature.reports.github import lines
 from armature.reports.record import Recording
 from armature.reports.recorder import Recorder
 
 FOUND = 1  # exit status where --fail-on-... found something
-INTERRUPTED = 130
 
 Html = Annotated[Path | None, typer.Option(help="also write a web page that stands alone")]
 Json = Annotated[Path | None, typer.Option("--json", help="also write the record as data")]
@@ -58,10 +57,6 @@ def recorded(script: Path, arguments: list[str], runs: bool, capture_only: bool)
             status = run_script(script, arguments, recorder(records) if capture_only else armature.compile)
             if status:
                 found.exited(status)
-    except ArmatureError as error:
-        if found.error and not found.records.compilations:
-            fail(error)
-        print(found.error, file=sys.stderr)
     except KeyboardInterrupt:
         found.status = INTERRUPTED
     except BaseException:
@@ -85,18 +80,22 @@ def explain(
 ) -> None:
     """Run a program and tell what was compiled, where graphs broke, what was compiled again, and why."""
     try:
+        found_script(script)
         files = Reports(html=html, json=as_json, sarif=sarif, trace=trace)
         files.check()
-        known = files.read(baseline) if baseline is not None else Recording()
+        known = read(baseline) if baseline is not None else Recording()
     except ArmatureError as error:
         fail(error)
     found = recorded(script, arguments or [], trace is not None, capture_only)
     recording = found.recording()
+    written: list[Path] = []
+    problem = files.write(recording, written.append)  # first: a pipe that is closed ends what is printed
     screen = console()
     screen.print(*terminal.report(recording, guards), sep="\n")
     if github:
         print(*lines(recording), sep="\n")
-    problem = files.write(recording, lambda path: screen.print(f"Written to {path}", markup=False, soft_wrap=True))
+    for path in written:
+        screen.print(f"Written to {path}", markup=False, soft_wrap=True)
     bad = gate.failing(recording, known, fail_on_break, fail_on_recompile)
     for finding in bad:
         screen.print(gate.line(finding), style="red", markup=False, soft_wrap=True)

@@ -13,7 +13,7 @@ from rich.console import Console
 import armature
 from armature import config
 from armature.cli.run import PASS_ON, Arguments, Script
-from armature.cli.scripts import run_script
+from armature.cli.scripts import INTERRUPTED, found_script, run_script
 from armature.cli.terminal import console, fail
 from armature.errors import ArmatureError
 from armature.pipeline.repro import SCRIPT
@@ -39,17 +39,19 @@ def repro(
     """Run a program; each compilation that fails leaves a folder with a script that shows the error by itself."""
     folder = out.absolute()
     try:
+        found_script(script)
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         fail(CannotWriteReport(path=out, problem=error.strerror or error))
+    except ArmatureError as error:
+        fail(error)
     before = set(folder.iterdir())
     screen, status = console(), 0
     try:
         with config.patch(repro_dir=str(folder)):
             status = run_script(script, arguments or [], armature.compile)
-    except ArmatureError as error:
-        screen.print(str(error), style="red", markup=False, soft_wrap=True)
-        status = 1
+    except KeyboardInterrupt:
+        status = INTERRUPTED
     except Exception as error:
         print(shown(error), file=sys.stderr)
         status = 1
@@ -83,6 +85,8 @@ def smaller(
             )
         except ArmatureError as error:
             fail(error)
+        except OSError as error:
+            fail(CannotWriteReport(path=folder, problem=error.strerror or error))
     screen.print(f"{size} operators after {found.tries} graphs: {found.fault}", markup=False, soft_wrap=True)
     screen.print(f"Written to {path}", markup=False, soft_wrap=True)
 

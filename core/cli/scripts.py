@@ -16,6 +16,7 @@ import armature
 from armature.errors import ArmatureError, ArmatureWarning
 
 Compile = Callable[..., Any]
+INTERRUPTED = 130  # exit status after Ctrl-C
 
 
 class ScriptNotFound(ArmatureError):
@@ -79,10 +80,16 @@ def redirected(compile: Compile) -> Iterator[None]:
         armature.compile = ours
 
 
-def run_script(path: Path, arguments: list[str], compile: Compile) -> int:
-    """Run a program as `python PATH ARGUMENTS` would; its exit status. Errors: ScriptNotFound, and what it raises."""
+def found_script(path: Path) -> Path:
+    """The path of a program, that is there. Errors: ScriptNotFound."""
     if not path.is_file():
         raise ScriptNotFound(path=path)
+    return path
+
+
+def run_script(path: Path, arguments: list[str], compile: Compile) -> int:
+    """Run a program as `python PATH ARGUMENTS` would; its exit status. Errors: ScriptNotFound, and what it raises."""
+    found_script(path)
     argv, search = sys.argv, list(sys.path)
     sys.argv = [str(path), *arguments]
     sys.path[0] = str(path.resolve().parent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -17,6 +18,8 @@ LOG_WIDTH = 140  # in a pipe or a log nobody sees a window: tables need not be s
 def console(stderr: bool = False) -> Console:
     """A console for standard output or error. Without a terminal: no colours, no animation, wide lines."""
     stream = sys.stderr if stderr else sys.stdout
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="backslashreplace")  # a name of a file may be no text, the terminal's encoding small
     wide = not stream.isatty() and "COLUMNS" not in os.environ
     return Console(stderr=stderr, highlight=False, width=LOG_WIDTH if wide else None)
 

@@ -64,10 +64,11 @@ def leave(parent: Path, record: Compilation, error: BaseException) -> Path | Non
     """Make a folder that shows why a compilation failed. None where it can't be made: a report must not fail a run."""
     try:
         folder = new_folder(parent, record.function)
-        (folder / "error.txt").write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+        raised = "".join(traceback.format_exception(error))
+        (folder / "error.txt").write_text(raised, encoding="utf-8", errors="backslashreplace")
         (folder / "about.json").write_text(json.dumps(about(record, error), indent=1), encoding="utf-8")
-        (folder / SCRIPT).write_text(text_of(record), encoding="utf-8")
-    except OSError:
+        (folder / SCRIPT).write_text(text_of(record), encoding="utf-8", errors="backslashreplace")
+    except Exception:
         return None
     return folder
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable, Mapping
+from itertools import dropwhile, takewhile
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -15,6 +17,7 @@ from armature.introspection import layers
 from armature.rules.data import RuleOrigin
 
 UNKNOWN = "unknown"
+OWN_FOLDER = str(Path(__file__).parents[1])
 
 
 @attrs.frozen
@@ -101,9 +104,15 @@ def origin_of(plugin: Plugin, function: object) -> RuleOrigin:
 def failed(impl: Implementation, error: Exception) -> HookFailed:
     """The error that tells of an exception inside a hook, with the line that raised."""
     frames = traceback.extract_tb(error.__traceback__)
-    place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else impl.plugin.place
+    # Where armature itself checks a row tells nothing of where that stands: the plugin's line above it does.
+    theirs = list(takewhile(lambda frame: not _is_own(frame), dropwhile(_is_own, frames))) or frames
+    place = f"{theirs[-1].filename}:{theirs[-1].lineno}" if theirs else impl.plugin.place
     problem = f"{type(error).__name__}: {error}"
     return HookFailed(hook=impl.hook, problem=problem, place=place, **impl.plugin.facts)
+
+
+def _is_own(frame: traceback.FrameSummary) -> bool:
+    return frame.filename.startswith((f"{OWN_FOLDER}/", "<attrs "))
 
 
 def call(impl: Implementation, **facts: object) -> Any:

@@ -16,15 +16,15 @@ from typing import Any
 import attrs
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rich.console import RenderableType
-from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.text import Text
 
 from armature.breaks import events
+from armature.breaks.report import Indented
 from armature.breaks.types import BreakType, Example, NoExamples, plainly
 from armature.errors import ArmatureError
 from armature.plugins.registry import Row
-from armature.reports.files import CannotWriteReport
+from armature.reports.files import CannotWriteReport, put
 from armature.reports.html import TEMPLATES, spoken
 
 NEAREST = 3
@@ -164,7 +164,7 @@ def lines(entry: Entry) -> Iterator[RenderableType]:
     for caption, source in (("It breaks:", entry.before), ("It does not:", entry.after)):
         if source:
             yield Text(caption, style="dim")
-            yield Padding(Syntax(source, "python", background_color="default"), (0, 0, 0, 3))
+            yield Indented(Syntax(source, "python", background_color="default"))
     if entry.trouble:
         yield Text(entry.trouble, style="red")
     if shown.also:
@@ -192,7 +192,7 @@ def write_site(folder: Path, known: Sequence[Entry]) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in pages.items():
-            (folder / file).write_text(text, encoding="utf-8")
+            put(folder / file, text)
     except OSError as error:
         raise CannotWriteReport(path=folder, problem=error.strerror or error) from error
     return [folder / file for file in pages]

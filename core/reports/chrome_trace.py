@@ -16,7 +16,8 @@ WHILE_RUNNING = ("graph", "kernel")
 
 def as_trace(recording: Recording) -> str:
     """The trace as JSON text."""
-    return json.dumps({"traceEvents": list(trace_events(recording)), "displayTimeUnit": "ms"})
+    about = {"problems": list(recording.problems)} if recording.problems else {}
+    return json.dumps({"traceEvents": list(trace_events(recording)), "displayTimeUnit": "ms", "otherData": about})
 
 
 def trace_events(recording: Recording) -> Iterator[dict[str, Any]]:

@@ -87,23 +87,28 @@ class Collector:
     _met: list[object] = attrs.field(factory=list)  # keys of breaks, as they were met
 
     def add(self, look: Compilation | Skip | Limit) -> None:
-        """One look at a frame."""
+        """One look at a frame. Where its record can't be read that is said, and the others are not lost."""
         made = self._frame(look)
-        if isinstance(look, Compilation):
-            made = self._compiled(made, look)
-        elif isinstance(look, Limit):
-            made = attrs.evolve(made, failures=failures(look.failed_guards))
+        try:
+            if isinstance(look, Compilation):
+                made = self._compiled(made, look)
+            elif isinstance(look, Limit):
+                made = attrs.evolve(made, failures=failures(look.failed_guards))
+        except Exception as error:  # texts of plugins and values of the program may raise anything when they are read
+            problem = f"its record can't be read in full: {type(error).__name__}: {error}"
+            made = attrs.evolve(made, reason=f"{made.reason}; {problem}" if made.reason else problem)
+            self.problems.append(f"{made.where} {made.function}: {problem}")
         self.frames.append(made)
         self._latest[look.file, look.function, look.line] = made.id
 
     def _frame(self, look: Compilation | Skip | Limit) -> Frame:
-        outcome = Outcome.LIMIT if isinstance(look, Limit) else Outcome.SKIPPED
+        left = Outcome.LIMIT if isinstance(look, Limit) else Outcome.SKIPPED
         return Frame(
             id=len(self.frames),
             function=look.function,
             file=look.file,
             line=look.line,
-            outcome=outcome,
+            outcome=OUTCOMES[look.outcome] if isinstance(look, Compilation) else left,
             reason=look.reason,
             parent=self._parent(look.callers),
             at=time_of(look) - self.began,

@@ -12,6 +12,8 @@ from armature.errors import ArmatureError
 from armature.reports import chrome_trace, html, sarif, schema
 from armature.reports.record import Recording
 
+UNREADABLE = "backslashreplace"  # names of files may have bytes that are no text
+
 
 class CannotWriteReport(ArmatureError):
     """The file of a report can't be written."""
@@ -21,12 +23,17 @@ class CannotWriteReport(ArmatureError):
     hint = "Name a file in a folder of yours that has room."
 
 
-class CannotReadBaseline(ArmatureError):
-    """The file of a baseline can't be read."""
+class CannotReadRecord(ArmatureError):
+    """The file of a record can't be read."""
 
     code = "A242"
-    text = "the baseline {path} can't be read: {problem}"
+    text = "the record {path} can't be read: {problem}"
     hint = "Make it with `armature explain SCRIPT --json {path}`."
+
+
+def put(path: Path, text: str) -> None:
+    """Write a text of a report, whatever names of files are in it. Errors: OSError."""
+    path.write_text(text, encoding="utf-8", errors=UNREADABLE)
 
 
 def absolute(path: Path | None) -> Path | None:
@@ -69,16 +76,19 @@ class Reports:
         problem = None
         for path, form in self._wanted():
             try:
-                path.write_text(form(recording), encoding="utf-8")
+                put(path, form(recording))
                 told(path)
             except OSError as error:
                 problem = problem or CannotWriteReport(path=path, problem=error.strerror or error)
+            except Exception as error:  # one form that fails is not to lose the others
+                problem = problem or CannotWriteReport(path=path, problem=f"{type(error).__name__}: {error}")
         return problem
 
-    def read(self, baseline: Path) -> Recording:
-        """The record in a file. Errors: CannotReadBaseline, NotARecord."""
-        try:
-            text = baseline.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CannotReadBaseline(path=baseline, problem=error) from error
-        return schema.from_json(text, baseline)
+
+def read(path: Path) -> Recording:
+    """The record in a file. Errors: CannotReadRecord, NotARecord."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CannotReadRecord(path=path, problem=error) from error
+    return schema.from_json(text, path)

@@ -27,6 +27,14 @@ CALLS = 5
 Judge = Callable[[fx.GraphModule, Sequence[object], str, str], str]  # as `fault`
 
 
+class NoGraphToMinify(ArmatureError):
+    """There is no script of a graph at the path."""
+
+    code = "A247"
+    text = "{path} is no script of a graph: {problem}"
+    hint = "Give a folder that `armature repro SCRIPT` or ARMATURE_REPRO_DIR has left, or the repro.py in it."
+
+
 class NothingToMinify(ArmatureError):
     """The graph does not show what it is to show."""
 
@@ -225,14 +233,14 @@ def rewritten(
 def minify(folder: Path, kind: str, told: Callable[[int, int], None], judge: Judge) -> tuple[Path, Minifier, int]:
     """Write the smallest graph of the script in a folder to a folder `minified` in it: its script, tries and size.
 
-    Errors: NothingToMinify.
+    Errors: NoGraphToMinify, NothingToMinify, OSError.
     """
     path = folder / SCRIPT if folder.is_dir() else folder
     try:
         names = runpy.run_path(str(path))
         model, inputs = names["Graph"](), list(names["inputs"]())
     except Exception as error:
-        raise NothingToMinify(path=path, problem=f"it is no script of armature's: {error}") from error
+        raise NoGraphToMinify(path=path, problem=f"{type(error).__name__}: {error}") from error
     graph = fx.symbolic_trace(model)
     found = Minifier(str(names.get("BACKEND", "auto")), kind, told, judge)
     target = path.parent / "minified"

@@ -9,8 +9,10 @@ import attrs
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rich.console import Console
 
+from armature.errors import ArmatureError
 from armature.pipeline.session import session
 from armature.reports import html, schema, terminal
+from armature.reports.files import put, read
 from armature.reports.record import Outcome, Recording
 from armature.reports.recorder import Recorder
 
@@ -86,8 +88,25 @@ class Watch:
         """Write the page and the data of a test in which a frame was looked at."""
         recording = self.recording
         if recording.frames:
-            (folder / f"{name}.html").write_text(html.page(recording), encoding="utf-8")
-            (folder / f"{name}.json").write_text(schema.as_json(recording), encoding="utf-8")
+            put(folder / f"{name}.html", html.page(recording))
+            put(folder / f"{name}.json", schema.as_json(recording))
+
+
+def written(watch: Watch, folder: Path, name: str) -> str:
+    """Write the report of a test. Returns why it can't be written, "" if it is: the test's result is what counts."""
+    try:
+        watch.write(folder, name)
+    except Exception as error:
+        return f"its report can't be written: {type(error).__name__}: {error}"
+    return ""
+
+
+def indexed(folder: Path) -> list[str]:
+    """Write the index. Returns what was left out, or why it can't be written."""
+    try:
+        return write_index(folder)
+    except Exception as error:
+        return [f"{folder / 'index.html'} can't be written: {type(error).__name__}: {error}"]
 
 
 def told(recording: Recording) -> str:
@@ -98,12 +117,17 @@ def told(recording: Recording) -> str:
     return captured.get()
 
 
-def write_index(folder: Path) -> None:
-    """A page that links to those of all tests in a folder, with their counts."""
-    found = [(file, schema.from_json(file.read_text(encoding="utf-8"), file)) for file in sorted(folder.glob("*.json"))]
+def write_index(folder: Path) -> list[str]:
+    """A page that links to those of all tests in a folder, with their counts. Returns why files were left out."""
+    found, problems = [], []
+    for file in sorted(folder.glob("*.json")):
+        try:
+            found.append((file, read(file)))
+        except ArmatureError as error:
+            problems.append(f"{file.name} is left out: {error.facts['problem']}")
     loader = FileSystemLoader(html.TEMPLATES)
     page = Environment(loader=loader, autoescape=True, undefined=StrictUndefined).get_template("index.html.j2")
     style = (html.TEMPLATES / "report.css").read_text(encoding="utf-8")
     rows = [(file.with_suffix(".html").name, recording) for file, recording in found]
-    text = page.render(rows=rows, style=style, wrong=terminal.WRONG)
-    (folder / "index.html").write_text(text, encoding="utf-8")
+    put(folder / "index.html", page.render(rows=rows, problems=problems, style=style, wrong=terminal.WRONG))
+    return problems

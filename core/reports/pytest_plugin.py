@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MARKER = "fullgraph: fails if a graph breaks, a frame falls back to eager, or nothing is compiled (armature)"
 OPTION = "armature_report"
+PROBLEM = "armature_report_problem"  # property of a test whose report could not be written
+OF_INDEX = pytest.StashKey[list[str]]()
 
 
 def tools() -> Any:
@@ -59,8 +61,8 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         with watch.recorder:
             result = yield
     finally:
-        if folder:
-            watch.write(Path(folder), file_name(item.nodeid))
+        if folder and (trouble := tools().written(watch, Path(folder), file_name(item.nodeid))):
+            item.user_properties.append((PROBLEM, trouble))  # as what it is, so that the test ends as it would have
     if marked and (problem := watch.no_full_graph()):
         pytest.fail(problem, pytrace=False)
     return result
@@ -70,12 +72,25 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """A page that lists the reports; with pytest-xdist the process that waits for the others writes it."""
     folder = session.config.getoption(OPTION)
     if folder and not hasattr(session.config, "workerinput"):
-        tools().write_index(Path(folder))
+        session.config.stash[OF_INDEX] = tools().indexed(Path(folder))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """What could not be written or read, if anything: no test fails for it."""
+    reports = [one for found in terminalreporter.stats.values() for one in found if isinstance(one, pytest.TestReport)]
+    properties = ((one.nodeid, dict(one.user_properties)) for one in reports if one.when == "call")
+    lines = [f"{test}: {told[PROBLEM]}" for test, told in properties if PROBLEM in told]
+    of_index: list[str] | None = config.stash.get(OF_INDEX, None)
+    lines += of_index or []
+    if lines:
+        terminalreporter.section("armature reports")
+        for line in lines:
+            terminalreporter.line(line)
 
 
 def file_name(nodeid: str) -> str:
     """A name for the files of a test. A digest of its whole id tells apart what is spelled alike."""
-    digest = hashlib.sha256(nodeid.encode()).hexdigest()[:8]
+    digest = hashlib.sha256(nodeid.encode(errors="backslashreplace")).hexdigest()[:8]
     return f"{re.sub(r'[^A-Za-z0-9_.]+', '-', nodeid)[-120:]}-{digest}"
 
 

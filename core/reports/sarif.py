@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,7 @@ def result_of(finding: Finding, number: int, folder: str) -> dict[str, Any]:
 
 def fingerprint(key: Iterable[str]) -> str:
     """The same for the same finding in another run."""
-    return hashlib.sha256("\0".join(key).encode()).hexdigest()[:32]
+    return hashlib.sha256("\0".join(key).encode(errors="backslashreplace")).hexdigest()[:32]
 
 
 def location(place: Place, folder: str) -> dict[str, Any]:
@@ -108,5 +109,5 @@ def artifact(file: str, folder: str) -> dict[str, str]:
     """A file, relative to where the command ran if it is below it."""
     below = gate.relative(file, folder)
     if below is not None:
-        return {"uri": quote(below), "uriBaseId": ROOT}
-    return {"uri": Path(file).as_uri() if Path(file).is_absolute() else quote(file)}
+        return {"uri": quote(os.fsencode(below)), "uriBaseId": ROOT}
+    return {"uri": Path(file).as_uri() if Path(file).is_absolute() else quote(os.fsencode(file))}

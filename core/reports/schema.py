@@ -88,7 +88,7 @@ def from_json(text: str, path: object = "the text") -> Recording:
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise TypeError(f"its format is not {FORMAT}")
         made: Recording = _made(Recording, data)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise NotARecord(path=path, problem=f"{type(error).__name__}: {error}") from error
     return made
 
@@ -97,6 +97,8 @@ def _made(kind: Any, value: Any) -> Any:
     if isinstance(kind, UnionType):
         kind = next((part for part in get_args(kind) if (part is NoneType) == (value is None)), kind)
     if kind in NAMES:
+        if not isinstance(value, (int, float) if kind is float else kind):
+            raise TypeError(f"{value!r:.60} stands where {NAMES[kind]} is to be")
         return value
     if get_origin(kind) is tuple:
         return tuple(_made(get_args(kind)[0], item) for item in value)

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from armature.breaks.report import Indented
 from armature.reports import carets
 from armature.reports.record import Break, End, Frame, GuardFailure, Outcome, Place, Recording
 
@@ -88,7 +88,7 @@ def section(title: str, entries: Sequence[Sequence[RenderableType]]) -> Iterator
     for entry in entries:
         head, *body = entry
         yield head
-        yield from (Padding(line, (0, 0, 0, 3)) for line in body)
+        yield from map(Indented, body)
 
 
 def break_lines(one: Break) -> list[RenderableType]:

@@ -189,6 +189,43 @@ def test_doctor_of_plugins_says_which_kinds_of_hints_there_are(mine: PluginManag
     assert found.exit_code == 1 and "no kind of hint called 'nice'; the kinds are 'fundamental'" in found.stdout
 
 
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"id": 3}, "break type 3: id is to be a text that is not empty, not 3 (int)"),
+        ({"title": " "}, "break type 'mine': title is to be a text that is not empty, not ' ' (str)"),
+        ({"explanation": None}, "break type 'mine': explanation is to be a text that is not empty, not None"),
+        (
+            {"hints": "Write it otherwise."},
+            "break type 'mine': hints is to be a tuple of hints, at least one, not 'Wri",
+        ),
+        ({"hints": ()}, "break type 'mine': hints is to be a tuple of hints, at least one, not () (tuple)"),
+        ({"hints": ("a", 3)}, "break type 'mine': one of hints is to be a Hint, or a text that is not empty, not 3"),
+        ({"hints": ("a", "")}, "break type 'mine': one of hints is to be a Hint, or a text that is not empty, not ''"),
+        ({"hints": 3}, "break type 'mine': hints is to be a tuple of hints, at least one, not 3 (int)"),
+        ({"also": "GB0001"}, "break type 'mine': also is to be a tuple of texts, not 'GB0001' (str)"),
+        ({"also": (1,)}, "break type 'mine': one of also is to be a text, not 1 (int)"),
+        ({"code": 7}, "break type 'mine': code is to be a text, not 7 (int)"),
+        ({"example": print}, "break type 'mine': example is to be an Example, not <built-in function print>"),
+    ],
+    ids=str,
+)
+def test_doctor_of_plugins_names_the_row_and_field_of_a_wrong_break_type(
+    mine: PluginManager, fields: dict[str, Any], told: str
+) -> None:
+    class Careless:
+        @hookimpl
+        def armature_break_types(self) -> list[BreakType]:
+            sound: dict[str, Any] = {"id": "mine", "title": "t", "explanation": "it is", "hints": ("a", "b")}
+            return [BreakType(**sound | fields)]
+
+    with mine.registered(Careless(), "careless"):
+        found = run(mine, "plugins", "doctor")
+    assert found.exit_code == 1 and told in found.stdout
+    assert "plugin careless" in found.stdout and "armature_break_types raised TypeError" in found.stdout
+    assert f"at {__file__}:" in found.stdout, "the line of the plugin, not of the check"
+
+
 def test_two_types_of_one_id_are_a_conflict(mine: PluginManager) -> None:
     class One:
         @hookimpl

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -39,17 +40,22 @@ scaled(torch.ones(3))
 Invoke = Callable[..., Any]
 
 
+def app_of_explain() -> typer.Typer:
+    """An app with the command, and another one so that it has a name."""
+    app = typer.Typer()
+    explain.register(app)
+    app.command("none")(lambda: None)
+    return app
+
+
 @pytest.fixture
 def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
-    app = typer.Typer()
-    explain.register(app)
-    app.command("none")(lambda: None)  # so that the command is named
 
     def call(*arguments: str, more: str = "") -> Any:
         (tmp_path / "program.py").write_text(PROGRAM.replace("{more}", more))
-        return CliRunner().invoke(app, ["explain", "program.py", *arguments])
+        return CliRunner().invoke(app_of_explain(), ["explain", "program.py", *arguments])
 
     return call
 
@@ -129,6 +135,30 @@ def test_a_folder_that_goes_while_the_program_runs_loses_that_file_only(invoke: 
     result = invoke("--html", "out/page.html", "--json", "record.json", more=gone)
     assert result.exit_code == 2 and "[A241]" in result.output
     assert "1 breaks" in result.output and len(read().breaks) == 1
+
+
+def test_a_program_that_is_not_there_leaves_nothing(invoke: Invoke, tmp_path: Path) -> None:
+    for path in ("nowhere.py", "."):
+        result = CliRunner().invoke(app_of_explain(), ["explain", path, "--html", "out/page.html"])
+        assert result.exit_code == 2 and "[A226]" in result.output and not Path("out").exists()
+
+
+def test_an_error_of_armature_that_the_program_raises_first_has_its_report(invoke: Invoke) -> None:
+    Path("program.py").write_text("import armature\narmature.compile(print, mode='no such mode')\n")
+    result = CliRunner().invoke(app_of_explain(), ["explain", "program.py", "--json", "record.json"])
+    assert result.exit_code == 1 and "no such mode" in result.output
+    assert read().end is End.RAISED and "program.py" in read().error
+
+
+def test_a_pipe_that_is_closed_loses_no_file(invoke: Invoke) -> None:
+    assert invoke().exit_code == 0
+    start = "import sys; from armature.cli.app import main; sys.argv[0] = 'armature'; main()"
+    command = [sys.executable, "-c", start, "explain", "program.py", "--json", "record.json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None and running.stderr is not None
+        running.stdout.close()
+        assert b"Traceback" not in running.stderr.read()
+    assert len(read().breaks) == 1
 
 
 def test_a_baseline_that_is_none(invoke: Invoke) -> None:

@@ -6,7 +6,6 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import torch
 import armature
 from armature import config
 from armature.config import TOPICS
+from tests.reports.conftest import Kept
 
 X = torch.ones(3)
 PROGRAM = """
@@ -32,24 +32,6 @@ def fn(x, n):
 fn(torch.ones(3), 2)
 fn(torch.ones(3), 2.5)
 """
-
-
-class Kept(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__()
-        self.texts: dict[str, list[str]] = {}
-
-    def emit(self, record: logging.LogRecord) -> None:
-        assert record.levelno == logging.INFO
-        self.texts.setdefault(record.name, []).append(record.getMessage())
-
-
-@pytest.fixture
-def kept() -> Iterator[Kept]:
-    handler, logger = Kept(), logging.getLogger("armature")
-    logger.addHandler(handler)
-    yield handler
-    logger.removeHandler(handler)
 
 
 def fn(x: Any, n: Any) -> Any:

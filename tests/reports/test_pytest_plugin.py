@@ -93,6 +93,48 @@ def test_a_folder_that_cannot_be_made_is_told_before_any_test(program: pytest.Py
     result.stderr.fnmatch_lines("*--armature-report: file/reports can't be written*")
 
 
+FOLDER_GOES = """
+import armature, pytest, torch, shutil
+
+def test_whose_report_cannot_be_written():
+    armature.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
+    shutil.rmtree("out")
+
+@pytest.mark.fullgraph
+def test_that_fails_by_itself():
+    armature.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
+    assert False, "of the test"
+"""
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["here", "xdist"])
+def test_a_report_that_cannot_be_written_leaves_the_test_as_it_is(
+    pytester: pytest.Pytester, workers: tuple[str, ...]
+) -> None:
+    pytester.makepyfile(test_program=FOLDER_GOES)
+    result = pytester.runpytest_subprocess("--armature-report", "out", *workers, *options())
+    result.assert_outcomes(passed=1, failed=1)
+    told = [line for line in result.outlines if "its report can't be written: FileNotFoundError" in line]
+    assert len(told) == 2 and "test_whose_report_cannot_be_written" in told[0]
+    assert any("of the test" in line for line in result.outlines)
+    assert any("index.html can't be written: FileNotFoundError" in line for line in result.outlines)
+
+
+def test_other_files_in_the_folder_are_left_out_and_told(program: pytest.Pytester) -> None:
+    folder = program.path / "reports"
+    folder.mkdir()
+    (folder / "foreign.json").write_text('{"frames": 3}')
+    (folder / "bytes.json").write_bytes(b"\xff")
+    (folder / "folder.json").mkdir()
+    result = program.runpytest_subprocess("-k", "unmarked", "--armature-report", "reports", *options())
+    result.assert_outcomes(passed=1, deselected=7)
+    index = (folder / "index.html").read_text()
+    assert index.count("<tr>") == 2 and "test_unmarked" in index
+    for name in ("foreign.json", "bytes.json", "folder.json"):
+        assert f"<li>{name} is left out: " in index
+        assert any(line.startswith(f"{name} is left out: ") for line in result.outlines)
+
+
 def test_file_names_are_valid_and_differ() -> None:
     ids = ["a/b.py::test[x/y]", "a/b.py::test[x+y]", "a/b.py::test[x y]", 'a/b.py::test[<>:"|?*]']
     names = [file_name(one) for one in ids]

@@ -193,8 +193,27 @@ def test_a_graph_that_is_well_is_refused(invoke: Invoke, tmp_path: Path) -> None
         result = invoke("minify", str(tmp_path), "--kind", kind)
         assert result.exit_code == 2 and "[A244]" in result.output
     (tmp_path / SCRIPT).write_text("def (")
-    assert "[A244]" in invoke("minify", str(tmp_path)).output
-    assert "[A244]" in invoke("minify", "nowhere").output
+    assert "[A247]" in invoke("minify", str(tmp_path)).output
+    assert "[A247]" in invoke("minify", "nowhere").output
+
+
+def test_a_folder_for_the_smaller_graph_that_cannot_be_made(invoke: Invoke, tmp_path: Path) -> None:
+    graph = fx.symbolic_trace(lambda x: torch.cumsum(x, 0))
+    (tmp_path / SCRIPT).write_text(script(graph, [torch.ones(3)], "faulty", "error"))
+    (tmp_path / "minified").write_text("")
+    result = invoke("minify", str(tmp_path))
+    assert result.exit_code == 2 and "[A241]" in result.output
+
+
+def test_a_program_that_is_not_there_leaves_no_folder(invoke: Invoke) -> None:
+    result = invoke("repro", "nowhere.py", "--out", "kept")
+    assert result.exit_code == 2 and "[A226]" in result.output and not Path("kept").exists()
+
+
+def test_a_program_that_is_stopped_tells_what_it_has_left(invoke: Invoke) -> None:
+    Path("program.py").write_text(f"{PROGRAM}\nraise KeyboardInterrupt\n")
+    result = invoke("repro", "program.py", "--out", "kept")
+    assert result.exit_code == 130 and "Net-forward-0" in result.output
 
 
 def test_each_failure_has_a_folder_and_a_script_that_is_python(tmp_path: Path) -> None:
