@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 import attrs
 import torch
+from torch import fx
 
 from armature.lower import index as ix
 from armature.lower import layout
@@ -33,6 +34,7 @@ class Builder(Elements):
     name: str = "t"  # of the node being lowered
     _specs: tuple[Spec | None, ...] = ()
     _used: tuple[bool, ...] = ()
+    _readers: tuple[fx.Node, ...] = ()
     _names: set[str] = attrs.field(factory=set)
 
     # -- the node being lowered
@@ -44,11 +46,13 @@ class Builder(Elements):
         specs: Sequence[Spec | None],
         origin: Origin | None,
         used: Sequence[bool] = (),
+        readers: Sequence[fx.Node] = (),
     ) -> None:
-        """Start with a node of the ATen graph: its name, operator, the layout of its results, and which of them are
-        read (empty: all)."""
+        """Start with a node of the ATen graph: its name, operator, the layout of its results, which of them are read
+        (empty: all), and the nodes that read them (empty: not known)."""
         self.name, self.target, self._specs = name, target, tuple(specs)
         self._used = tuple(used) or (True,) * len(specs)
+        self._readers = tuple(readers)
         self.origin = None if origin is None else attrs.evolve(origin, node=name)
         self.device = next((str(s.device) for s in specs if s is not None), "cpu")
 
@@ -75,6 +79,10 @@ class Builder(Elements):
     def is_read(self, position: int) -> bool:
         """Whether anybody reads the node's result number `position`."""
         return self._used[position]
+
+    def feeds_pointwise(self) -> bool:
+        """Whether all that read the node's result, perhaps through views, are pointwise: it need not be in memory."""
+        return bool(self._readers) and all(map(_is_pointwise, self._readers))
 
     @property
     def result_count(self) -> int:
@@ -210,3 +218,13 @@ class Builder(Elements):
 
     def _origins(self) -> tuple[Origin, ...]:
         return () if self.origin is None else (self.origin,)
+
+
+def _is_pointwise(node: fx.Node) -> bool:
+    """Whether a node computes element by element, or is a view that only such nodes read."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    if target.is_view:
+        return bool(node.users) and all(map(_is_pointwise, node.users))
+    return torch.Tag.pointwise in target.tags

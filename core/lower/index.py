@@ -142,14 +142,15 @@ def _quotient_of(factor: Mod, coefficient: int, terms: Mapping[Atom, int]) -> tu
     if quotient and all(terms.get(f) == c * wanted for f, c in quotient.items()):
         return list(quotient), shift * wanted, factor.num
     for f, c in terms.items():
-        if not isinstance(f, FloorDiv) or c != wanted or not isinstance(f.den, int) or f.den % factor.den:
+        divided = f.num if isinstance(f, Mod) else f
+        if c != wanted or not isinstance(divided, FloorDiv):
             continue
-        # `x // (a*k)` is `(x // a) // k`; and the remainder leaves multiples of k out of its terms, the quotient
-        # does not.
-        whole = floordiv(f.num, f.den // factor.den)
-        gap, const = _terms(sub(whole, factor.num))
-        if const % factor.den == 0 and all(g % factor.den == 0 for g in gap.values()):
-            return [f], 0, whole
+        if not isinstance(divided.den, int) or divided.den % factor.den:
+            continue
+        # `x // (a*k)` is `(x // a) // k`; the remainder was simplified further than the quotient.
+        whole = floordiv(divided.num, divided.den // factor.den)
+        if mod(whole, factor.den) == factor:
+            return [f], 0, mod(whole, mul(f.den, factor.den)) if isinstance(f, Mod) else whole
     return None
 
 

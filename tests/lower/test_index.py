@@ -164,6 +164,15 @@ def test_small_terms_are_dropped() -> None:
     assert ix.floordiv(ix.add(num, 8), 8) == ix.add(ix.floordiv(i, 2), 1)
 
 
+def test_rows_within_a_block_become_one_line_again() -> None:
+    """As in rotary embedding: loops over positions and channels were joined, and then all loops into one."""
+    x = Var("x", 8 * 4096)
+    block = ix.mod(x, 4096)
+    assert ix.add(ix.mul(ix.floordiv(block, 128), 128), ix.mod(block, 128)) == block
+    assert ix.add(ix.mul(ix.mod(ix.floordiv(x, 128), 32), 128), ix.mod(x, 128)) == block
+    assert ix.linear((ix.floordiv(x, 4096), ix.floordiv(block, 128), ix.mod(block, 128)), (4096, 128, 1)) == x
+
+
 def test_symbolic_sizes_cancel() -> None:
     s = Size("s0", 7)
     i, j = Var("i", s), Var("j", 4)

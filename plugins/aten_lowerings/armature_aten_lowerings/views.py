@@ -19,6 +19,8 @@ from armature.backend_api import (
 )
 
 aten = torch.ops.aten
+MOST_CHOICES = 4  # parts of a join that its reader chooses from
+LEAST_CHOICE = 16  # elements of each: neighbours take the same one
 
 
 @lowers(aten.view.default, aten._unsafe_view.default, aten._reshape_alias.default, aten.reshape.default)
@@ -255,8 +257,35 @@ def stack(b: Builder, tensors: Sequence[TensorValue], dim: int = 0) -> TensorVal
 
 
 def _joined(b: Builder, parts: Sequence[TensorValue], dim: int) -> TensorValue:
+    """A choice per element where that saves a trip through memory; else a loop per part."""
+    last = all(size == 1 for size in b.spec().shape[dim + 1 :])
+    long = all(isinstance(size := part.shape[dim], int) and size >= LEAST_CHOICE for part in parts)
+    if last and long and 1 < len(parts) <= MOST_CHOICES and b.feeds_pointwise():
+        return _chosen(b, parts, dim)
+    return _one_after_another(b, parts, dim)
+
+
+def _chosen(b: Builder, parts: Sequence[TensorValue], dim: int) -> TensorValue:
+    """One loop, whose elements find out which part they come from: what reads it computes it on the way."""
+
+    def element(p: Position) -> Node:
+        place, start = b.index_value(p[dim]), index.add(*(part.shape[dim] for part in parts[:-1]))
+        inside: Node = b.op("ge", place, b.index_value(start))
+        shifted = (*p[:dim], index.sub(p[dim], start), *p[dim + 1 :])
+        value: Node = b.masked(inside, b.read(parts[-1], shifted, b.spec().dtype), 0)
+        for part in reversed(parts[:-1]):
+            below = b.op("lt", place, b.index_value(start))
+            start = index.sub(start, part.shape[dim])
+            inside = below if start == 0 else b.op("logical_and", b.op("ge", place, b.index_value(start)), below)
+            shifted = (*p[:dim], index.sub(p[dim], start), *p[dim + 1 :])
+            value = b.where(below, b.masked(inside, b.read(part, shifted, b.spec().dtype), 0), value)
+        return value
+
+    return b.loop(element)
+
+
+def _one_after_another(b: Builder, parts: Sequence[TensorValue], dim: int) -> TensorValue:
     """One loop per part, each writing its own piece of the result."""
-    # Not one loop with a choice per element: a choice can't be vectorised, and its size would grow with the parts.
     spec = b.spec()
     b.device = str(spec.device)
     name = b.new_buffer(spec)

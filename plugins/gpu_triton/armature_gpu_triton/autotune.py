@@ -14,6 +14,10 @@ CHUNK = 4096  # shortest piece of a cut row
 CUT_COLUMNS_ABOVE = 1024  # the same where memory is contiguous across the rows, and a program reads many rows at once
 COLUMN_CHUNK = 256
 MOST_PIECES = 1024
+SQUARE = 64  # side of a tile whose accesses are contiguous along one side or the other
+LEAST_SQUARE = 16  # shorter sides gain nothing
+LEAST_ROW = 256  # shortest row that a tile of rows is made for
+LEAST_FULL = 0.9  # part of the last tiles of a row that has to be in use
 
 
 @attrs.frozen
@@ -34,13 +38,18 @@ class Shape:
 
 @attrs.frozen
 class Config:
-    """Tile sizes and resources of a program. rblock is 0 for a pointwise kernel; persistent: one tile holds a row."""
+    """Tile sizes and resources of a program.
+
+    rblock is 0 where tiles have one dimension. persistent: a program computes one tile along `r`, which holds a row;
+    tiled: it is one of several, and the grid covers both dimensions.
+    """
 
     xblock: int
     rblock: int
     num_warps: int
     num_stages: int = 2
     persistent: bool = False
+    tiled: bool = False
 
 
 def power(value: int) -> int:
@@ -69,6 +78,30 @@ def pointwise(shape: Shape) -> Config:
     while xblock > 128 and shape.x < xblock * PROGRAMS // 4:
         xblock //= 2
     return Config(clamp(power(shape.x), 1, xblock), 0, num_warps=4 if xblock >= 512 else max(xblock // 128, 1))
+
+
+def square(shape: Shape) -> Config | None:
+    """Tiles of a pointwise kernel that moves memory contiguous along either side; None where a side is too short."""
+    if min(shape.x, shape.r) < LEAST_SQUARE:
+        return None
+    xblock, rblock = clamp(power(shape.x), 1, SQUARE), clamp(power(shape.r), 1, SQUARE)
+    while xblock > 16 and (-(-shape.x // xblock)) * (-(-shape.r // rblock)) < PROGRAMS // 4:
+        xblock, rblock = xblock // 2, max(rblock // 2, 16)
+    return Config(xblock, rblock, num_warps=warps(xblock * rblock // 2), persistent=True, tiled=True)
+
+
+def rows(shape: Shape) -> Config | None:
+    """Tiles of a pointwise kernel that loads some values once a row; None where rows would leave tiles half empty."""
+    if not shape.static or shape.r < LEAST_ROW or shape.r * shape.bytes % 16:
+        return None
+    whole = pointwise(shape)
+    rblock = whole.xblock
+    while rblock > 128 and shape.r < LEAST_FULL * rblock * -(-shape.r // rblock):
+        rblock //= 2
+    if shape.r < LEAST_FULL * rblock * -(-shape.r // rblock):
+        return None
+    xblock = clamp(whole.xblock // rblock, 1, power(shape.x))
+    return Config(xblock, rblock, num_warps=whole.num_warps, persistent=True, tiled=True)
 
 
 def persistent(shape: Shape) -> Config:

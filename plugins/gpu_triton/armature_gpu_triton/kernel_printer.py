@@ -1,7 +1,7 @@
 """Prints a tile as a Triton function: the only place that makes the text of a kernel.
 
-Blocks have one dimension in a pointwise kernel, `[XBLOCK]`, and two in a kernel with reductions: values of the outer
-loop are `[XBLOCK, 1]`, values of the inner one `[1, RBLOCK]` or both.
+Blocks have one dimension in most pointwise kernels, `[XBLOCK]`, and two in a kernel with reductions or with tiles of
+two dimensions: values of the outer loop are `[XBLOCK, 1]`, values of the inner one `[1, RBLOCK]` or both.
 """
 
 from __future__ import annotations
@@ -378,11 +378,16 @@ class KernelPrinter:
         """The block of positions that a program works on."""
         wide = ".to(tl.int64)" if self.tile.wide else ""
         column = "[:, None]" if self.tile.r is not None else ""
-        self.lines.add(f"x = tl.program_id(0){wide} * XBLOCK + tl.arange(0, XBLOCK){column}")
+        program, first = f"tl.program_id(0){wide}", ""
+        if self.tile.config.tiled:
+            across = self.index.print(self.tile.across)
+            program, first = f"({program} // {across})", f"({program} % {across}) * RBLOCK + "
+        self.lines.add(f"x = {program} * XBLOCK + tl.arange(0, XBLOCK){column}")
         if self.tile.x_masked:
             self.lines.add(f"x_in = x < {self.index.print(self.tile.x.extent)}")
         if self.tile.r is not None and self.tile.config.persistent:
-            self.lines.add(f"r = tl.arange(0, RBLOCK)[None, :]{wide}")
+            row = f"tl.arange(0, RBLOCK)[None, :]{wide}"
+            self.lines.add(f"r = {first}{row}")
             if self.tile.r_masked:
                 self.lines.add(f"r_in = r < {self.index.print(self.tile.r.extent)}")
 

@@ -1,4 +1,7 @@
-"""Loop nests as tiles: all outer variables become one, `x`, all inner ones `r`; a program computes a block of each."""
+"""Loop nests as tiles: all outer variables become one, `x`, all inner ones `r`; a program computes a block of each.
+
+A pointwise kernel has tiles of two dimensions where that is worth it: then one of the outer variables is its `r`.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,10 @@ from armature.backend_api import (
     Reduce,
     Store,
     Var,
+    add,
     bounds,
     delinear,
+    floordiv,
     hint,
     numel,
     operands,
@@ -50,6 +55,13 @@ class Tile:
     x_masked: bool
     r_masked: bool
     wide: bool
+
+    @property
+    def across(self) -> Index:
+        """How many programs stand side by side along `r`."""
+        if self.r is None or not self.config.tiled:
+            return 1
+        return floordiv(add(self.r.extent, self.config.rblock - 1), self.config.rblock)
 
 
 def stores_of(kernel: Kernel) -> Iterator[Store]:
@@ -124,22 +136,52 @@ def flatten(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Kernel:
     return replace(kernel, changes, (x,), (r,))
 
 
+def tiled(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Kernel, autotune.Config] | None:
+    """A pointwise kernel with a second dimension for its tiles, and their sizes; None where one dimension is as good.
+
+    It is not where memory is contiguous in one variable for some accesses and in another one for others, as in a
+    transpose; nor where values are loaded that are the same all along a row.
+    """
+    long = [v for v in kernel.outer if v.extent != 1]
+    if kernel.inner or len(long) < 2 or any(a.indirect for a in stores_of(kernel)):
+        return None
+    *others, row = ordered(kernel, buffers)
+    counts = {v: contiguous_bytes(kernel, buffers, v) for v in long}
+    second = max((v for v in long if v is not row), key=counts.__getitem__)
+    if counts[second] * 8 >= counts[row]:
+        others = [*(v for v in others if v is not second), second]
+        config = autotune.square(shape_over(kernel, buffers, second.extent, row.extent))
+    elif any(row not in variables(position(a, buffers)) for a in accesses(kernel) if isinstance(a, Load)):
+        config = autotune.rows(shape_over(kernel, buffers, numel(v.extent for v in others), row.extent))
+    else:
+        return None
+    if config is None:
+        return None
+    passes = tuple(attrs.evolve(p, inner_stores=p.outer_stores, outer_stores=()) for p in kernel.passes)
+    return attrs.evolve(kernel, outer=tuple(others), inner=(row,), passes=passes), config
+
+
 def shape_of(kernel: Kernel, buffers: Mapping[str, Buffer]) -> autotune.Shape:
     """What the choice of tiles needs to know of a kernel (not yet flattened)."""
     x, r = numel(v.extent for v in kernel.outer), numel(v.extent for v in kernel.inner)
-    walks = sum(bool(item.reductions or item.inner_stores) for item in kernel.passes)
-    along_r = along_x = 0
-    if kernel.inner:
-        inner = [v for v in kernel.inner if v.extent != 1] or list(kernel.inner)
-        along_r = contiguous_bytes(kernel, buffers, inner[-1])
-        along_x = max((contiguous_bytes(kernel, buffers, v) for v in kernel.outer), default=0)
+    shape = shape_over(kernel, buffers, x, r)
+    if not kernel.inner:
+        return attrs.evolve(shape, r=0)
+    inner = [v for v in kernel.inner if v.extent != 1] or list(kernel.inner)
+    along_r = contiguous_bytes(kernel, buffers, inner[-1])
+    along_x = max((contiguous_bytes(kernel, buffers, v) for v in kernel.outer), default=0)
+    return attrs.evolve(shape, along_r=along_r >= along_x)
+
+
+def shape_over(kernel: Kernel, buffers: Mapping[str, Buffer], x: Index, r: Index) -> autotune.Shape:
+    """The same where a tile's dimensions have `x` and `r` points, the latter along memory."""
     names = (*kernel.reads, *kernel.writes)
     return autotune.Shape(
         x=hint(x),
-        r=max(hint(r), 1) if kernel.inner else 0,
+        r=max(hint(r), 1),
         static=isinstance(x, int) and isinstance(r, int),
-        passes=walks,
-        along_r=along_r >= along_x,
+        passes=sum(bool(item.reductions or item.inner_stores) for item in kernel.passes),
+        along_r=True,
         bytes=max((buffers[n].dtype.itemsize for n in names), default=4),
     )
 
@@ -154,8 +196,11 @@ def is_wide(kernel: Kernel, buffers: Mapping[str, Buffer], slack: int) -> bool:
 
 def tile(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Tile:
     """Flatten a kernel and choose its tiles."""
-    config = autotune.choose(shape_of(kernel, buffers))
-    flat = flatten(kernel, buffers)
+    two = tiled(kernel, buffers)
+    if two is None:
+        config, flat = autotune.choose(shape_of(kernel, buffers)), flatten(kernel, buffers)
+    else:
+        config, flat = two[1], flatten(two[0], buffers)
     x, r = flat.outer[0], flat.inner[0] if flat.inner else None
     return Tile(
         kernel=flat,

@@ -6,7 +6,19 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from armature.backend_api import PYTHON_INDEX, Batch, Buffer, Kernel, KernelSource, Op, Work, add, body_of, floordiv
+from armature.backend_api import (
+    PYTHON_INDEX,
+    Batch,
+    Buffer,
+    Kernel,
+    KernelSource,
+    Op,
+    Work,
+    add,
+    body_of,
+    floordiv,
+    mul,
+)
 from armature_gpu_triton import batch
 from armature_gpu_triton.kernel_printer import KernelPrinter, print_function, print_module
 from armature_gpu_triton.loops import Tile, nodes_of, tile
@@ -18,8 +30,8 @@ BACKEND = "gpu_triton"
 
 
 def grid_of(part: Tile) -> tuple[int, int, int] | str:
-    """How many programs cover the outer loop; where that depends on sizes, a lambda over the kernel's arguments."""
-    programs = floordiv(add(part.x.extent, part.config.xblock - 1), part.config.xblock)
+    """How many programs cover the loops; where that depends on sizes, a lambda over the kernel's arguments."""
+    programs = mul(floordiv(add(part.x.extent, part.config.xblock - 1), part.config.xblock), part.across)
     if isinstance(programs, int):
         return (programs, 1, 1)
     kernel = part.kernel
