@@ -94,7 +94,7 @@ def rows(shape: Shape) -> Config | None:
     """Tiles of a pointwise kernel that loads some values once a row; None where rows would leave tiles half empty."""
     if not shape.static or shape.r < LEAST_ROW or shape.r * shape.bytes % 16:
         return None
-    whole = pointwise(shape)
+    whole = pointwise(attrs.evolve(shape, x=shape.x * shape.r))
     rblock = whole.xblock
     while rblock > 128 and shape.r < LEAST_FULL * rblock * -(-shape.r // rblock):
         rblock //= 2

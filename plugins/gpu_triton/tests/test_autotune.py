@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from armature_gpu_triton.autotune import Shape, choose, pieces, power
+from armature_gpu_triton.autotune import LEAST_FULL, Shape, choose, pieces, power, rows, square
 
 ROWS = Shape(x=4096, r=1000, static=True, passes=1, along_r=True, bytes=4)
 
@@ -54,6 +54,24 @@ def test_rows_are_cut_where_they_are_long_and_few(x: int, r: int, along_r: bool,
     found = pieces(attrs.evolve(ROWS, x=x, r=r, along_r=along_r))
     assert (found > 1) == cut
     assert pieces(attrs.evolve(ROWS, x=x, r=r, along_r=along_r, static=False)) == 1
+
+
+@pytest.mark.parametrize("x", [1, 16, 100, 5000, 10**6])
+@pytest.mark.parametrize("r", [8, 16, 256, 512, 3136, 10**6])
+def test_tiles_of_two_dimensions_are_ones_that_triton_takes(x: int, r: int) -> None:
+    found = [config for config in (square(attrs.evolve(ROWS, x=x, r=r)), rows(attrs.evolve(ROWS, x=x, r=r))) if config]
+    assert bool(found) == (min(x, r) >= 16 or r >= 256)
+    for config in found:
+        assert config.tiled and powers_of_two(config.xblock, config.rblock, config.num_warps)
+        assert 128 <= config.xblock * config.rblock <= 16384 and config.num_warps <= 16
+
+
+def test_tiles_of_rows_are_full() -> None:
+    for length in range(256, 4096, 4):
+        config = rows(attrs.evolve(ROWS, r=length))
+        if config is not None:
+            tiles = -(-length // config.rblock)
+            assert length >= LEAST_FULL * tiles * config.rblock
 
 
 def test_power() -> None:

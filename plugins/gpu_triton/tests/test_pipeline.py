@@ -52,7 +52,11 @@ def picks(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]
     return x.argmax(1), torch.where(x > 0, x, w).to(torch.bfloat16) * 2
 
 
-@pytest.mark.parametrize("fn", [gelu_softmax, columns, picks])
+def turned(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return (x[:, :13] + x[:, :13].t()) * w[0], x.t().contiguous(), x.expand(3, 13, 37).permute(2, 0, 1).contiguous()
+
+
+@pytest.mark.parametrize("fn", [gelu_softmax, columns, picks, turned])
 def test_function_gives_what_eager_gives(fn: Callable[..., object]) -> None:
     x, w = torch.randn(13, 37), torch.randn(37)
     torch.testing.assert_close(armature.compile(fn, fullgraph=True)(x, w), fn(x, w))
@@ -104,6 +108,46 @@ def test_wrong_index_raises_as_in_eager() -> None:
     assert lookup(torch.tensor([1, 9])).shape == (2, 4)
     with pytest.raises(IndexError):
         lookup(torch.tensor([1, 10]))
+
+
+def normed(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return functional.relu(functional.batch_norm(x, w, w.abs() + 1, w, w))
+
+
+def rotated(x: torch.Tensor, angle: torch.Tensor) -> torch.Tensor:
+    """Rotary position embedding, as models write it."""
+    first, second = x.chunk(2, -1)
+    return x * angle + torch.cat((-second, first), -1) * (1 - angle)
+
+
+@pytest.mark.parametrize(
+    ("fn", "x", "other"),
+    [
+        (normed, (2, 5, 16, 24), (5,)),
+        (normed, (2, 5, 7, 7), (5,)),
+        (rotated, (2, 3, 20, 128), (20, 128)),
+        (rotated, (2, 3, 7, 40), (7, 40)),
+    ],
+)
+def test_tiles_of_rows_give_what_eager_gives(
+    fn: Callable[..., torch.Tensor], x: tuple[int, ...], other: tuple[int, ...]
+) -> None:
+    args = torch.randn(x), torch.randn(other)
+    torch.testing.assert_close(armature.compile(fn, fullgraph=True)(*args), fn(*args))
+    assert session().totals().kernels == 1
+
+
+def transposed_sum(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return (x * 2).t() + y
+
+
+def test_squares_of_sizes_that_change() -> None:
+    compiled = armature.compile(transposed_sum, fullgraph=True, dynamic=True)
+    for rows, width in ((40, 90), (64, 64), (200, 33), (5, 7)):
+        x, y = torch.randn(rows, width), torch.randn(width, rows)
+        torch.testing.assert_close(compiled(x, y), transposed_sum(x, y))
+    (source,) = session().kernel_sources()
+    assert "RBLOCK" in source.text
 
 
 def sizes(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -108,9 +108,9 @@ def test_halves_are_computed_in_float32() -> None:
     assert f"helpers.to_bfloat16((helpers.from_bfloat16(tmp0) * {rounded}))" in text
 
 
-def test_neighbours_load_neighbours_of_the_image_not_of_its_channels() -> None:
+def normed_images(side: int) -> str:
     """As batch norm in inference: four vectors along the channels beside one image, which is read along its rows."""
-    image, channel, place = Var("n", 8), Var("c", 256), Var("p", 3136)
+    image, channel, place = Var("n", 8), Var("c", 256), Var("p", side * side)
     where = (image, channel, place)
     value: Node = Load("x", where, F32)
     for vector in ("mean", "variance", "weight", "bias"):
@@ -119,9 +119,36 @@ def test_neighbours_load_neighbours_of_the_image_not_of_its_channels() -> None:
     item = Pass((), (), (Store("out", where, value),))
     kernel = Kernel("norm_0", DEVICE, where, (), (item,), names, ("out",))
     shapes = dict.fromkeys(names[1:], (256,))
-    text = text_of(kernel, x=(8, 256, 3136), out=(8, 256, 3136), **shapes)
+    return text_of(kernel, x=(8, 256, side * side), out=(8, 256, side * side), **shapes)
+
+
+def test_values_of_a_row_are_loaded_once_for_a_row_of_a_tile() -> None:
+    text = normed_images(side=56)
+    assert "x = (tl.program_id(0) // 13) * XBLOCK + tl.arange(0, XBLOCK)[:, None]" in text
+    assert "r = (tl.program_id(0) % 13) * RBLOCK + tl.arange(0, RBLOCK)[None, :]" in text
+    assert "tl.load(in0 + (r + 3136 * x), r_in)" in text
+    assert "tl.load(in1 + (x % 256))" in text
+
+
+def test_neighbours_load_neighbours_of_the_image_not_of_its_channels() -> None:
+    """Rows of 49 points would leave most of a tile empty: the tile has one dimension."""
+    text = normed_images(side=7)
+    assert "RBLOCK" not in text
     assert "tl.load(in0 + x)" in text and "tl.store(out0 + x," in text
-    assert "tl.load(in1 + ((x // 3136) % 256))" in text
+    assert "tl.load(in1 + ((x // 49) % 256))" in text
+
+
+def test_a_transpose_moves_squares() -> None:
+    """Both its load and its store would otherwise have to walk across the rows of one side."""
+    i, j = Var("i", 300), Var("j", 500)
+    item = Pass((), (), (Store("out", (j, i), Load("x", (i, j), F32)),))
+    kernel = Kernel("turn_0", DEVICE, (j, i), (), (item,), ("x",), ("out",))
+    every = buffers(x=(300, 500), out=(500, 300))
+    found = tile(kernel, every)
+    assert found.config.tiled and found.config.xblock >= 16 and found.config.rblock >= 16
+    text = text_of(kernel, x=(300, 500), out=(500, 300))
+    assert "tl.load(in0 + (500 * r + x), x_in & r_in)" in text
+    assert "tl.store(out0 + (r + 300 * x), tmp0, x_in & r_in)" in text
 
 
 def test_few_long_rows_are_cut_into_pieces() -> None:
