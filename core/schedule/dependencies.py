@@ -102,3 +102,16 @@ def dependencies(units: Sequence[Unit], loops: LoopGraph, buffers: dict[str, Buf
         frozenset(wanted),
         memory,
     )
+
+
+def used(units: Sequence[Unit], deps: Dependencies) -> list[Unit]:
+    """The units without loops that compute what nobody reads. `deps` was computed for `units`."""
+    needed: set[int] = set()
+    for number in reversed(range(len(units))):
+        unit = units[number]
+        for name in writes_of(unit):
+            if name in deps.wanted or name in deps.changed or not needed.isdisjoint(deps.readers.get(name, ())):
+                needed.add(number)
+        if isinstance(unit, ExternCall):  # may do more than its results say
+            needed.add(number)
+    return [unit for number, unit in enumerate(units) if number in needed]

@@ -10,7 +10,7 @@ import torch
 from armature.lower.data import ExternCall, LoopGraph
 from armature.schedule.batch import batched
 from armature.schedule.data import Kernel, KernelPlan
-from armature.schedule.dependencies import dependencies
+from armature.schedule.dependencies import dependencies, used
 from armature.schedule.fusion import fuse
 from armature.schedule.inline import inline, renumbered
 from armature.schedule.kernels import build_kernel
@@ -26,6 +26,7 @@ def schedule(loops: LoopGraph, ctx: CompileContext) -> KernelPlan:
     start = normalise(loops)
     units = list(start.nodes)
     buffers = dict(start.buffers)
+    units = renumbered(used(units, dependencies(units, loops, buffers)))
     deps = dependencies(units, loops, buffers)
     if ctx.config.fuse:
         units = renumbered(inline(units, deps, buffers, ctx.config.max_kernel_nodes))

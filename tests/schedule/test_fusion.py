@@ -198,6 +198,18 @@ def test_dead_loops_are_dropped() -> None:
     assert len(planned(w, w.graph(w.op("tanh", x))).kernels) == 1
 
 
+def test_dead_loops_keep_nothing_apart() -> None:
+    """As the loss is, where its gradient alone is asked for: it shares a loop with the weight that the gradient needs."""
+    w = LoopWriter()
+    x, t = w.input(6, 8), w.input(6, 8)
+    shifted = w.op("sub", x, w.reduce("max", x, [1], keepdim=True))
+    w.reduce("sum", w.op("mul", shifted, t), [0, 1])
+    weight = w.reduce("sum", t, [0, 1])
+    plan = planned(w, w.graph(w.op("mul", shifted, weight)))
+    assert len(plan.kernels) == 2
+    assert sum(isinstance(s, Allocate) for s in plan.steps) == 2
+
+
 def test_result_takes_over_the_memory_of_what_ends() -> None:
     w = LoopWriter()
     x = w.input(4, 4)

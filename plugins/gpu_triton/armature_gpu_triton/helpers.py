@@ -165,6 +165,13 @@ def check_index(index, size, mask):
 
 
 @triton.jit
+def online_sum(total, largest, x):
+    """`total`, a sum of `exp(v - largest)`, with `x` taken in, relative to the larger of `largest` and `x`."""
+    shrunk = tl.where(x == float("-inf"), 0.0, tl.exp(-tl.abs(x - largest)))
+    return tl.where(x > largest, total * shrunk + 1.0, total + shrunk)
+
+
+@triton.jit
 def _add(a, b):
     return a + b
 

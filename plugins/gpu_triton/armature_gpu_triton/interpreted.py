@@ -155,6 +155,12 @@ fmin = elementwise(torch.fmin)
 sigmoid = elementwise(torch.sigmoid)
 reciprocal = elementwise(torch.reciprocal)
 sign = elementwise(torch.sign)
+online_sum = elementwise(
+    lambda total, largest, x: (
+        total * torch.exp(largest - torch.maximum(largest, x)).nan_to_num(1.0)
+        + torch.where(x == float("-inf"), 0.0, torch.exp(x - torch.maximum(largest, x)))
+    )
+)
 floordiv_int = elementwise(lambda a, b: torch.div(a, torch.where(b == 0, 1, b), rounding_mode="floor"))
 mod_int = elementwise(lambda a, b: torch.remainder(a, torch.where(b == 0, 1, b)))
 floordiv_float = elementwise(lambda a, b: torch.div(a, b, rounding_mode="floor"))

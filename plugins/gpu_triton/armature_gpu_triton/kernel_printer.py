@@ -19,7 +19,6 @@ from armature.backend_api import (
     Buffer,
     Const,
     Guarded,
-    Index,
     IndexPrinter,
     IndexValue,
     Kernel,
@@ -40,12 +39,12 @@ from armature.backend_api import (
     place,
     position,
     print_op,
-    sizes,
     variables,
     walk_kernel,
 )
 from armature_gpu_triton import reduce
 from armature_gpu_triton.loops import Tile
+from armature_gpu_triton.online import online_sums
 from armature_gpu_triton.ops import FORMS, HALVES, INFIX, TYPES, argument_of_erf, cast_text, widen
 
 HEADER = """import triton
@@ -112,6 +111,7 @@ class KernelPrinter:
             buffers[name].dtype in HALVES for name in self.kernel.writes
         )  # no result has more than 16 bits
         self.inner_stores: tuple[Store, ...] = ()
+        self.online = {} if tile.config.persistent else online_sums(self.body, self.fresh)
 
     # ------------------------------------------------------------------------------------------------ small pieces
 
@@ -202,19 +202,14 @@ class KernelPrinter:
         return f"tl.load({self.arguments[node.buffer]} + {offset}{', ' + mask if mask else ''})"
 
     def index_value(self, node: IndexValue) -> str:
-        if not variables(node.index) and not sizes(node.index):
-            return self.constant(self.number(node.index), node.dtype)
+        if isinstance(node.index, int):
+            return self.constant(node.index, node.dtype)
         text = self.index.print(node.index)
         if not text.startswith("("):
             text = f"({text})"
         if node.dtype in HALVES:
             return cast_text(f"{text}.to(tl.float32)", torch.float32, node.dtype)
         return f"({text} != 0)" if node.dtype == torch.bool else f"{text}.to({TYPES[node.dtype]})"
-
-    def number(self, index: Index) -> int:
-        if not isinstance(index, int):
-            raise TypeError(f"not a number: {index}")
-        return index
 
     def operation(self, node: Op) -> str:
         if node.op == "check_index":
@@ -332,8 +327,17 @@ class KernelPrinter:
             self.lines.add(f"{running} = tl.where({item.name}_take, {item.name}_new, {running})", note)
             self.lines.add(f"{running}_at = tl.where({item.name}_take, r, {running}_at)")
             return
+        if item.node in self.online:
+            self.take_in(self.online[item.node], text, running)
         both = reduce.combine(op, held, running, text)
         self.lines.add(f"{running} = {f'tl.where(r_in, {both}, {running})' if self.tile.r_masked else both}", note)
+
+    def take_in(self, total: Accumulate, value: str, largest: str) -> None:
+        """A tile of the loop that computes an online sum, before the largest value so far takes it in."""
+        running = f"{total.name}_all"
+        both = f"helpers.online_sum({running}, {largest}, {value})"
+        masked = f"tl.where(r_in, {both}, {running})" if self.tile.r_masked else both
+        self.lines.add(f"{running} = {masked}", place(total.node.origin))
 
     def start(self, item: Accumulate) -> None:
         """Before the loop: the running block."""
@@ -353,17 +357,23 @@ class KernelPrinter:
             return
         done = reduce.finish(op, held, f"{name}_all")
         self.lines.add(f"{name} = {cast_text(done, held, item.node.dtype)}", note)
+        if item.node in self.online:
+            total = self.online[item.node]
+            scaled = f"{total.name}_all * tl.exp({name}_all - {name})"
+            self.lines.add(f"{total.name} = {reduce.finish('sum', held, scaled)}", place(total.node.origin))
 
     # ---------------------------------------------------------------------------------------------------- the whole
 
     def inner_loop(self, item: PassBody) -> None:
-        if self.tile.r is None or not item.inside:
+        if self.tile.r is None or not item.inside or any(a in self.online.values() for a in item.reductions):
             return
         if self.tile.config.persistent:
             self.statements(item.inside, persistent=True)
             return
         for accumulate in item.reductions:
             self.start(accumulate)
+            if accumulate.node in self.online:
+                self.start(self.online[accumulate.node])
         end = self.index.print(self.tile.r.extent)
         wide = ".to(tl.int64)" if self.tile.wide else ""
         with self.lines.indented(f"for r_start in range(0, {end}, RBLOCK):"):

@@ -150,6 +150,23 @@ def test_squares_of_sizes_that_change() -> None:
     assert "RBLOCK" in source.text
 
 
+def probabilities(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    wide = x.float()
+    return wide.log_softmax(-1).amin(-1), wide.softmax(-1).amax(-1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_softmax_in_one_loop_over_long_rows(dtype: torch.dtype) -> None:
+    """Rows that end in the middle of a tile, begin with -inf or hold nothing else, or hold +inf or NaN."""
+    x = torch.randn(9, 7001, dtype=dtype) * 20
+    x[1, :5000], x[2], x[3, 6000:] = float("-inf"), float("-inf"), float("-inf")
+    x[4, 17], x[5, 6999], x[6, 0] = float("inf"), float("nan"), 3e38
+    x[7], x[8] = -3e38, torch.linspace(-1000, 1000, 7001)
+    compiled = armature.compile(probabilities, fullgraph=True, dynamic=True)
+    torch.testing.assert_close(compiled(x), probabilities(x), equal_nan=True)
+    assert any("helpers.online_sum(" in source.text for source in session().kernel_sources())
+
+
 def sizes(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
     scaled = torch.softmax(x * w, dim=-1) * x.shape[0]
     return scaled, scaled.sum(0), x.mean(1), torch.cat([x, scaled[: x.shape[0] // 2]]).t().contiguous()

@@ -151,6 +151,29 @@ def test_a_transpose_moves_squares() -> None:
     assert "tl.store(out0 + (r + 300 * x), tmp0, x_in & r_in)" in text
 
 
+def softmax_sum(least: bool = False) -> str:
+    i, j = Var("i", 4096), Var("j", 32_000)
+    value = Load("x", (i, j), F32)
+    largest = Reduce("min" if least else "max", value, (j,), F32)
+    total = Reduce("sum", Op("exp", (Op("sub", (value, largest), F32),), F32), (j,), F32)
+    passes = (Pass((largest,), (), (Store("most", (i,), largest),)), Pass((total,), (), (Store("out", (i,), total),)))
+    kernel = Kernel("softmax_0", DEVICE, (i,), (j,), passes, ("x",), ("most", "out"))
+    return text_of(kernel, x=(4096, 32_000), most=(4096,), out=(4096,))
+
+
+def test_a_softmax_walks_long_rows_once() -> None:
+    text = softmax_sum()
+    assert text.count("for r_start in") == text.count("tl.load(") == 1
+    assert "helpers.online_sum(red1_all, red0_all, tmp0)" in text
+    assert "red1 = helpers.reduce_sum(red1_all * tl.exp(red0_all - red0))" in text
+    assert text.index("helpers.online_sum") < text.index("helpers.maximum")  # relative to the largest one before
+
+
+def test_a_sum_relative_to_anything_else_takes_a_loop_of_its_own() -> None:
+    text = softmax_sum(least=True)
+    assert text.count("for r_start in") == 2 and "online" not in text
+
+
 def test_few_long_rows_are_cut_into_pieces() -> None:
     i, j = Var("i", 2), Var("j", 1_000_000)
     total = Reduce("sum", Load("x", (i, j), F32), (j,), F32)

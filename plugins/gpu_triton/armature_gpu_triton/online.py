@@ -1,0 +1,36 @@
+"""Online softmax: `sum(exp(v - max(v)))` in the loop that finds the maximum, so that a long row is read once less.
+
+Each lane keeps the sum relative to the largest value that it has seen, and scales it when it sees a larger one.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from armature.backend_api import Accumulate, KernelBody, Node, Op, Reduce
+
+
+def online_sums(body: KernelBody, fresh: frozenset[Node]) -> dict[Node, Accumulate]:
+    """The sums that can be computed so, by their maximum. `fresh`: values that may change from one pass to the next."""
+    found: dict[Node, Accumulate] = {}
+    for first, second, source in zip(body.passes, body.passes[1:], body.kernel.passes[1:], strict=False):
+        if len(second.reductions) != 1 or source.inner_stores:
+            continue
+        largest = largest_of(second.reductions[0].node)
+        if largest is not None and largest.value not in fresh and largest in [a.node for a in first.reductions]:
+            found[largest] = second.reductions[0]
+    return found
+
+
+def largest_of(total: Reduce) -> Reduce | None:
+    """The `max(v)` of a float32 `sum(exp(v - max(v)))`; None for anything else."""
+    value = total.value
+    if total.op != "sum" or total.dtype != torch.float32 or not isinstance(value, Op) or value.op != "exp":
+        return None
+    (shifted,) = value.args
+    if not isinstance(shifted, Op) or shifted.op != "sub":
+        return None
+    plain, largest = shifted.args
+    if not isinstance(largest, Reduce) or largest.op != "max" or largest.value is not plain:
+        return None
+    return largest if largest.dtype == plain.dtype == torch.float32 else None
