@@ -1,9 +1,8 @@
-"""Clean-up of graphs: what nobody reads, and what is computed twice."""
+"""The passes over graphs, in the order in which they stand; and the small ones among them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
 from typing import Any, cast
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor, fx
 from armature.plugin_api import Pass, Services
 from armature_aten_lowerings import (
     attention,
+    joins,
     layouts,
     masked_writes,
     masks,
@@ -21,9 +21,9 @@ from armature_aten_lowerings import (
     scalars,
     selections,
 )
+from armature_aten_lowerings.common import is_random, share_common_values
 
 aten = torch.ops.aten
-RANDOM = torch.Tag.nondeterministic_seeded
 NARROW, WIDE = 16, 32
 """A product of matrices is narrow with a side of at most so many numbers; vectors take at least WIDE in a row."""
 NARROW_WORK = 3 << 18
@@ -34,27 +34,7 @@ def remove_dead_code(module: object, ctx: Services) -> object:
     """Drop operators whose results nobody reads; random ones stay, so that the generator ends where eager's does, and
     those that have no results but may raise."""
     if isinstance(module, fx.GraphModule):
-        module.graph.eliminate_dead_code(lambda node: node.is_impure() or _is_random(node) or _checks(node))
-    return module
-
-
-def share_common_values(module: object, ctx: Services) -> object:
-    """Compute once what is computed twice from the same values."""
-    if not isinstance(module, fx.GraphModule):
-        return module
-    returned = _returned(module.graph)
-    seen: dict[Hashable, fx.Node] = {}
-    for node in list(module.graph.nodes):
-        # Two results of eager never share memory: what is returned keeps a computation of its own.
-        if not isinstance(node.target, torch._ops.OpOverload) or node in returned or not _is_pure(node):
-            continue
-        key = _key(node)
-        if key is None:
-            continue
-        first = seen.setdefault(key, node)
-        if first is not node and first not in returned:
-            node.replace_all_uses_with(first)
-            module.graph.erase_node(node)
+        module.graph.eliminate_dead_code(lambda node: node.is_impure() or is_random(node) or _checks(node))
     return module
 
 
@@ -187,51 +167,8 @@ def _read_by_loops(node: fx.Node, ctx: Services, returned: bool = False) -> bool
     return found
 
 
-def _is_random(node: fx.Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and RANDOM in node.target.tags
-
-
 def _checks(node: fx.Node) -> bool:
     return isinstance(node.target, torch._ops.OpOverload) and not node.target._schema.returns
-
-
-def _is_pure(node: fx.Node) -> bool:
-    operator = node.target
-    return isinstance(operator, torch._ops.OpOverload) and not operator._schema.is_mutable and not _is_random(node)
-
-
-def _returned(graph: fx.Graph) -> set[fx.Node]:
-    """Nodes whose memory may be reached from the outputs: those returned, and what these may be views of."""
-    out: set[fx.Node] = set()
-    todo = [n for output in graph.nodes if output.op == "output" for n in output.all_input_nodes]
-    while todo:
-        node = todo.pop()
-        if node in out:
-            continue
-        out.add(node)
-        schema = getattr(node.target, "_schema", None)
-        makes_views = schema is None or any(r.alias_info for r in schema.returns) or "view" in str(node.target)
-        if makes_views:
-            todo.extend(node.all_input_nodes)
-    return out
-
-
-def _key(node: fx.Node) -> Hashable | None:
-    """Equal for nodes that compute the same; None for arguments that can't be compared."""
-    try:
-        key = (node.target, _frozen(node.args), _frozen(tuple(sorted(node.kwargs.items()))))
-        hash(key)
-    except TypeError:
-        return None
-    return key
-
-
-def _frozen(value: object) -> Hashable:
-    if isinstance(value, (list, tuple)):
-        return tuple(_frozen(v) for v in value)
-    if isinstance(value, (bool, int, float)):
-        return (type(value), value, str(value))  # 1, 1.0 and True differ, and so do 0.0 and -0.0
-    return value
 
 
 PASSES: tuple[Pass, ...] = (
@@ -246,7 +183,8 @@ PASSES: tuple[Pass, ...] = (
     Pass("channels-last-training", "joint", layouts.use_channels_last),
     Pass("channels-last", "post_grad", layouts.use_channels_last),
     Pass("sums-of-selections", "post_grad", selections.sum_without_selecting),
-    Pass("common-values", "post_grad", share_common_values, after=("channels-last", "sums-of-selections")),
+    Pass("joins", "post_grad", joins.simplify, after=("channels-last",)),
+    Pass("common-values", "post_grad", share_common_values, after=("joins", "sums-of-selections")),
     Pass("narrow-products", "post_grad", write_out_narrow_products, after=("common-values",)),
     Pass("split-bias", "post_grad", split_bias, after=("narrow-products",)),
     Pass("scalars-of-the-cpu", "post_grad", scalars.gather_scalars, after=("common-values",)),

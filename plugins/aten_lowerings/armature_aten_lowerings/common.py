@@ -1,0 +1,128 @@
+"""Computing once what is computed twice: from equal arguments, or from views that lie alike in one memory."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import attrs
+import torch
+from torch import Tensor, fx
+
+from armature.plugin_api import Services
+from armature_aten_lowerings.layouts import is_view
+
+aten = torch.ops.aten
+RANDOM = torch.Tag.nondeterministic_seeded
+EITHER_WAY = frozenset((
+    aten.add.Tensor, aten.mul.Tensor, aten.maximum.default, aten.minimum.default, aten.eq.Tensor, aten.ne.Tensor,
+    aten.logical_and.default, aten.logical_or.default, aten.bitwise_and.Tensor, aten.bitwise_or.Tensor,
+))  # fmt: skip
+"""Operators of two operands, of which either may be the first."""
+
+
+def share_common_values(module: object, ctx: Services) -> object:
+    """Compute once what is computed twice from the same values."""
+    if isinstance(module, fx.GraphModule):
+        _Sharing(returned(module.graph)).run(module.graph)
+    return module
+
+
+@attrs.frozen(eq=False)
+class _Sharing:
+    """One walk over a graph. `first`: by what it computes, the first node that does. `roots`: of views, what they are
+    views of."""
+
+    returned: set[fx.Node]
+    first: dict[Hashable, fx.Node] = attrs.field(factory=dict)
+    roots: dict[fx.Node, fx.Node] = attrs.field(factory=dict)
+
+    def run(self, graph: fx.Graph) -> None:
+        for node in list(graph.nodes):
+            key = self.key(node)
+            if node.op != "output" and not _is_view(node) and (place := self.place(node)) is not None:
+                self.first.setdefault(place, node)  # for views of all of it
+            first = node if key is None else self.first.setdefault(key, node)
+            # Two results of eager never share memory: each that is returned keeps a computation of its own.
+            if first is node or (node in self.returned and first in self.returned):
+                continue
+            if node in self.returned:
+                self.returned.add(first)
+            node.replace_all_uses_with(first)
+            graph.erase_node(node)
+
+    def key(self, node: fx.Node) -> Hashable | None:
+        """Equal for nodes that compute the same; None for those that have to be left alone."""
+        if _is_view(node) and (place := self.place(node)) is not None:
+            return place
+        return _key(node) if is_pure(node) else None
+
+    def place(self, node: fx.Node) -> Hashable | None:
+        """Whose memory a tensor lies in, and how, in numbers; None where these are symbols."""
+        if _is_view(node) and node.all_input_nodes:
+            source = node.all_input_nodes[0]
+            self.roots[node] = self.roots.get(source, source)
+        root = self.roots.get(node, node)
+        value, whole = node.meta.get("val"), root.meta.get("val")
+        if not isinstance(value, Tensor) or not isinstance(whole, Tensor):
+            return None
+        if value.layout is not torch.strided or value.is_quantized:
+            return None
+        numbers = (*value.shape, *value.stride(), value.storage_offset() - whole.storage_offset())
+        if any(type(number) is not int for number in numbers):
+            return None
+        return root, value.dtype, value.dim(), numbers, value.is_conj(), value.is_neg()
+
+
+def _is_view(node: fx.Node) -> bool:
+    """Whether the node is a view, and writes to nothing."""
+    schema = getattr(node.target, "_schema", None)
+    return is_view(node) and not (schema is not None and schema.is_mutable)
+
+
+def is_random(node: fx.Node) -> bool:
+    """Whether the node draws random numbers."""
+    return isinstance(node.target, torch._ops.OpOverload) and RANDOM in node.target.tags
+
+
+def is_pure(node: fx.Node) -> bool:
+    """Whether the node calls an operator that gives the same each time, and writes to nothing."""
+    operator = node.target
+    return isinstance(operator, torch._ops.OpOverload) and not operator._schema.is_mutable and not is_random(node)
+
+
+def returned(graph: fx.Graph) -> set[fx.Node]:
+    """Nodes whose memory may be reached from the outputs: those returned, and what these may be views of."""
+    out: set[fx.Node] = set()
+    todo = [n for output in graph.nodes if output.op == "output" for n in output.all_input_nodes]
+    while todo:
+        node = todo.pop()
+        if node in out:
+            continue
+        out.add(node)
+        schema = getattr(node.target, "_schema", None)
+        makes_views = schema is None or any(r.alias_info for r in schema.returns) or "view" in str(node.target)
+        if makes_views:
+            todo.extend(node.all_input_nodes)
+    return out
+
+
+def _key(node: fx.Node) -> Hashable | None:
+    """The operator and its arguments; None for arguments that can't be compared."""
+    args: Hashable = _frozen(node.args)
+    if node.target in EITHER_WAY and not node.kwargs and all(isinstance(one, fx.Node) for one in node.args):
+        # How the result lies in memory hangs on the order too.
+        args = (frozenset(node.args), node.meta["val"].stride())
+    try:
+        key = (node.target, args, _frozen(tuple(sorted(node.kwargs.items()))))
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def _frozen(value: object) -> Hashable:
+    if isinstance(value, (list, tuple)):
+        return tuple(_frozen(v) for v in value)
+    if isinstance(value, (bool, int, float)):
+        return (type(value), value, str(value))  # 1, 1.0 and True differ, and so do 0.0 and -0.0
+    return value
