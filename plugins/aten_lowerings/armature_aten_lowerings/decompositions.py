@@ -109,6 +109,14 @@ def soft_margin_loss_backward(grad_output: Tensor, self: Tensor, target: Tensor,
     return target * power * -factor / (power + 1) * grad_output
 
 
+def smooth_l1_loss_backward(grad_output: Tensor, self: Tensor, target: Tensor, reduction: int, beta: float) -> Tensor:
+    """As the kernel computes it. torch's own takes the sign of a difference, which is 0 for NaN."""
+    factor = 1 / self.numel() if reduction == 1 and self.numel() else 1.0
+    difference, scaled = self - target, grad_output * factor
+    inside = scaled * difference / beta
+    return torch.where(difference <= -beta, -scaled, torch.where(difference >= beta, scaled, inside))
+
+
 aten = torch.ops.aten
 
 
@@ -133,6 +141,7 @@ OWN: dict[torch._ops.OpOverload, Callable[..., Any]] = {
     aten.linalg_vector_norm.default: linalg_vector_norm,
     aten.scatter_reduce.two: scatter_reduce,
     aten.take.default: take,
+    aten.smooth_l1_loss_backward.default: smooth_l1_loss_backward,
     aten.soft_margin_loss_backward.default: soft_margin_loss_backward,
     aten.native_dropout.default: native_dropout,
     aten.channel_shuffle.default: channel_shuffle,

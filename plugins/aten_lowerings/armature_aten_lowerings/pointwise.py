@@ -144,7 +144,9 @@ def scaled(b: Builder, value: Node, factor: Index | float) -> Node:
 def add(b: Builder, x: TensorValue, y: TensorValue | Index | float, alpha: Index | float = 1) -> TensorValue:
     dtype = b.spec().dtype
     if dtype == torch.bool:
-        return b.pointwise("logical_or", x, y, dtype=dtype)
+        if not isinstance(alpha, (int, float)):
+            raise NotSupported("a sum of bools, scaled by a number that changes")
+        return b.pointwise(lambda p, q: b.op("logical_or", p, q) if alpha else p, x, y, dtype=dtype)
     return b.pointwise(lambda p, q: b.op("add", p, scaled(b, q, alpha)), x, y, dtype=dtype)
 
 

@@ -197,3 +197,8 @@ SHAPES = st.lists(st.integers(1, 4), max_size=4)
 def test_broadcasting(kit: Kit, shape: list[int], ones: list[bool], cut: int) -> None:
     other = [1 if one else n for n, one in zip(shape, ones, strict=False)][cut:]
     kit.check(aten.mul.Tensor, torch.randn(shape), torch.randn(other))
+
+
+@pytest.mark.parametrize("alpha", [True, False, 2, 0])
+def test_sums_of_bools_are_scaled(kit: Kit, alpha: int) -> None:
+    kit.check(aten.add.Tensor, torch.tensor([True, False, True]), torch.tensor([True, True, False]), alpha=alpha)
