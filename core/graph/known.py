@@ -1,4 +1,4 @@
-"""Values of a captured graph that hang on constants alone, computed while the graph is compiled."""
+"""Values of a graph that hang on constants alone, computed while the graph is compiled."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import attrs
 import torch
 from torch import Tensor, fx
 
+from armature.graph.patterns import fake_of
 from armature.torch_abi.computing import NotKnown as NotKnown
-from armature.torch_abi.computing import OnlyConstants
+from armature.torch_abi.computing import on_constants
 from armature.torch_abi.fake import of_transform
 from armature.torch_abi.pytree import tree_map
 
@@ -29,6 +30,13 @@ class KnownValues:
         for needed in self._missing(node):
             self.values[needed] = self._computed(needed)
         return self.values[node]
+
+    def placed(self, node: fx.Node) -> Tensor:
+        """A tensor that the node computes, on the device that the node has it on. Errors: NotKnown."""
+        value = self.of(node)
+        with on_constants():
+            placed: Tensor = value.to(fake_of(node).device)
+        return placed
 
     def _missing(self, node: fx.Node) -> list[fx.Node]:
         """The node and all that it is made of and that has no value yet, operands first."""
@@ -49,7 +57,7 @@ class KnownValues:
         given = fx.map_arg((node.args, node.kwargs), self.values.__getitem__)
         args, kwargs = tree_map(_on_cpu, given)
         try:
-            with torch.no_grad(), OnlyConstants():
+            with on_constants():
                 if node.op == "call_method":
                     return getattr(args[0], str(node.target))(*args[1:], **kwargs)
                 return _function(node)(*args, **kwargs)
@@ -66,12 +74,13 @@ def _is_plain(node: fx.Node) -> bool:
     """
     if node.op not in ("call_function", "call_method"):
         return False
-    fake = node.meta.get("example_value")
+    functional = "val" in node.meta  # then nothing is written to, whatever has happened to the fakes
+    fake = node.meta["val"] if functional else node.meta.get("example_value")
     if not isinstance(fake, Tensor):
         return True
-    if of_transform(fake):
+    if of_transform(fake) or fake.layout is not torch.strided:
         return False
-    if fake.is_inference() or fake._version > 0 or fake.layout is not torch.strided:
+    if not functional and (fake.is_inference() or fake._version > 0):
         return False
     size = fake.untyped_storage().nbytes()
     return isinstance(size, int) and size <= MOST_BYTES

@@ -1,12 +1,13 @@
-"""Seam to torch's dispatch modes: a mode under which only operators run that always give the same."""
+"""Seam to torch's dispatch modes: only operators run that always give the same, on tensors with numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 
 class NotKnown(Exception):
@@ -25,3 +26,10 @@ class OnlyConstants(TorchDispatchMode):
         if torch.Tag.nondeterministic_seeded in func.tags or func._schema.is_mutable:
             raise NotKnown(str(func))
         return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def on_constants() -> Iterator[None]:
+    """For the body no gradients are kept, modes of tensors without numbers are off, and OnlyConstants is on."""
+    with _disable_current_modes(), torch.inference_mode(False), torch.no_grad(), OnlyConstants():
+        yield

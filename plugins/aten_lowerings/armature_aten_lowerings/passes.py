@@ -11,6 +11,7 @@ from torch import Tensor, fx
 from armature.plugin_api import Pass, Services
 from armature_aten_lowerings import (
     attention,
+    constants,
     joins,
     layouts,
     masked_writes,
@@ -183,7 +184,8 @@ PASSES: tuple[Pass, ...] = (
     Pass("channels-last-training", "joint", layouts.use_channels_last),
     Pass("channels-last", "post_grad", layouts.use_channels_last),
     Pass("sums-of-selections", "post_grad", selections.sum_without_selecting),
-    Pass("joins", "post_grad", joins.simplify, after=("channels-last",)),
+    Pass("constants", "post_grad", constants.compute_constants, after=("channels-last",)),
+    Pass("joins", "post_grad", joins.simplify, after=("constants",)),
     Pass("common-values", "post_grad", share_common_values, after=("joins", "sums-of-selections")),
     Pass("narrow-products", "post_grad", write_out_narrow_products, after=("common-values",)),
     Pass("split-bias", "post_grad", split_bias, after=("narrow-products",)),
