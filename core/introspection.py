@@ -220,6 +220,16 @@ def unbound(obj: Any) -> Any:
     return MISSING
 
 
+def is_only_of_its_name(obj: Any) -> bool:
+    """Whether this is a method in C bound to an object that has no other one of that name: `super` may bind one too."""
+    if type(obj) is not types.BuiltinFunctionType:
+        return False
+    found = [
+        names[obj.__name__] for names in map(_DICT.__get__, _MRO.__get__(type(obj.__self__))) if obj.__name__ in names
+    ]
+    return len(found) == 1 and found[0] is unbound(obj)
+
+
 def text(value: object) -> str:
     """The value if it really is a string, else nothing: names can be set to anything."""
     return value if type(value) is str else ""

@@ -26,7 +26,7 @@ from torch import nn
 
 from armature.frame import dynamic
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource, ObjectSource, Source, object_source
-from armature.introspection import class_member, unbound
+from armature.introspection import class_member, is_only_of_its_name, unbound
 from armature.torch_abi.fake import PLAIN_TENSORS, is_wrapped
 from armature.torch_abi.jagged import is_jagged
 from armature.torch_abi.numpy import NUMBERS
@@ -279,8 +279,18 @@ def _method(tracer: Trace, obj: MethodType, source: Source) -> Value:
 METHOD_OWNERS: frozenset[type] = frozenset({list, dict, set, str, tuple, torch.Tensor, nn.Parameter})
 
 
+def _guard_builtin(tracer: Trace, obj: Any, source: Source) -> None:
+    """A method is made anew each time it is looked up: what tells it is its object and its name."""
+    if not is_only_of_its_name(obj) or tracer.calls.goes_first(obj):
+        tracer.guards.same(source, obj)
+        return
+    tracer.guards.type_is(source, BuiltinFunctionType)
+    tracer.guards.equal(AttrSource(source, "__name__"), obj.__name__)
+    tracer.guards.type_is(AttrSource(source, "__self__"), type(obj.__self__))
+
+
 def _builtin(tracer: Trace, obj: Any, source: Source) -> Value:
-    tracer.guards.same(source, obj)
+    _guard_builtin(tracer, obj, source)
     owner = getattr(obj, "__self__", None)
     if type(obj) is BuiltinFunctionType and type(owner) in METHOD_OWNERS:
         return BoundMethod(wrap(tracer, owner, AttrSource(source, "__self__")), obj.__name__, source=source)
