@@ -12,9 +12,10 @@ from benchmarks.recording import BACKENDS, BUDGET, broken, shares, watching
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_recording_costs_less_than_two_percent_of_compiling(backend: str) -> None:
-    found = shares(backend)
+    # Other programs on the machine only add to it, as they take turns with this one: the least of some is the cost.
+    found = shares(backend, times=8, enough=BUDGET)
     print(f"recording took {', '.join(f'{one:.2%}' for one in found)} of the time of compiling")
-    assert 0 < min(found) < BUDGET  # other programs on the machine only add to it
+    assert 0 < min(found) < BUDGET
 
 
 def test_what_is_done_for_reports_is_timed() -> None:
