@@ -122,7 +122,7 @@ def _run(tracer: Trace, request: FrameRequest) -> Value:
     tracer.frames.append(frame)  # whose line it is that the graph ends at
     check_left(tracer)
     end_grad(tracer)
-    tracer.frames.pop()
+    tracer.where.ended = (tracer.frames.pop(),)
     return result
 
 

@@ -42,18 +42,22 @@ class Extent:
 
 @attrs.define(eq=False)
 class UserStack:
-    """The frames being traced, the outermost first, as people read them."""
+    """The frames being traced, the outermost first, as people read them.
+
+    ended: the frame that was traced to its end, whose line it is that what is returned can't be made again.
+    """
 
     frames: Sequence[FrameView]
+    ended: Sequence[FrameView] = ()
     _described: dict[tuple[CodeType, int], tuple[FrameSummary, str, str]] = attrs.field(factory=dict)
 
     def summaries(self) -> tuple[FrameSummary, ...]:
         """The user's stack, innermost last, with the expression that each line is at."""
-        return tuple(with_columns(self._summary(frame)[0], frame) for frame in self.frames)
+        return tuple(with_columns(self._summary(frame)[0], frame) for frame in self.frames or self.ended)
 
     def values(self) -> tuple[SeenValue, ...]:
         """What the innermost line of the user's code works on."""
-        return next((seen_values(frame) for frame in reversed(self.frames) if not frame.trusted), ())
+        return next((seen_values(frame) for frame in reversed(self.frames or self.ended) if not frame.trusted), ())
 
     def origin(self) -> tuple[FrameSummary, str, str]:
         """The innermost line of the user's code: its summary, its text as in a traceback, and "model.py:41"."""
