@@ -104,6 +104,7 @@ class Example:
     before, after: functions of a plugin's module, whose source is shown. after is None where nothing else gives what
     `before` does: the hints say why. inputs, inputs_after: make their arguments. settings: under which it breaks.
     called, called_after: call the function with its arguments, where the break depends on what the caller does.
+    fullgraph: it breaks where all has to be one graph (an error then), and runs eagerly elsewhere.
     """
 
     before: Callable[..., Any]
@@ -113,6 +114,7 @@ class Example:
     settings: Mapping[str, Any] = attrs.field(factory=dict)
     called: Callable[..., Any] = plainly
     called_after: Callable[..., Any] = plainly
+    fullgraph: bool = False
 
 
 def _as_hints(given: Iterable[Hint | str]) -> tuple[Hint, ...]:
@@ -147,7 +149,8 @@ def _example_in(module: str, id: str) -> Example | None:
     inputs_after, settings = found.get(f"{name}_mended_inputs", inputs), found.get(f"{name}_settings", {})
     called = found.get(f"{name}_called", plainly)
     called_after = found.get(f"{name}_mended_called", called)
-    return Example(found[name], found.get(f"{name}_mended"), inputs, inputs_after, settings, called, called_after)
+    after, whole = found.get(f"{name}_mended"), found.get(f"{name}_fullgraph", False)
+    return Example(found[name], after, inputs, inputs_after, settings, called, called_after, whole)
 
 
 @attrs.frozen
@@ -189,8 +192,9 @@ def with_examples(rows: Iterable[BreakType], module: str) -> tuple[BreakType, ..
 
     `my_break` breaks with `my-break`, `my_break_mended` is how it is written without. `my_break_inputs` and
     `my_break_mended_inputs` make arguments, `my_break_settings` has the settings under which it breaks;
-    `my_break_called(fn, *args)` and `my_break_mended_called` call it, where it matters how. The module is imported when
-    an example is asked for, not when the plugin is loaded.
+    `my_break_called(fn, *args)` and `my_break_mended_called` call it, where it matters how; `my_break_fullgraph` says
+    that it breaks with fullgraph=True only. The module is imported when an example is asked for, not when the plugin is
+    loaded.
     """
     return tuple(attrs.evolve(row, examples=module) for row in rows)
 

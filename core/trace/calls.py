@@ -11,7 +11,6 @@ from types import (
     MethodDescriptorType,
     MethodType,
     MethodWrapperType,
-    ModuleType,
     NoneType,
     WrapperDescriptorType,
 )
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from armature.introspection import MISSING, describe, is_written_in_c, unbound
+from armature.introspection import describe, is_written_in_c
 from armature.rules.data import Decision, Verdict
 from armature.torch_abi.marks import (
     ORIGINAL,
@@ -203,9 +202,12 @@ def _by_rules(tracer: Trace, fn: Any, value: Value, args: Args, kwargs: Kwargs) 
         return inlining.inline_function(tracer, value, args, kwargs)
     if verdict.decision is Decision.SKIP and type(fn) is WrapperDescriptorType and fn.__name__ == "__next__":
         tracer.graph_break("next-of-iterator", type=fn.__objclass__.__name__)
-    if verdict.decision is Decision.SKIP and not is_method_in_c(fn):
-        tracer.graph_break(verdict.breaks, function=_named(fn, value, args), reason=verdict.reason)
-    tracer.graph_break("method-in-c", method=_named(fn, value, args))
+    # What a rule says to trace into may have no Python code.
+    tracer.graph_break(
+        verdict.breaks if verdict.decision is Decision.SKIP else "function-in-c",
+        function=_named(fn, value, args),
+        reason=verdict.reason,
+    )
 
 
 def _named(fn: Any, value: Value, args: Args) -> str:
@@ -231,14 +233,6 @@ def _of_tensor(tracer: Trace, fn: Any, tensor: TensorValue, args: Args, kwargs: 
         tensor.set_attribute(tracer, name, args[0])
         return tracer.constant(None)
     return None
-
-
-def is_method_in_c(fn: Any) -> bool:
-    """Whether it is C code bound to an object: not to a module, a class, or the record that pybind11 binds to."""
-    owner = getattr(fn, "__self__", None)
-    if owner is None or isinstance(fn, FunctionType) or isinstance(owner, (type, ModuleType)):
-        return False
-    return not isinstance(fn, BuiltinFunctionType) or unbound(fn) is not MISSING
 
 
 OWN_INIT = (OSError, UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError, ImportError, SystemExit)

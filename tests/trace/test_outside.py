@@ -12,7 +12,9 @@ import armature
 from armature.pipeline.session import session
 from armature.plugin_api import (
     Call,
+    Decision,
     Handler,
+    Rule,
     Value,
     call_outside,
     handles,
@@ -153,3 +155,47 @@ def test_the_grad_mode_is_set_back_where_a_call_raises() -> None:
     with pytest.raises(ValueError):
         compiled(torch.ones(7))
     assert torch.is_grad_enabled()
+
+
+class Labelled(torch.Tensor):
+    """A tensor of another class, which such a call may treat as it likes."""
+
+
+def outside_of_labelled(x: Tensor) -> Tensor:
+    out = torch.zeros(3)
+    add_to(x, out, 2.0)
+    return out
+
+
+def outside_in_vmap(x: Tensor) -> Tensor:
+    def one(row: Tensor) -> Tensor:
+        out = torch.zeros(3)
+        add_to(torch.ones(3), out, 2.0)
+        return row + out
+
+    return torch.vmap(one)(x)
+
+
+@pytest.mark.parametrize(
+    ("fn", "x"), [(outside_of_labelled, torch.ones(3).as_subclass(Labelled)), (outside_in_vmap, torch.ones(2, 3))]
+)
+def test_arguments_that_are_no_plain_tensors_break_the_graph(fn: Callable[[Tensor], Tensor], x: Tensor) -> None:
+    assert torch.equal(armature.compile(fn, backend="eager")(x), fn(x))
+    assert "argument-of-outside-call" in {event.type.id for one in session().compilations for event in one.breaks}
+
+
+class Rules:
+    """A plugin that puts a function of torch in the graph, and does not say what its answer depends on."""
+
+    @hookimpl
+    def armature_rules(self) -> list[Rule]:
+        return [Rule(torch.get_num_interop_threads, Decision.IN_GRAPH, "it has no effects", priority=10)]
+
+
+def test_a_call_without_tensors_of_which_nothing_is_known_breaks_the_graph() -> None:
+    with manager().registered(Rules(), "rules"):
+        x = torch.ones(2)
+        found = armature.compile(lambda x: x * torch.get_num_interop_threads(), backend="eager")(x)
+        assert torch.equal(found, x * torch.get_num_interop_threads())
+        (event, *_) = [event for one in session().compilations for event in one.breaks]
+    assert (event.type.id, event.facts["function"]) == ("unknown-answer", "get_num_interop_threads")

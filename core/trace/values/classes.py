@@ -207,8 +207,8 @@ def _bind_class_method(tracer: Tracing, owner: Value, cls: type, found: Found, n
 
 def _bind_class_method_in_c(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
     kind = tracer.as_value(owner.python_type())
-    if not isinstance(kind, ClassValue):
-        tracer.graph_break("class-method-in-c", name=name, type=owner.describe())
+    if not isinstance(kind, ClassValue):  # of a plugin
+        return kind.get_attribute(tracer, name)
     return class_method_in_c(tracer, found.obj, kind)
 
 

@@ -7,10 +7,23 @@ from armature_builtin_rules.breaks import (
     data_dependent,
     exceptions,
     library,
+    lives,
     objects,
     operators,
     tensors,
     world,
 )
 
-FAMILIES = (calls, containers, control_flow, data_dependent, exceptions, library, objects, operators, tensors, world)
+FAMILIES = (
+    calls,
+    containers,
+    control_flow,
+    data_dependent,
+    exceptions,
+    library,
+    lives,
+    objects,
+    operators,
+    tensors,
+    world,
+)

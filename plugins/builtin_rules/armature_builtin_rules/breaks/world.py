@@ -60,16 +60,7 @@ ROWS = with_examples(
                 _OUTSIDE,
             ),
             code="GB0177",
-            also=("GB0059", "GB0071", "GB0193", "GB0278", "GB0140", "GB0298", "GB0291"),
-            cause="There is no Python code to follow.",
-        ),
-        BreakType(
-            "method-in-c",
-            "Unsupported function call",
-            "{method} is called, a method written in C that nothing is known of.",
-            (supportable("A plugin can teach the type: hook armature_value_types."), _OUTSIDE),
-            code="GB0147",
-            also=("GB0148", "GB0808"),
+            also=("GB0059", "GB0071", "GB0147", "GB0148", "GB0193", "GB0278", "GB0140", "GB0298", "GB0291", "GB0808"),
             cause="There is no Python code to follow.",
         ),
         BreakType(

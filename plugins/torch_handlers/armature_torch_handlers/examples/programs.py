@@ -228,3 +228,24 @@ flex_attention_function_inputs = scores
 
 def flex_attention_function_mended(q: Tensor) -> Any:
     return flex_attention(q, q, q, score_mod=lambda score, b, h, i, j: score * 2)
+
+
+class Undefined(torch.autograd.Function):
+    """Sets what torch keeps for itself."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Any:
+        ctx._materialize_non_diff_grads = False
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return grad * 2
+
+
+def autograd_context_attribute(x: Tensor) -> Any:
+    return Undefined.apply(x)  # type: ignore[no-untyped-call]
+
+
+def autograd_context_attribute_mended(x: Tensor) -> Any:
+    return Doubling.apply(x)  # type: ignore[no-untyped-call]

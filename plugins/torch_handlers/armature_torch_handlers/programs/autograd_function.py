@@ -70,6 +70,8 @@ def apply(call: Call, cls: Value, *args: Value, **kwargs: Value) -> Value:
     except NotApart as unfit:
         refuse(call, function, unfit.reason)
     except GraphBreak as stop:
+        if stop.event.type.id == "autograd-context-attribute":  # its own hints say more
+            call.graph_break("autograd-context-attribute", name=stop.event.facts["name"])
         text = stop.event.type.explanation.format(**stop.event.facts)
         where = stop.event.stack[-1]
         refuse(call, function, f"at {where.file.rpartition('/')[2]}:{where.line} in {where.function}: {text}")

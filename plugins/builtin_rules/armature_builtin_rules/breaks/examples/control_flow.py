@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+import types
 from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Any
@@ -212,3 +213,19 @@ def send_to_iterator_mended(x: Tensor) -> Any:
     rows: Any = echo(x)
     next(rows)
     return rows.send(None)
+
+
+FORMULA = types.FunctionType(compile("size + 1", "formula", "eval"), {"size": 2})
+NAMES = {"size": 2}
+
+
+def _formula() -> int:
+    return NAMES["size"] + 1
+
+
+def untraced_opcode(x: Tensor) -> Any:
+    return x + FORMULA()
+
+
+def untraced_opcode_mended(x: Tensor) -> Any:
+    return x + _formula()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 import armature
 
@@ -329,3 +331,31 @@ def trace_through_changes(x: Tensor) -> Any:
 def trace_through_changes_mended(x: Tensor) -> Any:
     seen: list[int] = []
     return without_the_mark(x, seen) + len(seen)
+
+
+def value_not_rebuilt(x: Tensor) -> Any:
+    return x.untyped_storage()
+
+
+def value_not_rebuilt_called(fn: Callable[..., Any], x: Tensor) -> int:
+    return int(fn(x).nbytes())
+
+
+def value_not_rebuilt_mended(x: Tensor) -> Any:
+    return x
+
+
+def value_not_rebuilt_mended_called(fn: Callable[..., Any], x: Tensor) -> int:
+    return int(fn(x).untyped_storage().nbytes())
+
+
+def creates_wrapper_leaf_inputs() -> tuple[Any, ...]:
+    return (torch.ones(3, requires_grad=True),)
+
+
+def creates_wrapper_leaf(x: Tensor) -> Any:
+    return TwoTensor(x, x).is_leaf
+
+
+def creates_wrapper_leaf_mended(x: Tensor) -> Any:
+    return TwoTensor(x.detach(), x.detach()).is_leaf

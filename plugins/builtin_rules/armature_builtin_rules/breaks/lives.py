@@ -1,0 +1,45 @@
+"""Objects that the program reaches by two ways, changes as a whole, or gives up."""
+
+from __future__ import annotations
+
+from armature.plugin_api import BreakType, fundamental, supportable, with_examples
+
+_READ = fundamental("Read it before the compiled function is called, and pass the value.")
+
+ROWS = with_examples(
+    (
+        BreakType(
+            "dict-of-object",
+            "unsupported variable type for __dict__ access",
+            "`__dict__` of {type} is read.",
+            (fundamental("Read attributes by name: getattr(obj, name)."), _READ),
+            code="GB6999",
+            also=("GB7637", "GB0271"),
+            cause="What stands in it depends on more than the program says.",
+        ),
+        BreakType(
+            "replaces-method",
+            "Method of a class that is replaced",
+            "Method `{name}` of {type} is replaced.",
+            (
+                fundamental("Replace it when the program starts."),
+                fundamental("Derive a class that has the other method."),
+            ),
+            code="AB0095",
+            cause="Calls that were followed before would be of the old one.",
+        ),
+        BreakType(
+            "weak-reference",
+            "Weak reference in what has to be one graph",
+            "With fullgraph=True, {reason}.",
+            (
+                fundamental("Hold the object by a variable of its own."),
+                supportable("Without fullgraph=True the function runs eagerly where objects may end."),
+            ),
+            code="AB0112",
+            also=("GB0272", "GB0276", "GB0283"),
+            cause="When an object ends is not known before the program runs.",
+        ),
+    ),
+    "armature_builtin_rules.breaks.examples.lives",
+)
