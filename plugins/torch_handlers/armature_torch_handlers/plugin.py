@@ -25,6 +25,7 @@ from armature_torch_handlers import (
     dtensors,
     graph_backends,
     items,
+    limits,
     modules,
     nested,
     optim,
@@ -93,6 +94,7 @@ def armature_handlers() -> Iterable[Handler]:
         nested,
         arrays,
         items,
+        limits,
         stateful,
         storages,
         sampling,
@@ -113,6 +115,7 @@ def armature_value_types() -> Iterable[ValueType]:
         *settings.VALUE_TYPES,
         *collectives.VALUE_TYPES,
         *dtensors.VALUE_TYPES,
+        *limits.VALUE_TYPES,
         *arrays.value_types(),
     )
 

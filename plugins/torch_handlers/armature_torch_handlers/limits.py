@@ -1,0 +1,31 @@
+"""The ranges of numpy's dtypes, `numpy.finfo` and `numpy.iinfo`: constants, as torch's are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from armature.plugin_api import Call, ConstantValue, NotConstant, Source, Tracing, Value, ValueType, handles
+from armature.plugin_api import numpy_layer as layer
+
+RANGES: tuple[Any, ...] = () if layer.numpy is None else (layer.numpy.finfo, layer.numpy.iinfo)
+
+
+@handles(*RANGES)
+def limits(call: Call, kind: Value) -> Value | None:
+    """The range of a dtype, which may be named or be that of a number."""
+    try:
+        made = call.fn(kind.as_object())
+    except NotConstant:
+        return None
+    except (TypeError, ValueError) as error:
+        call.tracing.raise_real(error)
+    return ConstantValue(made)
+
+
+def held(obj: Any, source: Source, tracer: Tracing) -> Value:
+    """A range that the program keeps."""
+    tracer.guards.same(source, obj)
+    return ConstantValue(obj, source=source)
+
+
+VALUE_TYPES = tuple(ValueType(kind, held) for kind in RANGES)
