@@ -35,6 +35,7 @@ class Builder(Elements):
     _specs: tuple[Spec | None, ...] = ()
     _used: tuple[bool, ...] = ()
     _readers: tuple[fx.Node, ...] = ()
+    written_back: bool = False  # the result is copied back into the input of which it is a changed copy
     _names: set[str] = attrs.field(factory=set)
 
     # -- the node being lowered
@@ -47,12 +48,15 @@ class Builder(Elements):
         origin: Origin | None,
         used: Sequence[bool] = (),
         readers: Sequence[fx.Node] = (),
+        written_back: bool = False,
     ) -> None:
         """Start with a node of the ATen graph: its name, operator, the layout of its results, which of them are read
-        (empty: all), and the nodes that read them (empty: not known)."""
+        (empty: all), the nodes that read them (empty: not known), and whether the first one is copied back into the
+        input that it was made of."""
         self.name, self.target, self._specs = name, target, tuple(specs)
         self._used = tuple(used) or (True,) * len(specs)
         self._readers = tuple(readers)
+        self.written_back = written_back
         self.origin = None if origin is None else attrs.evolve(origin, node=name)
         self.device = next((str(s.device) for s in specs if s is not None), "cpu")
 

@@ -23,6 +23,7 @@ from armature.lower.extern import as_view, call_extern
 from armature.lower.index import Index, Size, Sum
 from armature.lower.sharing import shared_memory
 from armature.lower.values import Spec, TensorValue
+from armature.lower.written_back import is_written_back
 from armature.torch_abi.fake import detached
 from armature.torch_abi.operators import may_write
 from armature.torch_abi.views import share_memory
@@ -183,7 +184,8 @@ class _Lowering:
         kwargs = fx.map_arg(node.kwargs, lambda n: self.values[n])
         origin = node.meta.get("origin") or Origin(str(target))
         used = _used_results(node, len(specs)) if several else [True]
-        self.builder.begin(node.name, target, specs, origin, used, tuple(node.users))
+        back = bool(self.mutations) and is_written_back(node)
+        self.builder.begin(node.name, target, specs, origin, used, tuple(node.users), back)
         results = self._try_lowerings(target, cast("Sequence[object]", args), cast("dict[str, object]", kwargs))
         wanted = [spec if read else None for spec, read in zip(specs, used, strict=True)]
         if results is None and _computes_nothing(target, wanted):

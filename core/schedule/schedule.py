@@ -12,6 +12,7 @@ from armature.schedule.batch import batched
 from armature.schedule.data import Kernel, KernelPlan
 from armature.schedule.dependencies import dependencies, used
 from armature.schedule.fusion import fuse
+from armature.schedule.in_place import written_in_place
 from armature.schedule.inline import inline, renumbered
 from armature.schedule.kernels import build_kernel
 from armature.schedule.memory import plan_memory
@@ -27,6 +28,8 @@ def schedule(loops: LoopGraph, ctx: CompileContext) -> KernelPlan:
     units = list(start.nodes)
     buffers = dict(start.buffers)
     units = renumbered(used(units, dependencies(units, loops, buffers)))
+    if ctx.config.fuse:
+        units = renumbered(written_in_place(units, loops, buffers))
     deps = dependencies(units, loops, buffers)
     if ctx.config.fuse:
         units = renumbered(inline(units, deps, buffers, ctx.config.max_kernel_nodes))

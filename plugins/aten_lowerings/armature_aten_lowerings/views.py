@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -316,6 +316,15 @@ def constant_pad_nd(b: Builder, x: TensorValue, pad: Sequence[Index], value: flo
     return b.loop(element)
 
 
+def _written(
+    b: Builder, x: TensorValue, source: TensorValue, shape: Sequence[Index], place: Callable[[Position], Position]
+) -> TensorValue:
+    """A copy of `x` with the source in part of it. Of what is copied back, neither copy is made."""
+    out = b.loop(lambda p: b.load(x, p))
+    b.store(out.buffer, tuple(shape), lambda p: (place(p), b.read(source, p, x.dtype), ()))
+    return out
+
+
 @lowers(aten.slice_scatter.default)
 def slice_scatter(
     b: Builder,
@@ -326,8 +335,15 @@ def slice_scatter(
     end: Index | None = None,
     step: int = 1,
 ) -> TensorValue:
+    """A choice at each element, so that it fuses; where the result is copied back, a loop over the source alone."""
     dim = layout.normal_axis(dim, x.ndim)
     first = _start(start, x.shape[dim])
+    if b.written_back:
+
+        def place(p: Position) -> Position:
+            return (*p[:dim], index.add(index.mul(p[dim], step), first), *p[dim + 1 :])
+
+        return _written(b, x, source, source.shape, place)
 
     def element(p: Position) -> Node:
         gap = index.sub(p[dim], first)
@@ -345,6 +361,8 @@ def slice_scatter(
 def select_scatter(b: Builder, x: TensorValue, source: TensorValue, dim: int, where: int) -> TensorValue:
     dim = layout.normal_axis(dim, x.ndim)
     at = index.add(where, x.shape[dim]) if isinstance(where, int) and where < 0 else where
+    if b.written_back:
+        return _written(b, x, source, source.shape, lambda p: (*p[:dim], at, *p[dim:]))
 
     def element(p: Position) -> Node:
         hit = b.op("eq", b.index_value(p[dim]), b.index_value(at))
