@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 
@@ -47,6 +47,10 @@ class Calls:
     def goes_first(self, fn: object) -> bool:
         """Whether a handler, a polyfill, or a rule that goes before these, knows a callable."""
         return calls.plan_of(self.trace, fn).speaks
+
+    def read_in_c(self, cls: type, lookup: object, name: str) -> NoReturn:
+        """Break the graph where an attribute is read of an object whose class looks it up in C."""
+        calls.read_in_c(self.trace, cls, lookup, name)
 
     def inline_closure(self, function: ClosureValue, args: Args, kwargs: Kwargs) -> Value:
         """Call a function made in the frame."""

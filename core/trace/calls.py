@@ -14,7 +14,7 @@ from types import (
     NoneType,
     WrapperDescriptorType,
 )
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch import nn
@@ -233,6 +233,14 @@ def _of_tensor(tracer: Trace, fn: Any, tensor: TensorValue, args: Args, kwargs: 
         tensor.set_attribute(tracer, name, args[0])
         return tracer.constant(None)
     return None
+
+
+def read_in_c(tracer: Trace, cls: type, lookup: object, name: str) -> NoReturn:
+    """Break where an attribute is read that `lookup`, written in C, looks up: as rules for the class's module say."""
+    verdict, kind = tracer.verdict(lookup), describe(cls).name
+    if verdict.breaks == "function-in-c":  # no rule
+        tracer.graph_break("attribute-in-c", name=name, type=kind)
+    tracer.graph_break(verdict.breaks, function=f"{kind}.{name}", reason=verdict.reason)
 
 
 OWN_INIT = (OSError, UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError, ImportError, SystemExit)

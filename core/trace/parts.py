@@ -360,6 +360,9 @@ class CallVerbs(Protocol[V]):
     def goes_first(self, fn: object) -> bool:
         """Whether a handler, a polyfill, or a rule that goes before these, knows a callable."""
 
+    def read_in_c(self, cls: type, lookup: object, name: str) -> NoReturn:
+        """Break the graph where an attribute is read of an object whose class looks it up in C."""
+
     def inline_closure(self, function: Any, args: Sequence[V], kwargs: Mapping[str, V]) -> V:
         """Call a function made in the frame."""
 

@@ -8,7 +8,7 @@ import functools
 import operator
 import sys
 from collections.abc import Callable, Hashable, Iterator
-from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, SimpleNamespace
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, SimpleNamespace, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import attrs
@@ -148,6 +148,8 @@ class AttributesOfObject(Value):
     def _looked_up(self, tracer: Tracing, name: str) -> Value:
         """By the `__getattribute__` of the class."""
         lookup = find_in_class(self.cls, "__getattribute__")
+        if lookup is not None and isinstance(lookup.obj, WrapperDescriptorType):
+            tracer.calls.read_in_c(self.cls, lookup.obj, name)
         if lookup is None or not isinstance(lookup.obj, FunctionType):
             tracer.graph_break("lookup-in-c", name=name, type=self.describe())
         try:

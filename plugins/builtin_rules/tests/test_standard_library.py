@@ -208,4 +208,4 @@ def test_what_is_not_there() -> None:
 
 
 def test_its_dict_breaks() -> None:
-    assert break_id(lambda x: x + len(LOCAL.__dict__), (X,)) == "lookup-in-c"
+    assert break_id(lambda x: x + len(LOCAL.__dict__), (X,)) == "attribute-in-c"

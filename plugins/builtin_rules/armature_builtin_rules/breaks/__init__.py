@@ -1,6 +1,7 @@
 """The catalogue of graph breaks: what each type means, in words, and what to do about it. A module for each family."""
 
 from armature_builtin_rules.breaks import (
+    c_code,
     calls,
     containers,
     control_flow,
@@ -15,6 +16,7 @@ from armature_builtin_rules.breaks import (
 )
 
 FAMILIES = (
+    c_code,
     calls,
     containers,
     control_flow,

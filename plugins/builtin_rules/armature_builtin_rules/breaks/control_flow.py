@@ -171,13 +171,13 @@ ROWS = with_examples(
         BreakType(
             "looks-at-frames",
             "Function that looks at its callers",
-            "{function} reads the frames of the functions that called it.",
+            "{function} reads frames: its own, or those of the functions that called it.",
             (
                 fundamental("Pass what it is to find, such as a name, as an argument."),
                 supportable("armature.disable(fn) runs it eagerly without being looked at each time."),
             ),
             code="AB0054",
-            also=("GB0151",),
+            also=("GB0151", "GB0291"),
             cause="It would see the frames of compiled code.",
         ),
         BreakType(

@@ -60,7 +60,7 @@ ROWS = with_examples(
                 _OUTSIDE,
             ),
             code="GB0177",
-            also=("GB0059", "GB0071", "GB0147", "GB0148", "GB0193", "GB0278", "GB0140", "GB0298", "GB0291", "GB0808"),
+            also=("GB0059", "GB0071", "GB0147", "GB0148", "GB0193", "GB0278", "GB0140", "GB0298", "GB0808"),
             cause="There is no Python code to follow.",
         ),
         BreakType(
