@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import linecache
 from collections.abc import Iterator, Mapping
@@ -40,10 +41,18 @@ def with_columns(summary: FrameSummary, frame: FrameView) -> FrameSummary:
 
 
 def text_at(summary: FrameSummary) -> str:
-    """The expression of a summary; its whole line where the columns are not known, or lie on more than one line."""
-    if summary.column < 0 or summary.end_line != summary.line:
+    """The expression of a summary, in one line; its whole line where the columns are not known."""
+    if summary.column < 0:
         return summary.text
-    return linecache.getline(summary.file, summary.line)[summary.column : summary.end_column] or summary.text
+    if summary.end_line == summary.line:
+        return linecache.getline(summary.file, summary.line)[summary.column : summary.end_column] or summary.text
+    lines = [linecache.getline(summary.file, line) for line in range(summary.line, summary.end_line + 1)]
+    lines[-1] = lines[-1][: summary.end_column]
+    try:
+        text = ast.unparse(ast.parse(f"({''.join(lines)[summary.column :]}\n)", mode="eval"))
+    except SyntaxError:  # a statement, or a file that has changed
+        return summary.text
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 def span_of(frame: FrameView) -> Span | None:

@@ -131,3 +131,19 @@ def test_a_condition_is_told_without_the_rest_of_its_line() -> None:
     with Recorder() as recorder:
         armature.compile(program, backend="eager")(torch.ones(3))
     assert "`x.sum() > 0` is known only" in recorder.recording().breaks[0].explanation
+
+
+def test_a_condition_of_several_lines_is_told_in_one() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        while bool(  # of the tensor
+            x.sum() > x.max()  # ä
+        ):
+            x = x - 1
+        return x
+
+    with Recorder() as recorder:
+        armature.compile(program, backend="eager")(torch.ones(3))
+    (first, *_) = recorder.recording().breaks
+    assert "`bool(x.sum() > x.max())` is known only" in first.explanation
+    assert first.place is not None and first.place.text[first.place.column :].startswith("bool(")
+    assert first.place.caret.strip() == "^" * len("bool(")
