@@ -57,7 +57,7 @@ from armature.torch_abi.pytree import registered_class
 from armature.torch_abi.symbols import is_unbacked
 from armature.trace.data import running_graphs
 from armature.trace.emit.precalls import change_early
-from armature.trace.errors import GraphBreak, UserRaised
+from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.handlers import Call, Handler, Polyfill, Signature, ValueType, collect, handles, opaque_function
 from armature.trace.places import places_of
 from armature.trace.recording.opaque_calls import call_outside
@@ -69,7 +69,6 @@ from armature.trace.semantics.weak_references import refer, rely_on_life
 from armature.trace.trust import is_trusted
 from armature.trace.values import computed as early_numbers
 from armature.trace.values import symbolic as symbolic_numbers
-from armature.trace.values.address import AddressValue
 from armature.trace.values.base import (
     Args,
     BoundMethod,
@@ -92,9 +91,7 @@ from armature.trace.values.classes import (
     inherits,
     overrides,
     rely_on_class,
-    rely_on_kind,
     rely_on_member,
-    says_its_class,
 )
 from armature.trace.values.constant import ConstantValue, enum_attribute, is_atom
 from armature.trace.values.context import (
@@ -106,12 +103,12 @@ from armature.trace.values.derived import BASES as BUILTIN_BASES
 from armature.trace.values.derived import FILLED as FILLED_BY_INIT
 from armature.trace.values.derived import base_of, native
 from armature.trace.values.exception import CaughtValue, ExceptionValue, handled_exception
+from armature.trace.values.floats import KEEPS as TAKES_NUMBERS
 from armature.trace.values.function import BuiltinValue, CellValue, ClosureValue, MethodValue
 from armature.trace.values.iterator import GeneratorValue, IteratorValue, advance_or_raise
-from armature.trace.values.keys import Identity, Referring, is_by_address, looked_up, settle
+from armature.trace.values.keys import Address, Identity, Referring, is_by_address, looked_up, settle
 from armature.trace.values.mapping import DictValue, items_of_mapping, namespace_of
 from armature.trace.values.methods import ContainerValue, method_of
-from armature.trace.values.module import ModuleValue
 from armature.trace.values.precomputed import EarlyNumber, EarlyValue, before_the_graph, call_early
 from armature.trace.values.precomputed import compute as compute_early
 from armature.trace.values.precomputed import now as number_now
@@ -140,9 +137,10 @@ __all__ = [
     "PLAIN_LOOKUP",
     "PLAIN_TENSORS",
     "SKIPPED",
+    "TAKES_NUMBERS",
     "TEXT",
     "TUPLE_METHODS",
-    "AddressValue",
+    "Address",
     "Answer",
     "Args",
     "ArmatureError",
@@ -191,7 +189,6 @@ __all__ = [
     "Lowering",
     "Match",
     "MethodValue",
-    "ModuleValue",
     "NotApart",
     "NotConstant",
     "NotKnown",
@@ -215,6 +212,7 @@ __all__ = [
     "SequenceValue",
     "Services",
     "Signature",
+    "SkipFrame",
     "SliceValue",
     "Source",
     "Split",
@@ -299,13 +297,11 @@ __all__ = [
     "refer",
     "registered_class",
     "rely_on_class",
-    "rely_on_kind",
     "rely_on_life",
     "rely_on_member",
     "rewriting",
     "running_graphs",
     "same_members",
-    "says_its_class",
     "says_not_implemented",
     "set_data_",
     "settle",

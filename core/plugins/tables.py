@@ -217,12 +217,20 @@ class Tables:
         """The value type for objects of this very type."""
         return self._exact_types.get(kind)
 
-    def value_type(self, obj: object) -> ValueType | None:
-        """The value type for an object: that of its exact type, else the first predicate that holds."""
+    def value_types(self, obj: object) -> Iterator[ValueType]:
+        """The value types for an object: that of its exact type, those whose predicates hold, that of a base."""
         exact = self.exact_value_type(type(obj))
         if exact is not None:
-            return exact
-        return next((row.value for row in self._predicates if self._holds(row, obj)), None)
+            yield exact
+        yield from (row.value for row in self._predicates if self._holds(row, obj))
+        derived = self.value_type_of_class(type(obj))
+        if derived is not None and derived is not exact:
+            yield derived
+
+    def value_type_of_class(self, cls: type) -> ValueType | None:
+        """The value type that is also for objects of classes that derive from its own: of the nearest base."""
+        rows = (self._exact_types.get(base) for base in cls.__mro__)
+        return next((row for row in rows if row is not None and row.derived), None)
 
     def break_type(self, id: str) -> BreakType:
         """A row of the break catalogue. Raises UnknownBreakType."""

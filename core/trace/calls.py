@@ -17,7 +17,6 @@ from types import (
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
-from torch import nn
 
 from armature.introspection import describe, is_written_in_c
 from armature.rules.data import Decision, Verdict
@@ -34,7 +33,7 @@ from armature.torch_abi.overrides import OWN_CLASSES, is_overriding
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.errors import GraphBreak
 from armature.trace.frame_state import whole
-from armature.trace.handlers import Call, Handler, opaque_function
+from armature.trace.handlers import Call, Handler, ValueType, opaque_function
 from armature.trace.places import places_of
 from armature.trace.plans import Plan
 from armature.trace.recording import torch_function, wrapper_subclasses
@@ -57,7 +56,6 @@ from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import FunctionValue, MethodValue
 from armature.trace.values.iterator import GeneratorValue, Original
 from armature.trace.values.methods import check_call, fits
-from armature.trace.values.module import ModuleValue
 from armature.trace.values.sequence import TupleValue
 from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
@@ -364,7 +362,7 @@ def instantiate(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) ->
         except TypeError as error:
             tracer.raise_real(error)
     if inherits(cls, "__new__", object):
-        made: Value = (ModuleValue if issubclass(cls, nn.Module) else UserObjectValue)(cls)
+        made = new_object(tracer, cls)
         tracer.overrides.present |= is_overriding(cls)
     else:
         found = find_in_class(cls, "__new__")
@@ -382,6 +380,12 @@ def instantiate(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) ->
     if isinstance(made, UserObjectValue) and issubclass(made.cls, cls):
         _initialise(tracer, made, args, kwargs)
     return made
+
+
+def new_object(tracer: Trace, cls: type) -> Value:
+    """An object as `object.__new__` makes it."""
+    row: ValueType | None = tracer.tables.value_type_of_class(cls)
+    return UserObjectValue(cls) if row is None or row.instance is None else row.instance(cls)
 
 
 def _initialise(tracer: Trace, made: UserObjectValue, args: Args, kwargs: Kwargs) -> None:

@@ -37,6 +37,9 @@ class ValueType:
     Of an exact type also: fresh: `fresh(obj, tracer)`, the value of an object that tracing itself has made, which needs
     no guards. part: `part(obj, kind, source, owner, tracer)`, what an object of a class that derives from a builtin
     type is as one of that type; owner: the value of the object.
+
+    derived: it is for objects of classes that derive from `match` too. instance: `instance(cls)`, the value of an
+    object of such a class that `object.__new__` has made in the frame.
     """
 
     match: type | Callable[[object], bool]
@@ -44,6 +47,8 @@ class ValueType:
     priority: int = 0
     fresh: Callable[[Any, Tracing], Value] | None = None
     part: Callable[[Any, type, Source, Value, Tracing], Value] | None = None
+    derived: bool = False
+    instance: Callable[[type], Value] | None = None
 
 
 @attrs.frozen(eq=False)

@@ -147,8 +147,12 @@ class OverridingNow(Protocol[V, W, T_contra]):
         """The calls that bring torch's stack of modes to where it is."""
 
 
-class SymbolicSizes(Protocol):
+class SymbolicSizes(Protocol[T_co]):
     """Numbers of the program that are symbols."""
+
+    def changing(self, number: float, source: Source, inside: Source | None = None) -> Callable[[], T_co] | None:
+        """What makes the value of an int or float of the program that is another one from call to call; None: it is to
+        be a constant. inside: where the number itself is read, if the object at `source` holds it."""
 
     def argument(self, number: Any) -> Any:
         """What stands for a symbolic number among the arguments of an FX node."""

@@ -94,6 +94,7 @@ class Tracer(Trace):
     floats: dict[Source, FloatValue] = attrs.field(factory=dict)
     own_lookups: set[Source] = attrs.field(factory=set)  # of objects whose classes look up attributes themselves
     keeps_floats: bool = False  # arguments that are floats of the program stay nodes
+    rewrites: dict[Callable[[str, Args, Kwargs], tuple[Args, Kwargs]], None] = attrs.field(factory=dict)
     precalls: EarlyCalls = attrs.field(factory=EarlyCalls)
     modules: dict[str, fx.GraphModule] = attrs.field(factory=dict)
     overrides: Overrides = attrs.field(factory=Overrides)

@@ -26,7 +26,7 @@ from torch import nn
 
 from armature.frame import dynamic
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource, ObjectSource, Source, object_source
-from armature.introspection import class_member, is_only_of_its_name, unbound
+from armature.introspection import class_member, dict_of, is_only_of_its_name, unbound
 from armature.torch_abi.fake import PLAIN_TENSORS, is_wrapped
 from armature.torch_abi.jagged import is_jagged
 from armature.torch_abi.numpy import NUMBERS
@@ -43,7 +43,6 @@ from armature.trace.values.constant import ATOMS, ConstantValue, is_atom
 from armature.trace.values.context import ContextValue
 from armature.trace.values.derived import base_of, base_value
 from armature.trace.values.exception import CaughtValue
-from armature.trace.values.floats import float_of_program
 from armature.trace.values.function import (
     BUILTIN_TYPES,
     BuiltinValue,
@@ -52,8 +51,6 @@ from armature.trace.values.function import (
     cell_of,
 )
 from armature.trace.values.mapping import DICT_KINDS, DictValue, shown_by, shows
-from armature.trace.values.module import REGISTRIES, ModuleValue, held_by, is_module
-from armature.trace.values.numpy_number import numpy_number
 from armature.trace.values.python_module import PythonModuleValue
 from armature.trace.values.sequence import TUPLE_METHODS, ListValue, TupleValue, is_named_tuple, is_structseq
 from armature.trace.values.slices import RangeValue, SliceValue
@@ -66,26 +63,29 @@ if TYPE_CHECKING:
 
 Build = Callable[["Trace", Any, Source], Value]
 ORIGINAL = "__armature_original__"  # where what `armature.compile` returned keeps the function or module it was given
-RULES = "armature.rules.declare"  # whose decorators give an object that stands for the function
+# Where the classes are of what `armature.compile` and decorators return, objects that stand for a function or module.
+STAND_INS = ("armature.api.compiled_module", "armature.rules.declare")
 
 
 def wrap(tracer: Trace, obj: object, source: Source) -> Value:
     """The value of an object of the program found at `source`, guarded."""
-    held = tracer.by_id.get(id(obj))
-    if held is not None:
-        value = held[1]
+    known = tracer.by_id.get(id(obj))
+    if known is not None:
+        value = known[1]
         if value.source is not None and value.source != source:
             _same_object(tracer, obj, value.source, source)
         return value
     build = EXACT.get(type(obj))
     if build is not None:
         return build(tracer, obj, source)
-    plugin: ValueType | None = tracer.tables.value_type(obj)
-    if plugin is not None:
+    if class_member(type(obj), "__module__") in STAND_INS and ORIGINAL in (held := dict_of(obj)):
         tracer.guards.type_is(source, type(obj))
-        found = plugin.build(obj, source, tracer)
+        return wrap(tracer, held[ORIGINAL], ItemSource(DictOfSource(source), ORIGINAL))
+    for plugin in tracer.tables.value_types(obj):
+        tracer.guards.type_is(source, type(obj))
+        found: Value | None = plugin.build(obj, source, tracer)
         if found is not None:
-            return tracer.remember(obj, found)
+            return found if isinstance(found, ConstantValue) else tracer.remember(obj, found)
     return next(build for _, matches, build in ROWS if matches(obj))(tracer, obj, source)
 
 
@@ -143,17 +143,12 @@ def _constant(tracer: Trace, obj: object, source: Source) -> Value:
     return ConstantValue(obj, source=source)
 
 
-def _float(tracer: Trace, obj: float, source: Source) -> Value:
-    if not dynamic.float_changes(tracer.request, obj, source):
+def _number(tracer: Trace, obj: float, source: Source) -> Value:
+    made = tracer.sizes.changing(obj, source)
+    if made is None:
         return _constant(tracer, obj, source)
-    return float_of_program(tracer, obj, source)
-
-
-def _int(tracer: Trace, obj: int, source: Source) -> Value:
-    if not dynamic.number_changes(tracer.request, obj, source):
-        return _constant(tracer, obj, source)
-    tracer.guards.type_is(source, int)
-    return tracer.sizes.of_int(obj, source)
+    tracer.guards.type_is(source, type(obj))
+    return made()
 
 
 def _tensor(tracer: Trace, obj: torch.Tensor, source: Source) -> Value:
@@ -316,23 +311,6 @@ def _python_module(tracer: Trace, obj: ModuleType, source: Source) -> Value:
     return tracer.remember(obj, PythonModuleValue(obj, source=source))
 
 
-def _nn_module(tracer: Trace, obj: nn.Module, source: Source) -> Value:
-    tracer.guards.type_is(source, type(obj))
-    held = held_by(obj)
-    if ORIGINAL in held:
-        return wrap(tracer, held[ORIGINAL], ItemSource(DictOfSource(source), ORIGINAL))
-    if not all(name in held for name in REGISTRIES):
-        raise SkipFrame("it makes an nn.Module, whose __init__ has not run yet")
-    note_lookup(tracer, obj, source)
-    return tracer.remember(obj, ModuleValue(type(obj), obj=obj, source=source))
-
-
-def note_lookup(tracer: Trace, obj: object, source: Source) -> None:
-    """Keep that the class of the object at a source looks up attributes itself: compiled code does not ask it."""
-    if has_own_lookup(type(obj)):
-        tracer.own_lookups.add(source)
-
-
 def _exception(tracer: Trace, obj: BaseException, source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
     return tracer.remember(obj, CaughtValue(type(obj), [], obj=obj, source=source))
@@ -340,10 +318,9 @@ def _exception(tracer: Trace, obj: BaseException, source: Source) -> Value:
 
 def _opaque(tracer: Trace, obj: Any, source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
-    if class_member(type(obj), "__module__") == RULES and ORIGINAL in obj.__dict__:
-        return wrap(tracer, obj.__dict__[ORIGINAL], ItemSource(DictOfSource(source), ORIGINAL))
     value = tracer.remember(obj, UserObjectValue(type(obj), obj, source=source))
-    note_lookup(tracer, obj, source)
+    if has_own_lookup(value.cls):
+        tracer.own_lookups.add(source)
     tracer.overrides.present |= is_overriding(value.cls)
     kind = base_of(value.cls)
     if kind is not None:
@@ -354,10 +331,9 @@ def _opaque(tracer: Trace, obj: Any, source: Source) -> Value:
 
 
 EXACT: dict[type, Build] = {
-    **dict.fromkeys(ATOMS, _constant),
-    int: _int,
-    float: _float,
-    **dict.fromkeys(NUMBERS, numpy_number),
+    **dict.fromkeys(ATOMS - NUMBERS, _constant),
+    int: _number,
+    float: _number,
     torch.Tensor: _tensor,
     nn.Parameter: _tensor,
     list: _list,
@@ -385,7 +361,6 @@ def _is_named_tuple(obj: object) -> bool:
 # In this order; the last takes everything. What counts is the type: a proxy may say that it is of another class.
 ROWS: tuple[tuple[str, Callable[[object], bool], Build], ...] = (
     ("tensor", lambda obj: issubclass(type(obj), torch.Tensor), _tensor),
-    ("nn.Module", is_module, _nn_module),
     ("enum member", lambda obj: issubclass(type(obj), enum.Enum), _constant),
     ("class", lambda obj: issubclass(type(obj), type), _class),
     ("named tuple", _is_named_tuple, _tuple),

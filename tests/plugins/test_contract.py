@@ -145,7 +145,7 @@ CALLS: dict[str, Any] = {
     "armature_rules": lambda m, p: [rule.target for rule, _ in m.tables().rules] == ["mylib"],
     "armature_decide": lambda m, p: m.tables().decide(SUBJECT) is VERDICT and p.seen["armature_decide"] is SUBJECT,
     "armature_handlers": lambda m, p: m.tables().handler(torch.numel).fn is stand_in,
-    "armature_value_types": lambda m, p: m.tables().value_type(GUIDE).build is stand_in,
+    "armature_value_types": lambda m, p: next(m.tables().value_types(GUIDE)).build is stand_in,
     "armature_polyfills": lambda m, p: m.tables().polyfill(math.sqrt).replacement is stand_in,
     "armature_signatures": lambda m, p: m.tables().signature(math.sqrt).counts == (1, 1),
     "armature_break_types": lambda m, p: m.tables().break_type("mylib-io") is BREAK,

@@ -137,10 +137,22 @@ def test_value_types_by_exact_type_then_by_predicate_in_order(manager: PluginMan
     early = ValueType(lambda obj: isinstance(obj, dict), build, priority=1)
     late = ValueType(lambda obj: isinstance(obj, (dict, list)), build)
     tables = tables_with(manager, value_types=[late, exact, early])
-    assert tables.value_type(OrderedDict()) is exact
-    assert tables.value_type({}) is early
-    assert tables.value_type([]) is late
-    assert tables.value_type(3) is None
+    assert next(tables.value_types(OrderedDict())) is exact
+    assert next(tables.value_types({})) is early
+    assert next(tables.value_types([])) is late
+    assert list(tables.value_types(3)) == []
+
+
+def test_a_value_type_for_derived_classes_comes_last(manager: PluginManager) -> None:
+    class Special(OrderedDict[str, int]):
+        pass
+
+    nearest = ValueType(OrderedDict, build, derived=True)
+    says_so = ValueType(lambda obj: isinstance(obj, OrderedDict), build)
+    tables = tables_with(manager, value_types=[ValueType(dict, build, derived=True), nearest, says_so])
+    assert list(tables.value_types(Special())) == [says_so, nearest]
+    assert tables.value_type_of_class(Special) is nearest
+    assert tables.value_type_of_class(list) is None
 
 
 def test_a_value_type_is_not_inherited(manager: PluginManager) -> None:
@@ -148,7 +160,7 @@ def test_a_value_type_is_not_inherited(manager: PluginManager) -> None:
         pass
 
     tables = tables_with(manager, value_types=[ValueType(OrderedDict, build)])
-    assert tables.value_type(Special()) is None
+    assert list(tables.value_types(Special())) == []
 
 
 def test_break_types_by_id(manager: PluginManager) -> None:

@@ -36,7 +36,6 @@ from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.computed import real_power
 from armature.trace.values.constant import ConstantValue, is_atom
 from armature.trace.values.floats import KEEPS, FloatValue
-from armature.trace.values.numpy_number import numbers_for
 from armature.trace.values.precomputed import as_tensors
 from armature.trace.values.sequence import ListValue, TupleValue
 from armature.trace.values.symbolic import SymbolicValue
@@ -81,7 +80,7 @@ def graph_call(
         found = torch_function.in_graph(tracer, fn, args, kwargs)
         if found is not None:
             return found
-    fn, args, kwargs = in_graphs_terms(fn, args, kwargs)
+    fn, args, kwargs = in_graphs_terms(tracer, fn, args, kwargs)
     found = _of_numbers(tracer, fn, args, kwargs)
     if found is None:
         found = folding.told(tracer, fn, args, kwargs)
@@ -141,12 +140,14 @@ def _recorded(
 
 
 def in_graphs_terms(
-    fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs
+    tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs
 ) -> tuple[Callable[..., Any] | str, Args, Kwargs]:
-    """The call with operators for their methods, and numbers of Python for those of numpy."""
+    """The call with operators for their methods, and its arguments as plugins put them."""
     fn = BY_OPERATOR.get(method_name(fn), fn) if len(args) == 2 and not kwargs else fn
     args, kwargs = by_position(method_name(fn), args, kwargs)
-    return fn, *numbers_for(fn, args, kwargs)
+    for rewrite in tracer.rewrites:
+        args, kwargs = rewrite(fn if isinstance(fn, str) else getattr(fn, "__name__", ""), args, kwargs)
+    return fn, args, kwargs
 
 
 def call_script(tracer: Trace, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import functools
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import torch
 from torch import fx
 
+from armature.frame import dynamic
 from armature.frame.guards.guard import Guard
 from armature.frame.guards.kinds import Quantity, ShapeGuard
 from armature.frame.sources import Source
@@ -16,12 +18,13 @@ from armature.torch_abi import symbols
 from armature.torch_abi.fake import DATA_DEPENDENT, FakeWorld
 from armature.torch_abi.jagged import is_jagged, ragged_axis
 from armature.torch_abi.symbols import SYMBOLIC, Symbols, is_unbacked
+from armature.trace.values.floats import float_of_program
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
     from armature.context import CompileContext
-    from armature.trace.values.base import Tracing
+    from armature.trace.values.base import Tracing, Value
 
 
 def new_world(ctx: CompileContext) -> FakeWorld:
@@ -66,6 +69,16 @@ class Sizes:
             known = self._ints[source] = SymbolicValue(self.symbols.number(number, source.expr), source=source)
             self._bind(known.fake, Quantity(source), known)
         return known
+
+    def changing(self, number: float, source: Source, inside: Source | None = None) -> Callable[[], Value] | None:
+        """What makes the value of an int or float of the program that is another one from call to call; None: it is to
+        be a constant. inside: where the number itself is read, if the object at `source` holds it."""
+        where, request = inside or source, self.tracer.request
+        if isinstance(number, int):
+            changes = dynamic.number_changes(request, number, source)
+            return functools.partial(self.of_int, number, where) if changes else None
+        changes = dynamic.float_changes(request, number, source)
+        return functools.partial(float_of_program, self.tracer, number, where) if changes else None
 
     def bind_tensor(self, value: TensorValue, source: Source) -> None:
         """Note which symbols are read from a tensor of the program."""

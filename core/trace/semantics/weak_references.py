@@ -17,7 +17,6 @@ from armature.trace.errors import SkipFrame
 from armature.trace.frame_state import Frame, whole
 from armature.trace.values.base import Tracing, Value
 from armature.trace.values.constant import is_atom
-from armature.trace.values.module import ModuleValue
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def may_have_gone(tracer: Trace) -> bool:
         if value.source is None:
             return True
         real = resolver.value(value.source)
-        if isinstance(value, UserObjectValue) and type(value) in (UserObjectValue, ModuleValue):
+        if isinstance(value, UserObjectValue):
             attributes = dict_of(real)
             before += [attributes.get(name) for name in value.written]
         else:

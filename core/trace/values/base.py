@@ -221,7 +221,8 @@ class Tracing(Protocol):
     atomic_depth: how many calls are being traced that go in the graph whole or not at all. mutates: whether an operator
     in place is in the graph. cells: of functions of the program, by id. called: ids of modules that were called before.
     own_lookups: of objects whose classes look up attributes themselves. keeps_floats: whether arguments that are floats
-    of the program stay nodes.
+    of the program stay nodes. rewrites: put other arguments in the place of those of a call that goes in the graph, by
+    the name of what it calls.
     """
 
     effects: Changes
@@ -230,7 +231,7 @@ class Tracing(Protocol):
     fakes: FakeWorld
     request: FrameRequest
     overrides: OverridingNow
-    sizes: parts.SymbolicSizes
+    sizes: SymbolicSizes
     precalls: CallsBefore
     by_id: dict[int, tuple[object, Value]]
     by_fake: dict[int, Any]
@@ -244,6 +245,7 @@ class Tracing(Protocol):
     atomic_depth: int
     mutates: bool
     keeps_floats: bool
+    rewrites: dict[Callable[[str, Args, Kwargs], tuple[Args, Kwargs]], None]
 
     @property
     def python(self) -> PythonVerbs:
@@ -339,6 +341,7 @@ class Write:
 FrameView: TypeAlias = "parts.FrameView[Value]"
 Changes: TypeAlias = "parts.Changes[Value, Write]"
 OverridingNow: TypeAlias = "parts.OverridingNow[Value, Write, Tracing]"
+SymbolicSizes: TypeAlias = "parts.SymbolicSizes[Value]"
 CallsBefore: TypeAlias = "parts.CallsBefore[Value]"
 PythonVerbs: TypeAlias = "parts.PythonVerbs[Value]"
 CallVerbs: TypeAlias = "parts.CallVerbs[Value]"

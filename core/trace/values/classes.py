@@ -71,31 +71,6 @@ def rely_on_class(tracer: Tracing, cls: type, *names: str, after: type | None = 
         tracer.guards.lacks(cls)
 
 
-def rely_on_kind(tracer: Tracing, kind: type, wanted: Any, held: object = None) -> None:
-    """Rely on whether a class counts as derived from another; `held`: the object asked about, if that is known."""
-    if (is_trusted(kind) and is_trusted(wanted)) or not isinstance(wanted, type):
-        return
-    rely_on_class(tracer, kind)
-    key = ("subclass", id(kind), id(wanted))
-    if type(wanted).__subclasscheck__ is type.__subclasscheck__ or key in tracer.guards.lookups:
-        return
-    by_attributes = held is not None and getattr(wanted, "_is_protocol", False)
-    try:
-        answer = issubclass(kind, wanted)
-    except TypeError:  # of a protocol that has not only methods
-        answer = False
-    if by_attributes and not answer:
-        tracer.graph_break("isinstance-of-protocol", type=wanted.__qualname__)
-    tracer.guards.lookups.add(key)
-    tracer.guards.answers(functools.partial(issubclass, kind, wanted), (), {}, answer)
-
-
-def says_its_class(kind: type) -> bool:
-    """Whether objects of a type say themselves of which class they are, as proxies do."""
-    found = find_in_class(kind, "__class__")
-    return (found is not None and found.holder is not object) or overrides(kind, "__getattribute__")
-
-
 def inherits(cls: type, name: str, base: type) -> bool:
     """Whether a class has an attribute just as a base has it."""
     return getattr(cls, name, None) is getattr(base, name, None)

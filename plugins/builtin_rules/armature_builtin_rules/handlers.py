@@ -16,7 +16,6 @@ from typing import Any
 import attrs
 
 from armature.plugin_api import (
-    AddressValue,
     Call,
     CallSource,
     NotConstant,
@@ -29,6 +28,7 @@ from armature.plugin_api import (
     handled_exception,
     handles,
 )
+from armature_builtin_rules.addresses import AddressValue
 from armature_builtin_rules.polyfills.copy import has_no_attributes, is_copied_by_cloning, memory_of, not_copied
 
 OWN_PACKAGE = Call.__module__.partition(".")[0]

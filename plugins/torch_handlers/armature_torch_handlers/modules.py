@@ -10,13 +10,13 @@ from torch import nn
 
 from armature.plugin_api import (
     Call,
-    ModuleValue,
     Polyfill,
     TracedTensor,
     Value,
     existing,
     handles,
 )
+from armature_torch_handlers.module_values import ModuleValue
 
 DENSE = ("cpu", "cuda")  # devices between which a tensor's memory may move
 

@@ -26,8 +26,10 @@ from armature_torch_handlers import (
     graph_backends,
     items,
     limits,
+    module_values,
     modules,
     nested,
+    numpy_numbers,
     optim,
     own,
     queries,
@@ -107,7 +109,7 @@ def armature_handlers() -> Iterable[Handler]:
 
 @hookimpl
 def armature_value_types() -> Iterable[ValueType]:
-    """Contexts that the program made before the function was called."""
+    """Modules, arrays, and contexts that the program made before the function was called."""
     return (
         *grad.VALUE_TYPES,
         *autocast.VALUE_TYPES,
@@ -117,6 +119,8 @@ def armature_value_types() -> Iterable[ValueType]:
         *dtensors.VALUE_TYPES,
         *limits.VALUE_TYPES,
         *arrays.value_types(),
+        *module_values.VALUE_TYPES,
+        *numpy_numbers.VALUE_TYPES,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing
 import weakref
 from types import UnionType
@@ -22,13 +23,13 @@ from armature.plugin_api import (
     Tracing,
     Value,
     class_member,
+    find_in_class,
     handles,
     is_trusted,
     is_written_in_c,
     native,
     overrides,
-    rely_on_kind,
-    says_its_class,
+    rely_on_class,
 )
 
 # What Python says of a second argument that is no class.
@@ -36,6 +37,31 @@ REFUSED = {
     "__instancecheck__": "isinstance() arg 2 must be a type, a tuple of types, or a union",
     "__subclasscheck__": "issubclass() arg 2 must be a class, a tuple of classes, or a union",
 }
+
+
+def rely_on_kind(tracer: Tracing, kind: type, wanted: Any, held: object = None) -> None:
+    """Rely on whether a class counts as derived from another; `held`: the object asked about, if that is known."""
+    if (is_trusted(kind) and is_trusted(wanted)) or not isinstance(wanted, type):
+        return
+    rely_on_class(tracer, kind)
+    key = ("subclass", id(kind), id(wanted))
+    if type(wanted).__subclasscheck__ is type.__subclasscheck__ or key in tracer.guards.lookups:
+        return
+    by_attributes = held is not None and getattr(wanted, "_is_protocol", False)
+    try:
+        answer = issubclass(kind, wanted)
+    except TypeError:  # of a protocol that has not only methods
+        answer = False
+    if by_attributes and not answer:
+        tracer.graph_break("isinstance-of-protocol", type=wanted.__qualname__)
+    tracer.guards.lookups.add(key)
+    tracer.guards.answers(functools.partial(issubclass, kind, wanted), (), {}, answer)
+
+
+def says_its_class(kind: type) -> bool:
+    """Whether objects of a type say themselves of which class they are, as proxies do."""
+    found = find_in_class(kind, "__class__")
+    return (found is not None and found.holder is not object) or overrides(kind, "__getattribute__")
 
 
 def wanted_classes(tracer: Tracing, kinds: Value, method: str) -> tuple[type, ...]:

@@ -13,7 +13,6 @@ import attrs
 
 from armature.plugin_api import (
     MISSING,
-    AddressValue,
     Args,
     Call,
     EarlyNumber,
@@ -32,6 +31,7 @@ from armature.plugin_api import (
     rely_on_class,
     type_name,
 )
+from armature_builtin_rules.addresses import AddressValue
 from armature_builtin_rules.functions.text_values import formatted, join, text_of
 
 CONVERTERS: dict[str, Callable[[object], str]] = {"s": str, "r": repr, "a": ascii}

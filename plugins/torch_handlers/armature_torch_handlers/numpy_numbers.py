@@ -7,25 +7,26 @@ as a constant, guarded from there on: its dtype decides what `torch.tensor` make
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
-from armature.frame import dynamic
-from armature.frame.sources import CallSource, Source
-from armature.torch_abi.numpy import number_in
-from armature.trace.values.base import Value
-from armature.trace.values.constant import ConstantValue
-from armature.trace.values.floats import KEEPS, float_of_program
-from armature.trace.values.precomputed import SAME_WITH_TENSORS
-from armature.trace.values.sequence import ListValue, TupleValue
-from armature.trace.values.slices import SliceValue
+from armature.plugin_api import (
+    TAKES_NUMBERS,
+    Args,
+    CallSource,
+    ConstantValue,
+    Kwargs,
+    ListValue,
+    SliceValue,
+    Source,
+    Tracing,
+    TupleValue,
+    Value,
+    ValueType,
+)
+from armature.plugin_api import numpy_layer as layer
 
-if TYPE_CHECKING:
-    from armature.trace.frame_state import Trace
-    from armature.trace.values.base import Args, Kwargs
-
-TAKE_NUMBERS = KEEPS | frozenset(SAME_WITH_TENSORS)
 # Calls that take ints for sizes, places and lengths, alone or in lists, and whose result is the same for ints of numpy.
 TAKE_INTS = frozenset({
     "arange", "chunk", "empty", "expand", "full", "getitem", "narrow", "new_empty", "new_full", "new_ones", "new_zeros",
@@ -55,31 +56,24 @@ class NumpyNumber(ConstantValue):
         return type(self._scalar)
 
 
-def numpy_number(tracer: Trace, scalar: Any, source: Source) -> Value:
+def of_program(scalar: Any, source: Source, tracer: Tracing) -> Value:
     """The value of a scalar of the program: of numpy's ints and floats."""
-    number, sizes = number_in(scalar), tracer.sizes
+    number = layer.number_in(scalar)
     whole = isinstance(number, int)
-    changes_of = dynamic.number_changes if whole else dynamic.float_changes
-    changes = changes_of(tracer.request, number, source)
-    if not changes or (whole and number >= 2**63):
+    made = tracer.sizes.changing(number, source, CallSource(source, layer.number_in, "number_in"))
+    if made is None or (whole and number >= 2**63):
         tracer.guards.equal(source, scalar)
         return ConstantValue(scalar, source=source)
-    tracer.guards.type_is(source, type(scalar))
-    inside = CallSource(source, number_in, "number_in")
+    tracer.rewrites[numbers_for] = None
     return NumpyNumber(
-        scalar,
-        source=source,
-        whole=whole,
-        guard=lambda: tracer.guards.equal(source, scalar),
-        number=lambda: sizes.of_int(number, inside) if whole else float_of_program(tracer, number, inside),
+        scalar, source=source, whole=whole, guard=lambda: tracer.guards.equal(source, scalar), number=made
     )
 
 
-def numbers_for(fn: Any, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
+def numbers_for(name: str, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
     """The arguments of a call of torch, with numbers of Python for scalars where the call does arithmetic, or wants
     sizes."""
-    name = fn if isinstance(fn, str) else getattr(fn, "__name__", "")
-    if name in TAKE_NUMBERS:
+    if name in TAKES_NUMBERS:
         take = number_of
     elif name in TAKE_INTS:
         take = ints_in
@@ -110,3 +104,6 @@ def ints_in(value: Value) -> Value:
 def same(new: Iterable[Value], old: Iterable[Value]) -> bool:
     """Whether nothing was put in another's place."""
     return all(one is other for one, other in zip(new, old, strict=True))
+
+
+VALUE_TYPES = tuple(ValueType(kind, of_program) for kind in sorted(layer.NUMBERS, key=lambda kind: kind.__name__))

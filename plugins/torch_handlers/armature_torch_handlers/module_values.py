@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import attrs
 import torch
 from torch import nn
 
-from armature.frame.sources import DictOfSource, ItemSource, ObjectSource, Source, object_source
-from armature.trace.errors import UserRaised
-from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, Kwargs, Value, raise_missing
-from armature.trace.values.classes import find_in_class, inherits, rely_on_class
-from armature.trace.values.mapping import DictValue
-from armature.trace.values.user_object import UserObjectValue, has_own_lookup
-
-if TYPE_CHECKING:
-    from armature.trace.values.base import Tracing
+from armature.plugin_api import (
+    Args,
+    DictOfSource,
+    DictValue,
+    ItemSource,
+    Kwargs,
+    ObjectSource,
+    ObjectValue,
+    SkipFrame,
+    Source,
+    Tracing,
+    UserRaised,
+    Value,
+    ValueType,
+    find_in_class,
+    has_own_lookup,
+    inherits,
+    is_trusted,
+    object_source,
+    raise_missing,
+    rely_on_class,
+)
 
 REGISTRIES = ("_parameters", "_buffers", "_modules")
 HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
@@ -36,7 +48,7 @@ def calls_plainly(cls: type) -> bool:
 
 
 @attrs.define(eq=False)
-class ModuleValue(UserObjectValue):
+class ModuleValue(ObjectValue):
     """An nn.Module of the program, or one made in the frame: then `obj` is None and `attributes` hold everything."""
 
     obj: Any = None
@@ -193,9 +205,16 @@ def registry_dict(tracer: Tracing, real: dict[str, object], source: Source) -> D
     return tracer.remember(real, DictValue({}, type(real), None, real, source=source))
 
 
-def is_module(obj: object) -> bool:
-    """Whether the object is an nn.Module that is not compiled by TorchScript."""
-    return issubclass(type(obj), nn.Module) and not issubclass(type(obj), torch.jit.ScriptModule)
+def of_program(module: nn.Module, source: Source, tracer: Tracing) -> Value | None:
+    """A module of the program; None: one that TorchScript has compiled."""
+    if issubclass(type(module), torch.jit.ScriptModule):
+        return None
+    held = held_by(module)
+    if not all(name in held for name in REGISTRIES):
+        raise SkipFrame("it makes an nn.Module, whose __init__ has not run yet")
+    if has_own_lookup(type(module)):
+        tracer.own_lookups.add(source)
+    return ModuleValue(type(module), obj=module, source=source)
 
 
 def no_global_hooks(tracer: Tracing, names: tuple[str, ...]) -> bool:
@@ -206,3 +225,6 @@ def no_global_hooks(tracer: Tracing, names: tuple[str, ...]) -> bool:
     for name in names:
         tracer.guards.length(ObjectSource(namespace[name], f"torch.nn.modules.module.{name}"), 0)
     return True
+
+
+VALUE_TYPES = (ValueType(nn.Module, of_program, derived=True, instance=ModuleValue),)

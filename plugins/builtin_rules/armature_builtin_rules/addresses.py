@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 
-from armature.trace.values.base import NotConstant, Value
-from armature.trace.values.keys import Address, Identity
-
-if TYPE_CHECKING:
-    from armature.trace.values.base import Rebuilding, Tracing
+from armature.plugin_api import Address, Identity, NotConstant, Rebuilding, Tracing, Value
 
 
 @attrs.define(eq=False)
