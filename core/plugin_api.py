@@ -31,6 +31,7 @@ from armature.frame.sources import (
     ObjectSource,
     ReferentSource,
     Source,
+    TypeOfSource,
     object_source,
 )
 from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Operator, Pass, Split
@@ -89,6 +90,7 @@ from armature.trace.values.classes import (
     SuperValue,
     find_in_class,
     inherits,
+    is_data_descriptor,
     overrides,
     rely_on_class,
     rely_on_member,
@@ -223,6 +225,7 @@ __all__ = [
     "TracedTensor",
     "Tracing",
     "TupleValue",
+    "TypeOfSource",
     "UserRaised",
     "Value",
     "ValueType",
@@ -265,6 +268,7 @@ __all__ = [
     "invariant",
     "is_atom",
     "is_by_address",
+    "is_data_descriptor",
     "is_iterable",
     "is_named_tuple",
     "is_trusted",

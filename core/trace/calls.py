@@ -110,6 +110,22 @@ def handled(tracer: Trace, plan: Plan, args: Args, kwargs: Kwargs) -> Value | No
     return None
 
 
+def handled_by_plugins(tracer: Trace, fn: object, args: Args, kwargs: Kwargs) -> Value | None:
+    """The same of a callable."""
+    return handled(tracer, plan_of(tracer, fn), args, kwargs)
+
+
+def has_handler(tracer: Trace, fn: object) -> bool:
+    """Whether a handler or a polyfill knows a callable."""
+    plan = plan_of(tracer, fn)
+    return bool(plan.handlers) or plan.polyfill is not None
+
+
+def goes_first(tracer: Trace, fn: object) -> bool:
+    """Whether a handler, a polyfill, or a rule that goes before these, knows a callable."""
+    return plan_of(tracer, fn).speaks
+
+
 def call_opaque(call: Call, /, *args: Value, **kwargs: Value) -> Value | None:
     """The handler of functions that are not to be looked into, which the row for `opaque_function` knows."""
     handler: Handler | None = whole(call.tracing).tables.handler(opaque_function)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from armature.context import CompileContext
     from armature.frame.sources import Source
     from armature.rules.data import Verdict
-    from armature.trace.effects import Effects
     from armature.trace.errors import GraphBreak
     from armature.trace.names import Names
     from armature.trace.places import Moment, Place
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from armature.trace.recording.sizes import Sizes
     from armature.trace.user_stack import Extent, UserStack
     from armature.trace.values.floats import FloatValue
-    from armature.trace.values.precomputed import EarlyCalls
     from armature.trace.values.symbolic import SymbolicValue
     from armature.trace.values.tensor import TensorValue
 
@@ -119,7 +117,6 @@ class Trace(Tracing, Protocol):
 
     ctx: CompileContext
     strict: bool
-    effects: Effects
     frames: list[Frame]
     where: UserStack
     by_fake: dict[int, TensorValue]
@@ -136,7 +133,6 @@ class Trace(Tracing, Protocol):
     subgraph_tensors: dict[TensorValue, tuple[Place, ...]]
     sizes: Sizes
     floats: dict[Source, FloatValue]
-    precalls: EarlyCalls
     cells: dict[int, CellValue]
     modules: dict[str, fx.GraphModule]
     overrides: Overrides

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 
 from armature.frame.sources import GlobalSource, ItemSource, ObjectSource
 from armature.trace.trust import trusted_module
-from armature.trace.values.base import FrameView, Tracing, Value
+from armature.trace.values.base import Effects, FrameView, Tracing, Value
 from armature.trace.values.mapping import DictValue
-
-if TYPE_CHECKING:
-    from armature.trace.effects import Effects
 
 
 @attrs.define(eq=False)

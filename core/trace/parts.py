@@ -1,4 +1,4 @@
-"""Parts of a trace, and the writer of its code, as the modules below them see them.
+"""Parts of a trace as the modules below them see them.
 
 Values need these, and these need values: so they are told what a value (V), a write (W) and the trace (T) is. The names
 to use, which say that, stand in `values/base.py`.
@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    import torch
-
     from armature.frame.sources import Source
     from armature.torch_abi.overrides import Off
     from armature.trace.instructions import Instruction
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 W = TypeVar("W")
 T_contra = TypeVar("T_contra", contravariant=True)
-W_contra = TypeVar("W_contra", contravariant=True)
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -57,54 +54,6 @@ class FrameView(Protocol[V]):
     @property
     def line(self) -> int:
         """The line of the instruction that runs, or ran last."""
-
-
-class Changes(Protocol[V, W]):
-    """What the frame has changed so far; it is changed when the generated code runs.
-
-    count: of changes to what outlives the frame. changed: the objects. owners: objects that were looked at, by ids of
-    their dicts. globals_: variables of modules. calls: made when all else has been changed. entered: context managers
-    of torch that are open now. grad, grad_after: the grad mode where the frame begins, and where it ends.
-    """
-
-    count: int
-    changed: dict[V, None]
-    owners: dict[int, V]
-    globals_: dict[tuple[int, str], tuple[dict[str, object], V | None]]
-    calls: list[W]
-    entered: dict[V, None]
-    grad: bool
-    grad_after: bool | None
-    altered: dict[Any, torch.UntypedStorage]
-    class_attributes: dict[tuple[type, str], V]
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing that outlives the frame was changed."""
-
-    def record(self, value: V) -> None:
-        """The object of a value is changed."""
-
-    def inputs_written(self, tensors: Iterable[Any]) -> int:
-        """How many of some tensors are the program's, and written to by the graph."""
-
-    def alter(self, value: Any) -> None:
-        """The graph changes what a tensor is."""
-
-    def call(self, write: W) -> None:
-        """Something to be done when the frame ends."""
-
-    def switch_default_dtype(self, dtype: torch.dtype) -> None:
-        """torch's default dtype is another one from now on."""
-
-    def store_class_attribute(self, cls: type, name: str, value: V) -> None:
-        """Set an attribute of a class at the end of the frame."""
-
-    def class_attribute(self, cls: type, name: str) -> V | None:
-        """What the frame has stored in an attribute of a class, None where that is hidden or nothing was stored."""
-
-    def store_global(self, namespace: dict[str, object], name: str, value: V | None) -> None:
-        """A global variable is set; None: deleted."""
 
 
 class OverridingNow(Protocol[V, W, T_contra]):
@@ -162,121 +111,6 @@ class SymbolicSizes(Protocol[T_co]):
 
     def assume(self, condition: Any, message: str) -> bool:
         """The condition holds, or the graph raises with this message. False: it can't be asked for in the graph."""
-
-
-class CallsBefore(Protocol[V]):
-    """Calls that the generated code makes before it calls the graph.
-
-    taken: the graph takes a number out of a tensor. changed: objects that the calls change, with what reads and sets
-    their state.
-    """
-
-    taken: bool
-    calls: list[Any]
-    changed: dict[V, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]]
-
-    def add(self, function: Callable[..., Any], operands: tuple[V, ...]) -> Source:
-        """One more call; where to find what it gives."""
-
-
-class Rebuilding(Protocol[V, W_contra, T_co]):
-    """Writes the code that makes the frame's objects again: instructions that leave one object more on the stack."""
-
-    @property
-    def tracer(self) -> T_co:
-        """The trace, which has ended."""
-
-    @property
-    def none(self) -> V:
-        """The value of None."""
-
-    def emit(self, name: str, *arg: Any) -> None:
-        """Add an instruction."""
-
-    def cannot(self, value: V) -> NoReturn:
-        """The object can't be made again: a graph break, taken where it was made."""
-
-    def load_source(self, source: Source) -> None:
-        """Push the object at a source, as it was when the frame began."""
-
-    def load_early(self, source: Any) -> None:
-        """Push what a call before the graph gave."""
-
-    def variable(self, name: str) -> Any:
-        """A variable of the frame as an operand of an instruction."""
-
-    def temporary(self) -> str:
-        """The name of a fresh local variable."""
-
-    def keep(self, value: V) -> str:
-        """The name of a variable that has the object of a value."""
-
-    def load(self, value: V) -> None:
-        """Push the object of a value, made once however often it is loaded."""
-
-    def hold(self, value: V) -> None:
-        """Keep the object on top of the stack for when it is loaded again."""
-
-    def later(self, function: Callable[..., object], argument: object) -> None:
-        """Call a function with the object on top of the stack and an argument, when the changes have been made."""
-
-    def output(self, value: Any) -> None:
-        """Push a tensor that the graph computes."""
-
-    def symbolic(self, value: Any) -> None:
-        """Push a number computed from sizes and ints of the program, as they were when the frame began."""
-
-    def constant(self, obj: object) -> None:
-        """Push an object that the code keeps."""
-
-    def value(self, obj: object) -> V:
-        """A value for an object that the code keeps."""
-
-    def build(self, name: str, count: int) -> None:
-        """A BUILD_ instruction."""
-
-    def null_below(self) -> None:
-        """Make the callable on the stack one to be called."""
-
-    def null_function(self, fn: Callable[..., Any]) -> None:
-        """Push a function to be called."""
-
-    def function(self, load: Callable[[], None]) -> None:
-        """Push a function and the NULL that its call needs."""
-
-    def call(self, count: int) -> None:
-        """Call with so many positional arguments."""
-
-    def attribute(self, name: str) -> None:
-        """Replace the object on the stack by its attribute."""
-
-    def method(self, name: str) -> None:
-        """Replace the object on the stack by its method, to be called."""
-
-    def new_function(
-        self,
-        code: CodeType | Callable[[], None],
-        namespace: dict[str, object],
-        name: str,
-        defaults: Sequence[V] = (),
-        cells: Sequence[V | str] = (),
-    ) -> None:
-        """Push a function. code: or what pushes it. cells: values, or names of variables of this frame."""
-
-    def set_attribute(self, owner: V, name: str, value: V) -> None:
-        """`object.__setattr__(owner, name, value)`."""
-
-    def spread(self, fn: Callable[..., Any], args: tuple[V, ...], kwargs: dict[str, V]) -> None:
-        """Push the result of `fn(*args, **kwargs)`."""
-
-    def do(self, write: W_contra) -> None:
-        """Make a call whose result is dropped."""
-
-    def store_attribute(self, name: str, value: V) -> None:
-        """Set an attribute of the object on the stack, which stays there."""
-
-    def dict_of(self, items: dict[str, V]) -> V:
-        """A dict of names to values."""
 
 
 class PythonVerbs(Protocol[V]):

@@ -19,8 +19,8 @@ from armature.frame.sources import (
 )
 from armature.introspection import dict_of
 from armature.torch_abi.fake import FakeWorld
+from armature.trace import effects as changes
 from armature.trace.call_verbs import Calls
-from armature.trace.effects import Effects
 from armature.trace.errors import GraphBreak
 from armature.trace.frame_state import Frame, Trace
 from armature.trace.guards import GuardRecorder
@@ -33,14 +33,13 @@ from armature.trace.recording.overriding import Overrides
 from armature.trace.recording.sizes import Sizes, new_world
 from armature.trace.recording.torch_function import dispatched
 from armature.trace.user_stack import Extent, UserStack
-from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.values.base import Args, Effects, Kwargs, Precalls, Value
 from armature.trace.values.classes import ClassValue
 from armature.trace.values.constant import FALSE, NONE, TRUE, ConstantValue
 from armature.trace.values.exception import ExceptionValue, raising
 from armature.trace.values.floats import FloatValue
 from armature.trace.values.function import CellValue, ClosureValue
 from armature.trace.values.mapping import DictValue
-from armature.trace.values.precomputed import EarlyCalls
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
@@ -67,7 +66,7 @@ class Tracer(Trace):
     strict: bool
     fakes: FakeWorld = attrs.field(default=attrs.Factory(lambda self: new_world(self.ctx), takes_self=True))
     graph: fx.Graph = attrs.field(factory=fx.Graph)
-    effects: Effects = attrs.field(factory=Effects)
+    effects: Effects = attrs.field(factory=changes.Effects)
     frames: list[Frame] = attrs.field(factory=list)
     where: UserStack = attrs.field(default=attrs.Factory(lambda self: UserStack(self.frames), takes_self=True))
     by_id: dict[int, tuple[object, Value]] = attrs.field(factory=dict)
@@ -95,14 +94,14 @@ class Tracer(Trace):
     own_lookups: set[Source] = attrs.field(factory=set)  # of objects whose classes look up attributes themselves
     keeps_floats: bool = False  # arguments that are floats of the program stay nodes
     rewrites: dict[Callable[[str, Args, Kwargs], tuple[Args, Kwargs]], None] = attrs.field(factory=dict)
-    precalls: EarlyCalls = attrs.field(factory=EarlyCalls)
+    precalls: Precalls = attrs.field(factory=changes.Precalls)
     modules: dict[str, fx.GraphModule] = attrs.field(factory=dict)
     overrides: Overrides = attrs.field(factory=Overrides)
     _guards: GuardRecorder | None = None
     plans: dict[int, Plan] = attrs.field(factory=dict)
+    names: Names = attrs.field(default=attrs.Factory(lambda self: Names(self, self.effects), takes_self=True))
     python: PythonRules = attrs.field(default=attrs.Factory(PythonRules, takes_self=True))
     calls: Calls = attrs.field(default=attrs.Factory(Calls, takes_self=True))
-    names: Names = attrs.field(default=attrs.Factory(lambda self: Names(self, self.effects), takes_self=True))
 
     def end(self) -> None:
         """The trace is over: let go of all that it knows, so that asking it anything is an AttributeError.

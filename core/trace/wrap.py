@@ -17,7 +17,6 @@ from types import (
     MappingProxyType,
     MethodDescriptorType,
     MethodType,
-    ModuleType,
 )
 from typing import TYPE_CHECKING, Any, cast
 
@@ -51,7 +50,6 @@ from armature.trace.values.function import (
     cell_of,
 )
 from armature.trace.values.mapping import DICT_KINDS, DictValue, shown_by, shows
-from armature.trace.values.python_module import PythonModuleValue
 from armature.trace.values.sequence import TUPLE_METHODS, ListValue, TupleValue, is_named_tuple, is_structseq
 from armature.trace.values.slices import RangeValue, SliceValue
 from armature.trace.values.symbolic import symbolic
@@ -306,11 +304,6 @@ def _class(tracer: Trace, obj: type, source: Source) -> Value:
     return ClassValue(obj, source=source)
 
 
-def _python_module(tracer: Trace, obj: ModuleType, source: Source) -> Value:
-    tracer.guards.same(source, obj)
-    return tracer.remember(obj, PythonModuleValue(obj, source=source))
-
-
 def _exception(tracer: Trace, obj: BaseException, source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
     return tracer.remember(obj, CaughtValue(type(obj), [], obj=obj, source=source))
@@ -349,7 +342,6 @@ EXACT: dict[type, Build] = {
     torch.jit.ScriptFunction: _builtin,
     type(torch.ops.aten.add): _builtin,
     type(torch.ops.aten.add.Tensor): _builtin,
-    ModuleType: _python_module,
     MappingProxyType: _dict,
 }
 
@@ -365,6 +357,5 @@ ROWS: tuple[tuple[str, Callable[[object], bool], Build], ...] = (
     ("class", lambda obj: issubclass(type(obj), type), _class),
     ("named tuple", _is_named_tuple, _tuple),
     ("exception", lambda obj: issubclass(type(obj), BaseException), _exception),
-    ("Python module", lambda obj: issubclass(type(obj), ModuleType), _python_module),
     ("object", lambda obj: True, _opaque),
 )

@@ -14,6 +14,7 @@ from armature.frame.rerun import Rerun, Undo
 from armature.frame.sources import LocalSource, Source
 from armature.frame.trampoline import forget_caller
 from armature.torch_abi import overrides
+from armature.torch_abi.grad_modes import set_default_dtype, set_grad_enabled
 from armature.trace.data import CompiledGraphSlot
 from armature.trace.emit.rerun import can_run_again, plan, rerun_of
 from armature.trace.emit.value_writer import ValueWriter, output_name
@@ -181,10 +182,31 @@ class Rebuilder(ValueWriter):
             self.mark(TryEnd(begin))
 
     def _body(self, result: Value) -> None:
-        writes = self.tracer.effects.writes(self)
+        writes = self.changes()
         self.load(result)
         self.make_writes(self.prepare(writes))
         self.emit("RETURN_VALUE")
+
+    def changes(self) -> list[Write]:
+        """The calls that bring all objects to their last state."""
+        effects = self.tracer.effects
+        found: list[Write] = []
+        for changed in list(effects.changed):
+            found += changed.writes(self)
+        for (cls, attribute), held in effects.class_attributes.items():
+            found.append(Write(type.__setattr__, (self.value(cls), self.value(attribute), held)))
+        for (_, name), (namespace, value) in effects.globals_.items():
+            where = self.value(namespace)
+            if value is None:
+                found.append(Write(dict.__delitem__, (where, self.value(name))))
+            else:
+                found.append(Write(dict.__setitem__, (where, self.value(name), value)))
+        if effects.chosen_dtype is not None:
+            found.append(Write(set_default_dtype, (self.value(effects.chosen_dtype),)))
+        found += [*self.tracer.overrides.writes(self), *effects.calls]
+        if effects.grad_changed:
+            found.append(Write(set_grad_enabled, (self.value(effects.grad_after),)))
+        return found
 
     def prepare(self, writes: list[Write]) -> list[tuple[Callable[..., object], list[str]]]:
         """Put the operands of all writes in variables."""

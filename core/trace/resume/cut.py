@@ -197,7 +197,7 @@ class CutWriter(Rebuilder):
 
     def _state(self, cuts: list[CutFrame]) -> None:
         """Bring the program's objects and this frame's variables to where they were when the frame broke."""
-        writes = self.tracer.effects.writes(self)
+        writes = self.changes()
         kept = [self._keep_frame(cut, root=index == 0) for index, cut in enumerate(cuts)]
         cells = self._keep_cells(cuts[0].frame)
         remade = self._keep_remade(cuts[0])

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeAlias, 
 import attrs
 
 from armature.introspection import MISSING, class_member
-from armature.trace import parts
+from armature.trace import effects, parts
+from armature.trace.emit import object_writer
 from armature.trace.semantics.slots import LACKING, is_iterable
 from armature.trace.signals import TraceSignal
 
@@ -78,6 +79,11 @@ class Value(Described):
     mutable: ClassVar[bool] = False  # an object that is made anew must be made once, however often it is used
 
     # What it is.
+
+    @property
+    def outlives_frame(self) -> bool:
+        """Whether its object is the program's, and not made in the frame."""
+        return self.source is not None
 
     def as_constant(self) -> Any:
         """The Python object, where tracing knows it whole (also lists and slices of constants). Raises NotConstant.
@@ -225,14 +231,14 @@ class Tracing(Protocol):
     the name of what it calls.
     """
 
-    effects: Changes
+    effects: Effects
     frames: Sequence[FrameView]
     graph: fx.Graph
     fakes: FakeWorld
     request: FrameRequest
     overrides: OverridingNow
     sizes: SymbolicSizes
-    precalls: CallsBefore
+    precalls: Precalls
     by_id: dict[int, tuple[object, Value]]
     by_fake: dict[int, Any]
     floats: dict[Source, Any]
@@ -339,13 +345,13 @@ class Write:
 
 
 FrameView: TypeAlias = "parts.FrameView[Value]"
-Changes: TypeAlias = "parts.Changes[Value, Write]"
+Effects: TypeAlias = "effects.Effects[Value, Write]"
 OverridingNow: TypeAlias = "parts.OverridingNow[Value, Write, Tracing]"
 SymbolicSizes: TypeAlias = "parts.SymbolicSizes[Value]"
-CallsBefore: TypeAlias = "parts.CallsBefore[Value]"
+Precalls: TypeAlias = "effects.Precalls[Value]"
 PythonVerbs: TypeAlias = "parts.PythonVerbs[Value]"
 CallVerbs: TypeAlias = "parts.CallVerbs[Value]"
-Rebuilding: TypeAlias = "parts.Rebuilding[Value, Write, Tracing]"
+Rebuilding: TypeAlias = "object_writer.ObjectWriter[Value, Write, Tracing]"
 
 
 IMMUTABLE = 1 << 8  # in the flags of a class: written in C, so its errors give its module as well

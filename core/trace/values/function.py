@@ -66,6 +66,10 @@ class CellValue(Value):
 
     mutable: ClassVar[bool] = True
 
+    @property
+    def outlives_frame(self) -> bool:
+        return self.source is not None or self.real is not None
+
     def contents(self) -> object:
         return self.content
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 import torch
 
-from armature.frame.sources import CallSource, EarlySource, ItemSource, Source
+from armature.frame.sources import CallSource, ItemSource, Source
 from armature.torch_abi.fake import tensor_of_number
 from armature.torch_abi.symbols import hint, is_unbacked
 from armature.trace.semantics.slots import COMPARISONS, by_method
@@ -37,32 +37,6 @@ BINARY = {
 UNARY: dict[str, Callable[[Any], Any]] = {
     "__neg__": operator.neg, "__pos__": operator.pos, "__abs__": operator.abs, "__int__": int, "__float__": float,
 }  # fmt: skip
-
-
-@attrs.frozen(eq=False)
-class EarlyCall:
-    """`function(*operands)`; the operands can be loaded before the graph is called."""
-
-    function: Callable[..., Any]
-    operands: tuple[Value, ...]
-
-
-@attrs.define(eq=False)
-class EarlyCalls:
-    """The calls of one trace.
-
-    changed: the objects that they change, each with functions that read its state and set it. taken: a number is taken
-    out of a tensor again in the graph.
-    """
-
-    calls: list[EarlyCall] = attrs.field(factory=list)
-    changed: dict[Value, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = attrs.field(factory=dict)
-    taken: bool = False
-
-    def add(self, function: Callable[..., Any], operands: tuple[Value, ...]) -> EarlySource:
-        """One more call; where to find what it gives."""
-        self.calls.append(EarlyCall(function, operands))
-        return EarlySource(len(self.calls) - 1)
 
 
 @attrs.define(eq=False)

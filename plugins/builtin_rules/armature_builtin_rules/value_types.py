@@ -1,4 +1,4 @@
-"""Python objects of types written in C that stand for another object."""
+"""Objects of types written in C, each type with its value."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from armature_builtin_rules import (
     getters,
     iterators,
     partials,
+    python_modules,
     randomness,
     regex,
     thread_locals,
@@ -26,6 +27,7 @@ VALUE_TYPES = (
     *buffers.VALUE_TYPES,
     *deques.VALUE_TYPES,
     *partials.VALUE_TYPES,
+    *python_modules.VALUE_TYPES,
     *sets.VALUE_TYPES,
     *weak.VALUE_TYPES,
     *randomness.VALUE_TYPES,

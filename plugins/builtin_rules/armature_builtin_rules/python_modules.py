@@ -5,22 +5,29 @@ from __future__ import annotations
 import functools
 from collections.abc import Hashable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
-from armature.frame.sources import AttrSource, DictOfSource, TypeOfSource, object_source
-from armature.trace.trust import is_trusted
-from armature.trace.values.base import Value
-from armature.trace.values.classes import find_in_class, is_data_descriptor, rely_on_class
-
-if TYPE_CHECKING:
-    from armature.frame.sources import Source
-    from armature.trace.values.base import Rebuilding, Tracing
+from armature.plugin_api import (
+    AttrSource,
+    DictOfSource,
+    Rebuilding,
+    Source,
+    Tracing,
+    TypeOfSource,
+    Value,
+    ValueType,
+    find_in_class,
+    is_data_descriptor,
+    is_trusted,
+    object_source,
+    rely_on_class,
+)
 
 CHANGING = frozenset({"sys", "time"})  # of the library, modules whose names a program may give other objects
 SETTINGS = (bool, int, float, str, type(None))
-OWN_PACKAGE = __name__.partition(".")[0]  # it imports its public names when they are first read
+OWN_PACKAGE = "armature"  # it imports its public names when they are first read
 
 
 @attrs.define(eq=False)
@@ -104,3 +111,12 @@ class PythonModuleValue(Value):
 
     def rebuild(self, out: Rebuilding) -> None:
         out.constant(self.module)
+
+
+def of_program(module: ModuleType, source: Source, tracer: Tracing) -> Value:
+    """A module of the program."""
+    tracer.guards.same(source, module)
+    return PythonModuleValue(module, source=source)
+
+
+VALUE_TYPES = (ValueType(ModuleType, of_program, derived=True),)
