@@ -51,7 +51,7 @@ from armature.torch_abi.attention import attention_results, item_by_tensors, nes
 from armature.torch_abi.decomps import overload, torch_decompositions
 from armature.torch_abi.effects import CHECK
 from armature.torch_abi.eval_frame import skip_code
-from armature.torch_abi.fake import PLAIN_TENSORS, version_of
+from armature.torch_abi.fake import PLAIN_TENSORS, in_transform, version_of
 from armature.torch_abi.marks import assumed_constant
 from armature.torch_abi.overrides import Off
 from armature.torch_abi.pytree import registered_class
@@ -60,13 +60,15 @@ from armature.trace.data import running_graphs
 from armature.trace.emit.precalls import change_early
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.handlers import Call, Handler, Polyfill, Signature, ValueType, collect, handles, opaque_function
-from armature.trace.places import places_of
+from armature.trace.places import Place, places_of
+from armature.trace.recording.graph_calls import from_fake as value_of_node
+from armature.trace.recording.graph_calls import record as record_node
 from armature.trace.recording.opaque_calls import call_outside
-from armature.trace.recording.subgraphs import NotApart, Part, Watch, call_graphs, graph_inputs, trace_part
 from armature.trace.recording.tensor_state import alter_tensor
 from armature.trace.semantics.iteration import advanced
 from armature.trace.semantics.slots import CONVERSIONS, TEXT, is_iterable
 from armature.trace.semantics.weak_references import refer, rely_on_life
+from armature.trace.signals import TraceSignal
 from armature.trace.trust import is_trusted
 from armature.trace.values import computed as early_numbers
 from armature.trace.values import symbolic as symbolic_numbers
@@ -191,7 +193,6 @@ __all__ = [
     "Lowering",
     "Match",
     "MethodValue",
-    "NotApart",
     "NotConstant",
     "NotKnown",
     "ObjectSource",
@@ -199,8 +200,8 @@ __all__ = [
     "Off",
     "Operator",
     "PairedContextValue",
-    "Part",
     "Pass",
+    "Place",
     "Polyfill",
     "RangeValue",
     "Rebuilding",
@@ -222,6 +223,7 @@ __all__ = [
     "Subject",
     "SuperValue",
     "SymbolicNumber",
+    "TraceSignal",
     "TracedTensor",
     "Tracing",
     "TupleValue",
@@ -231,7 +233,6 @@ __all__ = [
     "ValueType",
     "Verdict",
     "Walk",
-    "Watch",
     "Write",
     "advance_or_raise",
     "advanced",
@@ -242,7 +243,6 @@ __all__ = [
     "base_of",
     "before_the_graph",
     "call_early",
-    "call_graphs",
     "call_outside",
     "change_early",
     "class_member",
@@ -259,11 +259,11 @@ __all__ = [
     "functional_collectives",
     "fundamental",
     "grad_modes",
-    "graph_inputs",
     "handled_exception",
     "handles",
     "has_own_lookup",
     "hookimpl",
+    "in_transform",
     "inherits",
     "invariant",
     "is_atom",
@@ -298,6 +298,7 @@ __all__ = [
     "put_grad",
     "raise_lacking",
     "raise_missing",
+    "record_node",
     "refer",
     "registered_class",
     "rely_on_class",
@@ -313,9 +314,9 @@ __all__ = [
     "supportable",
     "symbolic_numbers",
     "torch_decompositions",
-    "trace_part",
     "type_name",
     "user_error",
+    "value_of_node",
     "version_of",
     "with_examples",
 ]

@@ -14,8 +14,6 @@ from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import CellValue
 
 if TYPE_CHECKING:
-    from torch import fx
-
     from armature.context import CompileContext
     from armature.frame.sources import Source
     from armature.rules.data import Verdict
@@ -110,9 +108,7 @@ class Trace(Tracing, Protocol):
     held_weakly: objects by weak references made; whether one calls back. stop: where to stop tracing. too_deep: where
     the Python that traces came to its limit. has_handlers: some function that was traced has `try` or `with`.
     names: what globals and constants stand for. plans: what plugins say of callables, each asked for once.
-    subgraph_depth: of the calls that `atomic_depth` counts, those whose nodes go in graphs of their own.
-    subgraph_tensors: made in such a call; where that was. rerun_breaks: where the graph ends if the frame can't run
-    again. modules: graphs that nodes call.
+    rerun_breaks: where the graph ends if the frame can't run again.
     """
 
     ctx: CompileContext
@@ -128,13 +124,10 @@ class Trace(Tracing, Protocol):
     too_deep: tuple[Place, ...]
     extent: Extent
     has_handlers: bool
-    subgraph_depth: int
     rerun_breaks: list[GraphBreak]
-    subgraph_tensors: dict[TensorValue, tuple[Place, ...]]
     sizes: Sizes
     floats: dict[Source, FloatValue]
     cells: dict[int, CellValue]
-    modules: dict[str, fx.GraphModule]
     overrides: Overrides
     names: Names
     plans: dict[int, Plan]

@@ -6,13 +6,16 @@ to use, which say that, stand in `values/base.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from torch import fx
+
     from armature.frame.sources import Source
     from armature.torch_abi.overrides import Off
+    from armature.torch_abi.symbols import Symbols
     from armature.trace.instructions import Instruction
 
 V = TypeVar("V")
@@ -41,6 +44,7 @@ class FrameView(Protocol[V]):
     globals_source: Source | None
     variables: dict[str, V]
     lazy: dict[str, tuple[object, Source]]
+    stack: list[V]
     instructions: tuple[Instruction, ...]
 
     @property
@@ -102,6 +106,19 @@ class SymbolicSizes(Protocol[T_co]):
     def changing(self, number: float, source: Source, inside: Source | None = None) -> Callable[[], T_co] | None:
         """What makes the value of an int or float of the program that is another one from call to call; None: it is to
         be a constant. inside: where the number itself is read, if the object at `source` holds it."""
+
+    @property
+    def symbols(self) -> Symbols:
+        """torch's side of it."""
+
+    def bind_result(self, result: Any, node: fx.Node) -> None:
+        """Note which symbols come with the result of a node of the graph."""
+
+    def computes(self, nodes: Collection[fx.Node]) -> bool:
+        """Whether one of the nodes computes a symbol that only a run will tell."""
+
+    def forget(self, nodes: Collection[fx.Node]) -> None:
+        """The nodes leave the graph."""
 
     def argument(self, number: Any) -> Any:
         """What stands for a symbolic number among the arguments of an FX node."""

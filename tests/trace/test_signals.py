@@ -15,9 +15,9 @@ from armature.hookspecs import hookimpl
 from armature.pipeline.session import Outcome, session
 from armature.plugins import manager
 from armature.trace.handlers import Handler
-from armature.trace.recording.subgraphs import NotApart
 from armature.trace.signals import TraceSignal
 from armature.trace.values.base import NotConstant
+from armature_torch_handlers.programs.subgraphs import NotApart
 from tests.support.tracing import break_of
 
 

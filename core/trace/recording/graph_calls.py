@@ -43,6 +43,7 @@ from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
     from armature.trace.frame_state import Trace
+    from armature.trace.values.base import Tracing
 
 NUMERIC = frozenset({min, max, abs, round, sum, real_power})
 # `x.__iadd__(y)` and its kind change `x`, which only operators say of themselves.
@@ -226,7 +227,7 @@ def is_constant_result(result: object) -> bool:
     return isinstance(result, (tuple, list)) and bool(result) and all(is_constant_result(item) for item in result)
 
 
-def record(tracer: Trace, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+def record(tracer: Tracing, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
     """A node with the user's line."""
     if of_torch(target):
         args = tuple(as_dtype(arg) for arg in args)
@@ -294,12 +295,12 @@ def is_torchs(target: Any) -> bool:
     return target is not torch.autograd.backward and (of_torch(target) or target in PURE)
 
 
-def from_fake(tracer: Trace, result: Any, node: fx.Node) -> Value:
+def from_fake(tracer: Tracing, result: Any, node: fx.Node) -> Value:
     """The value of a node's result."""
     node.meta["example_value"] = result
     tracer.sizes.bind_result(result, node)
     if isinstance(result, torch.Tensor):
-        known = tracer.by_fake.get(id(result))
+        known: Value | None = tracer.by_fake.get(id(result))
         if known is not None:  # an operator in place returns its argument
             return known
         tensor_state.mark_leaf(result, node)
@@ -315,7 +316,7 @@ def from_fake(tracer: Trace, result: Any, node: fx.Node) -> Value:
     tracer.graph_break("operator-result", type=f"{type(result).__module__}.{type(result).__qualname__}")
 
 
-def item_of(tracer: Trace, item: Any, node: fx.Node, position: int) -> Value:
+def item_of(tracer: Tracing, item: Any, node: fx.Node, position: int) -> Value:
     """The value of an item of a node's result."""
     if item is None or is_atom(item) or isinstance(item, SYMBOLIC):
         return tracer.as_value(item)

@@ -224,7 +224,9 @@ class Tracing(Protocol):
     before the graph. by_id: values of objects that have an identity, with the objects. by_fake: tensors by the ids of
     their fakes. keys: looked up in dicts and sets by their identity. class_values: of attributes of classes.
     on_abort: functions and arguments that take back what tracing has done to torch's state, if it ends here.
-    atomic_depth: how many calls are being traced that go in the graph whole or not at all. mutates: whether an operator
+    atomic_depth: how many calls are being traced that go in the graph whole or not at all; subgraph_depth: of these,
+    calls whose nodes go in graphs of their own. subgraph_tensors: made in such a call, with where that was. modules:
+    graphs that nodes call. mutates: whether an operator
     in place is in the graph. cells: of functions of the program, by id. called: ids of modules that were called before.
     own_lookups: of objects whose classes look up attributes themselves. keeps_floats: whether arguments that are floats
     of the program stay nodes. rewrites: put other arguments in the place of those of a call that goes in the graph, by
@@ -249,6 +251,9 @@ class Tracing(Protocol):
     called: set[int]
     on_abort: list[tuple[Callable[[Any], Any], Any]]
     atomic_depth: int
+    subgraph_depth: int
+    subgraph_tensors: dict[Any, Any]
+    modules: dict[str, fx.GraphModule]
     mutates: bool
     keeps_floats: bool
     rewrites: dict[Callable[[str, Args, Kwargs], tuple[Args, Kwargs]], None]

@@ -15,7 +15,6 @@ from armature.plugin_api import (
     Call,
     GraphBreak,
     ListValue,
-    NotApart,
     ObjectValue,
     TracedTensor,
     TupleValue,
@@ -26,6 +25,7 @@ from armature.plugin_api import (
 from armature_torch_handlers.contexts.grad import switch_grad
 from armature_torch_handlers.programs.function_context import Context
 from armature_torch_handlers.programs.function_graphs import with_gradients
+from armature_torch_handlers.programs.subgraphs import NotApart
 from armature_torch_handlers.programs.transforms import LEAVES, innermost, leave_aborted
 
 BASE = torch.autograd.Function

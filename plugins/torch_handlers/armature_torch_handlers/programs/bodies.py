@@ -16,16 +16,12 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from armature.plugin_api import (
     Args,
     ListValue,
-    NotApart,
-    Part,
     TracedTensor,
     Tracing,
     UserRaised,
     Value,
-    Watch,
-    graph_inputs,
-    trace_part,
 )
+from armature_torch_handlers.programs.subgraphs import NotApart, Part, Watch, graph_inputs, trace_part
 
 
 @attrs.frozen

@@ -15,16 +15,15 @@ import torch
 from armature.plugin_api import (
     Args,
     Call,
-    NotApart,
     NotConstant,
     Polyfill,
     TracedTensor,
     Value,
-    call_graphs,
     existing,
     handles,
 )
 from armature_torch_handlers.programs.bodies import Body, in_tree, together, trace_body
+from armature_torch_handlers.programs.subgraphs import NotApart, call_graphs
 
 
 @handles(*existing("torch.cond", "torch._higher_order_ops.cond.cond_op"))

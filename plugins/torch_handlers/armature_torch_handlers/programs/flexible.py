@@ -11,17 +11,16 @@ import torch
 
 from armature.plugin_api import (
     Call,
-    NotApart,
     TracedTensor,
     TupleValue,
     Value,
     attention_results,
-    call_graphs,
     existing,
     handles,
     item_by_tensors,
 )
 from armature_torch_handlers.programs.bodies import Body, Like, needs_gradient, trace_body
+from armature_torch_handlers.programs.subgraphs import NotApart, call_graphs
 
 Q_INDICES = 7  # the place in the tuple that a block mask comes to of what gradients need
 

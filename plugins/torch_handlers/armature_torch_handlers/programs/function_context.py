@@ -11,7 +11,6 @@ import torch
 
 from armature.plugin_api import (
     Call,
-    NotApart,
     ObjectValue,
     Rebuilding,
     TracedTensor,
@@ -20,6 +19,7 @@ from armature.plugin_api import (
     Value,
     handles,
 )
+from armature_torch_handlers.programs.subgraphs import NotApart
 
 METHODS = ("save_for_backward", "save_for_forward", "mark_dirty", "mark_non_differentiable", "set_materialize_grads")
 KEPT = ("to_save", "saved_for_forward", "dirty_tensors", "non_differentiable", "materialize_grads")  # where they do

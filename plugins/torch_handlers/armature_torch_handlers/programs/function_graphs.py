@@ -15,17 +15,14 @@ from torch.autograd.function import once_differentiable
 from armature.plugin_api import (
     Call,
     GraphBreak,
-    NotApart,
-    Part,
     TracedTensor,
     TupleValue,
     UserRaised,
     Value,
-    Watch,
     running_graphs,
-    trace_part,
 )
 from armature_torch_handlers.programs.function_context import Context, is_none
+from armature_torch_handlers.programs.subgraphs import NotApart, Part, Watch, trace_part
 
 BASE = torch.autograd.Function
 ONCE = once_differentiable(lambda ctx: None).__code__

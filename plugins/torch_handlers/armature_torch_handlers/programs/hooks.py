@@ -12,8 +12,9 @@ import attrs
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from armature.plugin_api import Call, NotApart, TracedTensor, Value, Write, call_graphs, existing, handles
+from armature.plugin_api import Call, TracedTensor, Value, Write, existing, handles
 from armature_torch_handlers.programs.bodies import Like, trace_body
+from armature_torch_handlers.programs.subgraphs import NotApart, call_graphs
 
 
 @attrs.define(eq=False)

@@ -15,15 +15,14 @@ from torch.utils._pytree import tree_leaves
 
 from armature.plugin_api import (
     Call,
-    NotApart,
     SymbolicNumber,
     TracedTensor,
     Value,
-    call_graphs,
     existing,
     handles,
 )
 from armature_torch_handlers.programs.bodies import ANY_INT, Body, Like, in_tree, needs_gradient, together, trace_body
+from armature_torch_handlers.programs.subgraphs import NotApart, call_graphs
 
 
 @handles(

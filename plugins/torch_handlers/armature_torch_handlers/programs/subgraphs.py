@@ -9,26 +9,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import getitem
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import torch
 from torch import fx
 
-from armature.torch_abi.fake import in_transform, version_of
-from armature.trace import calls
-from armature.trace.errors import GraphBreak, UserRaised
-from armature.trace.frame_state import Frame, whole
-from armature.trace.places import Place, places_of
-from armature.trace.recording import graph_calls
-from armature.trace.signals import TraceSignal
-from armature.trace.values.base import Args, Kwargs, Tracing, Value
-from armature.trace.values.floats import FloatValue
-from armature.trace.values.symbolic import SymbolicValue
-from armature.trace.values.tensor import TensorValue
-
-if TYPE_CHECKING:
-    from armature.trace.frame_state import Trace
+from armature.plugin_api import (
+    Args,
+    GeneratorValue,
+    GraphBreak,
+    Kwargs,
+    Place,
+    SymbolicNumber,
+    TracedTensor,
+    TraceSignal,
+    Tracing,
+    UserRaised,
+    Value,
+    in_transform,
+    places_of,
+    record_node,
+    value_of_node,
+    version_of,
+)
 
 OF_PROGRAM = ("real", "obj", "namespace")  # fields of values that hold the program's own objects
 
@@ -45,7 +49,7 @@ class NotApart(TraceSignal):
 class Watch:
     """A context that notices what calls do beside computing with tensors. Watches may be nested."""
 
-    tracer: Trace = attrs.field(converter=whole)
+    tracer: Tracing
     before: object = None
     touched: dict[Value, None] = attrs.field(factory=dict)
     outer: dict[Value, None] | None = None
@@ -68,7 +72,9 @@ class Watch:
         """The same; or an object made in the frame that the program can reach from the frames being traced, or from
         some roots (values, and nests of them)."""
         wanted = set(map(id, self.touched))
-        found = bool(wanted) and any(id(value) in wanted for value in _reachable((*roots, *self.tracer.frames)))
+        found = bool(wanted) and any(
+            id(value) in wanted for value in _reachable((*roots, *map(_held_by_frame, self.tracer.frames)))
+        )
         return found or self.outlives()
 
     def _state(self) -> object:
@@ -90,12 +96,12 @@ class Part:
     operators in place; written: tensors from before the call that were written to.
     """
 
-    tracer: Trace
+    tracer: Tracing
     nodes: tuple[fx.Node, ...]
     result: Value
     outside: tuple[fx.Node, ...]
     writes: bool
-    written: tuple[TensorValue, ...]
+    written: tuple[TracedTensor, ...]
     places: tuple[Place, ...]
 
     def module(self, inputs: Sequence[fx.Node | None], outputs: Any, name: str) -> fx.GraphModule:
@@ -140,7 +146,6 @@ def trace_part(tracer: Tracing, function: Value | Callable[..., Any], args: Args
 
     Errors: NotApart, and as for any call GraphBreak and UserRaised. There are no new nodes in the graph then.
     """
-    tracer = whole(tracer)
     last = next(iter(reversed(tracer.graph.nodes)), None)
     known, mutates = list(tracer.by_fake.values()), tracer.mutates
     versions = [version_of(value.fake) for value in known]
@@ -149,7 +154,7 @@ def trace_part(tracer: Tracing, function: Value | Callable[..., Any], args: Args
     watch = Watch(tracer)
     try:
         with watch:
-            result = calls.call_whole(tracer, function, args, kwargs)
+            result = tracer.calls.call_whole(function, args, kwargs)
         if watch.outlives():
             raise NotApart("changes something outside of it")
         nodes = _after(tracer.graph, last)
@@ -170,12 +175,13 @@ def trace_part(tracer: Tracing, function: Value | Callable[..., Any], args: Args
 
 
 @contextmanager
-def graph_inputs(tracer: Tracing, fakes: Sequence[torch.Tensor | None]) -> Iterator[list[TensorValue | SymbolicValue]]:
+def graph_inputs(
+    tracer: Tracing, fakes: Sequence[torch.Tensor | None]
+) -> Iterator[list[TracedTensor | SymbolicNumber]]:
     """Inputs of a graph within the graph, there while a function is traced on them. None stands for any int.
 
     Errors: NotApart.
     """
-    tracer = whole(tracer)
     if fakes and in_transform():  # whose levels its inputs would not have
         raise NotApart("is called in a transform of torch.func")
     places = places_of(tracer.frames)
@@ -186,15 +192,15 @@ def graph_inputs(tracer: Tracing, fakes: Sequence[torch.Tensor | None]) -> Itera
         remove(tracer, tuple(value.node for value in values if value.node is not None), places)
 
 
-def _input(tracer: Trace, fake: torch.Tensor | None) -> TensorValue | SymbolicValue:
-    node = graph_calls.record(tracer, "placeholder", "given", (), {})
+def _input(tracer: Tracing, fake: torch.Tensor | None) -> TracedTensor | SymbolicNumber:
+    node = record_node(tracer, "placeholder", "given", (), {})
     if fake is None:
         number = tracer.sizes.symbols.create_unbacked_symint()
         node.meta["example_value"] = number
         tracer.sizes.bind_result(number, node)
-        return SymbolicValue(number, node)
+        return SymbolicNumber(number, node)
     node.meta["example_value"] = fake
-    value = tracer.by_fake[id(fake)] = TensorValue(fake, node)
+    value = tracer.by_fake[id(fake)] = TracedTensor(fake, node)
     return value
 
 
@@ -210,20 +216,19 @@ def call_graphs(
     arguments: what it is called with, made of a node for each graph. results: fakes of the items of the tuple that it
     returns, None in the place of an int that only a run will tell; None: it returns nothing.
     """
-    tracer = whole(tracer)
-    getters = [graph_calls.record(tracer, "get_attr", _add_module(tracer, graph), (), {}) for graph in graphs]
+    getters = [record_node(tracer, "get_attr", _add_module(tracer, graph), (), {}) for graph in graphs]
     numbers = tracer.sizes.symbols.create_unbacked_symint
     given = None if results is None else tuple([numbers() if fake is None else fake for fake in results])
-    node = graph_calls.record(tracer, "call_function", function, arguments(*getters), {})
+    node = record_node(tracer, "call_function", function, arguments(*getters), {})
     node.meta["example_value"] = given
     made = []
     for position, fake in enumerate(given or ()):
-        getter = graph_calls.record(tracer, "call_function", getitem, (node, position), {})
-        made.append(graph_calls.from_fake(tracer, fake, getter))
+        getter = record_node(tracer, "call_function", getitem, (node, position), {})
+        made.append(value_of_node(tracer, fake, getter))
     return made
 
 
-def _add_module(tracer: Trace, module: fx.GraphModule) -> str:
+def _add_module(tracer: Tracing, module: fx.GraphModule) -> str:
     """The name under which nodes of the graph refer to one within it."""
     name = f"{type(module).__name__}_{len(tracer.modules)}"
     tracer.modules[name] = module
@@ -241,7 +246,7 @@ def _after(graph: fx.Graph, last: fx.Node | None) -> tuple[fx.Node, ...]:
     return tuple(reversed(found))
 
 
-def remove(tracer: Trace, nodes: tuple[fx.Node, ...], places: tuple[Place, ...]) -> None:
+def remove(tracer: Tracing, nodes: tuple[fx.Node, ...], places: tuple[Place, ...]) -> None:
     """Take nodes out of the graph, all that use them included. Where the program uses a tensor that they made, the
     graph breaks at some places."""
     own = set(nodes)
@@ -256,10 +261,14 @@ def remove(tracer: Trace, nodes: tuple[fx.Node, ...], places: tuple[Place, ...])
         tracer.graph.erase_node(node)
 
 
-def _forget_item(number: FloatValue, own: set[fx.Node]) -> None:
+def _forget_item(number: Any, own: set[fx.Node]) -> None:
     node = getattr(number.item, "node", None)
     if node in own:
         number.item = None
+
+
+def _held_by_frame(frame: Any) -> tuple[object, ...]:
+    return (frame.variables, frame.cells, frame.own_cells, frame.stack, frame.handling)
 
 
 def _reachable(roots: Iterable[object]) -> Iterator[Value]:
@@ -271,10 +280,10 @@ def _reachable(roots: Iterable[object]) -> Iterator[Value]:
         if id(held) in seen:
             continue
         seen.add(id(held))
-        if isinstance(held, Frame):
-            todo += (held.variables, held.cells, held.own_cells, held.stack, held.handling)
-        elif isinstance(held, Value):
+        if isinstance(held, Value):
             yield held
+            if isinstance(held, GeneratorValue):
+                todo += _held_by_frame(held.frame)
             todo += (getattr(held, field.name) for field in attrs.fields(type(held)) if field.name not in OF_PROGRAM)
         elif type(held) is dict:
             todo += (*held.keys(), *held.values())
