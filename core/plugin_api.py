@@ -55,7 +55,7 @@ from armature.torch_abi.fake import PLAIN_TENSORS, in_transform, version_of
 from armature.torch_abi.marks import assumed_constant
 from armature.torch_abi.overrides import Off
 from armature.torch_abi.pytree import registered_class
-from armature.torch_abi.symbols import is_unbacked
+from armature.torch_abi.symbols import MATH_FUNCTIONS, is_unbacked
 from armature.trace.data import running_graphs
 from armature.trace.emit.precalls import change_early
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
@@ -70,8 +70,6 @@ from armature.trace.semantics.slots import CONVERSIONS, TEXT, is_iterable
 from armature.trace.semantics.weak_references import refer, rely_on_life
 from armature.trace.signals import TraceSignal
 from armature.trace.trust import is_trusted
-from armature.trace.values import computed as early_numbers
-from armature.trace.values import symbolic as symbolic_numbers
 from armature.trace.values.base import (
     Args,
     BoundMethod,
@@ -97,10 +95,10 @@ from armature.trace.values.classes import (
     rely_on_class,
     rely_on_member,
 )
+from armature.trace.values.computed import computed_float, is_computed, is_taken, kind_of_number, taken
 from armature.trace.values.constant import ConstantValue, enum_attribute, is_atom
 from armature.trace.values.context import (
     ContextValue,
-    PairedContextValue,
     put_grad,
 )
 from armature.trace.values.derived import BASES as BUILTIN_BASES
@@ -127,6 +125,8 @@ from armature.trace.values.sequence import (
 from armature.trace.values.slices import RangeValue, SliceValue
 from armature.trace.values.streams import Steps, Walk
 from armature.trace.values.symbolic import SymbolicValue as SymbolicNumber
+from armature.trace.values.symbolic import number_of
+from armature.trace.values.symbolic import symbolic as symbolic_number
 from armature.trace.values.tensor import TensorValue as TracedTensor
 from armature.trace.values.user_object import PLAIN_LOOKUP, has_own_lookup, namesake
 from armature.trace.values.user_object import UserObjectValue as ObjectValue
@@ -137,6 +137,7 @@ __all__ = [
     "CHECK",
     "CONVERSIONS",
     "FILLED_BY_INIT",
+    "MATH_FUNCTIONS",
     "MISSING",
     "PLAIN_LOOKUP",
     "PLAIN_TENSORS",
@@ -199,7 +200,6 @@ __all__ = [
     "ObjectValue",
     "Off",
     "Operator",
-    "PairedContextValue",
     "Pass",
     "Place",
     "Polyfill",
@@ -249,8 +249,8 @@ __all__ = [
     "collect",
     "compile_functional",
     "compute_early",
+    "computed_float",
     "data_parallel",
-    "early_numbers",
     "enum_attribute",
     "existing",
     "fake_of",
@@ -268,14 +268,17 @@ __all__ = [
     "invariant",
     "is_atom",
     "is_by_address",
+    "is_computed",
     "is_data_descriptor",
     "is_iterable",
     "is_named_tuple",
+    "is_taken",
     "is_trusted",
     "is_unbacked",
     "is_written_in_c",
     "item_by_tensors",
     "items_of_mapping",
+    "kind_of_number",
     "layout",
     "lies_alike",
     "looked_up",
@@ -286,6 +289,7 @@ __all__ = [
     "native",
     "nested_attention",
     "number_now",
+    "number_of",
     "numpy_layer",
     "object_source",
     "opaque_function",
@@ -312,7 +316,8 @@ __all__ = [
     "settle",
     "skip_code",
     "supportable",
-    "symbolic_numbers",
+    "symbolic_number",
+    "taken",
     "torch_decompositions",
     "type_name",
     "user_error",

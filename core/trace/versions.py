@@ -1,4 +1,4 @@
-"""Where Python's versions differ, as facts: in their bytecode, and in what a few builtins do."""
+"""Where the bytecode of Python's versions differs, as facts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,3 @@ SEND_KEEPS_DELEGATE = VERSION >= (3, 12)
 """Whether SEND leaves a delegate that is at its end on the stack, for END_SEND to drop."""
 LOADS_METHODS = "LOAD_METHOD" if VERSION < (3, 12) else "LOAD_ATTR"
 """The instruction that looks for a method to be called; LOAD_ATTR does so with the lowest bit of its argument."""
-SUM_KEEPS_WHAT_IS_LOST = VERSION >= (3, 12)
-"""Whether `sum` of floats keeps what additions lose."""
-SUBSET_STOPS_EARLY = VERSION >= (3, 12)
-"""Whether `set.issubset` of an iterable ends when all members were met."""

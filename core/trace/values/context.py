@@ -11,11 +11,10 @@ import attrs
 import torch
 
 from armature.torch_abi.grad_modes import set_grad_enabled
-from armature.trace.places import Place, places_of
 from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Rebuilding, Tracing
+    from armature.trace.values.base import Tracing
 
 
 @attrs.define(eq=False)
@@ -90,48 +89,3 @@ def end_grad(tracer: Tracing) -> None:
     now = torch.is_grad_enabled()
     put_grad(tracer, tracer.effects.grad)
     tracer.effects.grad_after = now
-
-
-@attrs.define(eq=False)
-class PairedContextValue(ContextValue):
-    """A context entered by one function, whose result goes to the one that leaves it (autocast)."""
-
-    enter_by: Callable[..., Any]
-    arguments: tuple[object, ...]
-    leave_by: Callable[[Any], Any]
-    made_by: Callable[..., Any] | None = None  # makes the context manager itself from the arguments
-    open: list[tuple[Any, Any]] = attrs.field(factory=list)
-    made_at: tuple[Place, ...] = ()  # where it was entered last: a graph may have to end there
-
-    def enter(self, tracer: Tracing) -> Value:
-        try:
-            real = self.enter_by(*self.arguments)
-        except (TypeError, ValueError, RuntimeError) as error:  # torch refuses the arguments
-            tracer.raise_real(error)
-        node = tracer.state_call(self.enter_by, self.arguments, self.leave_by)
-        self.open.append((node, real))
-        self.made_at = places_of(tracer.frames)
-        tracer.on_abort.append((self.leave_by, real))
-        tracer.effects.entered[self] = None
-        return self
-
-    def leave(self, tracer: Tracing) -> None:
-        if not self.open:  # entered before the frame began
-            tracer.graph_break("exit-without-enter", type=self.describe())
-        node, real = self.open.pop()
-        if not self.open:
-            tracer.effects.entered.pop(self)
-        tracer.on_abort.remove((self.leave_by, real))
-        self.leave_by(real)
-        tracer.state_call(self.leave_by, (node,))
-
-    def clone(self) -> Value:
-        return PairedContextValue(self.kind, self.enter_by, self.arguments, self.leave_by, self.made_by)
-
-    def rebuild(self, out: Rebuilding) -> None:
-        if self.made_by is None:
-            out.cannot(self)
-        out.null_function(self.made_by)
-        for argument in self.arguments:
-            out.constant(argument)
-        out.call(len(self.arguments))

@@ -152,29 +152,6 @@ def negated(tracer: Tracing, name: str, value: SymbolicValue) -> Value | None:
     return symbolic(tracer, {"neg": -value.fake, "pos": value.fake, "invert": -1 - value.fake}[name])
 
 
-def extreme(tracer: Tracing, op: str, items: list[Value]) -> Value | None:
-    """The smallest ("<") or largest of ints some of which are symbolic; None: choose by comparing."""
-    if not any(isinstance(item, SymbolicValue) for item in items):
-        return None
-    if any(item.python_type() is bool for item in items):  # what is chosen stays one
-        return None
-    numbers = [number_of(item) for item in items]
-    if any(type(number) not in (int, torch.SymInt) for number in numbers):
-        return None
-    choose: Callable[[Any, Any], Any] = torch.sym_min if op == "<" else torch.sym_max
-    found = numbers[0]
-    for number in numbers[1:]:
-        found = choose(found, number)
-    return symbolic(tracer, found)
-
-
-def absolute(tracer: Tracing, value: Value) -> Value | None:
-    """`abs(value)` of a symbolic int; None for anything else."""
-    if not isinstance(value, SymbolicValue) or type(value.fake) is not torch.SymInt:
-        return None
-    return value if tracer.sizes.decide(value.fake >= 0) else symbolic(tracer, -value.fake)
-
-
 def _itself(tracer: Tracing, value: SymbolicValue) -> Value:
     return value if type(value.fake) is torch.SymInt else value.constant()
 
@@ -194,5 +171,5 @@ NUMBER_METHODS: dict[str, Callable[..., Value]] = {
     **{f"__r{name}__": _arithmetic(name, swapped=True) for name in (*ARITHMETIC, "pow", "truediv")},
     "__bool__": lambda tracer, value: tracer.constant(value.truth(tracer)),
     "__neg__": lambda tracer, value: tracer.python.operate_unary("neg", value),
-    "__abs__": lambda tracer, value: absolute(tracer, value) or value.constant(),
+    "__abs__": lambda tracer, value: tracer.python.builtin(abs, value),
 }

@@ -24,7 +24,6 @@ from armature.plugin_api import (
     TupleValue,
     Value,
     class_member,
-    early_numbers,
     handles,
     is_iterable,
     native,
@@ -32,9 +31,9 @@ from armature.plugin_api import (
     raise_lacking,
     rely_on_class,
     says_not_implemented,
-    symbolic_numbers,
     type_name,
 )
+from armature_builtin_rules.functions import unknown_numbers
 from armature_builtin_rules.functions.sets import in_any_order
 
 MATH = tuple(fn for fn in vars(math).values() if type(fn) is type(math.sqrt))
@@ -61,7 +60,7 @@ def make_number(call: Call, *args: Value, **kwargs: Value) -> Value:
         args = (native(args[0]), *args[1:])
     found = by_conversion(call, kind, args, kwargs)
     if found is None and not kwargs:
-        found = early_numbers.call(call.tracing, kind, args)
+        found = unknown_numbers.of_function(call.tracing, kind, args)
     return of_constants(call, kind, args, kwargs) if found is None else found
 
 
@@ -133,11 +132,11 @@ def total(call: Call, items: Value, start: Value | None = None) -> Value:
     numbers = [made]
     rest: Iterator[Value] = iter(())
     for term in stream:
-        if not early_numbers.is_number(term) or not early_numbers.is_number(made):
+        if not unknown_numbers.is_number(term) or not unknown_numbers.is_number(made):
             rest = itertools.chain((term,), stream)
             break
         numbers.append(term)
-    made = early_numbers.total(call.tracing, numbers)
+    made = unknown_numbers.total(call.tracing, numbers)
     for term in rest:  # each is added before the next one is asked for
         made = call.tracing.python.operate("add", made, term)
     return made
@@ -158,7 +157,7 @@ def extreme(call: Call, *args: Value, key: Value | None = None, default: Value |
         return default
     found = None
     if keyed is None:
-        found = early_numbers.extreme(tracer, op, items) or symbolic_numbers.extreme(tracer, op, items)
+        found = unknown_numbers.extreme(tracer, op, items)
     if found is None and keyed is None and tracer.request.fullgraph:
         found = extreme_of_tensors(call, op, items, stream)
     if found is not None:
@@ -182,7 +181,7 @@ def begun(call: Call, args: Args, keyed: Value | None) -> tuple[list[Value], Ite
     stream = args[0].stream(call.tracing)
     for item in stream:
         items.append(item)
-        if keyed is not None or not early_numbers.is_number(item):  # comparing numbers runs no code of the program
+        if keyed is not None or not unknown_numbers.is_number(item):  # comparing numbers runs no code of the program
             return items, stream
     return items, iter(())
 
@@ -247,7 +246,7 @@ def absolute(call: Call, value: Value) -> Value:
         if class_member(value.python_type(), "__abs__") is MISSING:
             raise_lacking(call.tracing, value, "__abs__")
         return value.call_method(call.tracing, "__abs__", (), {})
-    found = early_numbers.absolute(call.tracing, value) or symbolic_numbers.absolute(call.tracing, value)
+    found = unknown_numbers.absolute(call.tracing, value)
     return call.fold(abs, value.as_constant()) if found is None else found
 
 
@@ -287,7 +286,7 @@ def folded(call: Call, *args: Value, **kwargs: Value) -> Value:
     """A pure function of constants."""
     if any(isinstance(arg, TracedTensor) for arg in args):
         call.graph_break("function-of-numbers", function=call.fn.__name__)
-    found = None if kwargs else early_numbers.call(call.tracing, call.fn, args)
+    found = None if kwargs else unknown_numbers.of_function(call.tracing, call.fn, args)
     if found is not None:
         return found
     named = {name: value.as_constant() for name, value in kwargs.items()}

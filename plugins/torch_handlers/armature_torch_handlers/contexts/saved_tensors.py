@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch.autograd.graph import disable_saved_tensors_hooks
 
-from armature.plugin_api import Call, PairedContextValue, Value, handles
+from armature.plugin_api import Call, Value, handles
+from armature_torch_handlers.contexts.paired import PairedContextValue
 
 
 def enter_without_hooks(message: str) -> AbstractContextManager[Any]:

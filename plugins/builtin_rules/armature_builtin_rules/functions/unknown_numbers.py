@@ -1,0 +1,106 @@
+"""Functions of numbers that tracing does not know: sizes, ints that change from call to call, floats that the graph
+computes. A function returns None where the numbers are others, which Python itself computes with."""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from armature.plugin_api import (
+    MATH_FUNCTIONS,
+    Args,
+    ConstantValue,
+    SymbolicNumber,
+    Tracing,
+    TupleValue,
+    Value,
+    compute_early,
+    computed_float,
+    is_computed,
+    is_taken,
+    kind_of_number,
+    number_of,
+    symbolic_number,
+    taken,
+)
+
+FUNCTIONS = {**MATH_FUNCTIONS, float: torch.sym_float}
+COMPENSATES = sys.version_info >= (3, 12)  # `sum` of floats keeps what additions lose
+
+
+def is_number(value: Value) -> bool:
+    """Whether it is an int, float or truth value that a graph can take."""
+    return kind_of_number(value) is not None
+
+
+def absolute(tracer: Tracing, value: Value) -> Value | None:
+    """`abs(value)` of a symbolic int, or of a float that only a run will tell; None for anything else."""
+    if is_computed(value):
+        return computed_float(tracer, abs, (value,))
+    if not isinstance(value, SymbolicNumber) or type(value.fake) is not torch.SymInt:
+        return None
+    return value if tracer.sizes.decide(value.fake >= 0) else symbolic_number(tracer, -value.fake)
+
+
+def extreme(tracer: Tracing, op: str, items: list[Value]) -> Value | None:
+    """The smallest ("<") or largest of numbers of one type, some of which are not known; None: choose by comparing."""
+    if not any(is_computed(item) for item in items) or any(kind_of_number(item) is not float for item in items):
+        return _extreme_of_ints(tracer, op, items)
+    found = items[0]
+    for item in items[1:]:
+        found = computed_float(tracer, torch.sym_min if op == "<" else torch.sym_max, (found, item))
+    return found
+
+
+def _extreme_of_ints(tracer: Tracing, op: str, items: list[Value]) -> Value | None:
+    """The smallest ("<") or largest of ints some of which are symbolic; None: choose by comparing."""
+    if not any(isinstance(item, SymbolicNumber) for item in items):
+        return None
+    if any(item.python_type() is bool for item in items):  # what is chosen stays one
+        return None
+    numbers = [number_of(item) for item in items]
+    if any(type(number) not in (int, torch.SymInt) for number in numbers):
+        return None
+    choose: Callable[[Any, Any], Any] = torch.sym_min if op == "<" else torch.sym_max
+    found = numbers[0]
+    for number in numbers[1:]:
+        found = choose(found, number)
+    return symbolic_number(tracer, found)
+
+
+def total(tracer: Tracing, numbers: list[Value]) -> Value:
+    """`sum(numbers[1:], numbers[0])`."""
+    if not COMPENSATES or float not in map(kind_of_number, numbers):
+        return functools.reduce(functools.partial(tracer.python.operate, "add"), numbers)
+    # Of floats, later Pythons keep what the additions lose.
+    if all(isinstance(number, ConstantValue) for number in numbers):
+        return ConstantValue(sum_of(*(number.as_constant() for number in numbers)))
+    found = None if any(map(is_taken, numbers)) else compute_early(tracer, sum_of, tuple(numbers))
+    if found is None:
+        terms = TupleValue([taken(tracer, number) for number in numbers[1:]])
+        found = computed_float(tracer, sum, (terms, numbers[0]))
+    return found
+
+
+def sum_of(first: Any, *others: Any) -> Any:
+    """`sum(others, first)`."""
+    return sum(others, first)
+
+
+def of_function(tracer: Tracing, function: Callable[..., Any], operands: Args) -> Value | None:
+    """What `float` or a function of `math` gives for a number that only a run will tell; None: it is another function,
+    or another argument."""
+    if len(operands) != 1 or not is_taken(operands[0]) or kind_of_number(operands[0]) is None:
+        return None
+    if function is math.fabs:
+        number = of_function(tracer, float, operands)
+        return None if number is None else absolute(tracer, number)
+    if function is float and is_computed(operands[0]):
+        return operands[0]
+    known = FUNCTIONS.get(function)
+    return None if known is None else computed_float(tracer, known, operands)
