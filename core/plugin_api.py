@@ -59,12 +59,22 @@ from armature.torch_abi.symbols import MATH_FUNCTIONS, is_unbacked
 from armature.trace.data import running_graphs
 from armature.trace.emit.precalls import change_early
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
-from armature.trace.handlers import Call, Handler, Polyfill, Signature, ValueType, collect, handles, opaque_function
+from armature.trace.handlers import (
+    Call,
+    Handler,
+    Polyfill,
+    Signature,
+    ValueType,
+    collect,
+    handles,
+    opaque_function,
+    tensor_method,
+)
 from armature.trace.places import Place, places_of
 from armature.trace.recording.graph_calls import from_fake as value_of_node
 from armature.trace.recording.graph_calls import record as record_node
 from armature.trace.recording.opaque_calls import call_outside
-from armature.trace.recording.tensor_state import alter_tensor
+from armature.trace.recording.tensor_state import APART, AS_CAPTURED
 from armature.trace.semantics.iteration import advanced
 from armature.trace.semantics.slots import CONVERSIONS, TEXT, is_iterable
 from armature.trace.semantics.weak_references import refer, rely_on_life
@@ -132,7 +142,9 @@ from armature.trace.values.user_object import PLAIN_LOOKUP, has_own_lookup, name
 from armature.trace.values.user_object import UserObjectValue as ObjectValue
 
 __all__ = [
+    "APART",
     "API_VERSION",
+    "AS_CAPTURED",
     "BUILTIN_BASES",
     "CHECK",
     "CONVERSIONS",
@@ -236,7 +248,6 @@ __all__ = [
     "Write",
     "advance_or_raise",
     "advanced",
-    "alter_tensor",
     "assumed_constant",
     "attention_results",
     "attribute_of_builtin",
@@ -318,6 +329,7 @@ __all__ = [
     "supportable",
     "symbolic_number",
     "taken",
+    "tensor_method",
     "torch_decompositions",
     "type_name",
     "user_error",

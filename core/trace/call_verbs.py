@@ -25,6 +25,7 @@ class Calls:
         self.call_whole = partial(calls.call_whole, trace)
         self.resume = partial(inlining.run_frame, trace)
         self.handled = partial(calls.handled_by_plugins, trace)
+        self.handled_as = partial(calls.handled_as, trace)
         self.has_handler = partial(calls.has_handler, trace)
         self.goes_first = partial(calls.goes_first, trace)
         self.read_in_c = partial(calls.read_in_c, trace)

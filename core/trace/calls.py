@@ -126,10 +126,15 @@ def goes_first(tracer: Trace, fn: object) -> bool:
     return plan_of(tracer, fn).speaks
 
 
+def handled_as(tracer: Trace, target: Callable[..., object], fn: Any, args: Args, kwargs: Kwargs) -> Value | None:
+    """What the handler of a target that stands for many functions gives for one of them."""
+    handler: Handler | None = tracer.tables.handler(target)
+    return None if handler is None else handler.fn(Call(fn, tuple(args), kwargs, tracer), *args, **kwargs)
+
+
 def call_opaque(call: Call, /, *args: Value, **kwargs: Value) -> Value | None:
     """The handler of functions that are not to be looked into, which the row for `opaque_function` knows."""
-    handler: Handler | None = whole(call.tracing).tables.handler(opaque_function)
-    return None if handler is None else handler.fn(call, *args, **kwargs)
+    return handled_as(whole(call.tracing), opaque_function, call.fn, args, kwargs)
 
 
 def stand_in(tracer: Trace, plan: Plan, replacement: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
@@ -172,7 +177,7 @@ def _known_function(tracer: Trace, fn: Any, args: Args, kwargs: Kwargs) -> Value
     if assumed_constant(fn):
         return _call_for_real(tracer, fn, args, kwargs)
     if allowed_in_graph(fn):
-        return call_opaque(Call(fn, tuple(args), kwargs, tracer), *args, **kwargs)
+        return handled_as(tracer, opaque_function, fn, args, kwargs)
     if type(fn) is MethodWrapperType and fn.__name__ == "__get__" and type(fn.__self__) in C_METHODS:
         return MethodValue(tracer.as_value(fn.__self__), args[0])
     return None

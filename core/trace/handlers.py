@@ -98,6 +98,11 @@ def opaque_function(*args: object, **kwargs: object) -> object:
     raise NotImplementedError
 
 
+def tensor_method(*args: object, **kwargs: object) -> object:
+    """As the target of a handler it stands for all methods of tensors that no other handler has answered."""
+    raise NotImplementedError
+
+
 @attrs.frozen(eq=False)
 class Call:
     """A call being traced: the function and its arguments as values, and the verbs of a handler.

@@ -209,6 +209,11 @@ class CallVerbs(Protocol[V]):
     def handled(self, fn: object, args: Sequence[V], kwargs: Mapping[str, V]) -> V | None:
         """What a handler or polyfill of `fn` gives, None when there is none or it declines."""
 
+    def handled_as(
+        self, target: Callable[..., object], fn: Any, args: Sequence[V], kwargs: Mapping[str, V]
+    ) -> V | None:
+        """What the handler of a target that stands for many functions gives for one of them."""
+
     def has_handler(self, fn: object) -> bool:
         """Whether a handler or a polyfill knows a callable."""
 

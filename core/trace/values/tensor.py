@@ -15,7 +15,7 @@ from armature.introspection import MISSING, class_member
 from armature.torch_abi.fake import alias, version_of
 from armature.torch_abi.overrides import OWN_CLASSES, as_subclass
 from armature.torch_abi.wrappers import is_wrapper
-from armature.trace.break_ids import NUMBER_METHOD, NUMBER_METHODS, STATE_METHOD, STATE_METHODS
+from armature.trace.handlers import tensor_method
 from armature.trace.values.base import (
     Args,
     BoundMethod,
@@ -26,10 +26,9 @@ from armature.trace.values.base import (
     shares_dict,
     unless_not_implemented,
 )
-from armature.trace.values.classes import ClassValue, class_attribute, find_in_class, is_data_descriptor
+from armature.trace.values.classes import class_attribute, find_in_class, is_data_descriptor
 from armature.trace.values.graph_tensor import GraphTensor
 from armature.trace.values.keys import Identity
-from armature.trace.values.sequence import ListValue
 
 if TYPE_CHECKING:
     from armature.trace.values.base import Rebuilding, Tracing
@@ -42,30 +41,6 @@ STATIC_ATTRIBUTES = frozenset({
 })  # fmt: skip
 # Attributes that are tensors: in the graph they are a call of `getattr`.
 VIEW_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
-# Methods that the fake tensor answers.
-STATIC_METHODS = frozenset({
-    "size", "stride", "dim", "numel", "nelement", "ndimension", "element_size", "is_contiguous",
-    "is_floating_point", "is_complex", "is_signed", "get_device", "storage_offset", "__len__", "is_conj", "is_neg",
-    "is_inference", "has_names",
-})  # fmt: skip
-# Methods whose result only the numbers tell.
-VALUE_METHODS = frozenset({
-    "item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__complex__", "__index__", "__array__",
-    "data_ptr", "const_data_ptr", "is_set_to", "is_nonzero", "equal", "allclose", "__contains__",
-    "__str__", "__repr__", "__format__", "__hash__", "__dir__", "__sizeof__",
-})  # fmt: skip
-# Methods that change what a tensor is, not its numbers, or that leave the graph.
-OPAQUE_METHODS = frozenset({
-    "requires_grad_", "set_", "resize_", "resize_as_", "detach_", "share_memory_", "pin_memory", "register_hook",
-    "backward", "retain_grad", "as_subclass", "storage", "untyped_storage", "apply_", "map_", "map2_",
-    "register_post_accumulate_grad_hook", "to_sparse", "__deepcopy__", "__reduce_ex__", "rename_", "rename",
-    "swap_tensors", "is_shared", "to_mkldnn", "refine_names", "align_to", "align_as", "unflatten_names",
-    "module_load", "__dlpack__", "type_as_",
-})  # fmt: skip
-
-
-# What the text of `tensor.type()` begins with.
-TYPE_PREFIXES = {"cpu": "torch.", "cuda": "torch.cuda."}
 
 
 @attrs.define(eq=False)
@@ -240,32 +215,11 @@ class TensorValue(GraphTensor):
             if found is not None:
                 return found
         known = tracer.calls.handled(method, (self, *args), kwargs)
+        if known is None:
+            known = tracer.calls.handled_as(tensor_method, method, (self, *args), kwargs)
         if known is not None:
             return known
-        if name in STATIC_METHODS:
-            return self._static(tracer, name, args, kwargs)
-        if name == "type" and not args and not kwargs and self.device.type in TYPE_PREFIXES:
-            text = torch.empty(0, dtype=self.dtype, device="meta").type().rpartition(".")[2]
-            return tracer.constant(TYPE_PREFIXES[self.device.type] + text)
-        if name in ("item", "tolist") and tracer.config.capture_scalar_outputs:
-            return self._item(tracer) if name == "item" else self._list(tracer)
-        if name in VALUE_METHODS or (name == "type" and not args):
-            tracer.graph_break(NUMBER_METHODS.get(name, NUMBER_METHOD), function=f"Tensor.{name}")
-        if name == "as_subclass" and len(args) == 1 and isinstance(args[0], ClassValue) and not kwargs:
-            return self.as_kind(tracer, args[0].cls)
-        if name in OPAQUE_METHODS:
-            tracer.graph_break(STATE_METHODS.get(name, STATE_METHOD), function=f"Tensor.{name}")
         return self._in_graph(tracer, name, args, kwargs)
-
-    def _item(self, tracer: Tracing) -> Value:
-        """`.item()`: a number that the graph computes."""
-        return tracer.graph_call("item", (self,), {})
-
-    def _list(self, tracer: Tracing) -> Value:
-        """`.tolist()`, each number computed in the graph."""
-        if not self.fake.shape:
-            return self._item(tracer)
-        return ListValue([row._list(tracer) for row in self.stream(tracer) if isinstance(row, TensorValue)])
 
     def _in_graph(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "__getitem__":
@@ -276,29 +230,6 @@ class TensorValue(GraphTensor):
         if name == "__iter__":
             return tracer.python.iterator(self)
         return tracer.graph_call(name, (self, *args), kwargs)
-
-    def _static(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        if name == "storage_offset":
-            guard_offsets(tracer, self)
-        plain = [arg.as_constant() for arg in args]
-        named = {key: arg.as_constant() for key, arg in kwargs.items()}
-        if name == "stride" and not self._stride_is_known(tracer, [*plain, *named.values()]):
-            tracer.graph_break("unknown-stride", operation="Tensor.stride")
-        try:
-            return tracer.as_value(getattr(self.fake, name)(*plain, **named))
-        except (IndexError, TypeError, ValueError) as error:
-            tracer.raise_real(error)
-
-    def _stride_is_known(self, tracer: Tracing, asked: list[object]) -> bool:
-        """Whether the fake tells the strides: along dimensions of size 1, operators on fakes choose others than those
-        with numbers do. `asked`: the dimension, if it is one."""
-        shape = self.fake.shape
-        axes = [int(axis) for axis in asked if isinstance(axis, int) and -len(shape) <= axis < len(shape)]
-        if all(shape[axis] != 1 for axis in axes or range(len(shape))) or self.real is not None:
-            return True
-        memory = self.fake.untyped_storage()._cdata
-        inputs = [value for value in tracer.by_fake.values() if value.real is not None]
-        return any(value.fake.untyped_storage()._cdata == memory for value in inputs)
 
     def as_kind(self, tracer: Tracing, kind: type) -> Value:
         """`obj.as_subclass(kind)`: another object, which stands for the same numbers."""
@@ -376,13 +307,3 @@ class TensorValue(GraphTensor):
 
     def writes(self, out: Rebuilding) -> list[Write]:
         return [Write(setattr, (self, out.value(name), held)) for name, held in self.written.items()]
-
-
-def guard_offsets(tracer: Tracing, value: TensorValue) -> None:
-    """Rely on where in its storage a tensor begins: for a view, on where the inputs it may be a view of begin."""
-    storage = value.fake.untyped_storage()._cdata
-    for known in tracer.by_fake.values():
-        if known.source is None or known.real is None:
-            continue
-        if known.fake.untyped_storage()._cdata == storage:
-            tracer.guards.offset(known.source, int(known.real.storage_offset()))

@@ -33,7 +33,9 @@ PLUGINS = REPOSITORY / "plugins"
 ROWS = {row.value.id: row.value for row in manager().tables().registries.break_types.winners()}
 WITH_EXAMPLE = [row for row in ROWS.values() if row.shown_example is not None]
 OURS = [row for row in ROWS.values() if row.code]
-TABLES = importlib.import_module("armature.trace.break_ids")
+TABLES = [
+    importlib.import_module(name) for name in ("armature.trace.break_ids", "armature_torch_handlers.tensor_methods")
+]
 OF_VERDICTS = frozenset({SKIPPED, "disabled-function", "function-in-c", "handler-declines"})
 # Words of the compiler's inside, which say nothing to the author of a program.
 INSIDE = ("tracer", "VariableTracker", "Dynamo", "FakeTensor", "AOT", "proxy", "FX", "NotConstant", "GraphBreak")
@@ -45,7 +47,7 @@ PASSES_ON = (CORE / "trace" / "handlers.py", CORE / "trace" / "tracer.py")
 def ids_in(node: ast.expr, module: ast.Module) -> Iterator[str]:
     """The ids that an expression in the place of one may be."""
     names = {"verdict.breaks": OF_VERDICTS | {table.breaks for table in load.rules()}}
-    held = {name: value for name, value in vars(TABLES).items() if name.isupper()}
+    held = {name: value for table in TABLES for name, value in vars(table).items() if name.isupper()}
     if isinstance(node, ast.Constant):
         yield str(node.value)
     elif isinstance(node, ast.IfExp):

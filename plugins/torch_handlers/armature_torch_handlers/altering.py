@@ -6,7 +6,10 @@ from collections.abc import Callable
 
 import torch
 
-from armature.plugin_api import Call, TracedTensor, Value, alter_tensor, handles, set_data_
+from armature.plugin_api import APART, AS_CAPTURED, Call, TracedTensor, Tracing, Value, handles, set_data_
+from armature_torch_handlers.tensor_methods import STATE_METHOD, STATE_METHODS
+
+COLLECTING = frozenset({"requires_grad_", "retain_grad"})  # of what they do, a tensor's memory and history know nothing
 
 
 @handles(vars(torch._C.TensorBase)["data"].__set__)
@@ -86,3 +89,16 @@ def set_memory(
 def form(fake: torch.Tensor) -> tuple[object, ...]:
     """Sizes, dtype and device. Sizes as texts: comparing symbols would rely on what comes out."""
     return tuple(map(str, fake.shape)), fake.dtype, fake.device
+
+
+def alter_tensor(tracer: Tracing, tensor: TracedTensor, fn: Callable[..., object] | str, *args: Value) -> Value:
+    """Put a call in the graph that changes what a tensor is. What it was is set back if the graph raises."""
+    if tracer.atomic_depth or tracer.overrides.present or not tensor.is_plain or tensor.fake.is_inference():
+        name = fn if isinstance(fn, str) else fn.__name__
+        tracer.graph_break(STATE_METHODS.get(name, STATE_METHOD), function=f"Tensor.{name}")
+    tensor.as_argument(tracer)
+    tracer.mutates = True
+    tracer.effects.alter(tensor)
+    result = tracer.graph_call(fn, (tensor, *args), {})
+    next(iter(reversed(tracer.graph.nodes))).meta[APART if fn in COLLECTING else AS_CAPTURED] = True
+    return result

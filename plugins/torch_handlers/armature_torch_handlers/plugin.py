@@ -38,6 +38,7 @@ from armature_torch_handlers import (
     spectra,
     stateful,
     storages,
+    tensor_methods,
     tracing_state,
 )
 from armature_torch_handlers.contexts import (
@@ -104,6 +105,7 @@ def armature_handlers() -> Iterable[Handler]:
         recurrent,
         optim,
         modules,
+        tensor_methods,
     )
 
 
