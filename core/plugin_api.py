@@ -103,10 +103,9 @@ from armature.trace.values.classes import (
     is_data_descriptor,
     overrides,
     rely_on_class,
-    rely_on_member,
 )
 from armature.trace.values.computed import computed_float, is_computed, is_taken, kind_of_number, taken
-from armature.trace.values.constant import ConstantValue, enum_attribute, is_atom
+from armature.trace.values.constant import ConstantValue, is_atom
 from armature.trace.values.context import (
     ContextValue,
     put_grad,
@@ -262,7 +261,6 @@ __all__ = [
     "compute_early",
     "computed_float",
     "data_parallel",
-    "enum_attribute",
     "existing",
     "fake_of",
     "find_in_class",
@@ -318,7 +316,6 @@ __all__ = [
     "registered_class",
     "rely_on_class",
     "rely_on_life",
-    "rely_on_member",
     "rewriting",
     "running_graphs",
     "same_members",

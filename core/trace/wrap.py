@@ -6,7 +6,6 @@ A value with a source gets the guards that make sure that next time the same kin
 from __future__ import annotations
 
 import collections
-import enum
 import functools
 from collections.abc import Callable
 from types import (
@@ -98,14 +97,14 @@ def _same_object(tracer: Trace, obj: object, first: Source, second: Source) -> N
 def as_value(tracer: Trace, obj: object) -> Value:
     """The value of an object that tracing itself made or found where nothing needs a guard."""
     kind = type(obj)
-    if kind in ATOMS or issubclass(kind, enum.Enum):
+    if kind in ATOMS:
         return ConstantValue(obj)
     make = FRESH.get(kind)
     if make is not None:
         return make(tracer, obj)
     if kind in (tuple, torch.Size) or _is_named_tuple(obj):
         return TupleValue([as_value(tracer, item) for item in cast("tuple[object, ...]", obj)], kind)
-    plugin: ValueType | None = tracer.tables.exact_value_type(kind)
+    plugin: ValueType | None = tracer.tables.exact_value_type(kind) or tracer.tables.value_type_of_class(kind)
     if plugin is not None and plugin.fresh is not None:
         return plugin.fresh(obj, tracer)
     return wrap(tracer, obj, object_source(obj))
@@ -353,7 +352,6 @@ def _is_named_tuple(obj: object) -> bool:
 # In this order; the last takes everything. What counts is the type: a proxy may say that it is of another class.
 ROWS: tuple[tuple[str, Callable[[object], bool], Build], ...] = (
     ("tensor", lambda obj: issubclass(type(obj), torch.Tensor), _tensor),
-    ("enum member", lambda obj: issubclass(type(obj), enum.Enum), _constant),
     ("class", lambda obj: issubclass(type(obj), type), _class),
     ("named tuple", _is_named_tuple, _tuple),
     ("exception", lambda obj: issubclass(type(obj), BaseException), _exception),

@@ -29,7 +29,6 @@ from armature.trace.values.base import (
     unless_not_implemented,
 )
 from armature.trace.values.function import BUILTIN_TYPES, BuiltinValue, MethodValue
-from armature.trace.values.mapping import DictValue
 
 if TYPE_CHECKING:
     from armature.frame.sources import Source
@@ -311,13 +310,15 @@ class ClassValue(Value):
             return bind(tracer, self, type(self.cls), meta, name)
         if found is not None:
             rely_on_class(tracer, type(self.cls), name)
-            return self._own(tracer, found, name)
+            return self.own(tracer, found, name)
         rely_on_class(tracer, self.cls, name)
         if meta is not None:
             return bind(tracer, self, type(self.cls), meta, name)
         rely_on_class(tracer, type(self.cls), name, "__getattr__")
-        if isinstance(self.cls, enum.EnumMeta) and find_in_class(type(self.cls), "__getattr__"):  # until Python 3.12
-            tracer.raise_error(AttributeError, name)
+        return self.missing(tracer, name)
+
+    def missing(self, tracer: Tracing, name: str) -> Value:
+        """`__getattr__` of the metaclass, or AttributeError."""
         fallback = self.meta(tracer, "__getattr__")
         if fallback is not None:
             return fallback.call(tracer, (tracer.constant(name),), {})
@@ -331,10 +332,9 @@ class ClassValue(Value):
             tracer.raise_real(error)
         return tracer.wrap(held, object_source(held))
 
-    def _own(self, tracer: Tracing, found: Found, name: str) -> Value:
+    def own(self, tracer: Tracing, found: Found, name: str) -> Value:
+        """What the class or a base of it holds, as its `__get__` gives it for the class."""
         kind = type(found.obj)
-        if isinstance(found.obj, enum.Enum):
-            return tracer.constant(found.obj)
         if kind is enum.property or kind in (property, MemberDescriptorType, GetSetDescriptorType):
             return self._held(tracer, name)
         if is_descriptor(found.obj):
@@ -375,8 +375,6 @@ class ClassValue(Value):
         return unless_not_implemented(method.call(tracer, (other,), {}))
 
     def truth(self, tracer: Tracing) -> bool:
-        if issubclass(self.cls, enum.Enum):
-            return True
         method = self.meta(tracer, "__bool__")
         if method is None:
             return self.meta(tracer, "__len__") is None or bool(self.length(tracer))
@@ -387,42 +385,21 @@ class ClassValue(Value):
         return made.truth(tracer)
 
     def contains(self, tracer: Tracing, item: Value) -> bool:
-        method = None if issubclass(self.cls, enum.Enum) else self.meta(tracer, "__contains__")
-        if method is not None:
-            return method.call(tracer, (item,), {}).truth(tracer)
-        if issubclass(self.cls, enum.Enum) and item.is_constant:
-            try:
-                return item.as_constant() in self.cls
-            except TypeError as error:
-                tracer.raise_real(error)
-        if method is None and issubclass(self.cls, enum.Enum):  # may ask for its hash, each Python in its way
-            tracer.graph_break("enum-contains", type=item.describe())
-        return super().contains(tracer, item)
+        method = self.meta(tracer, "__contains__")
+        return super().contains(tracer, item) if method is None else method.call(tracer, (item,), {}).truth(tracer)
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         return self.get_attribute(tracer, name).call(tracer, args, kwargs)
 
     def stream(self, tracer: Tracing) -> Any:
-        if issubclass(self.cls, enum.Enum):
-            enum_table(tracer, self.cls, "_member_names_")
-            return iter([tracer.constant(member) for member in self.cls])
         method = self.meta(tracer, "__iter__")
         return super().stream(tracer) if method is None else method.call(tracer, (), {}).stream(tracer)
 
     def length(self, tracer: Tracing) -> int:
-        if issubclass(self.cls, enum.Enum):
-            enum_table(tracer, self.cls, "_member_names_")
-            return len(self.cls)
         method = self.meta(tracer, "__len__")
         return super().length(tracer) if method is None else int(method.call(tracer, (), {}).as_constant())
 
     def get_item(self, tracer: Tracing, key: Value) -> Value:
-        if issubclass(self.cls, enum.Enum):
-            rely_on_member(tracer, self.cls, "_member_map_", key)
-            try:
-                return tracer.constant(self.cls[key.as_constant()])
-            except KeyError as error:
-                tracer.raise_real(error)
         method = self.meta(tracer, "__getitem__")
         if method is not None:
             return method.call(tracer, (key,), {})
@@ -434,25 +411,6 @@ class ClassValue(Value):
 
     def rebuild(self, out: Rebuilding) -> None:
         out.constant(self.cls)
-
-
-def enum_table(tracer: Tracing, cls: type[enum.Enum], name: str) -> Value | None:
-    """A table of the members of an enum, to which a program may add some. None: the enum is not the program's."""
-    if is_trusted(cls):
-        return None
-    return tracer.wrap(getattr(cls, name), AttrSource(object_source(cls), name))
-
-
-def rely_on_member(tracer: Tracing, cls: type[enum.Enum], table: str, key: Value) -> None:
-    """Rely on which member stands under a key, or on there being none."""
-    held = enum_table(tracer, cls, table)
-    wanted = key.as_constant()
-    try:
-        made = issubclass(cls, enum.Flag) and wanted not in getattr(cls, table)  # by looking for it
-    except TypeError:  # it has no hash, and is searched for among the values
-        return
-    if isinstance(held, DictValue) and not made:
-        held.find(tracer, key)
 
 
 def as_type(tracer: Tracing, key: Value) -> Any:

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from types import (
     CodeType,
     EllipsisType,
-    GetSetDescriptorType,
-    MemberDescriptorType,
     MethodDescriptorType,
     NotImplementedType,
 )
@@ -18,12 +16,10 @@ import attrs
 import torch
 
 from armature.frame.guards.text import shown
-from armature.frame.sources import AttrSource, object_source
 from armature.introspection import class_member
 from armature.torch_abi import numpy
-from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, BoundMethod, Kwargs, NotConstant, Value, unless_not_implemented
-from armature.trace.values.classes import class_attribute, find_in_class, rely_on_class
+from armature.trace.values.base import Args, BoundMethod, Kwargs, NotConstant, Value
+from armature.trace.values.classes import find_in_class
 
 if TYPE_CHECKING:
     from armature.trace.values.base import Rebuilding, Tracing
@@ -75,8 +71,6 @@ class ConstantValue(Value):
         return Written(self.value) if type(self.value) is complex else self.value
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
-        if isinstance(self.value, enum.Enum):
-            return enum_attribute(tracer, self, self.value, name)
         try:
             found = getattr(self.value, name)
         except AttributeError as error:
@@ -87,11 +81,10 @@ class ConstantValue(Value):
 
     def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         held: Any = self.value
-        if self._has(tracer, "__call__", lambda: held()) and isinstance(held, enum.Enum):
-            return self._special(tracer, "__call__", *args, **kwargs)
+        self.has(tracer, "__call__", lambda: held())
         return super().call(tracer, args, kwargs)
 
-    def _has(self, tracer: Tracing, name: str, operation: Callable[[], object]) -> bool:
+    def has(self, tracer: Tracing, name: str, operation: Callable[[], object]) -> bool:
         """Whether the class has the method; where it has not, the error of the operation is raised."""
         if find_in_class(type(self.value), name) is not None:
             return True
@@ -101,29 +94,9 @@ class ConstantValue(Value):
             tracer.raise_real(error)
         return False
 
-    def _is_of_enum(self, name: str) -> bool:
-        """Whether a method is enum's own, of which all is known."""
-        found = find_in_class(type(self.value), name)
-        return found is not None and is_trusted(found.holder)
-
-    def _special(self, tracer: Tracing, name: str, *args: Value, **kwargs: Value) -> Value:
-        """Call a method that the class of an enum member has, by tracing."""
-        return class_attribute(tracer, self, type(self.value), name).call(tracer, args, kwargs)
-
-    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
-        if not isinstance(self.value, enum.Enum) or is_trusted(type(self.value)):
-            return None
-        rely_on_class(tracer, type(self.value), name)
-        found = find_in_class(type(self.value), name)
-        if found is None or is_trusted(found.holder) or is_trusted(found.obj):  # each class of flags has copies
-            if isinstance(self.value, enum.Flag):
-                enum_attribute(tracer, self, self.value, "_value_")
-            return None
-        return unless_not_implemented(self._special(tracer, name, other))
-
     def get_item(self, tracer: Tracing, key: Value) -> Value:
         held: Any = self.value
-        self._has(tracer, "__getitem__", lambda: held[0])
+        self.has(tracer, "__getitem__", lambda: held[0])
         return super().get_item(tracer, tracer.python.index(key))
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
@@ -162,32 +135,28 @@ class ConstantValue(Value):
         if isinstance(self.value, (str, bytes)):
             return len(self.value)
         held: Any = self.value
-        if not self._has(tracer, "__len__", lambda: len(held)) or not isinstance(self.value, enum.Enum):
-            return super().length(tracer)
-        found = len(held) if self._is_of_enum("__len__") else self._special(tracer, "__len__").as_constant()
-        return found if type(found) is int and found >= 0 else super().length(tracer)
+        self.has(tracer, "__len__", lambda: len(held))
+        return super().length(tracer)
 
     def stream(self, tracer: Tracing) -> Iterator[Value]:
         if isinstance(self.value, (str, bytes)):
             return (ConstantValue(item) for item in self.value)
         held: Any = self.value
-        if not self._has(tracer, "__iter__", lambda: iter(held)) or not isinstance(self.value, enum.Enum):
-            return super().stream(tracer)
-        if self._is_of_enum("__iter__"):
-            return (tracer.as_value(item) for item in held)
-        return self._special(tracer, "__iter__").stream(tracer)
+        self.has(tracer, "__iter__", lambda: iter(held))
+        return super().stream(tracer)
 
     def contains(self, tracer: Tracing, item: Value) -> bool:
-        if isinstance(self.value, (str, bytes, enum.Flag)):
-            try:
-                return item.as_constant() in self.value
-            except NotConstant:
-                tracer.graph_break("contains-unknown", type=item.describe())
-            except (TypeError, ValueError) as error:  # bytes hold no number beyond 255
-                tracer.raise_real(error)
-        if isinstance(self.value, enum.Enum) and find_in_class(type(self.value), "__contains__") is not None:
-            return self._special(tracer, "__contains__", item).truth(tracer)
-        return super().contains(tracer, item)
+        return self.holds(tracer, item) if isinstance(self.value, (str, bytes)) else super().contains(tracer, item)
+
+    def holds(self, tracer: Tracing, item: Value) -> bool:
+        """Whether a constant is in it, as Python says of the two."""
+        held: Any = self.value
+        try:
+            return item.as_constant() in held
+        except NotConstant:
+            tracer.graph_break("contains-unknown", type=item.describe())
+        except (TypeError, ValueError) as error:  # bytes hold no number beyond 255
+            tracer.raise_real(error)
 
     def rebuild(self, out: Rebuilding) -> None:
         out.constant(self.value)
@@ -205,26 +174,6 @@ def constants(tracer: Tracing, iterable: Value) -> list[Value]:
         if not item.is_constant:
             tracer.graph_break("joins-objects", type=item.describe())
     return items
-
-
-# By what a member is asked for, the attribute that it stands in.
-KEPT_BY_MEMBERS = {"name": "_name_", "_name_": "_name_", "value": "_value_", "_value_": "_value_"}
-
-
-def enum_attribute(tracer: Tracing, member: Value, value: enum.Enum, name: str) -> Value:
-    """An attribute of an enum member: name and value directly, methods and properties of the class by tracing."""
-    found = find_in_class(type(value), name)
-    kept = KEPT_BY_MEMBERS.get(name)
-    if kept is not None and (found is None or is_trusted(found.holder)):
-        if is_trusted(type(value)):
-            return tracer.as_value(getattr(value, kept))
-        rely_on_class(tracer, type(value), name)
-        return tracer.wrap(getattr(value, kept), AttrSource(object_source(value), kept))
-    if found is not None and isinstance(found.obj, (GetSetDescriptorType, MemberDescriptorType)):
-        return tracer.as_value(getattr(value, name))
-    if name in value.__dict__ and (found is None or not hasattr(type(found.obj), "__set__")):
-        return tracer.wrap(value.__dict__[name], AttrSource(object_source(value), name))
-    return class_attribute(tracer, member, type(value), name)
 
 
 NONE = ConstantValue(None)

@@ -9,6 +9,7 @@ from armature_builtin_rules import (
     buffers,
     caches,
     deques,
+    enum_values,
     getters,
     iterators,
     partials,
@@ -22,6 +23,7 @@ from armature_builtin_rules.functions import sets
 
 VALUE_TYPES = (
     ValueType(type(functools.lru_cache(len)), caches.of_program),
+    *enum_values.VALUE_TYPES,
     *getters.VALUE_TYPES,
     *iterators.VALUE_TYPES,
     *buffers.VALUE_TYPES,

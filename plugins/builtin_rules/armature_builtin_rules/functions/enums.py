@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from armature.plugin_api import Call, ClassValue, Value, find_in_class, handles, is_trusted, rely_on_member
+from armature.plugin_api import Call, ClassValue, Value, find_in_class, handles, is_trusted
+from armature_builtin_rules.enum_values import rely_on_member
 
 
 @handles(enum.EnumType.__call__)

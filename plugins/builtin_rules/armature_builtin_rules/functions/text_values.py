@@ -28,7 +28,6 @@ from armature.plugin_api import (
     TupleValue,
     Value,
     class_member,
-    enum_attribute,
     find_in_class,
     is_trusted,
     overrides,
@@ -37,6 +36,7 @@ from armature.plugin_api import (
     type_name,
     version_of,
 )
+from armature_builtin_rules.enum_values import enum_attribute
 
 SHOWN: dict[type, tuple[str, str]] = {ListValue: ("[", "]"), TupleValue: ("(", ")"), DictValue: ("{", "}")}
 
