@@ -39,7 +39,7 @@ from armature.graph.known import KnownValues, NotKnown
 from armature.graph.patterns import Match, Rewrite, fake_of, rewriting
 from armature.graph.spellings import function_of
 from armature.hookspecs import API_VERSION, hookimpl
-from armature.introspection import MISSING, Subject, class_member, existing, is_written_in_c
+from armature.introspection import MISSING, Subject, class_member, dict_of, existing, is_written_in_c
 from armature.rules.data import SKIPPED, Answer, Decision, Rule, RuleOrigin, RuleTable, Verdict
 from armature.services import Services
 from armature.torch_abi import collectives as functional_collectives
@@ -77,7 +77,6 @@ from armature.trace.recording.opaque_calls import call_outside
 from armature.trace.recording.tensor_state import APART, AS_CAPTURED
 from armature.trace.semantics.iteration import advanced
 from armature.trace.semantics.slots import CONVERSIONS, TEXT, is_iterable
-from armature.trace.semantics.weak_references import refer, rely_on_life
 from armature.trace.signals import TraceSignal
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import (
@@ -261,6 +260,7 @@ __all__ = [
     "compute_early",
     "computed_float",
     "data_parallel",
+    "dict_of",
     "existing",
     "fake_of",
     "find_in_class",
@@ -312,10 +312,8 @@ __all__ = [
     "raise_lacking",
     "raise_missing",
     "record_node",
-    "refer",
     "registered_class",
     "rely_on_class",
-    "rely_on_life",
     "rewriting",
     "running_graphs",
     "same_members",

@@ -105,7 +105,7 @@ class Trace(Tracing, Protocol):
     """The trace with all its parts, for the modules that make it grow and write its code.
 
     where: the frames as people read them. inputs: of the graph. frames_cells: free variables of the outermost frame.
-    held_weakly: objects by weak references made; whether one calls back. stop: where to stop tracing. too_deep: where
+    stop: where to stop tracing. too_deep: where
     the Python that traces came to its limit. has_handlers: some function that was traced has `try` or `with`.
     names: what globals and constants stand for. plans: what plugins say of callables, each asked for once.
     rerun_breaks: where the graph ends if the frame can't run again.
@@ -119,7 +119,6 @@ class Trace(Tracing, Protocol):
     inputs: list[TensorValue | SymbolicValue]
     frames_cells: dict[str, CellValue]
     generators: list[Value]
-    held_weakly: dict[Value, bool]
     stop: Moment | None
     too_deep: tuple[Place, ...]
     extent: Extent

@@ -28,7 +28,7 @@ from armature.trace.emit.rebuild import Rebuilder
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.frame_state import Frame, Trace
 from armature.trace.recording import aliasing, graph_calls
-from armature.trace.semantics import inlining, weak_references
+from armature.trace.semantics import inlining
 from armature.trace.tracer import Tracer
 from armature.trace.values.base import Value
 from armature.trace.values.context import end_grad
@@ -92,7 +92,8 @@ def tracing(tracer: Trace) -> Iterator[None]:
                 for leave, state in reversed(tracer.on_abort):
                     leave(state)
     except GraphBreak as stop:
-        weak_references.check_break(tracer)
+        for check in tracer.end_checks:
+            check(tracer, None, None)
         stop.guards, stop.idle = guards_so_far(tracer), not meets_tensors(tracer)
         raise
     except SkipFrame as skipped:
@@ -118,7 +119,8 @@ def _run(tracer: Trace, request: FrameRequest) -> Value:
         tracer.frames.append(frame)
         raise tracer.break_at(tracer.too_deep, "recursion-depth") from None
     check_generators(tracer, frame)
-    weak_references.check_ends(tracer, frame, result)
+    for check in tracer.end_checks:
+        check(tracer, frame, result)
     tracer.frames.append(frame)  # whose line it is that the graph ends at
     check_left(tracer)
     end_grad(tracer)

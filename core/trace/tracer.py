@@ -80,6 +80,7 @@ class Tracer(Trace):
     generators: list[Value] = attrs.field(factory=list)
     keys: dict[Value, None] = attrs.field(factory=dict)  # looked up in dicts and sets by their identity
     held_weakly: dict[Value, bool] = attrs.field(factory=dict)  # by weak references made; whether one calls back
+    end_checks: dict[Callable[[Any, Any, Value | None], None], None] = attrs.field(factory=dict)
     stop: Moment | None = None  # where to stop tracing
     too_deep: tuple[Place, ...] = ()  # where the Python that traces came to its limit
     extent: Extent = attrs.field(factory=Extent)

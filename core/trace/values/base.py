@@ -223,6 +223,8 @@ class Tracing(Protocol):
     compile. config: the settings. overrides: who overrides torch's functions. sizes: symbolic numbers. precalls: calls
     before the graph. by_id: values of objects that have an identity, with the objects. by_fake: tensors by the ids of
     their fakes. keys: looked up in dicts and sets by their identity. class_values: of attributes of classes.
+    held_weakly: objects of weak references made; whether one calls back. end_checks: called where the graph ends, with
+    the frame and what it returns, or with None at a break: whether the code may be used.
     on_abort: functions and arguments that take back what tracing has done to torch's state, if it ends here.
     atomic_depth: how many calls are being traced that go in the graph whole or not at all; subgraph_depth: of these,
     calls whose nodes go in graphs of their own. subgraph_tensors: made in such a call, with where that was. modules:
@@ -249,6 +251,8 @@ class Tracing(Protocol):
     class_values: dict[Hashable, Value]
     cells: dict[int, Any]
     called: set[int]
+    held_weakly: dict[Value, bool]
+    end_checks: dict[Callable[[Any, Any, Value | None], None], None]
     on_abort: list[tuple[Callable[[Any], Any], Any]]
     atomic_depth: int
     subgraph_depth: int

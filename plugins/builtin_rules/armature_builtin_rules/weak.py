@@ -25,9 +25,8 @@ from armature.plugin_api import (
     Value,
     ValueType,
     handles,
-    refer,
-    rely_on_life,
 )
+from armature_builtin_rules.weak_lives import refer, rely_on_life
 
 
 @attrs.define(eq=False)

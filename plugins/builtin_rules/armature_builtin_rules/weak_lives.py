@@ -7,30 +7,20 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
-from armature.frame.source import Resolver
-from armature.introspection import dict_of
-from armature.trace.errors import SkipFrame
-from armature.trace.frame_state import Frame, whole
-from armature.trace.values.base import Tracing, Value
-from armature.trace.values.constant import is_atom
-from armature.trace.values.user_object import UserObjectValue
-
-if TYPE_CHECKING:
-    from armature.trace.frame_state import Trace
+from armature.plugin_api import ObjectValue, Resolver, SkipFrame, Tracing, Value, dict_of, is_atom
 
 
 def rely_on_life(tracer: Tracing, referent: Value) -> None:
     """A weak reference is asked for an object. Raises SkipFrame, or GraphBreak, where that may have gone."""
-    tracer = whole(tracer)
     if not is_held(tracer, referent, tracer.frames) and (referent.source is None or may_have_gone(tracer)):
         leave_to_python(tracer, "it asks a weak reference for an object that may have gone by now")
 
 
-def leave_to_python(tracer: Trace, why: str) -> NoReturn:
+def leave_to_python(tracer: Tracing, why: str) -> NoReturn:
     """The frame runs eagerly. Where it must be one graph, that is an error."""
     if tracer.request.fullgraph:
         tracer.graph_break("weak-reference", reason=why)
@@ -39,24 +29,22 @@ def leave_to_python(tracer: Trace, why: str) -> NoReturn:
 
 def refer(tracer: Tracing, referent: Value, told: bool) -> None:
     """A weak reference is made. told: something is called when the object goes."""
-    tracer = whole(tracer)
+    tracer.end_checks[check_end] = None
     tracer.held_weakly[referent] = tracer.held_weakly.get(referent, False) or (told and referent.source is None)
 
 
-def check_ends(tracer: Trace, frame: Frame, result: Value) -> None:
-    """At the end of the frame: nobody is told of the end of an object before. Raises SkipFrame or GraphBreak."""
+def check_end(tracer: Tracing, frame: Any, result: Value | None) -> None:
+    """Where the graph ends. Raises SkipFrame or GraphBreak where somebody may be told too early, or too late, of the
+    end of an object: the code before a break holds what the frame holds there."""
     told = [value for value, is_told in tracer.held_weakly.items() if is_told]
-    if any(not is_held(tracer, value, [frame], result) for value in told):
+    if result is None:
+        if told and not tracer.request.fullgraph:
+            raise SkipFrame("it asks to be told of the end of an object that it has made", frees=True)
+    elif any(not is_held(tracer, value, [frame], result) for value in told):
         leave_to_python(tracer, "it is told of the end of an object that it has made")
 
 
-def check_break(tracer: Trace) -> None:
-    """At a break: the code before it holds what the frame holds there. Raises SkipFrame."""
-    if any(tracer.held_weakly.values()) and not tracer.request.fullgraph:
-        raise SkipFrame("it asks to be told of the end of an object that it has made", frees=True)
-
-
-def is_held(tracer: Trace, value: Value, frames: Sequence[Frame], *more: Value) -> bool:
+def is_held(tracer: Tracing, value: Value, frames: Sequence[Any], *more: Value) -> bool:
     """Whether a variable of some frames leads to the object, or something that outlives them and that they changed."""
     effects = tracer.effects
     roots: list[object] = [[*more, *effects.changed], [held for _, held in effects.globals_.values()]]
@@ -82,7 +70,7 @@ def held_by(roots: list[object]) -> Iterator[Value]:
             roots += held
 
 
-def may_have_gone(tracer: Trace) -> bool:
+def may_have_gone(tracer: Tracing) -> bool:
     """Whether the frame has dropped an object of the program, which may have been the last to hold another."""
     effects = tracer.effects
     if effects.class_attributes or effects.altered or effects.calls:
@@ -93,7 +81,7 @@ def may_have_gone(tracer: Trace) -> bool:
         if value.source is None:
             return True
         real = resolver.value(value.source)
-        if isinstance(value, UserObjectValue):
+        if isinstance(value, ObjectValue):
             attributes = dict_of(real)
             before += [attributes.get(name) for name in value.written]
         else:
