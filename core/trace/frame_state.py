@@ -1,32 +1,40 @@
-"""A frame of the program under trace: its stack, variables and place in the code."""
+"""A frame of the program under trace: its stack, variables and place in the code; and what is known of the trace."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
+from torch import fx
 
+from armature.breaks.types import BreakEvent, BreakType, FrameSummary
+from armature.errors import UnknownBreakType
+from armature.frame.data import FrameRequest
+from armature.frame.sources import Source
+from armature.torch_abi.fake import FakeWorld
+from armature.trace import effects as changes
+from armature.trace.errors import GraphBreak
+from armature.trace.guards import GuardRecorder
 from armature.trace.instructions import Instruction, instructions_of, start_of
-from armature.trace.values.base import Tracing, Value
+from armature.trace.names import Names
+from armature.trace.places import Moment, Place, places_of
+from armature.trace.plans import Plan
+from armature.trace.recording.overriding import Overrides
+from armature.trace.recording.sizes import Sizes, new_world
+from armature.trace.user_stack import Extent, UserStack
+from armature.trace.values.base import Args, Effects, Kwargs, Precalls, Tracing, Value
 from armature.trace.values.exception import ExceptionValue
+from armature.trace.values.floats import FloatValue
 from armature.trace.values.function import CellValue
+from armature.trace.values.symbolic import SymbolicValue
+from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
+    from armature.config import Config
     from armature.context import CompileContext
-    from armature.frame.sources import Source
     from armature.rules.data import Verdict
-    from armature.trace.errors import GraphBreak
-    from armature.trace.names import Names
-    from armature.trace.places import Moment, Place
-    from armature.trace.plans import Plan
-    from armature.trace.recording.overriding import Overrides
-    from armature.trace.recording.sizes import Sizes
-    from armature.trace.user_stack import Extent, UserStack
-    from armature.trace.values.floats import FloatValue
-    from armature.trace.values.symbolic import SymbolicValue
-    from armature.trace.values.tensor import TensorValue
 
 
 @attrs.define(eq=False, repr=False)  # holds all there is, each value by many ways
@@ -101,45 +109,105 @@ class Frame:
         return self.instructions[max(self.position - 1, 0)].line
 
 
-class Trace(Tracing, Protocol):
-    """The trace with all its parts, for the modules that make it grow and write its code.
+@attrs.define(eq=False, repr=False)  # holds all there is, each value by many ways
+class Trace(Tracing):
+    """The parts of a trace, for the modules that make it grow and write its code. It dies with what tracing knows.
 
-    where: the frames as people read them. inputs: of the graph. frames_cells: free variables of the outermost frame.
-    stop: where to stop tracing. too_deep: where
-    the Python that traces came to its limit. has_handlers: some function that was traced has `try` or `with`.
-    names: what globals and constants stand for. plans: what plugins say of callables, each asked for once.
-    rerun_breaks: where the graph ends if the frame can't run again.
+    where: the frames as people read them. by_id: values of the program's objects that have an identity, with the
+    objects, so that ids stay theirs. inputs: of the graph. names: what globals and constants stand for. plans: what
+    plugins say of callables, each asked for once.
     """
 
     ctx: CompileContext
+    request: FrameRequest
     strict: bool
-    frames: list[Frame]
-    where: UserStack
-    by_fake: dict[int, TensorValue]
-    inputs: list[TensorValue | SymbolicValue]
-    frames_cells: dict[str, CellValue]
-    generators: list[Value]
-    stop: Moment | None
-    too_deep: tuple[Place, ...]
-    extent: Extent
-    has_handlers: bool
-    rerun_breaks: list[GraphBreak]
-    sizes: Sizes
-    floats: dict[Source, FloatValue]
-    cells: dict[int, CellValue]
-    overrides: Overrides
-    names: Names
-    plans: dict[int, Plan]
+    fakes: FakeWorld = attrs.field(default=attrs.Factory(lambda self: new_world(self.ctx), takes_self=True))
+    graph: fx.Graph = attrs.field(factory=fx.Graph)
+    effects: Effects = attrs.field(factory=changes.Effects)
+    frames: list[Frame] = attrs.field(factory=list)
+    where: UserStack = attrs.field(default=attrs.Factory(lambda self: UserStack(self.frames), takes_self=True))
+    by_id: dict[int, tuple[object, Value]] = attrs.field(factory=dict)
+    by_fake: dict[int, TensorValue] = attrs.field(factory=dict)
+    cells: dict[int, CellValue] = attrs.field(factory=dict)  # of the program, that are known
+    called: set[int] = attrs.field(factory=set)  # ids of modules that were called
+    class_values: dict[Hashable, Value] = attrs.field(factory=dict)
+    inputs: list[TensorValue | SymbolicValue] = attrs.field(factory=list)
+    on_abort: list[tuple[Callable[[Any], Any], Any]] = attrs.field(factory=list)
+    frames_cells: dict[str, CellValue] = attrs.field(factory=dict)  # free variables of the outermost frame
+    generators: list[Value] = attrs.field(factory=list)
+    keys: dict[Value, None] = attrs.field(factory=dict)  # looked up in dicts and sets by their identity
+    held_weakly: dict[Value, bool] = attrs.field(factory=dict)  # by weak references made; whether one calls back
+    end_checks: dict[Callable[[Any, Any, Value | None], None], None] = attrs.field(factory=dict)
+    stop: Moment | None = None  # where to stop tracing
+    too_deep: tuple[Place, ...] = ()  # where the Python that traces came to its limit
+    extent: Extent = attrs.field(factory=Extent)
+    has_handlers: bool = False  # some function that was traced has `try` or `with`
+    mutates: bool = False  # an operator in place is in the graph
+    atomic_depth: int = 0  # calls being traced that go in the graph whole or not at all
+    subgraph_depth: int = 0  # of these, calls whose nodes go in graphs of their own
+    rerun_breaks: list[GraphBreak] = attrs.field(factory=list)  # where the graph ends if the frame can't run again
+    subgraph_tensors: dict[TensorValue, tuple[Place, ...]] = attrs.field(factory=dict)
+    sizes: Sizes = attrs.field(default=attrs.Factory(lambda self: Sizes(self, self.fakes), takes_self=True))
+    floats: dict[Source, FloatValue] = attrs.field(factory=dict)
+    own_lookups: set[Source] = attrs.field(factory=set)  # of objects whose classes look up attributes themselves
+    keeps_floats: bool = False  # arguments that are floats of the program stay nodes
+    rewrites: dict[Callable[[str, Args, Kwargs], tuple[Args, Kwargs]], None] = attrs.field(factory=dict)
+    precalls: Precalls = attrs.field(factory=changes.Precalls)
+    modules: dict[str, fx.GraphModule] = attrs.field(factory=dict)
+    overrides: Overrides = attrs.field(factory=Overrides)
+    _guards: GuardRecorder | None = None
+    plans: dict[int, Plan] = attrs.field(factory=dict)
+    names: Names = attrs.field(default=attrs.Factory(lambda self: Names(self, self.effects), takes_self=True))
+
+    @property
+    def guards(self) -> GuardRecorder:
+        """The guards recorded so far."""
+        if self._guards is None:
+            self._guards = GuardRecorder(self.where.line)
+        return self._guards
+
+    @property
+    def config(self) -> Config:
+        """The settings of this compilation."""
+        return self.ctx.config
 
     @property
     def tables(self) -> Any:
         """What plugins know."""
+        return self.ctx.tables
+
+    def verdict(self, fn: object) -> Verdict:
+        """What the rules say of a callable. That it was asked for is kept: the code is as good as the answer."""
+        self.ctx.asked[id(fn)] = fn
+        found: Verdict = self.tables.rule_book.verdict(fn)
+        return found
 
     def break_at(self, places: tuple[Place, ...] | None, type_id: str, **facts: object) -> GraphBreak:
         """The graph break to raise, or to keep. places: where the graph is to end; None: here."""
+        try:
+            kind: BreakType = self.tables.break_type(type_id)
+        except UnknownBreakType:
+            named = ", ".join(f"{name}: {{{name}}}" for name in facts)
+            kind = BreakType(type_id, type_id, named or type_id, ("No plugin describes this break.",))
+        event = BreakEvent(kind, facts, self.where.summaries(), values=self.where.values())
+        return GraphBreak(event, places_of(self.frames) if places is None else places)
 
-    def verdict(self, fn: object) -> Verdict:
-        """What the rules say of a callable."""
+    def origin(self) -> tuple[FrameSummary, str, str]:
+        """The innermost line of the user's code: its summary, its text as in a traceback, and "model.py:41"."""
+        return self.where.origin()
+
+    def expression(self) -> str:
+        """The expression of the user's code that is run: its text, as far as it stands on one line."""
+        return self.where.expression()
+
+    def end(self) -> None:
+        """The trace is over: let go of all that it knows, so that asking it anything is an AttributeError.
+
+        Values lead to the trace by their frames and by the streams that they read, and the trace to them. What they
+        hold, inputs of the program among it, would otherwise stay until garbage is collected.
+        """
+        for field in attrs.fields(type(self)):
+            delattr(self, field.name)
 
 
 def whole(tracing: Tracing) -> Trace:

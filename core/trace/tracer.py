@@ -1,16 +1,13 @@
-"""`Tracer`: the FX graph while it grows, its inputs, and what values and opcodes may ask of the trace."""
+"""`Tracer`: the parts of a trace with the verbs that values, opcodes and plugins may ask of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
 
 import attrs
 from torch import fx
 
-from armature.breaks.types import BreakEvent, BreakType, FrameSummary
-from armature.errors import UnknownBreakType
-from armature.frame.data import FrameRequest
 from armature.frame.sources import (
     DictOfSource,
     ObjectSource,
@@ -18,117 +15,31 @@ from armature.frame.sources import (
     object_source,
 )
 from armature.introspection import dict_of
-from armature.torch_abi.fake import FakeWorld
-from armature.trace import effects as changes
 from armature.trace.call_verbs import Calls
-from armature.trace.errors import GraphBreak
-from armature.trace.frame_state import Frame, Trace
-from armature.trace.guards import GuardRecorder
-from armature.trace.names import Names
-from armature.trace.places import Moment, Place, places_of
-from armature.trace.plans import Plan
+from armature.trace.frame_state import Trace
 from armature.trace.python_rules import PythonRules
 from armature.trace.recording import graph_calls
-from armature.trace.recording.overriding import Overrides
-from armature.trace.recording.sizes import Sizes, new_world
 from armature.trace.recording.torch_function import dispatched
-from armature.trace.user_stack import Extent, UserStack
-from armature.trace.values.base import Args, Effects, Kwargs, Precalls, Value
+from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.classes import ClassValue
 from armature.trace.values.constant import FALSE, NONE, TRUE, ConstantValue
 from armature.trace.values.exception import ExceptionValue, raising
-from armature.trace.values.floats import FloatValue
-from armature.trace.values.function import CellValue, ClosureValue
+from armature.trace.values.function import ClosureValue
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
 from armature.trace.wrap import as_value, wrap
 
-if TYPE_CHECKING:
-    from armature.config import Config
-    from armature.context import CompileContext
-    from armature.rules.data import Verdict
-
-
 V = TypeVar("V", bound=Value)
 
 
 @attrs.define(eq=False, repr=False)  # holds all there is, each value by many ways
 class Tracer(Trace):
-    """One trace of one frame. Everything that tracing knows and has changed is here, and dies with it.
+    """One trace of one frame, with what values and opcodes may ask of it."""
 
-    by_id: values of the program's objects that have an identity, with the objects themselves so that ids stay theirs.
-    """
-
-    ctx: CompileContext
-    request: FrameRequest
-    strict: bool
-    fakes: FakeWorld = attrs.field(default=attrs.Factory(lambda self: new_world(self.ctx), takes_self=True))
-    graph: fx.Graph = attrs.field(factory=fx.Graph)
-    effects: Effects = attrs.field(factory=changes.Effects)
-    frames: list[Frame] = attrs.field(factory=list)
-    where: UserStack = attrs.field(default=attrs.Factory(lambda self: UserStack(self.frames), takes_self=True))
-    by_id: dict[int, tuple[object, Value]] = attrs.field(factory=dict)
-    by_fake: dict[int, TensorValue] = attrs.field(factory=dict)
-    cells: dict[int, CellValue] = attrs.field(factory=dict)  # of the program, that are known
-    called: set[int] = attrs.field(factory=set)  # ids of modules that were called
-    class_values: dict[Hashable, Value] = attrs.field(factory=dict)
-    inputs: list[TensorValue | SymbolicValue] = attrs.field(factory=list)
-    on_abort: list[tuple[Callable[[Any], Any], Any]] = attrs.field(factory=list)
-    frames_cells: dict[str, CellValue] = attrs.field(factory=dict)  # free variables of the outermost frame
-    generators: list[Value] = attrs.field(factory=list)
-    keys: dict[Value, None] = attrs.field(factory=dict)  # looked up in dicts and sets by their identity
-    held_weakly: dict[Value, bool] = attrs.field(factory=dict)  # by weak references made; whether one calls back
-    end_checks: dict[Callable[[Any, Any, Value | None], None], None] = attrs.field(factory=dict)
-    stop: Moment | None = None  # where to stop tracing
-    too_deep: tuple[Place, ...] = ()  # where the Python that traces came to its limit
-    extent: Extent = attrs.field(factory=Extent)
-    has_handlers: bool = False  # some function that was traced has `try` or `with`
-    mutates: bool = False  # an operator in place is in the graph
-    atomic_depth: int = 0  # calls being traced that go in the graph whole or not at all
-    subgraph_depth: int = 0  # of these, calls whose nodes go in graphs of their own
-    rerun_breaks: list[GraphBreak] = attrs.field(factory=list)  # where the graph ends if the frame can't run again
-    subgraph_tensors: dict[TensorValue, tuple[Place, ...]] = attrs.field(factory=dict)
-    sizes: Sizes = attrs.field(default=attrs.Factory(lambda self: Sizes(self, self.fakes), takes_self=True))
-    floats: dict[Source, FloatValue] = attrs.field(factory=dict)
-    own_lookups: set[Source] = attrs.field(factory=set)  # of objects whose classes look up attributes themselves
-    keeps_floats: bool = False  # arguments that are floats of the program stay nodes
-    rewrites: dict[Callable[[str, Args, Kwargs], tuple[Args, Kwargs]], None] = attrs.field(factory=dict)
-    precalls: Precalls = attrs.field(factory=changes.Precalls)
-    modules: dict[str, fx.GraphModule] = attrs.field(factory=dict)
-    overrides: Overrides = attrs.field(factory=Overrides)
-    _guards: GuardRecorder | None = None
-    plans: dict[int, Plan] = attrs.field(factory=dict)
-    names: Names = attrs.field(default=attrs.Factory(lambda self: Names(self, self.effects), takes_self=True))
     python: PythonRules = attrs.field(default=attrs.Factory(PythonRules, takes_self=True))
     calls: Calls = attrs.field(default=attrs.Factory(Calls, takes_self=True))
-
-    def end(self) -> None:
-        """The trace is over: let go of all that it knows, so that asking it anything is an AttributeError.
-
-        Values lead to the trace by their frames and by the streams that they read, and the trace to them. What they
-        hold, inputs of the program among it, would otherwise stay until garbage is collected.
-        """
-        for field in attrs.fields(type(self)):
-            delattr(self, field.name)
-
-    @property
-    def guards(self) -> GuardRecorder:
-        """The guards recorded so far."""
-        if self._guards is None:
-            self._guards = GuardRecorder(self.where.line)
-        return self._guards
-
-    @property
-    def config(self) -> Config:
-        """The settings of this compilation."""
-        return self.ctx.config
-
-    @property
-    def tables(self) -> Any:
-        """What plugins know."""
-        return self.ctx.tables
 
     # Making values.
 
@@ -159,13 +70,7 @@ class Tracer(Trace):
         """All items of an iterable."""
         return list(value.stream(self))
 
-    # Rules and calls.
-
-    def verdict(self, fn: object) -> Verdict:
-        """What the rules say of a callable. That it was asked for is kept: the code is as good as the answer."""
-        self.ctx.asked[id(fn)] = fn
-        found: Verdict = self.tables.rule_book.verdict(fn)
-        return found
+    # Calls.
 
     def graph_call(
         self, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, fake: Callable[..., Any] | None = None
@@ -224,23 +129,3 @@ class Tracer(Trace):
     def graph_break(self, type_id: str, **facts: object) -> NoReturn:
         """Stop: this can't go in one graph."""
         raise self.break_at(None, type_id, **facts)
-
-    def break_at(self, places: tuple[Place, ...] | None, type_id: str, **facts: object) -> GraphBreak:
-        """The graph break to raise, or to keep. places: where the graph is to end; None: here."""
-        try:
-            kind: BreakType = self.tables.break_type(type_id)
-        except UnknownBreakType:
-            named = ", ".join(f"{name}: {{{name}}}" for name in facts)
-            kind = BreakType(type_id, type_id, named or type_id, ("No plugin describes this break.",))
-        event = BreakEvent(kind, facts, self.where.summaries(), values=self.where.values())
-        return GraphBreak(event, places_of(self.frames) if places is None else places)
-
-    # Where we are.
-
-    def origin(self) -> tuple[FrameSummary, str, str]:
-        """The innermost line of the user's code: its summary, its text as in a traceback, and "model.py:41"."""
-        return self.where.origin()
-
-    def expression(self) -> str:
-        """The expression of the user's code that is run: its text, as far as it stands on one line."""
-        return self.where.expression()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar, Self
 
 import attrs
@@ -28,6 +28,12 @@ class Guard:
 
     __slots__ = ()
     holds_type: ClassVar[bool] = False
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for guards of which one is enough: of a kind, at a source."""
+        kind: Any = self
+        return type(self), kind.source
 
     @property
     def user(self) -> str:

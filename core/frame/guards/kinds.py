@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType, MemberDescriptorType
 from typing import Any, ClassVar, Self
 
@@ -200,6 +200,10 @@ class AbsentGuard(Guard):
     user: str = ""
 
     @property
+    def key(self) -> Hashable:
+        return AbsentGuard, self.source, self.name
+
+    @property
     def words(self) -> str:
         return f"{shown(self.name)} is not in {self.source.expr}"
 
@@ -223,6 +227,10 @@ class SlotGuard(Guard):
     source: Source
     slot: MemberDescriptorType
     user: str = ""
+
+    @property
+    def key(self) -> Hashable:
+        return SlotGuard, self.source, id(self.slot)
 
     @property
     def words(self) -> str:
@@ -281,6 +289,10 @@ class AliasGuard(Guard):
     user: str = ""
 
     @property
+    def key(self) -> Hashable:
+        return AliasGuard, self.first, self.second
+
+    @property
     def words(self) -> str:
         return f"{self.first.expr} is {self.second.expr}"
 
@@ -294,6 +306,10 @@ class NoAliasGuard(Guard):
 
     sources: tuple[Source, ...]
     user: str = ""
+
+    @property
+    def key(self) -> Hashable:
+        return NoAliasGuard, frozenset(self.sources)
 
     @property
     def words(self) -> str:
@@ -403,6 +419,10 @@ class AnswerGuard(Guard):
     kwargs: Mapping[str, object]
     answer: object
     user: str = ""
+
+    @property
+    def key(self) -> Hashable:
+        return AnswerGuard, id(self.fn), repr(self.args), repr(self.kwargs)  # the record keeps the function
 
     @property
     def words(self) -> str:

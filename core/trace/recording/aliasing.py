@@ -40,7 +40,7 @@ def identical(tracer: Trace, left: Value, right: Value) -> bool:
         if same:
             tracer.guards.alias(left.source, right.source)
         elif left.python_type() is right.python_type():
-            tracer.guards.distinct(left.source, right.source)
+            tracer.guards.add(NoAliasGuard((left.source, right.source)))
     return same
 
 

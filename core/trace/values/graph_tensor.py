@@ -8,6 +8,7 @@ import attrs
 import torch
 from torch import nn
 
+from armature.frame.guards.kinds import AutogradGuard
 from armature.torch_abi.altering import is_parameter
 from armature.torch_abi.fake import of_transform, version_of
 from armature.torch_abi.wrappers import is_wrapper
@@ -90,4 +91,4 @@ class GraphTensor(Value):
     def guard_autograd(self, tracer: Tracing) -> None:
         """Rely on how an input stands in autograd's graph; one without gradients is a leaf in any case."""
         if self.real is not None and self.source is not None and self.real.requires_grad:
-            tracer.guards.autograd(self.source, self.real.is_leaf, self.real.retains_grad)
+            tracer.guards.add(AutogradGuard(self.source, self.real.is_leaf, self.real.retains_grad))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import attrs
 
+from armature.frame.guards.kinds import SlotGuard
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource, object_source
 from armature.introspection import dict_of, is_written_in_c
 from armature.trace.errors import SkipFrame, UserRaised
@@ -204,7 +205,7 @@ class AttributesOfObject(Value):
             held = found.obj.__get__(self.obj, self.cls)
         except AttributeError as error:
             if source is not None:
-                tracer.guards.unset(source, found.obj)
+                tracer.guards.add(SlotGuard(source, found.obj))
             tracer.raise_real(error)
         self.attributes[name] = value = tracer.wrap(held, AttrSource(source, name))
         return value
