@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Hashable, Iterator
 from types import GetSetDescriptorType
@@ -12,7 +13,7 @@ import torch
 
 from armature.frame.sources import AttrSource, DictOfSource
 from armature.introspection import MISSING, class_member
-from armature.torch_abi.fake import alias, version_of
+from armature.torch_abi.fake import alias
 from armature.torch_abi.overrides import OWN_CLASSES, as_subclass
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.handlers import tensor_method
@@ -41,6 +42,13 @@ STATIC_ATTRIBUTES = frozenset({
 })  # fmt: skip
 # Attributes that are tensors: in the graph they are a call of `getattr`.
 VIEW_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
+
+
+@functools.cache
+def getter_of(name: str) -> Callable[..., object] | None:
+    """What reads an attribute of tensors that is no method, the target of its handlers; None: there is none."""
+    held = class_member(torch.Tensor, name)
+    return held.__get__ if isinstance(held, (GetSetDescriptorType, property)) else None
 
 
 @attrs.define(eq=False)
@@ -95,18 +103,12 @@ class TensorValue(GraphTensor):
             return tracer.as_value(getattr(self.fake, name))
         if name in VIEW_ATTRIBUTES:
             return tracer.graph_call(getattr, (self, tracer.constant(name)), {})
-        if name in ("grad", "grad_fn"):
-            return self._autograd_attribute(tracer, name)
-        if name == "_version":
-            return self._writes_counted(tracer)
-        if (
-            name == "output_nr"
-            and self.fake.grad_fn is None
-            and not (self.real is not None and self.real.requires_grad)
-        ):
-            return tracer.constant(0)
         if name == "__class__":
             return tracer.as_value(self.python_type())
+        getter = getter_of(name)
+        found = None if getter is None else tracer.calls.handled(getter, (self,), {})
+        if found is not None:
+            return found
         own = self._own_attribute(tracer, name)
         if own is not None:
             return own
@@ -129,38 +131,6 @@ class TensorValue(GraphTensor):
         if name not in self.real.__dict__:
             return None
         return tracer.wrap(self.real.__dict__[name], AttrSource(self.source, name))
-
-    def _autograd_attribute(self, tracer: Tracing, name: str) -> Value:
-        if tracer.overrides.present:
-            pass  # guards and the compiled code would ask who overrides it
-        elif name == "grad_fn":
-            if self.fake.grad_fn is None and (self.real is None or self.real.is_leaf):
-                self.guard_autograd(tracer)
-                return tracer.constant(None)
-        elif self.real is not None and self.source is not None and self.real.is_leaf:
-            self.guard_autograd(tracer)
-            return tracer.wrap(self.real.grad, AttrSource(self.source, "grad"))
-        elif self.real is None and (self.fake.is_leaf or not self.fake.requires_grad):
-            return tracer.constant(None)
-        tracer.graph_break("gradient-of-intermediate", name=name)
-
-    def _writes_counted(self, tracer: Tracing) -> Value:
-        """`_version`: of a tensor of the program before anything is written to, and of one alone in its memory."""
-        inside = tracer.overrides.present or tracer.overrides.wrappers or tracer.atomic_depth
-        if self.is_plain and not inside and not self.fake.is_inference():
-            if self.real is not None and self.source is not None and not tracer.mutates:
-                return tracer.wrap(self.real._version, AttrSource(self.source, "_version"))
-            if self.real is None and self._is_alone(tracer):
-                return tracer.constant(version_of(self.fake))
-        tracer.graph_break("version-of-tensor")
-
-    def _is_alone(self, tracer: Tracing) -> bool:
-        """Whether no other tensor that is known shares its memory; with some, by `x.data` or numpy, it counts alone."""
-        own = self.fake.untyped_storage()._cdata
-        known = [
-            value.fake for value in tracer.by_fake.values() if isinstance(value, TensorValue) and value is not self
-        ]
-        return not any(fake.untyped_storage()._cdata == own for fake in known)
 
     def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         if name == "requires_grad" and value.is_constant and value.as_constant() is self.fake.requires_grad:

@@ -38,6 +38,7 @@ from armature_torch_handlers import (
     spectra,
     stateful,
     storages,
+    tensor_attributes,
     tensor_methods,
     tracing_state,
 )
@@ -105,6 +106,7 @@ def armature_handlers() -> Iterable[Handler]:
         recurrent,
         optim,
         modules,
+        tensor_attributes,
         tensor_methods,
     )
 

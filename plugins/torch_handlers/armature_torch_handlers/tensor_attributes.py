@@ -1,0 +1,66 @@
+"""Attributes of tensors that say how autograd follows them, and how often they were written to."""
+
+from __future__ import annotations
+
+import torch
+
+from armature.plugin_api import AttrSource, Call, TracedTensor, Tracing, Value, handles, version_of
+
+OF_TENSORS = vars(torch._C.TensorBase)
+
+
+@handles(OF_TENSORS["grad"].__get__)
+def gradient(call: Call, self: Value, /) -> Value | None:
+    """`tensor.grad`: of a leaf of the program as it is, of a tensor of the frame None where it can have none."""
+    if not isinstance(self, TracedTensor):
+        return None
+    tracer = call.tracing
+    if not tracer.overrides.present:  # guards and the compiled code would ask who overrides it
+        if self.real is not None and self.source is not None and self.real.is_leaf:
+            self.guard_autograd(tracer)
+            return tracer.wrap(self.real.grad, AttrSource(self.source, "grad"))
+        if self.real is None and (self.fake.is_leaf or not self.fake.requires_grad):
+            return tracer.constant(None)
+    tracer.graph_break("gradient-of-intermediate", name="grad")
+
+
+@handles(OF_TENSORS["grad_fn"].__get__)
+def gradient_function(call: Call, self: Value, /) -> Value | None:
+    """`tensor.grad_fn`, of a tensor without history."""
+    if not isinstance(self, TracedTensor):
+        return None
+    tracer = call.tracing
+    if not tracer.overrides.present and self.fake.grad_fn is None and (self.real is None or self.real.is_leaf):
+        self.guard_autograd(tracer)
+        return tracer.constant(None)
+    tracer.graph_break("gradient-of-intermediate", name="grad_fn")
+
+
+@handles(OF_TENSORS["output_nr"].__get__)
+def output_number(call: Call, self: Value, /) -> Value | None:
+    """`tensor.output_nr`, of a tensor without history."""
+    if not isinstance(self, TracedTensor) or self.fake.grad_fn is not None:
+        return None
+    return None if self.real is not None and self.real.requires_grad else call.constant(0)
+
+
+@handles(OF_TENSORS["_version"].__get__)
+def writes_counted(call: Call, self: Value, /) -> Value | None:
+    """`_version`: of a tensor of the program before anything is written to, and of one alone in its memory."""
+    if not isinstance(self, TracedTensor):
+        return None
+    tracer = call.tracing
+    inside = tracer.overrides.present or tracer.overrides.wrappers or tracer.atomic_depth
+    if self.is_plain and not inside and not self.fake.is_inference():
+        if self.real is not None and self.source is not None and not tracer.mutates:
+            return tracer.wrap(self.real._version, AttrSource(self.source, "_version"))
+        if self.real is None and is_alone(tracer, self):
+            return tracer.constant(version_of(self.fake))
+    tracer.graph_break("version-of-tensor")
+
+
+def is_alone(tracer: Tracing, tensor: TracedTensor) -> bool:
+    """Whether no other tensor that is known shares its memory; with some, by `x.data` or numpy, it counts alone."""
+    own = tensor.fake.untyped_storage()._cdata
+    known = [value.fake for value in tracer.by_fake.values() if isinstance(value, TracedTensor) and value is not tensor]
+    return not any(fake.untyped_storage()._cdata == own for fake in known)
