@@ -43,7 +43,7 @@ class Names:
         if held is not None and isinstance(held[1], DictValue):
             return held[1]
         source = ObjectSource(namespace, "globals()")
-        return self.trace.remember(namespace, DictValue({}, dict, None, namespace, fixed=True, source=source))
+        return self.trace.remember(namespace, DictValue({}, dict, namespace, fixed=True, source=source))
 
     def _wrap_global(self, frame: FrameView, name: str) -> Value:
         namespace = frame.namespace

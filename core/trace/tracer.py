@@ -95,7 +95,7 @@ class Tracer(Trace):
         if isinstance(owner, ClosureValue) or owner.obj is None:
             return DictValue({}, instance=owner)
         real, source = dict_of(owner.obj), DictOfSource(owner.source or object_source(owner.obj))
-        made = DictValue({}, dict, None, real, source=source)
+        made = DictValue({}, dict, real, source=source)
         return self.wrap(real, source) if id(real) in self.by_id else self.remember(real, made)  # type: ignore[return-value]
 
     # Effects, exceptions, breaks.

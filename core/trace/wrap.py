@@ -5,15 +5,12 @@ A value with a source gets the guards that make sure that next time the same kin
 
 from __future__ import annotations
 
-import collections
-import functools
 from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
     CellType,
     ClassMethodDescriptorType,
     FunctionType,
-    MappingProxyType,
     MethodDescriptorType,
     MethodType,
 )
@@ -48,7 +45,7 @@ from armature.trace.values.function import (
     MethodValue,
     cell_of,
 )
-from armature.trace.values.mapping import DICT_KINDS, DictValue, shown_by, shows
+from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import TUPLE_METHODS, ListValue, TupleValue, is_named_tuple, is_structseq
 from armature.trace.values.slices import RangeValue, SliceValue
 from armature.trace.values.symbolic import symbolic
@@ -215,17 +212,8 @@ def _dict(tracer: Trace, obj: Any, source: Source) -> Value:
     if owner is not None:
         owner.open_dict(tracer)
         return wrap(tracer, obj, source)
-    tracer.guards.type_is(source, type(obj))
-    shown = shown_by(obj) if type(obj) is MappingProxyType else dict
-    if shown not in (dict, collections.OrderedDict):
-        return _opaque(tracer, obj, source)
-    if type(obj) is MappingProxyType:
-        tracer.guards.metadata(source, functools.partial(shows, shown))
-    value = DictValue({}, type(obj), None, obj, source=source, shown=shown)
-    tracer.remember(obj, value)
-    if type(obj) is collections.defaultdict:
-        value.factory = wrap(tracer, obj.default_factory, AttrSource(source, "default_factory"))
-    return value
+    tracer.guards.type_is(source, dict)
+    return tracer.remember(obj, DictValue({}, dict, obj, source=source))
 
 
 def _slice(tracer: Trace, obj: slice, source: Source) -> Value:
@@ -331,7 +319,7 @@ EXACT: dict[type, Build] = {
     list: _list,
     tuple: _tuple,
     torch.Size: _tuple,
-    **dict.fromkeys(DICT_KINDS, _dict),
+    dict: _dict,
     slice: _slice,
     range: _range,
     FunctionType: _function,
@@ -341,7 +329,6 @@ EXACT: dict[type, Build] = {
     torch.jit.ScriptFunction: _builtin,
     type(torch.ops.aten.add): _builtin,
     type(torch.ops.aten.add.Tensor): _builtin,
-    MappingProxyType: _dict,
 }
 
 

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from armature.frame.sources import AttrSource, MemberSource, Source
+from armature.frame.sources import MemberSource, Source
 from armature.introspection import is_written_in_c
 from armature.trace.semantics.slots import AS_ARGUMENT
 from armature.trace.values.base import Args, Kwargs, NotConstant, Value, Write
@@ -55,12 +55,8 @@ def asks_the_program(value: Value, *names: str) -> bool:
 
 def base_value(obj: Any, kind: type, source: Source, owner: Value, tracer: Tracing) -> Value:
     """What an object of the program is as one of its builtin type; guarded."""
-    if kind in DICTS:
-        made = DictValue({}, kind, None, obj, source=source)
-        made.owner = owner
-        if kind is collections.defaultdict:
-            made.factory = tracer.wrap(obj.default_factory, AttrSource(source, "default_factory"))
-        return made
+    if kind is dict:
+        return DictValue({}, kind, obj, owner, source=source)
     return READERS[kind](tracer, obj, kind, source)
 
 

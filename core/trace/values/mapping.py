@@ -1,11 +1,8 @@
-"""Dicts, ordered and default dicts."""
+"""Dicts, and what other mappings have in common with them."""
 
 from __future__ import annotations
 
-import collections
-import gc
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
@@ -25,12 +22,11 @@ from armature.trace.values.streams import Steps, Walk
 if TYPE_CHECKING:
     from armature.trace.values.base import Rebuilding, Tracing
 
-DICT_KINDS: tuple[type, ...] = (dict, collections.OrderedDict, collections.defaultdict, MappingProxyType)
-
 
 @attrs.define(eq=False)
 class DictValue(ContainerValue):
-    """A dict. `entries`: hashable key to (key, value).
+    """A dict, or with a value class of its own another mapping that keeps its items as dicts do: `kind`. `entries`:
+    hashable key to (key, value).
 
     `pending`: the program's own dict while its items are wrapped one by one as they are read; None once the whole of it
     is known (and guarded).
@@ -38,16 +34,15 @@ class DictValue(ContainerValue):
 
     entries: dict[Hashable, tuple[Value, Value]]
     kind: Any = dict
-    factory: Value | None = None  # of a defaultdict
     pending: Mapping[Any, object] | None = None
     owner: Value | None = None  # the object of a derived class that this is the dict of
-    shown: type = dict  # by a mapping proxy: what it is a proxy of
     instance: Value | None = None  # the object made in the frame that this is the `__dict__` of
     fixed: bool = False  # the variables of a module: read only
-    attributes: dict[str, Value] = attrs.field(factory=dict)  # of an ordered dict made in the frame
     reshaped: int = 0  # how often a key came, went or moved
 
     mutable: ClassVar[bool] = True
+    changed_text: ClassVar[str] = "dictionary changed size during iteration"
+    ordered: ClassVar[bool] = False  # iterating looks at any change of the keys, not at their number alone
 
     def contents(self) -> object:
         return self.entries
@@ -57,8 +52,16 @@ class DictValue(ContainerValue):
 
     @property
     def dict_kind(self) -> Any:
-        """`kind`; of a mapping proxy, that of the dict that it shows."""
-        return self.shown if self.kind is MappingProxyType else self.kind
+        """`kind`; of what shows a dict, that of the dict."""
+        return self.kind
+
+    def like(self, entries: dict[Hashable, tuple[Value, Value]]) -> DictValue:
+        """A new dict of the same kind."""
+        return DictValue(entries, self.kind)
+
+    def equals_in_order(self, other: DictValue) -> bool:
+        """Whether it equals another only if the keys stand in the same order."""
+        return False
 
     def python_type(self) -> type:
         kind: type = self.kind
@@ -144,9 +147,7 @@ class DictValue(ContainerValue):
         keys = list(self.realise(tracer))
         if backwards:
             keys.reverse()
-        plain = not issubclass(self.kind, collections.OrderedDict)
-        text = "dictionary changed size during iteration" if plain else "OrderedDict mutated during iteration"
-        walk = Walk(tracer, self, keys, text, self.reshaped, plain)
+        walk = Walk(tracer, self, keys, self.changed_text, self.reshaped, not self.ordered)
         return Steps(lambda: of(self.entries[next(walk)]))
 
     def contains(self, tracer: Tracing, item: Value) -> bool:
@@ -154,12 +155,10 @@ class DictValue(ContainerValue):
 
     def get_item(self, tracer: Tracing, key: Value) -> Value:
         found = self.find(tracer, key)
-        if found is not None:
-            return found
-        if self.factory is not None and not self.factory.is_constant:
-            made = self.factory.call(tracer, (), {})
-            self.set_item(tracer, key, made)
-            return made
+        return self.missing(tracer, key) if found is None else found
+
+    def missing(self, tracer: Tracing, key: Value) -> Value:
+        """What is given for a key that is not there: by `__missing__` of a derived class, else KeyError."""
         missing = None if self.owner is None else tracer.python.method_or_none(self.owner, "__missing__")
         if missing is not None:
             return missing.call(tracer, (key,), {})
@@ -183,25 +182,14 @@ class DictValue(ContainerValue):
 
     def change(self, tracer: Tracing) -> dict[Hashable, tuple[Value, Value]]:
         """All entries, about to be changed."""
-        if self.kind is MappingProxyType:
-            tracer.raise_error(TypeError, "'mappingproxy' object does not support item assignment")
         entries = self.realise(tracer)
         tracer.mutate(self)
         return entries
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
-        if name == "default_factory" and issubclass(self.kind, collections.defaultdict):
-            return self.factory or tracer.constant(None)
-        if name in self.attributes:
-            return self.attributes[name]
         if self.pending is not None and self.owner is None and name in getattr(self.pending, "__dict__", ()):
             tracer.graph_break("attribute-of-new-dict", name=name, type=self.describe())
         return super().get_attribute(tracer, name)
-
-    def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
-        if self.kind is not collections.OrderedDict or self.source is not None or hasattr(self.kind, name):
-            super().set_attribute(tracer, name, value)
-        self.attributes[name] = value
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         if name == "__ior__":
@@ -216,7 +204,7 @@ class DictValue(ContainerValue):
         mine, theirs = self.realise(tracer), other.realise(tracer)
         equal = mine.keys() == theirs.keys()
         equal = equal and all(tracer.python.same_or_equal(mine[key][1], theirs[key][1]) for key in mine)
-        if self.dict_kind is other.dict_kind is collections.OrderedDict:
+        if self.equals_in_order(other):
             equal = equal and list(mine) == list(theirs)
         return tracer.constant(equal == (name == "__eq__"))
 
@@ -225,49 +213,37 @@ class DictValue(ContainerValue):
             out.load(self.instance)
             out.attribute("__dict__")
             return
-        if self.kind is collections.defaultdict:
-            out.null_function(collections.defaultdict)
-            out.load(self.factory if self.factory is not None else out.none)
-        elif self.kind is not dict:
+        if self.kind is not dict:
             out.null_function(self.kind)
-        if self.shown is not dict:
-            out.null_function(self.shown)
+        self.build(out)
+        if self.kind is not dict:
+            out.call(1)
+
+    def build(self, out: Rebuilding) -> None:
+        """Push a plain dict of the entries."""
         for key, value in self.entries.values():
             out.load(key)
             out.load(value)
         out.build("BUILD_MAP", len(self.entries))
-        if self.shown is not dict:
-            out.call(1)
-        if self.kind is not dict:
-            out.call(2 if self.kind is collections.defaultdict else 1)
-        for name, value in self.attributes.items():
-            out.store_attribute(name, value)
 
     def fill(self, out: Rebuilding, owner: Value) -> list[Write]:
         kind: Any = self.kind
-        found = [Write(kind.__setitem__, (owner, key, value)) for key, value in self.entries.values()]
-        if self.factory is not None:
-            found.append(Write(collections.defaultdict.__init__, (owner, self.factory)))
-        return found
+        return [Write(kind.__setitem__, (owner, key, value)) for key, value in self.entries.values()]
 
     def writes(self, out: Rebuilding) -> list[Write]:
+        return [*self.cleared(), Write(dict.update, (self, DictValue(dict(self.entries))))]
+
+    def cleared(self) -> list[Write]:
+        """Where the keys are what they were, they stay: the program may be iterating over them."""
         kind: Any = self.kind
-        if kind is MappingProxyType:
-            out.cannot(self)
-        # Where the keys are what they were, they stay: the program may be iterating over them.
-        cleared = [Write(kind.clear, (self,))] if self.reshaped else []
-        if kind is not collections.OrderedDict:
-            return [*cleared, Write(dict.update, (self, DictValue(dict(self.entries))))]
-        # Not `update`: it is Python, and calls what a derived class has defined.
-        return [*cleared, *(Write(kind.__setitem__, (self, key, value)) for key, value in self.entries.values())]
+        return [Write(kind.clear, (self,))] if self.reshaped else []
 
 
 def merged(tracer: Tracing, left: DictValue, right: DictValue) -> Value:
     """`left | right`: a key that both have is the left one's, and a derived type goes before dict on either side."""
     kinds = [side.dict_kind for side in (left, right)]
     first = kinds[0] is not dict or kinds[1] is dict
-    owner, kind = (left, kinds[0]) if first else (right, kinds[1])
-    made = DictValue(dict(left.realise(tracer)), kind, owner.factory)
+    made = (left if first else right).like(dict(left.realise(tracer)))
     for key, value in right.realise(tracer).values():
         made.set_item(tracer, key, value)
     return made
@@ -284,16 +260,6 @@ def items_of_mapping(tracer: Tracing, other: Value) -> Iterator[tuple[Value, Val
     kind, returned = other.python_type(), type_name(keys.python_type())
     for key in tracer.python.in_sequence(keys, f"{type_name(kind)}.keys() returned a non-iterable (type {returned})"):
         yield key, other.get_item(tracer, key)
-
-
-def shown_by(proxy: object) -> type:
-    """The class of what a mapping proxy shows, which it tells nobody but the garbage collector."""
-    return type(gc.get_referents(proxy)[0])
-
-
-def shows(kind: type, proxy: object) -> bool:
-    """Whether a mapping proxy shows an object of this class."""
-    return shown_by(proxy) is kind
 
 
 def namespace_of(tracer: Tracing, attributes: Mapping[str, Value]) -> DictValue:

@@ -202,7 +202,11 @@ def registry_dict(tracer: Tracing, real: dict[str, object], source: Source) -> D
     held = tracer.by_id.get(id(real))
     if held is not None and isinstance(held[1], DictValue):
         return held[1]
-    return tracer.remember(real, DictValue({}, type(real), None, real, source=source))
+    if type(real) is not dict:
+        wrapped = tracer.wrap(real, source)
+        if isinstance(wrapped, DictValue):
+            return wrapped
+    return tracer.remember(real, DictValue({}, type(real), real, source=source))
 
 
 def of_program(module: nn.Module, source: Source, tracer: Tracing) -> Value | None:

@@ -22,6 +22,7 @@ from armature.plugin_api import (
     method_of,
     native,
 )
+from armature_builtin_rules.dict_kinds import DefaultDictValue, MappingProxyValue, OrderedDictValue
 from armature_builtin_rules.functions.targets import own_methods
 
 DICTS: tuple[type, ...] = (dict, collections.OrderedDict, collections.defaultdict)
@@ -111,7 +112,7 @@ def clear(tracer: Tracing, self: DictValue) -> None:
 @method_of(DictValue, *own_methods("copy", *DICTS, MappingProxyType))
 def copy(tracer: Tracing, self: DictValue) -> Value:
     """Another dict of the same entries."""
-    return DictValue(dict(self.realise(tracer)), self.dict_kind, self.factory)
+    return self.like(dict(self.realise(tracer)))
 
 
 @method_of(DictValue, *own_methods("move_to_end", collections.OrderedDict))
@@ -132,7 +133,7 @@ def move_to_end(tracer: Tracing, self: DictValue, key: Value, last: Value | None
 @method_of(DictValue, *own_methods("__init__", *DICTS))
 def initialise(tracer: Tracing, self: DictValue, *others: Value, **more: Value) -> None:
     """What `__init__` fills, an object of a derived class too."""
-    if self.kind is collections.defaultdict:
+    if isinstance(self, DefaultDictValue):
         if self.source is not None or self.pending is not None:
             tracer.graph_break("default-dict-init", type=self.describe())
         self.factory, others = factory_of(tracer, *others[:1]), others[1:]
@@ -166,7 +167,7 @@ def united(tracer: Tracing, self: DictValue, other: Value) -> Value:
 @handles(dict, collections.OrderedDict)
 def make_dict(call: Call, other: Value | None = None, /, **more: Value) -> Value:
     """A new dict."""
-    made = DictValue({}, call.fn if isinstance(call.fn, type) else dict)
+    made = OrderedDictValue({}) if call.fn is collections.OrderedDict else DictValue({})
     update(call.tracing, made, *(() if other is None else (other,)), **more)
     return made
 
@@ -174,7 +175,7 @@ def make_dict(call: Call, other: Value | None = None, /, **more: Value) -> Value
 @handles(collections.defaultdict)
 def make_defaultdict(call: Call, factory: Value | None = None, /, *others: Value, **more: Value) -> Value:
     """A new dict that makes values which it lacks."""
-    made = DictValue({}, collections.defaultdict, factory_of(call.tracing, factory))
+    made = DefaultDictValue({}, factory=factory_of(call.tracing, factory))
     update(call.tracing, made, *others, **more)
     return made
 
@@ -193,4 +194,4 @@ def mapping_proxy(call: Call, mapping: Value) -> Value:
     """A dict to be read only."""
     if not isinstance(mapping, DictValue) or mapping.kind not in (dict, collections.OrderedDict):
         call.graph_break("mapping-proxy", type=mapping.describe())
-    return DictValue(mapping.realise(call.tracing), MappingProxyType, shown=mapping.kind)
+    return MappingProxyValue(mapping.realise(call.tracing), shown=mapping.kind)

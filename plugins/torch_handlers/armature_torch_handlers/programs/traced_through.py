@@ -186,7 +186,7 @@ class Results:
         if any(obj is container for container in self.passed):
             self._unsupported(obj, "its argument, a ")
         if type(obj) in (dict, OrderedDict):
-            made = DictValue({}, type(obj))
+            made = self.tracer.as_value(type(obj)).call(self.tracer, (), {})
             for key, item in obj.items():
                 made.set_item(self.tracer, self.tracer.as_value(key), self.value_of(item))
             return made

@@ -1,0 +1,168 @@
+"""Ordered dicts, default dicts, and proxies of dicts."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import gc
+from collections.abc import Hashable
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import attrs
+
+from armature.plugin_api import AttrSource, DictValue, Rebuilding, Source, Tracing, Value, ValueType, Write
+
+Entries = dict[Hashable, tuple[Value, Value]]
+
+
+@attrs.define(eq=False)
+class OrderedDictValue(DictValue):
+    """An ordered dict. attributes: of one made in the frame."""
+
+    kind: Any = collections.OrderedDict
+    attributes: dict[str, Value] = attrs.field(factory=dict)
+
+    changed_text: ClassVar[str] = "OrderedDict mutated during iteration"
+    ordered: ClassVar[bool] = True
+
+    def like(self, entries: Entries) -> DictValue:
+        return OrderedDictValue(entries)
+
+    def equals_in_order(self, other: DictValue) -> bool:
+        return other.dict_kind is collections.OrderedDict
+
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
+        return self.attributes[name] if name in self.attributes else super().get_attribute(tracer, name)
+
+    def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
+        if self.source is not None or hasattr(self.kind, name):
+            super().set_attribute(tracer, name, value)
+        self.attributes[name] = value
+
+    def rebuild(self, out: Rebuilding) -> None:
+        super().rebuild(out)
+        for name, value in self.attributes.items():
+            out.store_attribute(name, value)
+
+    def writes(self, out: Rebuilding) -> list[Write]:
+        # Not `update`: it is Python, and calls what a derived class has defined.
+        items = self.entries.values()
+        return [*self.cleared(), *(Write(self.kind.__setitem__, (self, key, value)) for key, value in items)]
+
+
+@attrs.define(eq=False)
+class DefaultDictValue(DictValue):
+    """A dict that makes values which it lacks, by `factory`."""
+
+    kind: Any = collections.defaultdict
+    factory: Value | None = None
+
+    def like(self, entries: Entries) -> DictValue:
+        return DefaultDictValue(entries, factory=self.factory)
+
+    def missing(self, tracer: Tracing, key: Value) -> Value:
+        if self.factory is None or self.factory.is_constant:
+            return super().missing(tracer, key)
+        made = self.factory.call(tracer, (), {})
+        self.set_item(tracer, key, made)
+        return made
+
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
+        if name == "default_factory":
+            return self.factory or tracer.constant(None)
+        return super().get_attribute(tracer, name)
+
+    def rebuild(self, out: Rebuilding) -> None:
+        out.null_function(collections.defaultdict)
+        out.load(self.factory if self.factory is not None else out.none)
+        self.build(out)
+        out.call(2)
+
+    def fill(self, out: Rebuilding, owner: Value) -> list[Write]:
+        found = super().fill(out, owner)
+        if self.factory is not None:
+            found.append(Write(collections.defaultdict.__init__, (owner, self.factory)))
+        return found
+
+
+@attrs.define(eq=False)
+class MappingProxyValue(DictValue):
+    """A dict that is to be read only. shown: the class of what it shows."""
+
+    kind: Any = MappingProxyType
+    shown: type = dict
+
+    @property
+    def dict_kind(self) -> Any:
+        return self.shown
+
+    def like(self, entries: Entries) -> DictValue:
+        return DictValue(entries) if self.shown is dict else OrderedDictValue(entries)
+
+    def equals_in_order(self, other: DictValue) -> bool:
+        return self.shown is other.dict_kind is collections.OrderedDict
+
+    def change(self, tracer: Tracing) -> Entries:
+        tracer.raise_error(TypeError, "'mappingproxy' object does not support item assignment")
+
+    def rebuild(self, out: Rebuilding) -> None:
+        out.null_function(MappingProxyType)
+        if self.shown is not dict:
+            out.null_function(self.shown)
+        self.build(out)
+        if self.shown is not dict:
+            out.call(1)
+        out.call(1)
+
+    def writes(self, out: Rebuilding) -> list[Write]:
+        out.cannot(self)
+
+
+def shown_by(proxy: object) -> type:
+    """The class of what a mapping proxy shows, which it tells nobody but the garbage collector."""
+    return type(gc.get_referents(proxy)[0])
+
+
+def shows(kind: type, proxy: object) -> bool:
+    """Whether a mapping proxy shows an object of this class."""
+    return shown_by(proxy) is kind
+
+
+def ordered_dict(obj: Any, source: Source, tracer: Tracing) -> Value:
+    """An ordered dict of the program."""
+    return OrderedDictValue({}, pending=obj, source=source)
+
+
+def ordered_part(obj: Any, kind: type, source: Source, owner: Value, tracer: Tracing) -> Value:
+    """What an object of a class derived from it is as an ordered dict."""
+    return OrderedDictValue({}, pending=obj, owner=owner, source=source)
+
+
+def default_dict(obj: Any, source: Source, tracer: Tracing) -> Value:
+    """A default dict of the program."""
+    made = tracer.remember(obj, DefaultDictValue({}, pending=obj, source=source))
+    made.factory = tracer.wrap(obj.default_factory, AttrSource(source, "default_factory"))
+    return made
+
+
+def default_part(obj: Any, kind: type, source: Source, owner: Value, tracer: Tracing) -> Value:
+    """The same of an object of a class derived from it."""
+    factory = tracer.wrap(obj.default_factory, AttrSource(source, "default_factory"))
+    return DefaultDictValue({}, pending=obj, owner=owner, factory=factory, source=source)
+
+
+def mapping_proxy(obj: Any, source: Source, tracer: Tracing) -> Value | None:
+    """A proxy of a dict, or of an ordered one."""
+    shown = shown_by(obj)
+    if shown not in (dict, collections.OrderedDict):
+        return None
+    tracer.guards.metadata(source, functools.partial(shows, shown))
+    return MappingProxyValue({}, pending=obj, shown=shown, source=source)
+
+
+VALUE_TYPES = (
+    ValueType(collections.OrderedDict, ordered_dict, part=ordered_part),
+    ValueType(collections.defaultdict, default_dict, part=default_part),
+    ValueType(MappingProxyType, mapping_proxy),
+)
