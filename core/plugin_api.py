@@ -40,6 +40,7 @@ from armature.graph.patterns import Match, Rewrite, fake_of, rewriting
 from armature.graph.spellings import function_of
 from armature.hookspecs import API_VERSION, hookimpl
 from armature.introspection import MISSING, Subject, class_member, dict_of, existing, is_written_in_c
+from armature.plugin_values import PairedContextValue
 from armature.rules.data import SKIPPED, Answer, Decision, Rule, RuleOrigin, RuleTable, Verdict
 from armature.services import Services
 from armature.torch_abi import collectives as functional_collectives
@@ -210,6 +211,7 @@ __all__ = [
     "ObjectValue",
     "Off",
     "Operator",
+    "PairedContextValue",
     "Pass",
     "Place",
     "Polyfill",

@@ -1,7 +1,5 @@
 """What armature has to know of `quantities`: how a Quantity is traced, and what `with relaxed()` does."""
 
-from __future__ import annotations
-
 import attrs
 import quantities
 
@@ -19,8 +17,8 @@ class QuantityValue(api.Value):
         return quantities.Quantity
 
     def get_attribute(self, tracer: api.Tracing, name: str) -> api.Value:
-        found = {"values": self.values, "unit": tracer.constant(self.unit)}.get(name)
-        return super().get_attribute(tracer, name) if found is None else found
+        known = {"values": self.values, "unit": tracer.constant(self.unit)}
+        return known.get(name) or super().get_attribute(tracer, name)
 
     def binary(self, tracer: api.Tracing, name: str, other: api.Value) -> api.Value | None:
         if name == "__mul__":
@@ -38,17 +36,14 @@ class QuantityValue(api.Value):
 
 
 def of_program(obj: quantities.Quantity, source: api.Source, tracer: api.Tracing) -> api.Value:
-    """A quantity that the frame is given: with another unit, the frame is compiled again."""
-    tracer.guards.equal(api.AttrSource(source, "unit"), obj.unit)
+    tracer.guards.equal(api.AttrSource(source, "unit"), obj.unit)  # with another, the frame is compiled again
     return QuantityValue(tracer.wrap(obj.values, api.AttrSource(source, "values")), obj.unit, source=source)
 
 
-@api.handles(quantities.Quantity)
 def make(call: api.Call, values: api.Value, unit: api.Value) -> api.Value | None:
     return QuantityValue(values, unit.as_constant()) if unit.is_constant else None
 
 
-@api.handles(quantities.relaxed)
 def mix(call: api.Call) -> api.Value:
     return api.PairedContextValue(quantities.relaxed, quantities.enter, (), quantities.leave, quantities.relaxed)
 
@@ -60,4 +55,4 @@ def armature_value_types() -> list[api.ValueType]:
 
 @api.hookimpl
 def armature_handlers() -> list[api.Handler]:
-    return [make.__armature_handler__, mix.__armature_handler__]
+    return [api.Handler((quantities.Quantity,), make), api.Handler((quantities.relaxed,), mix)]

@@ -8,8 +8,7 @@ from typing import Any
 
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from armature.plugin_api import Call, Value, handles
-from armature_torch_handlers.contexts.paired import PairedContextValue
+from armature.plugin_api import Call, PairedContextValue, Value, handles
 
 _ALL: Mapping[str, Any] = SDPBackend.__members__
 BACKENDS: dict[int, SDPBackend] = {int(backend): backend for backend in _ALL.values()}

@@ -9,6 +9,7 @@ import torch
 from armature.plugin_api import (
     AttrSource,
     Call,
+    PairedContextValue,
     Source,
     Tracing,
     Value,
@@ -17,7 +18,6 @@ from armature.plugin_api import (
     grad_modes,
     handles,
 )
-from armature_torch_handlers.contexts.paired import PairedContextValue
 
 OF_DEVICE = existing("torch.cpu.amp.autocast_mode.autocast", "torch.cuda.amp.autocast_mode.autocast")
 FIELDS = ("device", "fast_dtype", "_enabled", "_cache_enabled")

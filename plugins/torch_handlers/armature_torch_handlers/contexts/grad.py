@@ -12,6 +12,7 @@ from armature.plugin_api import (
     Call,
     ConstantValue,
     ContextValue,
+    PairedContextValue,
     Rebuilding,
     Source,
     Tracing,
@@ -23,7 +24,6 @@ from armature.plugin_api import (
     handles,
     put_grad,
 )
-from armature_torch_handlers.contexts.paired import PairedContextValue
 
 
 @attrs.define(eq=False)

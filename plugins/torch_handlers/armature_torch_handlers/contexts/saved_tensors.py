@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch.autograd.graph import disable_saved_tensors_hooks
 
-from armature.plugin_api import Call, Value, handles
-from armature_torch_handlers.contexts.paired import PairedContextValue
+from armature.plugin_api import Call, PairedContextValue, Value, handles
 
 
 def enter_without_hooks(message: str) -> AbstractContextManager[Any]:

@@ -1,4 +1,4 @@
-"""Contexts that one function of torch enters and another leaves."""
+"""Values that plugins may make as they are, beside those that tracing itself needs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 import attrs
 
-from armature.plugin_api import ContextValue, Place, Rebuilding, Tracing, Value, places_of
+from armature.trace.places import Place, places_of
+from armature.trace.values.base import Rebuilding, Tracing, Value
+from armature.trace.values.context import ContextValue
 
 
 @attrs.define(eq=False)
