@@ -39,7 +39,6 @@ DEVICE_WORDS = re.compile(
 )
 MAY_NAME_DEVICES = {
     "core/trace/guards.py",  # autocast has a dtype for each kind of device
-    "core/trace/values/tensor.py",  # attributes of tensors: is_cuda; names of their types: torch.cuda.FloatTensor
 }
 
 

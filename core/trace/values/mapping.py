@@ -50,18 +50,9 @@ class DictValue(ContainerValue):
     def shape(self) -> tuple[int, int]:
         return self.reshaped, len(self.entries)
 
-    @property
-    def dict_kind(self) -> Any:
-        """`kind`; of what shows a dict, that of the dict."""
-        return self.kind
-
     def like(self, entries: dict[Hashable, tuple[Value, Value]]) -> DictValue:
-        """A new dict of the same kind."""
+        """A new dict of the same kind; for what shows a dict, of the kind of that."""
         return DictValue(entries, self.kind)
-
-    def equals_in_order(self, other: DictValue) -> bool:
-        """Whether it equals another only if the keys stand in the same order."""
-        return False
 
     def python_type(self) -> type:
         kind: type = self.kind
@@ -204,8 +195,6 @@ class DictValue(ContainerValue):
         mine, theirs = self.realise(tracer), other.realise(tracer)
         equal = mine.keys() == theirs.keys()
         equal = equal and all(tracer.python.same_or_equal(mine[key][1], theirs[key][1]) for key in mine)
-        if self.equals_in_order(other):
-            equal = equal and list(mine) == list(theirs)
         return tracer.constant(equal == (name == "__eq__"))
 
     def rebuild(self, out: Rebuilding) -> None:
@@ -215,35 +204,29 @@ class DictValue(ContainerValue):
             return
         if self.kind is not dict:
             out.null_function(self.kind)
-        self.build(out)
-        if self.kind is not dict:
-            out.call(1)
-
-    def build(self, out: Rebuilding) -> None:
-        """Push a plain dict of the entries."""
         for key, value in self.entries.values():
             out.load(key)
             out.load(value)
         out.build("BUILD_MAP", len(self.entries))
+        if self.kind is not dict:
+            out.call(1)
 
     def fill(self, out: Rebuilding, owner: Value) -> list[Write]:
         kind: Any = self.kind
         return [Write(kind.__setitem__, (owner, key, value)) for key, value in self.entries.values()]
 
     def writes(self, out: Rebuilding) -> list[Write]:
-        return [*self.cleared(), Write(dict.update, (self, DictValue(dict(self.entries))))]
-
-    def cleared(self) -> list[Write]:
-        """Where the keys are what they were, they stay: the program may be iterating over them."""
         kind: Any = self.kind
-        return [Write(kind.clear, (self,))] if self.reshaped else []
+        # Where the keys are what they were, they stay: the program may be iterating over them.
+        cleared = [Write(kind.clear, (self,))] if self.reshaped else []
+        return [*cleared, Write(dict.update, (self, DictValue(dict(self.entries))))]
 
 
 def merged(tracer: Tracing, left: DictValue, right: DictValue) -> Value:
     """`left | right`: a key that both have is the left one's, and a derived type goes before dict on either side."""
-    kinds = [side.dict_kind for side in (left, right)]
-    first = kinds[0] is not dict or kinds[1] is dict
-    made = (left if first else right).like(dict(left.realise(tracer)))
+    made = left.like(dict(left.realise(tracer)))
+    if made.kind is dict:
+        made = right.like(made.entries)
     for key, value in right.realise(tracer).values():
         made.set_item(tracer, key, value)
     return made

@@ -29,8 +29,8 @@ class OrderedDictValue(DictValue):
     def like(self, entries: Entries) -> DictValue:
         return OrderedDictValue(entries)
 
-    def equals_in_order(self, other: DictValue) -> bool:
-        return other.dict_kind is collections.OrderedDict
+    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
+        return unless_in_other_order(tracer, self, name, other, super().binary(tracer, name, other))
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         return self.attributes[name] if name in self.attributes else super().get_attribute(tracer, name)
@@ -47,8 +47,8 @@ class OrderedDictValue(DictValue):
 
     def writes(self, out: Rebuilding) -> list[Write]:
         # Not `update`: it is Python, and calls what a derived class has defined.
-        items = self.entries.values()
-        return [*self.cleared(), *(Write(self.kind.__setitem__, (self, key, value)) for key, value in items)]
+        items, cleared = self.entries.values(), [Write(self.kind.clear, (self,))] if self.reshaped else []
+        return [*cleared, *(Write(self.kind.__setitem__, (self, key, value)) for key, value in items)]
 
 
 @attrs.define(eq=False)
@@ -76,7 +76,7 @@ class DefaultDictValue(DictValue):
     def rebuild(self, out: Rebuilding) -> None:
         out.null_function(collections.defaultdict)
         out.load(self.factory if self.factory is not None else out.none)
-        self.build(out)
+        DictValue(self.entries).rebuild(out)
         out.call(2)
 
     def fill(self, out: Rebuilding, owner: Value) -> list[Write]:
@@ -93,15 +93,11 @@ class MappingProxyValue(DictValue):
     kind: Any = MappingProxyType
     shown: type = dict
 
-    @property
-    def dict_kind(self) -> Any:
-        return self.shown
-
     def like(self, entries: Entries) -> DictValue:
         return DictValue(entries) if self.shown is dict else OrderedDictValue(entries)
 
-    def equals_in_order(self, other: DictValue) -> bool:
-        return self.shown is other.dict_kind is collections.OrderedDict
+    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
+        return unless_in_other_order(tracer, self, name, other, super().binary(tracer, name, other))
 
     def change(self, tracer: Tracing) -> Entries:
         tracer.raise_error(TypeError, "'mappingproxy' object does not support item assignment")
@@ -110,13 +106,24 @@ class MappingProxyValue(DictValue):
         out.null_function(MappingProxyType)
         if self.shown is not dict:
             out.null_function(self.shown)
-        self.build(out)
+        DictValue(self.entries).rebuild(out)
         if self.shown is not dict:
             out.call(1)
         out.call(1)
 
     def writes(self, out: Rebuilding) -> list[Write]:
         out.cannot(self)
+
+
+def unless_in_other_order(
+    tracer: Tracing, mine: DictValue, name: str, other: Value, found: Value | None
+) -> Value | None:
+    """What an operator gives: two ordered dicts are equal if their keys stand in one order."""
+    if name not in ("__eq__", "__ne__") or not isinstance(other, DictValue):
+        return found
+    if any(side.like({}).kind is not collections.OrderedDict for side in (mine, other)):
+        return found
+    return found if list(mine.entries) == list(other.entries) else tracer.constant(name == "__ne__")
 
 
 def shown_by(proxy: object) -> type:

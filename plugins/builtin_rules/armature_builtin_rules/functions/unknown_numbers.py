@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +29,7 @@ from armature.plugin_api import (
 )
 
 FUNCTIONS = {**MATH_FUNCTIONS, float: torch.sym_float}
-COMPENSATES = sys.version_info >= (3, 12)  # `sum` of floats keeps what additions lose
+COMPENSATES = sum([0.1] * 10) == 1.0  # `sum` of floats keeps what additions lose, as in later Pythons
 
 
 def is_number(value: Value) -> bool:
