@@ -36,7 +36,23 @@ def _loses_layout(node: fx.Node) -> bool:
             found = form(*args, **kwargs)
         except Exception:  # there is no such form, or it takes other arguments
             return True
-    return isinstance(found, torch.Tensor) and found.stride() != made.stride()
+    changes = isinstance(found, torch.Tensor) and found.stride() != made.stride()
+    return changes and not (made._is_view() and _is_written_only(node))
+
+
+def _is_written_only(node: fx.Node) -> bool:
+    """Whether nobody reads the view that a call writes to after that, but to copy its numbers. What it is a view of
+    keeps its layout: the functional graph writes the numbers there."""
+    view = node.args[0]
+    if not isinstance(view, fx.Node) or view.op == "placeholder":
+        return False
+    later = [*node.users, *(user for user in view.users if node < user)]
+    return all(_copies_numbers(user, (node, view)) for user in later)
+
+
+def _copies_numbers(user: fx.Node, sources: tuple[fx.Node, fx.Node]) -> bool:
+    """Whether a call reads one of the sources only to copy its numbers: `x[i] = source`."""
+    return user.target is operator.setitem and user.args[2] in sources and user.args[0] not in sources
 
 
 def functional_form(node: fx.Node) -> Callable[..., Any] | None:

@@ -7,6 +7,7 @@ import torch
 
 import armature
 from armature.graph.in_place import functional_form, loses_layout
+from armature.pipeline.session import session
 
 
 def filled(t):
@@ -66,3 +67,81 @@ def test_forms():
     assert functional_form(graph.call_method("mul_", (x, 2))) is torch.Tensor.mul
     assert functional_form(graph.call_method("mul", (x, 2))) is None
     assert functional_form(graph.call_method("__len__", (x,))) is None
+
+
+def columns(x, y):
+    x[:, 1:3].mul_(2)
+    return x + 1
+
+
+def one_column(x, y):
+    x[:, 0] += y[:, 0]
+    return x.sum(0)
+
+
+def part_of_a_copy(x, y):
+    t = x.clone()
+    t[:, ::2].add_(y[:, ::2])
+    return t
+
+
+def part_of_a_transpose(x, y):
+    t = (x + y).t()
+    t[1:3].mul_(3)
+    return t, t * 2
+
+
+def where_a_mask_says(x, y):
+    x[1:, 1:3].masked_fill_(y[1:, 1:3] > 0, 0)
+    return x
+
+
+def diagonal(x, y):
+    t = x * 1
+    t.t()[:, 1].mul_(y[1])
+    t.diagonal().fill_(0)
+    return t.sum()
+
+
+def read_after(x, y):
+    v = x[:, 1:3]
+    v.mul_(2)
+    return v.reshape(-1), x
+
+
+def given_after(x, y):
+    t = x * 1
+    v = t[:, 1]
+    v.relu_()
+    return t, v
+
+
+COMPILED = (columns, one_column, part_of_a_copy, part_of_a_transpose, where_a_mask_says, diagonal)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("program", [*COMPILED, read_after, given_after])
+def test_part_of_a_tensor_is_written_to_in_the_compiled_graph(program, dynamic):
+    armature.reset()
+    run = armature.compile(program, fullgraph=True, dynamic=dynamic)
+    found, wanted = ([torch.arange(25.0).view(5, 5) - 9, torch.arange(25.0).view(5, 5).cos()] for _ in range(2))
+    with torch.no_grad():
+        for _ in range(2):
+            results, expected = run(*found), program(*wanted)
+            torch.testing.assert_close((results, found), (expected, wanted))
+            mine, eager = (one if isinstance(one, tuple) else (one,) for one in (results, expected))
+            assert [one.stride() for one in mine] == [one.stride() for one in eager]
+            mine[-1].add_(1), eager[-1].add_(1)  # seen wherever memory is shared
+            torch.testing.assert_close((results, found), (expected, wanted))
+    assert bool(session().compilations[-1].graphs) == (program in COMPILED)
+
+
+@pytest.mark.parametrize("program", [part_of_a_copy, part_of_a_transpose, diagonal])
+def test_gradients_through_parts_that_were_written_to(program):
+    seen = []
+    for run in (armature.compile(program, fullgraph=True), program):
+        given = [(torch.arange(25.0).view(5, 5) - 9).requires_grad_(), torch.ones(5, 5).cumsum(0).requires_grad_()]
+        results = run(*given)
+        sum(one.square().sum() for one in (results if isinstance(results, tuple) else (results,))).backward()
+        seen.append([one.grad for one in given])
+    torch.testing.assert_close(*seen)
