@@ -20,6 +20,7 @@ STANDS_FOR: Mapping[str, str] = MappingProxyType({
     "met": "what was met",
     "what": "what was met",
     "op": "an operation",
+    "reason": "the reason, which a rule gives",
 })  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from torch import nn
 import armature
 from armature.frame.guards.explain import FailedGuard, spoken
 from armature.pipeline.session import session
+from armature.reports.recorder import Recorder
 
 X = torch.ones(2, 4)
 
@@ -139,3 +140,18 @@ def test_each_kernel_has_its_own_text_and_knows_its_loops() -> None:
     for kernel in graph.plan.kernels:
         (source,) = graph.program.sources
         assert kernel.name in source.parts[kernel.name] and source.parts[kernel.name] in source.text
+
+
+def test_what_the_program_has_no_name_for_is_told_in_words() -> None:
+    def program(x: torch.Tensor, items: dict[str, float]) -> torch.Tensor:
+        for factor in items.values():
+            if x.sum() > 0:
+                x = x * factor
+        return x
+
+    with Recorder() as recorder:
+        compiled = armature.compile(program, backend="eager")
+        compiled(torch.ones(2), {"a": 2.0, "b": 3.0})
+    told = [failure.expression for frame in recorder.recording().recompiled for failure in frame.failures]
+    assert "state_of(<value in progress>)[0]" in told
+    assert not any("__armature" in expression for expression in told)

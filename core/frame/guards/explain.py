@@ -6,7 +6,7 @@ import re
 
 import attrs
 
-from armature.frame.data import FrameRequest
+from armature.frame.data import STACK, FrameRequest
 from armature.frame.guards.guard import Condition, Guard
 from armature.frame.guards.kinds import TensorGuard
 from armature.frame.guards.tree import GuardTree, Mark
@@ -17,6 +17,7 @@ from armature.torch_abi.overrides import quietly
 # How sources spell what the program writes with a dot: reading them runs none of its code.
 _MEMBER = re.compile(r"\.__dict__\['(?:_modules|_parameters|_buffers)'\]\['([^']+)'\]|\.__dict__\['([^']+)'\]")
 _GLOBAL = re.compile(r"^globals\(\)\['([^']+)'\]")
+_ON_STACK = re.compile(rf"{STACK}\d+")  # what the program has no name for, such as the iterator of a loop
 
 
 @attrs.frozen
@@ -106,7 +107,7 @@ def _now(source: Source, kind: type[Guard], request: FrameRequest) -> str:
 def spoken(expression: str) -> str:
     """The expression of a source as the program would write it: `self.layers[0].scale`."""
     plain = _MEMBER.sub(lambda found: _dotted(found[1] or found[2]), expression)
-    return _GLOBAL.sub(r"\1", plain)
+    return _ON_STACK.sub("<value in progress>", _GLOBAL.sub(r"\1", plain))
 
 
 def _dotted(name: str) -> str:

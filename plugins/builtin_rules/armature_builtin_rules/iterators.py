@@ -183,7 +183,7 @@ def by_function(tracer: Tracing, obj: Any, source: Source) -> Value:
 
 
 def _part(source: Source, position: int) -> Source:
-    return ItemSource(CallSource(source, parts, "parts_of"), position)
+    return ItemSource(CallSource(source, parts, "state_of"), position)
 
 
 def _parts(tracer: Tracing, obj: Any, source: Source) -> list[Value]:

@@ -11,7 +11,7 @@ ROWS = with_examples(
         BreakType(
             "computes-digest",
             "Digest of bytes",
-            "{function} is used: {reason}.",
+            "{function} computes a digest of bytes.",
             (
                 fundamental("Compute the digest before the compiled function is called, and pass it."),
                 fundamental("Look up by the text or bytes themselves, as in a dict: that is kept in the graph."),
@@ -22,7 +22,7 @@ ROWS = with_examples(
         BreakType(
             "compresses-bytes",
             "Bytes that are compressed or unpacked",
-            "{function} is used: {reason}.",
+            "{function} compresses bytes, or unpacks what is compressed.",
             (
                 fundamental("Unpack before the compiled function is called, and pass a tensor of what was unpacked."),
                 fundamental("Return the tensor, and compress it where the function is called."),
@@ -33,7 +33,7 @@ ROWS = with_examples(
         BreakType(
             "asks-a-database",
             "Question to a database",
-            "{function} is used: {reason}.",
+            "{function} works on a database.",
             (
                 fundamental("Ask before the compiled function is called, and pass the answer as numbers or a tensor."),
                 fundamental("Return what is to be stored, and store it where the function is called."),
@@ -44,7 +44,7 @@ ROWS = with_examples(
         BreakType(
             "works-on-buffer",
             "File in memory",
-            "{function} is used: {reason}.",
+            "{function} works on a file in memory.",
             (
                 fundamental("Read it before the compiled function is called: torch.frombuffer(bytes, dtype=...)."),
                 fundamental("Build texts with join() and f-strings, which are kept in the graph."),
@@ -55,7 +55,7 @@ ROWS = with_examples(
         BreakType(
             "date-or-time",
             "Date or time of day",
-            "{function} is used: {reason}.",
+            "{function} is of the module for dates and times of day.",
             (
                 fundamental("Pass numbers: date.toordinal(), datetime.timestamp(), or the year as an int."),
                 fundamental("Encode dates as tensors where data is loaded."),
@@ -66,7 +66,7 @@ ROWS = with_examples(
         BreakType(
             "decimal-number",
             "Decimal number",
-            "{function} is used: {reason}.",
+            "{function} is of the module for decimal numbers.",
             (
                 fundamental("Convert it to a float or int before the compiled function is called."),
                 fundamental("Scale to integers, as cents for an amount: int64 tensors are exact."),
@@ -77,7 +77,7 @@ ROWS = with_examples(
         BreakType(
             "packs-bytes",
             "Numbers in bytes",
-            "{function} is used: {reason}.",
+            "{function} reads numbers from bytes, or writes them as bytes.",
             (
                 fundamental("torch.frombuffer(bytes, dtype=...) makes a tensor of bytes, outside the function."),
                 fundamental("tensor.view(dtype) reads the same bytes as other numbers, and is kept in the graph."),
@@ -88,7 +88,7 @@ ROWS = with_examples(
         BreakType(
             "drives-generator",
             "Generator in progress",
-            "{function} is used: {reason}.",
+            "{function} drives a generator that the caller has made.",
             (
                 fundamental("Pass what it gives as a list: list(generator)."),
                 fundamental("Make the generator in the compiled function: its body is then traced with the rest."),
@@ -99,7 +99,7 @@ ROWS = with_examples(
         BreakType(
             "uses-network",
             "Connection to another machine or process",
-            "{function} is used: {reason}.",
+            "{function} is of a module that waits for other machines or processes.",
             (
                 fundamental("Receive before the compiled function is called, and pass what was received."),
                 supportable("Between processes that train together, torch.distributed has collectives for graphs."),
@@ -110,7 +110,7 @@ ROWS = with_examples(
         BreakType(
             "context-variable",
             "Variable of a context",
-            "{function} is used: {reason}.",
+            "{function} reads or sets a variable of the context in which the program runs.",
             (
                 fundamental("Read it before the compiled function is called, and pass the value as an argument."),
                 fundamental("Keep the value in an attribute of the module: it is guarded."),
@@ -121,7 +121,7 @@ ROWS = with_examples(
         BreakType(
             "parses-text",
             "Text in a format of its own",
-            "{function} is used: {reason}.",
+            "{function} works on a text in a format of its own.",
             (
                 fundamental("Read the text where data is loaded, and pass numbers or tensors."),
                 fundamental("Methods of str, and f-strings, are kept in the graph."),
@@ -132,7 +132,7 @@ ROWS = with_examples(
         BreakType(
             "foreign-code",
             "Code of another language",
-            "{function} is used: {reason}.",
+            "{function} calls code of another language.",
             (
                 supportable("Wrap the call with torch.library.custom_op, and it is one operator of the graph."),
                 fundamental("Call it before or after the compiled function."),
