@@ -58,8 +58,19 @@ def always_zero(x: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
     return (x * a).floor() + b, a * 2, a.sign() * b + a
 
 
+def zeros_in_parts(x: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+    first, second = (a * 2).split(2)
+    return first.floor(), second * x[:1], b.unbind()[0].sign() + b[1]
+
+
+def zeros_in_slices(x: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+    whole = a * x
+    return whole[:2].round(), whole[2:] * 2, torch.stack([b[0], b[1].floor(), a[0]])
+
+
 PROGRAMS: tuple[Program, ...] = (
     apart, views, parts, overlapping, written, an_input, straight_through, without_grad, always_zero,
+    zeros_in_parts, zeros_in_slices,
 )  # fmt: skip
 
 
@@ -87,6 +98,28 @@ def test_what_is_reached_through_unused_outputs_has_no_gradient(program: Program
             torch.testing.assert_close(
                 [g for g in found if g is not None], [g for g in expected if g is not None], msg=str(used)
             )
+
+
+def second_gradients(program: Program, used: tuple[bool, ...]) -> list[Tensor | None]:
+    """Of the inputs: first derivatives through the outputs that are used, then those of the sum of their squares."""
+    torch.manual_seed(0)
+    leaves = [torch.randn(3, 4, requires_grad=True) for _ in range(3)]
+    outputs = program(leaves[0] * 1, *leaves[1:])
+    total = torch.stack([each.sin().sum() for each, is_used in zip(outputs, used, strict=True) if is_used]).sum()
+    first = torch.autograd.grad(total, leaves, create_graph=True, allow_unused=True)
+    squares = torch.stack([each.square().sum() for each in first if each is not None]).sum()
+    second = torch.autograd.grad(squares, leaves, allow_unused=True) if squares.requires_grad else ()
+    return [*first, *second]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_second_derivatives_of_captured_graphs(program: Program) -> None:
+    compiled = armature.compile(program, backend="eager")
+    count = len(program(*(torch.ones(3, 4) for _ in range(3))))
+    for used in filter(any, itertools.product((False, True), repeat=count)):
+        found, expected = second_gradients(compiled, used), second_gradients(program, used)
+        assert [g is None for g in found] == [g is None for g in expected], used
+        torch.testing.assert_close([g for g in found if g is not None], [g for g in expected if g is not None])
 
 
 def test_weight_decay_leaves_parameters_without_gradient_alone() -> None:
