@@ -17,6 +17,7 @@ from armature.cli.scripts import INTERRUPTED, found_script, run_script
 from armature.cli.terminal import console, fail
 from armature.errors import ArmatureError
 from armature.pipeline.repro import SCRIPT
+from armature.pipeline.session import Outcome, session
 from armature.reports.files import CannotWriteReport
 from armature.reports.judges import Judges
 from armature.reports.minify import minify
@@ -56,6 +57,9 @@ def repro(
         print(shown(error), file=sys.stderr)
         status = 1
     told(screen, sorted(set(folder.iterdir()) - before))
+    for failed in (record for record in session().compilations if record.outcome is Outcome.FAILED):
+        text = f"{failed.where} {failed.function}: {failed.reason}; no script can make the program's own backend."
+        screen.print(text, markup=False, soft_wrap=True)
     raise typer.Exit(status)
 
 
@@ -65,7 +69,7 @@ def told(screen: Console, made: list[Path]) -> None:
         screen.print(f"Written to {path / SCRIPT}", markup=False, soft_wrap=True)
     if made:
         screen.print("`armature minify FOLDER` makes the graph smaller.", markup=False)
-    else:
+    elif not any(record.outcome is Outcome.FAILED for record in session().compilations):
         screen.print("Nothing failed to compile.")
 
 

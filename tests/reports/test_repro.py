@@ -254,3 +254,25 @@ def test_nothing_fails(invoke: Invoke) -> None:
     Path("program.py").write_text("print('all')")
     result = invoke("repro", "program.py")
     assert result.exit_code == 0 and "Nothing failed to compile." in result.output
+
+
+OWN_BACKEND = """
+import armature, torch
+
+def mine(module, inputs):
+    raise NotImplementedError("not today")
+
+try:
+    armature.compile(lambda x: x + 1, backend=mine)(torch.ones(2))
+except Exception as error:
+    print("caught", type(error).__name__)
+"""
+
+
+def test_a_backend_of_the_program_that_fails_is_told_though_no_script_can_show_it(invoke: Invoke) -> None:
+    armature.reset()
+    Path("program.py").write_text(OWN_BACKEND)
+    result = invoke("repro", "program.py", "--out", "kept")
+    assert result.exit_code == 0 and "caught" in result.output, result.output
+    assert "program.py:8 <lambda>: " in result.output and "not today" in result.output
+    assert "Nothing failed" not in result.output
