@@ -1,0 +1,45 @@
+"""Parts of a tensor that are written over with themselves: the second half of `x[i] += y`.
+
+Python has `x[i] += y` as an addition in place to the part, and an assignment of the part to where it is already.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from armature.plugin_api import Match, Rewrite, rewriting
+from armature_aten_lowerings.common import returned
+from armature_aten_lowerings.layouts import is_view
+
+aten = torch.ops.aten
+
+
+def entry_onto_itself(x: Any, dim: Any, place: Any) -> Any:
+    """`x[place] = x[place]`."""
+    part, same = aten.select.int(x, dim, place), aten.select.int(x, dim, place)  # in the graph once, or twice
+    return aten.select_scatter.default(x, aten.copy.default(part, same), dim, place)
+
+
+def slice_onto_itself(x: Any, dim: Any, start: Any, end: Any, step: Any) -> Any:
+    """`x[start:end:step] = x[start:end:step]`."""
+    part, same = aten.slice.Tensor(x, dim, start, end, step), aten.slice.Tensor(x, dim, start, end, step)
+    return aten.slice_scatter.default(x, aten.copy.default(part, same), dim, start, end, step)
+
+
+def _may_stand_for(match: Match) -> bool:
+    """Whether the tensor may be read in place of the one that was written to: a result of the graph stays apart from
+    inputs and other results."""
+    x: Any = match.bound["x"]
+    given = returned(match.root.graph)
+    apart = isinstance(x, fx.Node) and x.op == "call_function" and x not in given and not is_view(x)
+    return apart or match.root not in given
+
+
+REWRITES = (
+    Rewrite(entry_onto_itself, lambda x, dim, place: x, _may_stand_for),
+    Rewrite(slice_onto_itself, lambda x, dim, start, end, step: x, _may_stand_for),
+)
+drop_writes_of_the_same = rewriting(REWRITES)
