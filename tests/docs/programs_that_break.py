@@ -277,10 +277,6 @@ def gb0298(x: Any) -> Any:
     return x + float(np.random.default_rng(0).random() * 0)
 
 
-def gb0300(x: Any) -> Any:
-    return x + np.finfo(np.float32).bits
-
-
 def gb0302(x: Any) -> Any:
     return torch.cond(torch.tensor(True), 5, lambda y: y + 1, (x,))
 
@@ -371,7 +367,7 @@ def gb0358(x: Any) -> Any:
 
 
 def gb0365(x: Any) -> Any:
-    return x + (len({Un(): 1}) if 0 else hash(Un2()))
+    return x + (len({Un(): 1}) if 0 else hash(Un2()) != 0)
 
 
 def gb0366(x: Any) -> Any:

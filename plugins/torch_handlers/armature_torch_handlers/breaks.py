@@ -128,7 +128,6 @@ OWN = with_examples(
                 "GB0138",
                 "GB0144",
                 "GB0145",
-                "GB0347",
                 "GB0348",
                 "GB0352",
                 "GB2019",
@@ -147,6 +146,7 @@ OWN = with_examples(
                 _OUTSIDE,
             ),
             code="GB0139",
+            also=("GB0347",),
             cause="Torch gives it a value when the function runs.",
         ),
         BreakType(
