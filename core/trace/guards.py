@@ -15,6 +15,7 @@ from armature.frame.guards.kinds import (
     AliasGuard,
     AnswerGuard,
     ClassGuard,
+    ComparedGuard,
     DictKeysGuard,
     GlobalStateGuard,
     IdGuard,
@@ -81,6 +82,10 @@ class GuardRecorder:
         """`source == value`, of the same type."""
         if type(source) is not ObjectSource or type(value) is list:
             self.add(ValueGuard(source, value))
+
+    def compared(self, source: Source, compare: Callable[[float, float], bool], number: float, answer: bool) -> None:
+        """`compare(source, number) is answer`, of a float."""
+        self.add(ComparedGuard(source, compare, number, answer))
 
     def tensor(self, source: Source, tensor: torch.Tensor, fake: torch.Tensor) -> None:
         """Everything that a fake tensor was made from; sizes and strides where the fake has numbers, not symbols. A

@@ -184,3 +184,21 @@ def test_a_sum_adds_before_it_asks_for_the_next() -> None:
 
     x = torch.ones(2)
     torch.testing.assert_close(armature.compile(fn, backend="eager", fullgraph=True)(x), fn(x))
+
+
+def branches(t: torch.Tensor, lr: float) -> Any:
+    y = t * lr if lr else t
+    return y + 1 if 0.5 < lr <= 100 else y - 1, lr == 3
+
+
+def test_comparisons_are_guarded_by_their_answers() -> None:
+    armature.reset()
+    quick = armature.compile(branches, backend="eager", options={"recompile_limit": 32})
+    for lr in (1.0, 1.5):
+        quick(x(), lr)
+    compilations = len(session().compilations)
+    for lr in (2.5, 7.25, 99.0):
+        same(quick(x(), lr), branches(x(), lr), str(lr))
+    assert len(session().compilations) <= compilations + 1
+    for lr in (0.0, 0.25, 3.0, 101.0, -0.0, math.inf, math.nan):
+        same(quick(x(), lr), branches(x(), lr), str(lr))

@@ -1,7 +1,8 @@
 """Floats of the program that are another one from call to call: a graph input, as a tensor without dimensions.
 
-Sums and products are computed in the graph, in double precision as Python does. Where the program needs the number
-itself, it is taken as a constant from there on, and guarded: that is what `as_constant` does.
+Sums and products are computed in the graph, in double precision as Python does. Of a comparison with a
+known number, the answer is guarded. Where the program needs the number itself, it is taken as a constant from there on,
+and guarded: that is what `as_constant` does.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import attrs
 
 from armature.frame.sources import CallSource, Source
 from armature.torch_abi.fake import tensor_of_number
-from armature.trace.semantics.slots import by_method
+from armature.trace.semantics.slots import COMPARED_BY, by_method
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.tensor import TensorValue
@@ -64,7 +65,8 @@ class FloatValue(Value):
         return self.item
 
     def truth(self, tracer: Tracing) -> bool:
-        return bool(self.as_constant())
+        answer = self._compared(tracer, operator.ne, 0.0)
+        return bool(self.as_constant()) if answer is None else answer
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         return ConstantValue(self.as_constant()).get_attribute(tracer, name)
@@ -77,12 +79,23 @@ class FloatValue(Value):
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         known = isinstance(other, ConstantValue) and type(other.value) in (int, float)
+        if known and name in COMPARED_BY:
+            answer = self._compared(tracer, COMPARED_BY[name].function, other.as_constant())
+            return None if answer is None else tracer.constant(answer)
         if name not in ARITHMETIC or not (known or isinstance(other, FloatValue)):
             return None
         function, swapped = ARITHMETIC[name]
         if known and not -(2**53) <= other.as_constant() <= 2**53:
             return None
         return self._computed(tracer, function, (other, self) if swapped else (self, other))
+
+    def _compared(self, tracer: Tracing, compare: Callable[[float, float], bool], number: float) -> bool | None:
+        """How a float of the program compares, guarded; None for what is computed of some."""
+        if self.source is None:
+            return None
+        answer = compare(self.number, number)
+        tracer.guards.compared(self.source, compare, number, answer)
+        return answer
 
     def _computed(self, tracer: Tracing, function: Callable[..., Any], operands: tuple[Value, ...]) -> Value | None:
         if tracer.overrides.asks_modes:
