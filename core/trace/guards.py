@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import torch
@@ -55,8 +55,8 @@ class GuardRecorder:
     def add(self, guard: Guard) -> None:
         """Rely on what a guard checks."""
         if (key := guard.key) not in self.records:
-            record: Any = guard
-            self.records[key] = attrs.evolve(record, user=self.user())
+            guard.say_where(self.user())
+            self.records[key] = guard
 
     def global_state(self) -> None:
         """Grad mode, autocast, default dtype and the like."""

@@ -40,6 +40,10 @@ class Guard:
         """The line of the user's code that made it necessary, "model.py:41"; "" where it is not known."""
         raise NotImplementedError
 
+    def say_where(self, user: str) -> None:
+        """Set `user`, once it is known that the guard is needed: finding the line takes time."""
+        object.__setattr__(self, "user", user)
+
     @property
     def words(self) -> str:
         """What must hold, in one line."""
