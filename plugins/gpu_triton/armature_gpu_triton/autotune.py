@@ -87,7 +87,7 @@ def square(shape: Shape) -> Config | None:
     xblock, rblock = clamp(power(shape.x), 1, SQUARE), clamp(power(shape.r), 1, SQUARE)
     while xblock > 16 and (-(-shape.x // xblock)) * (-(-shape.r // rblock)) < PROGRAMS // 4:
         xblock, rblock = xblock // 2, max(rblock // 2, 16)
-    return Config(xblock, rblock, num_warps=warps(xblock * rblock // 2), persistent=True, tiled=True)
+    return Config(xblock, rblock, num_warps=warps(xblock * rblock // 4), persistent=True, tiled=True)
 
 
 def rows(shape: Shape) -> Config | None:

@@ -165,13 +165,6 @@ def check_index(index, size, mask):
 
 
 @triton.jit
-def online_sum(total, largest, x):
-    """`total`, a sum of `exp(v - largest)`, with `x` taken in, relative to the larger of `largest` and `x`."""
-    shrunk = tl.where(x == float("-inf"), 0.0, tl.exp(-tl.abs(x - largest)))
-    return tl.where(x > largest, total * shrunk + 1.0, total + shrunk)
-
-
-@triton.jit
 def _add(a, b):
     return a + b
 
@@ -210,6 +203,18 @@ def _xor(a, b):
 def reduce_sum(x):
     """Sum over the last axis, which stays with extent 1; likewise the others."""
     return tl.reduce(x, 1, _add, keep_dims=True)
+
+
+@triton.jit
+def online_softmax(largest, total, x, WIDTH: tl.constexpr):
+    """The largest values of each lane and its sum of `exp(v - largest)`, with `x` taken in.
+
+    A lane is WIDTH neighbours of `x`, [rows, columns]: `largest` and `total` are [rows, columns / WIDTH].
+    """
+    lanes = tl.reshape(x, [x.shape[0], x.shape[1] // WIDTH, WIDTH])
+    both = tl.maximum(largest, tl.reduce(lanes, 2, _maximum), propagate_nan=ALL)
+    found = tl.reduce(tl.exp(lanes - tl.expand_dims(both, 2)), 2, _add)
+    return both, total * tl.exp(largest - both) + found
 
 
 @triton.jit

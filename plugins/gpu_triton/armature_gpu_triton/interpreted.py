@@ -148,6 +148,15 @@ reduce_xor = reduction(_xor_all)
 reduce_argmax = arg_reduction(largest=True)
 reduce_argmin = arg_reduction(largest=False)
 
+
+def online_softmax(largest: Block, total: Block, x: Block, width: int) -> tuple[Block, Block]:
+    """A step of a softmax that finds the maximum and the sum in one loop."""
+    lanes, before = read(x).unflatten(1, (-1, width)), read(largest)
+    both = torch.maximum(before, lanes.amax(2))
+    found = (lanes - both.unsqueeze(2)).exp().sum(2)
+    return block_of(both), block_of(read(total) * (before - both).exp() + found)
+
+
 maximum = elementwise(torch.maximum)
 minimum = elementwise(torch.minimum)
 fmax = elementwise(torch.fmax)
@@ -155,12 +164,6 @@ fmin = elementwise(torch.fmin)
 sigmoid = elementwise(torch.sigmoid)
 reciprocal = elementwise(torch.reciprocal)
 sign = elementwise(torch.sign)
-online_sum = elementwise(
-    lambda total, largest, x: (
-        total * torch.exp(largest - torch.maximum(largest, x)).nan_to_num(1.0)
-        + torch.where(x == float("-inf"), 0.0, torch.exp(x - torch.maximum(largest, x)))
-    )
-)
 floordiv_int = elementwise(lambda a, b: torch.div(a, torch.where(b == 0, 1, b), rounding_mode="floor"))
 mod_int = elementwise(lambda a, b: torch.remainder(a, torch.where(b == 0, 1, b)))
 floordiv_float = elementwise(lambda a, b: torch.div(a, b, rounding_mode="floor"))

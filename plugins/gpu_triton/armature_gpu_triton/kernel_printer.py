@@ -44,7 +44,7 @@ from armature.backend_api import (
 )
 from armature_gpu_triton import reduce
 from armature_gpu_triton.loops import Tile
-from armature_gpu_triton.online import online_sums
+from armature_gpu_triton.online import LOWEST, lane_width, online_sums
 from armature_gpu_triton.ops import FORMS, HALVES, INFIX, TYPES, argument_of_erf, cast_text, widen
 
 HEADER = """import triton
@@ -328,20 +328,27 @@ class KernelPrinter:
             self.lines.add(f"{running}_at = tl.where({item.name}_take, r, {running}_at)")
             return
         if item.node in self.online:
-            self.take_in(self.online[item.node], text, running)
+            self.take_in(item, self.online[item.node], text)
+            return
         both = reduce.combine(op, held, running, text)
         self.lines.add(f"{running} = {f'tl.where(r_in, {both}, {running})' if self.tile.r_masked else both}", note)
 
-    def take_in(self, total: Accumulate, value: str, largest: str) -> None:
-        """A tile of the loop that computes an online sum, before the largest value so far takes it in."""
-        running = f"{total.name}_all"
-        both = f"helpers.online_sum({running}, {largest}, {value})"
-        masked = f"tl.where(r_in, {both}, {running})" if self.tile.r_masked else both
-        self.lines.add(f"{running} = {masked}", place(total.node.origin))
+    def take_in(self, most: Accumulate, total: Accumulate, value: str) -> None:
+        """A tile of the loop that computes an online softmax."""
+        if self.tile.r_masked:
+            value = f'tl.where(r_in, {value}, float("-inf"))'
+        both = f"{most.name}_all, {total.name}_all"
+        step = f"helpers.online_softmax({both}, {value}, {lane_width(self.tile.config)})"
+        self.lines.add(f"{both} = {step}", place(total.node.origin))
 
     def start(self, item: Accumulate) -> None:
         """Before the loop: the running block."""
         held = self.running(item)[1]
+        if item.node in self.online:
+            lanes = f"[XBLOCK, RBLOCK // {lane_width(self.tile.config)}], "
+            self.lines.add(f"{item.name}_all = tl.full({lanes}{LOWEST}, tl.float32)")
+            self.lines.add(f"{self.online[item.node].name}_all = tl.full({lanes}0.0, tl.float32)")
+            return
         first = reduce.identity(item.node.op, held)
         self.lines.add(f"{item.name}_all = tl.full([XBLOCK, RBLOCK], {first}, {TYPES[held]})")
         if item.node.op in reduce.POSITIONS:
@@ -358,9 +365,12 @@ class KernelPrinter:
         done = reduce.finish(op, held, f"{name}_all")
         self.lines.add(f"{name} = {cast_text(done, held, item.node.dtype)}", note)
         if item.node in self.online:
-            total = self.online[item.node]
-            scaled = f"{total.name}_all * tl.exp({name}_all - {name})"
-            self.lines.add(f"{total.name} = {reduce.finish('sum', held, scaled)}", place(total.node.origin))
+            total = self.online[item.node].name
+            scaled = f"{total}_all * tl.exp({name}_all - {name})"
+            self.lines.add(f"{total} = {reduce.finish('sum', held, scaled)}", note)
+            # No lane of a row of -inf has seen a value: then eager's sum is that of exp(-inf - -inf).
+            self.lines.add(f'{name} = tl.where({total} == 0.0, float("-inf"), {name})')
+            self.lines.add(f'{total} = tl.where({total} == 0.0, float("nan"), {total})')
 
     # ---------------------------------------------------------------------------------------------------- the whole
 
@@ -372,8 +382,6 @@ class KernelPrinter:
             return
         for accumulate in item.reductions:
             self.start(accumulate)
-            if accumulate.node in self.online:
-                self.start(self.online[accumulate.node])
         end = self.index.print(self.tile.r.extent)
         wide = ".to(tl.int64)" if self.tile.wide else ""
         with self.lines.indented(f"for r_start in range(0, {end}, RBLOCK):"):

@@ -1,6 +1,7 @@
 """Online softmax: `sum(exp(v - max(v)))` in the loop that finds the maximum, so that a long row is read once less.
 
-Each lane keeps the sum relative to the largest value that it has seen, and scales it when it sees a larger one.
+Each lane keeps the sum relative to the largest value that it has seen, and scales it when it sees a larger one. A lane
+is a few neighbours of a row, which one thread loads at once: then scaling costs little beside the sum itself.
 """
 
 from __future__ import annotations
@@ -8,6 +9,15 @@ from __future__ import annotations
 import torch
 
 from armature.backend_api import Accumulate, KernelBody, Node, Op, Reduce
+from armature_gpu_triton.autotune import Config
+
+LANE = 8
+LOWEST = float(torch.finfo(torch.float32).min)  # what a lane starts from: -inf less itself would be NaN
+
+
+def lane_width(config: Config) -> int:
+    """Neighbours in a lane: one where a thread's elements stand in different rows."""
+    return LANE if config.rblock >= LANE * config.xblock else 1
 
 
 def online_sums(body: KernelBody, fresh: frozenset[Node]) -> dict[Node, Accumulate]:

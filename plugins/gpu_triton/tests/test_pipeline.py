@@ -155,16 +155,30 @@ def probabilities(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return wide.log_softmax(-1).amin(-1), wide.softmax(-1).amax(-1)
 
 
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # of NumPy, which interprets
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_softmax_in_one_loop_over_long_rows(dtype: torch.dtype) -> None:
     """Rows that end in the middle of a tile, begin with -inf or hold nothing else, or hold +inf or NaN."""
     x = torch.randn(9, 7001, dtype=dtype) * 20
     x[1, :5000], x[2], x[3, 6000:] = float("-inf"), float("-inf"), float("-inf")
     x[4, 17], x[5, 6999], x[6, 0] = float("inf"), float("nan"), 3e38
-    x[7], x[8] = -3e38, torch.linspace(-1000, 1000, 7001)
+    x[7], x[8] = torch.finfo(dtype).min, torch.linspace(-1000, 1000, 7001)
     compiled = armature.compile(probabilities, fullgraph=True, dynamic=True)
     torch.testing.assert_close(compiled(x), probabilities(x), equal_nan=True)
-    assert any("helpers.online_sum(" in source.text for source in session().kernel_sources())
+    assert any("helpers.online_softmax(" in source.text for source in session().kernel_sources())
+
+
+def probabilities_of_columns(x: torch.Tensor) -> torch.Tensor:
+    return x.log_softmax(0).amin(0)
+
+
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
+def test_softmax_in_one_loop_down_the_columns() -> None:
+    x = torch.randn(3001, 40) * 20
+    x[:, 1], x[2000:, 2], x[5, 3], x[3000, 4] = float("-inf"), float("-inf"), float("inf"), float("nan")
+    compiled = armature.compile(probabilities_of_columns, fullgraph=True, dynamic=True)
+    torch.testing.assert_close(compiled(x), probabilities_of_columns(x), equal_nan=True)
+    assert any("helpers.online_softmax(" in source.text for source in session().kernel_sources())
 
 
 def sizes(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
