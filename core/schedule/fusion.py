@@ -1,7 +1,8 @@
 """Which loops become one kernel: greedy, largest saving first, and only where the result computes the same.
 
 Every item starts as a group of its own. Going through the items in order, each group is joined with those that touch
-the same buffers over the same points. A join keeps: each value is read where it was written, nothing that is
+the same buffers over the same points: first where one hands a value to the other, which then need not be stored, later
+where both read the same. A join keeps: each value is read where it was written, nothing that is
 overwritten is read too late, no cycle through other groups, and the kernel stays within what the back end can do.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 import attrs
@@ -72,12 +74,14 @@ class Fusion:
     def neighbours(self, group: Group, names: Iterable[str]) -> list[Group]:
         """Groups that touch these buffers too, the one that shares most bytes first."""
         shared: dict[Group, int] = {}
+        here = self.order.place[group]
         for name in names:
             found = list(dict.fromkeys(self.order.find(g) for g in self.touching.get(name, ())))
             self.touching[name] = found
-            nearest = found[-NEIGHBOURS:]
-            nearest += [g for g in found[:-NEIGHBOURS] if name in g.stores]
-            for other in nearest:
+            if len(found) > NEIGHBOURS:
+                nearest = nsmallest(NEIGHBOURS, found, key=lambda g: abs(self.order.place[g] - here))
+                found = list(dict.fromkeys((*nearest, *(g for g in found if name in g.stores))))
+            for other in found:
                 if other is not group and not other.solo:
                     handed = name in other.stores or name in group.stores
                     shared[other] = shared.get(other, 0) + self.bytes_of(name) * (2 if handed else 1)
@@ -92,14 +96,15 @@ class Fusion:
             self.bytes[name] = 0 if name == _SCALARS else bytes_of(self.buffers[name])
         return self.bytes[name]
 
-    def visit(self, group: Group, names: Sequence[str]) -> None:
-        """Join the group with those that touch the named buffers, for as long as one fits."""
+    def visit(self, group: Group, handed: bool) -> None:
+        """Join the group with those that touch the same buffers, for as long as one fits. `handed`: only where one of
+        the two stores what the other loads."""
         if group.solo:
             return
         refused: set[Group] = set()
         while True:
-            for other in self.neighbours(group, names):
-                if other in refused:
+            for other in self.neighbours(group, self.names_of(group)):
+                if other in refused or (handed and not hands_over(group, other)):
                     continue
                 joined = self.try_join(group, other)
                 if joined is not None:
@@ -267,6 +272,13 @@ def keeps_busy(fusion: Fusion, keep: Group, gone: Group, found: Alignment) -> bo
     return not (idle and fusion.stores_inside(keep, gone, found))
 
 
+def hands_over(one: Group, other: Group) -> bool:
+    """Whether one of the two stores what the other loads, or both run at one point."""
+    if one.is_scalar and other.is_scalar:
+        return True
+    return any(n in other.loads for n in one.stores) or any(n in one.loads for n in other.stores)
+
+
 # All must hold for two groups to become one. Those of two groups as they are, the quickest first:
 PairRule = Callable[[Fusion, Group, Group], bool]
 PAIR_RULES: tuple[PairRule, ...] = (on_one_device, small_enough, worth, in_order, touch_no_shared_memory)
@@ -338,12 +350,10 @@ def fuse(units: Sequence[Unit], deps: Dependencies, buffers: Mapping[str, Buffer
     order = Order((g, frozenset(groups[n] for n in deps.before[k])) for k, g in enumerate(groups))
     work = Fusion(deps, buffers, ctx, order, groups)
     for group in groups:
-        names = work.names_of(group)
-        for name in names:
+        for name in work.names_of(group):
             work.touching.setdefault(name, []).append(group)
-        work.visit(group, names)
-    for _ in range(ROUNDS - 1):
+    for handed in ROUNDS:
         for group in order.groups():
             if order.find(group) is group:
-                work.visit(group, work.names_of(group))
+                work.visit(group, handed)
     return order.groups()

@@ -21,8 +21,8 @@ SCALAR_NODES = 4  # how many times longer it may be
 MOST_MADE = 64 << 20  # bytes of new buffers that end within the graph, in one batch of kernels: all live at once
 
 # How far is looked for what can be joined.
-NEIGHBOURS = 8  # groups per buffer: those that touched it last
-ROUNDS = 2  # a join can make another one possible that was looked at before
+NEIGHBOURS = 8  # groups per buffer: those that stand nearest
+ROUNDS = (True, False, False)  # only what is handed over; all, twice: a join can make another one possible
 FARTHEST = 400  # groups between two that are joined: keeps the cost of one join bounded
 
 

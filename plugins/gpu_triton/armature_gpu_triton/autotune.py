@@ -110,7 +110,7 @@ def persistent(shape: Shape) -> Config:
     xblock = clamp(TILE // rblock, 1, power(shape.x))
     while xblock > 1 and shape.x < xblock * PROGRAMS // 2:
         xblock //= 2
-    return Config(xblock, rblock, num_warps=warps(xblock * rblock), persistent=True)
+    return Config(xblock, rblock, num_warps=warps(xblock * rblock // 2), persistent=True)
 
 
 def looped(shape: Shape) -> Config:
@@ -122,7 +122,7 @@ def looped(shape: Shape) -> Config:
         return Config(xblock, rblock, num_warps=clamp(xblock * rblock // 512, 1, 8))
     xblock = clamp(power(shape.x), 1, 64)
     rblock = clamp(TILE // xblock, 1, clamp(power(shape.r), 1, 64))
-    return Config(xblock, rblock, num_warps=warps(xblock * rblock))
+    return Config(xblock, rblock, num_warps=warps(xblock * rblock // 2))
 
 
 def warps(elements: int) -> int:
