@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,13 +17,14 @@ from armature.lower import layout
 from armature.lower.data import Const, IndexValue, Load, Masked, Node, Op, Origin, Reduce
 from armature.lower.features import Features
 from armature.lower.index import Index, Var
-from armature.lower.ops import OPS
+from armature.lower.ops import OPS, REDUCTIONS
 from armature.lower.values import TensorValue
 
 if TYPE_CHECKING:
     from armature.context import CompileContext
 
 Position = tuple[Index, ...]
+MOST_PLANES = 8  # elements of a reduction that are written out
 _NARROW_FLOATS = frozenset((torch.float16, torch.bfloat16))
 
 
@@ -165,14 +169,24 @@ class Elements:
         dtype: torch.dtype | None = None,
         prepare: Callable[[Node, Position], Node] | None = None,
     ) -> Node:
-        """The Reduce node over axes `gone` (sorted, not negative) for the output's element at `position`."""
+        """The Reduce node over axes `gone` (sorted, not negative) for the output's element at `position`; where these
+        are a few planes, what adds them up."""
         over = {k: Var(f"r{n}", value.shape[k]) for n, k in enumerate(gone)}
-        rest = iter(p for k, p in enumerate(position) if not (keepdim and k in over))
-        where = tuple((0 if value.shape[k] == 1 else over[k]) if k in over else next(rest) for k in range(value.ndim))
-        node = self.cast(self.load(value, where), compute_dtype(dtype or value.dtype))
-        if prepare:
-            node = prepare(node, where)
-        return self._combined(op, node, tuple(over.values()))
+
+        def element(steps: Sequence[Index]) -> Node:
+            inner = dict(zip(over, steps, strict=True))
+            rest = iter(p for k, p in enumerate(position) if not (keepdim and k in over))
+            where = tuple(
+                (0 if value.shape[k] == 1 else inner[k]) if k in over else next(rest) for k in range(value.ndim)
+            )
+            node = self.cast(self.load(value, where), compute_dtype(dtype or value.dtype))
+            return prepare(node, where) if prepare else node
+
+        planes = _planes(value, gone)
+        combine = REDUCTIONS[op].combine
+        if planes and combine and (dtype or value.dtype) != torch.bool:
+            return functools.reduce(functools.partial(self.op, combine), map(element, planes))
+        return self._combined(op, element(tuple(over.values())), tuple(over.values()))
 
     def reduce_over(self, op: str, extents: Sequence[Index], element: Callable[[Position], Node]) -> Node:
         """`element(step)` combined over all steps within `extents`."""
@@ -189,3 +203,17 @@ class Elements:
         result = torch.int64 if op.startswith("arg") else node.dtype
         self.need_dtype(result)
         return Reduce(op, node, over, result, self.origin)
+
+
+def _planes(value: TensorValue, gone: Sequence[int]) -> Sequence[tuple[int, ...]]:
+    """The positions along axes that are combined, where these are few and apart in memory; else none.
+
+    Written out, they leave a pointwise loop, which neighbours can share whatever their order.
+    """
+    sizes = [size for k in gone if isinstance(size := value.shape[k], int)]
+    strides = [stride for k in gone if isinstance(stride := value.strides[k], int)]
+    if len(sizes) < len(gone) or len(strides) < len(gone) or not 1 < math.prod(sizes) <= MOST_PLANES:
+        return ()
+    if any(size > 1 >= stride for size, stride in zip(sizes, strides, strict=True)):
+        return ()
+    return list(itertools.product(*map(range, sizes)))

@@ -136,7 +136,9 @@ class _Inliner:
         wide = sum(len(d) == len(item.outer) for n, d in depends(item.order).items() if isinstance(n, Load))
         if wide <= 1 and price <= CHEAP and len(item.loads) <= 2 and self.not_wider(item, store):
             return True
-        allowed = points(item.outer) * max(price, RECOMPUTE) if len(readers) == 1 else 0
+        # Several readers that each need it elsewhere load its sources instead, where these are no more bytes.
+        again = len(readers) == 1 or (wide <= 1 and self.not_wider(item, store))
+        allowed = points(item.outer) * max(price, RECOMPUTE) if again else 0
         return not together and self.work(item, store, readers) <= max(allowed, FREE_WORK)
 
     def not_wider(self, item: Item, store: Store) -> bool:
