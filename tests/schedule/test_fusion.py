@@ -198,6 +198,30 @@ def test_dead_loops_are_dropped() -> None:
     assert len(planned(w, w.graph(w.op("tanh", x))).kernels) == 1
 
 
+def test_what_one_hands_over_comes_before_what_two_read() -> None:
+    """As in the backward graph of a norm: sums over the columns for the weight, over the rows for the input."""
+    w = LoopWriter()
+    one, other, x, weight = w.input(64, 32), w.input(64, 32), w.input(64, 32), w.input(32)
+    gradient = w.op("add", one, other)
+    columns = w.reduce("sum", w.op("mul", gradient, x), [0])
+    scaled = w.op("mul", gradient, weight)
+    rows = w.reduce("sum", w.op("mul", scaled, x), [1], keepdim=True)
+    plan = planned(w, w.graph(columns, w.op("sub", scaled, w.op("mul", x, rows))))
+    assert len(plan.kernels) == 2
+    full = [s.buffer for s in plan.steps if isinstance(s, Allocate) and plan.buffers[s.buffer].shape == (64, 32)]
+    assert len(full) == 2  # the result, and one that both kernels need
+
+
+def test_halves_of_a_product_read_at_other_places_are_computed_there() -> None:
+    """As in the backward graph of a rotary embedding: its factors are no more bytes than the product."""
+    w = LoopWriter()
+    x, angle, scale = w.input(4, 64, 32), w.input(64, 32), w.input(32)
+    product = w.op("mul", w.op("mul", x, angle), scale)
+    turned = layout.slice_axis(product, 2, 16, 16), layout.slice_axis(product, 2, 0, 16)
+    plan = planned(w, w.graph(*(w.pad(w.op("neg", part), 1) for part in turned)))
+    assert all(set(kernel.reads) == {"in_0", "in_1", "in_2"} for kernel in plan.kernels)
+
+
 def test_dead_loops_keep_nothing_apart() -> None:
     """As the loss is, where its gradient alone is asked for: it shares a loop with the weight that the gradient needs."""
     w = LoopWriter()

@@ -6,13 +6,18 @@ import ast
 from pathlib import Path
 
 import pytest
+import torch
 
-from armature.lower.data import LoopGraph
+from armature.lower.data import Load, LoopGraph, Node, Op
+from armature.lower.index import Var
+from armature.lower.ops import OPS
 from armature.schedule import fusion
 from armature.schedule.align import Alignment
 from armature.schedule.fusion import NEST_RULES, PAIR_RULES, Fusion
 from armature.schedule.group import Group
 from armature.schedule.schedule import schedule
+from armature.schedule.score import cost
+from armature.schedule.walk import operands, postorder
 from armature.testing.lowering_kit import context
 from tests.support.loop_graphs import LoopWriter
 
@@ -79,3 +84,14 @@ def test_figures_that_were_chosen_stand_in_one_file() -> None:
 def test_a_figure_is_changed_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fusion, "MOST_BUFFERS", 3)  # imported from score: two inputs and a result fit, not more
     assert kernels(two_results_of_one_input()) == 2
+
+
+def test_rounding_to_half_precision_costs_nothing() -> None:
+    def price(dtype: torch.dtype) -> int:
+        x = Load("x", (Var("i", 8),), dtype)
+        wide: Node = x if dtype == torch.float32 else Op("cast", (x,), torch.float32)
+        total = Op("add", (wide, wide), torch.float32)
+        return cost(postorder([total if dtype == torch.float32 else Op("cast", (total,), dtype)], operands))
+
+    assert price(torch.bfloat16) == price(torch.float32)
+    assert cost([Op("cast", (Load("x", (Var("i", 8),), torch.int64),), torch.float32)]) == OPS["cast"].cost

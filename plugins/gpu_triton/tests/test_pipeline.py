@@ -150,6 +150,18 @@ def test_squares_of_sizes_that_change() -> None:
     assert "RBLOCK" in source.text
 
 
+def grouped(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """As the gradient of keys that several heads share."""
+    return x.view(2, 4, 13, 37).sum(1) * w
+
+
+def test_a_sum_over_a_few_planes_is_part_of_its_reader() -> None:
+    x, w = torch.randn(8, 13, 37, dtype=torch.bfloat16), torch.randn(37, dtype=torch.bfloat16)
+    torch.testing.assert_close(armature.compile(grouped, fullgraph=True)(x, w), grouped(x, w))
+    (source,) = session().kernel_sources()
+    assert session().totals().kernels == 1 and "reduce_sum" not in source.text
+
+
 def probabilities(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     wide = x.float()
     return wide.log_softmax(-1).amin(-1), wide.softmax(-1).amax(-1)
