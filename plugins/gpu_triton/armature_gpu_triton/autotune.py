@@ -13,6 +13,8 @@ CUT_ABOVE = 16384  # rows shorter than this are never cut
 CHUNK = 4096  # shortest piece of a cut row
 CUT_COLUMNS_ABOVE = 1024  # the same where memory is contiguous across the rows, and a program reads many rows at once
 COLUMN_CHUNK = 256
+CUT_GATHERS_ABOVE = 4096  # the same where each element waits for another one to say where it is
+GATHER_CHUNK = 256
 MOST_PIECES = 1024
 SQUARE = 64  # side of a tile whose accesses are contiguous along one side or the other
 LEAST_SQUARE = 16  # shorter sides gain nothing
@@ -25,7 +27,7 @@ class Shape:
     """What the choice depends on. x, r: points of the outer and inner loop (hints where symbolic); r is 0 for none.
 
     static: both are numbers. rereads: passes that walk the inner loop. along_r: memory is contiguous in the inner loop.
-    bytes: of the widest element.
+    bytes: of the widest element. gathers: it loads from positions that are themselves loaded.
     """
 
     x: int
@@ -34,6 +36,7 @@ class Shape:
     passes: int
     along_r: bool
     bytes: int
+    gathers: bool = False
 
 
 @attrs.frozen
@@ -133,6 +136,8 @@ def warps(elements: int) -> int:
 def pieces(shape: Shape) -> int:
     """Into how many pieces each row is cut, so that short `x` still fills the GPU; 1 for none."""
     shortest, chunk, rows = (CUT_ABOVE, CHUNK, 1) if shape.along_r else (CUT_COLUMNS_ABOVE, COLUMN_CHUNK, 64)
+    if shape.gathers and shape.along_r:
+        shortest, chunk = CUT_GATHERS_ABOVE, GATHER_CHUNK
     if not shape.static or shape.r < shortest:
         return 1
     programs = -(-shape.x // rows)

@@ -183,6 +183,7 @@ def shape_over(kernel: Kernel, buffers: Mapping[str, Buffer], x: Index, r: Index
         passes=sum(bool(item.reductions or item.inner_stores) for item in kernel.passes),
         along_r=True,
         bytes=max((buffers[n].dtype.itemsize for n in names), default=4),
+        gathers=any(isinstance(a, Load) and a.indirect for a in accesses(kernel)),
     )
 
 

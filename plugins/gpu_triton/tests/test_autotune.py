@@ -74,5 +74,12 @@ def test_tiles_of_rows_are_full() -> None:
             assert length >= LEAST_FULL * tiles * config.rblock
 
 
+def test_rows_of_gathers_are_cut_sooner() -> None:
+    """Each element waits for two trips to memory, one after the other, which one program can't have many of."""
+    losses = attrs.evolve(ROWS, x=1, r=8192)
+    assert pieces(losses) == 1 and pieces(attrs.evolve(losses, gathers=True)) == 32
+    assert pieces(attrs.evolve(losses, r=2048, gathers=True)) == 1
+
+
 def test_power() -> None:
     assert [power(n) for n in (0, 1, 2, 3, 64, 65)] == [1, 1, 2, 4, 64, 128]
