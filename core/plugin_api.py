@@ -35,7 +35,7 @@ from armature.frame.sources import (
     object_source,
 )
 from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Operator, Pass, Split
-from armature.graph.known import KnownValues, NotKnown
+from armature.graph.known import KnownValues, NotKnown, written_number
 from armature.graph.patterns import Match, Rewrite, fake_of, rewriting
 from armature.graph.spellings import function_of
 from armature.hookspecs import API_VERSION, hookimpl
@@ -333,4 +333,5 @@ __all__ = [
     "value_of_node",
     "version_of",
     "with_examples",
+    "written_number",
 ]

@@ -12,7 +12,7 @@ from torch import Tensor, fx
 from armature.graph.patterns import fake_of
 from armature.torch_abi.computing import NotKnown as NotKnown
 from armature.torch_abi.computing import on_constants
-from armature.torch_abi.fake import of_transform
+from armature.torch_abi.fake import is_fake, of_transform
 from armature.torch_abi.pytree import tree_map
 
 MOST_BYTES = 1 << 26  # of the memory of one value
@@ -38,6 +38,14 @@ class KnownValues:
             placed: Tensor = value.to(fake_of(node).device)
         return placed
 
+    def number(self, node: fx.Node) -> bool | int | float:
+        """What a tensor of one element holds. Errors: NotKnown."""
+        value = self.of(node)
+        if not isinstance(value, Tensor) or value.numel() != 1 or value.is_complex():
+            raise NotKnown(str(node))
+        with on_constants():
+            return value.item()
+
     def _missing(self, node: fx.Node) -> list[fx.Node]:
         """The node and all that it is made of and that has no value yet, operands first."""
         found: dict[fx.Node, None] = {}
@@ -54,6 +62,8 @@ class KnownValues:
         return list(found)
 
     def _computed(self, node: fx.Node) -> Any:
+        if node.op == "get_attr":
+            return written_number(node)
         given = fx.map_arg((node.args, node.kwargs), self.values.__getitem__)
         args, kwargs = tree_map(_on_cpu, given)
         try:
@@ -67,11 +77,21 @@ class KnownValues:
             raise NotKnown(str(node)) from error
 
 
+def written_number(node: fx.Node) -> Tensor | None:
+    """The tensor of a get_attr that stands for a number in the program (as in `x[0] = 3`), and is only ever copied."""
+    if node.op != "get_attr" or any(user.target is not torch.ops.aten.lift_fresh_copy.default for user in node.users):
+        return None
+    value = getattr(node.graph.owning_module, str(node.target), None)
+    return value if isinstance(value, Tensor) and not is_fake(value) else None
+
+
 def _is_plain(node: fx.Node) -> bool:
     """Whether the node's value is made by a call, is not too large, was never written to, and is one outside of vmap.
 
     A write to a view counts too: views share the counter of writes with what they are views of.
     """
+    if node.op == "get_attr":
+        return written_number(node) is not None
     if node.op not in ("call_function", "call_method"):
         return False
     functional = "val" in node.meta  # then nothing is written to, whatever has happened to the fakes

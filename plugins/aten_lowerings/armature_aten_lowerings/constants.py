@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
+from contextlib import suppress
 
 import attrs
 import torch
 from torch import Tensor, fx
 
-from armature.plugin_api import KnownValues, NotKnown, Services
+from armature.plugin_api import KnownValues, NotKnown, Services, written_number
 from armature_aten_lowerings.common import is_pure, returned
 from armature_aten_lowerings.layouts import is_view
 
@@ -43,6 +44,8 @@ def compute_constants(module: object, ctx: Services) -> object:
     """The pass: what hangs on constants, and is more than cheap to compute, becomes a constant of the graph."""
     if not isinstance(module, fx.GraphModule):
         return module
+    for node in module.graph.find_nodes(op="call_function", target=aten.fill.Tensor):
+        _fill_with_number(node)
     constants = _Constants.of(module.graph)
     known = KnownValues()
     for node in list(constants.kept()):
@@ -52,6 +55,15 @@ def compute_constants(module: object, ctx: Services) -> object:
             continue
         _put(module, node, value)
     return module
+
+
+def _fill_with_number(node: fx.Node) -> None:
+    """`x[0] = 3` fills with a tensor that torch makes of the 3: the number is enough."""
+    x, value = node.args
+    if isinstance(value, fx.Node) and value.target is aten.lift_fresh_copy.default:
+        with suppress(NotKnown):
+            number = KnownValues().number(value)
+            node.target, node.args = aten.fill.Scalar, (x, number)
 
 
 def _put(module: fx.GraphModule, node: fx.Node, value: Tensor) -> None:
@@ -85,7 +97,9 @@ class _Constants:
         for node in graph.nodes:
             pure = is_pure(node) and node.target not in UNSET and _is_of_torch(node)
             needed = node.all_input_nodes
-            if (pure or node.target is operator.getitem) and all(one in dear for one in needed):
+            if written_number(node) is not None:
+                dear[node] = False
+            elif (pure or node.target is operator.getitem) and all(one in dear for one in needed):
                 light = node.target in CHEAP or node.target is operator.getitem or is_view(node)
                 dear[node] = not light or any(dear[one] for one in needed)
         return cls(graph, dear, returned(graph))

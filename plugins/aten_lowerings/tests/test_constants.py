@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -43,6 +44,23 @@ def rotary(x: Tensor) -> Tensor:
     return x * angles.cos() + torch.cat([-right, left], -1) * angles.sin()
 
 
+def windows(x: Tensor) -> Tensor:
+    """Which windows of a shifted image may see each other, as Swin writes it."""
+    number = torch.zeros(1, 8, 8, 1)
+    parts = (slice(0, -4), slice(-4, -2), slice(-2, None))
+    for at, (rows, columns) in enumerate(itertools.product(parts, parts)):
+        number[:, rows, columns, :] = at
+    number = number.view(1, 2, 4, 2, 4, 1).transpose(2, 3).reshape(-1, 16)
+    apart = number.unsqueeze(1) - number.unsqueeze(2)
+    return x @ x.mT + apart.masked_fill(apart != 0, -100.0).masked_fill(apart == 0, 0.0)[:, :8, :8]
+
+
+def numbers_in_parts(x: Tensor) -> Tensor:
+    y = x * 2
+    y[0], y[:, 1:3], y[..., 0] = 1, -0.5, True
+    return y
+
+
 def products(x: Tensor) -> Tensor:
     return x @ (torch.eye(16) * 2 @ torch.ones(16, 16)).t()
 
@@ -52,7 +70,17 @@ def test_tables_of_constants_are_computed_once() -> None:
     assert targets(positions, x) == ["constant", "aten.add.Tensor"]
     found = targets(rotary, x)
     assert found.count("constant") == 2 and not {"aten.cos.default", "aten.pow.Scalar"} & set(found)
+    found = targets(windows, x)
+    assert found.count("constant") == 1 and not any("fill" in name or "scatter" in name for name in found)
     assert targets(products, x).count("aten.mm.default") == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool], ids=str)
+def test_parts_are_filled_with_numbers(dtype: torch.dtype) -> None:
+    x = torch.randn(4, 8, 16).to(dtype)
+    found = targets(numbers_in_parts, x)
+    assert "constant" not in found and "aten.fill.Tensor" not in found
+    assert session().totals().extern == 0
 
 
 def written(x: Tensor) -> Tensor:
