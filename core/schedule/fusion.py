@@ -353,6 +353,7 @@ def fuse(units: Sequence[Unit], deps: Dependencies, buffers: Mapping[str, Buffer
         for name in work.names_of(group):
             work.touching.setdefault(name, []).append(group)
     for handed in ROUNDS:
+        order.close_up()
         for group in order.groups():
             if order.find(group) is group:
                 work.visit(group, handed)

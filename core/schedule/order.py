@@ -23,6 +23,11 @@ class Order(Generic[G]):
             self.slots.append(group)
             self.needs[group] = set(needs)
 
+    def close_up(self) -> None:
+        """Leave no gaps where groups were that are part of others now: they count as distance."""
+        self.slots = [group for group in self.slots if group is not None]
+        self.place = {group: at for at, group in enumerate(self.slots) if group is not None}
+
     def find(self, group: G) -> G:
         """The group that this one is part of now."""
         root = group

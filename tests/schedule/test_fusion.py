@@ -222,6 +222,20 @@ def test_halves_of_a_product_read_at_other_places_are_computed_there() -> None:
     assert all(set(kernel.reads) == {"in_0", "in_1", "in_2"} for kernel in plan.kernels)
 
 
+def test_what_many_start_before_one_value_is_finished_behind_it() -> None:
+    """As in the step of an optimizer, whose last operations wait for numbers that come in one copy."""
+    w = LoopWriter()
+    started = []
+    for _ in range(60):
+        x = w.input(3)
+        for name in ("tanh", "exp", "neg", "sin", "cos", "abs", "sqrt", "sigmoid"):
+            x = w.op(name, x)
+        started.append(x)
+    number = w.extern(aten.neg.default, w.input(1), shape=(1,))
+    plan = planned(w, w.graph(*(w.op("mul", x, number) for x in started)))
+    assert len(plan.kernels) <= 4 and all(number.buffer in kernel.reads for kernel in plan.kernels)
+
+
 def test_dead_loops_keep_nothing_apart() -> None:
     """As the loss is, where its gradient alone is asked for: it shares a loop with the weight that the gradient needs."""
     w = LoopWriter()
