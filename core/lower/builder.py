@@ -181,6 +181,8 @@ class Builder(Elements):
         self.need_sizes((*space, *buffer.shape, *buffer.strides))
         if atomic and buffer.dtype not in self.features.atomic_add:
             raise NotSupported(f"atomic addition of {buffer.dtype}")
+        if atomic and buffer.dtype.is_floating_point and torch.are_deterministic_algorithms_enabled():
+            raise NotSupported("additions in any order, where algorithms are to be deterministic")
         where, value, indirect = element(coordinates(space))
         stored = Store(target, where, self.cast(value, buffer.dtype), atomic, indirect)
         name = self.fresh(f"{self.name}_into")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import attrs
 import torch
 
 from armature.backend_api import (
@@ -14,6 +15,7 @@ from armature.backend_api import (
     Position,
     TensorValue,
     Var,
+    compute_dtype,
     layout,
     lowers,
 )
@@ -45,24 +47,21 @@ def embedding_dense_backward(
 ) -> TensorValue | None:
     if scale_grad_by_freq:
         return None
-    out = _zeros(b)
+    # Sums of many rows are made in float32 where the result has 16 bits, as ATen makes them.
+    spec = attrs.evolve(b.spec(), dtype=compute_dtype(grad.dtype))
+    out = b.loop(lambda p: b.const(0, spec.dtype), spec)
 
     def element(p: Position) -> tuple[Position, Node, tuple[Bound, ...]]:
         label = b.cast(b.load(indices, p[:-1]), torch.int64)
         bound = b.indirect(0, rows, label)
-        value = b.load(grad, p)
+        value = b.read(grad, p, spec.dtype)
         if padding >= 0:
             counts = b.op("ne", label, b.const(padding, torch.int64))
             value = b.where(counts, value, b.const(0, value.dtype))
         return (bound[0], p[-1]), value, (bound,)
 
     b.store(out.buffer, grad.shape, element, atomic=True)
-    return out
-
-
-def _zeros(b: Builder) -> TensorValue:
-    dtype = b.spec().dtype
-    return b.loop(lambda p: b.const(0, dtype))
+    return out if spec.dtype == b.spec().dtype else b.pointwise(lambda total: total, out)
 
 
 @lowers(aten.index_select.default)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 
+from armature.lower.data import ExternCall
 from armature.lower.lower import lower
 from armature.testing.loop_evaluator import run_loops
 from armature.testing.lowering_kit import Kit, context, one_operator
@@ -18,6 +21,36 @@ def test_embedding(kit: Kit) -> None:
     kit.check(aten.embedding.default, weight, indices.to(torch.int32))
     kit.check(aten.embedding_dense_backward.default, torch.randn(4, 5, 3), indices, 7, -1, False)
     kit.check(aten.embedding_dense_backward.default, torch.randn(4, 5, 3), indices, 7, 2, False)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_gradients_of_embeddings_are_summed_in_float32(kit: Kit, dtype: torch.dtype) -> None:
+    """4096 numbers of 1: in 16 bits the sum would stay at 256, or 2048, as it does in eager mode on a CPU."""
+    args = torch.ones(4096, 3, dtype=dtype), torch.arange(4096) % 2, 7, 1, False
+    op = aten.embedding_dense_backward.default
+    loops = lower(one_operator(op, args, {}, torch.empty(7, 3, dtype=dtype)), context(kit.rows))
+    [found] = run_loops(loops, args[:2])
+    exact = op(args[0].float(), *args[1:]).to(dtype)
+    assert exact[0, 0] == 2048 and torch.equal(found, exact)
+
+
+@pytest.fixture
+def deterministic() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def test_sums_in_any_order_are_left_to_torch_where_they_have_to_be_deterministic(kit: Kit, deterministic: None) -> None:
+    args = torch.randn(4, 5, 3), torch.randint(0, 7, (4, 5)), 7, -1, False
+    op = aten.embedding_dense_backward.default
+    loops = lower(one_operator(op, args, {}, torch.empty(7, 3)), context(kit.rows))
+    assert [type(node) for node in loops.nodes] == [ExternCall]
+    whole = torch.zeros(7, dtype=torch.int64), 0, torch.randint(0, 7, (5,)), torch.ones(5, dtype=torch.int64)
+    loops = lower(
+        one_operator(aten.scatter_add.default, whole, {}, torch.empty(7, dtype=torch.int64)), context(kit.rows)
+    )
+    assert not any(isinstance(node, ExternCall) for node in loops.nodes)  # of integers every order gives the same
 
 
 def test_an_index_out_of_range_raises(kit: Kit) -> None:
