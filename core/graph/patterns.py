@@ -19,6 +19,7 @@ from torch.fx.proxy import GraphAppendingTracer
 from armature.errors import InvariantError, invariant
 from armature.graph.spellings import EITHER_WAY, function_of, spelled
 from armature.torch_abi.operators import WrittenArgument, written_arguments
+from armature.torch_abi.overrides import Asking
 from armature.torch_abi.views import share_memory
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ class Pattern:
         """Errors: InvariantError where the function doesn't end with a call."""
         graph = fx.Graph()
         tracer = GraphAppendingTracer(graph)
-        result = fn(*(fx.Proxy(graph.placeholder(name), tracer) for name in parameters(fn)))
+        with Asking():  # proxies are asked also where a graph is compiled while a subclass computes
+            result = fn(*(fx.Proxy(graph.placeholder(name), tracer) for name in parameters(fn)))
         called = isinstance(result, fx.Proxy) and result.node.op.startswith("call_")
         invariant(called, "a pattern has to give the result of a call", pattern=fn, gives=type(result))
         return cls(result.node, frozenset(str(n.target) for n in graph.find_nodes(op="placeholder") if n.users))
@@ -262,7 +264,7 @@ def replace(graph: fx.Graph, match: Match, rewrite: Rewrite) -> None:
     before = match.root.prev
     tracer = GraphAppendingTracer(graph)
     given = {k: fx.Proxy(v, tracer) if isinstance(v, fx.Node) else v for k, v in match.bound.items()}
-    with graph.inserting_before(match.root):
+    with graph.inserting_before(match.root), Asking():
         result = rewrite.replacement(**given)
     invariant(isinstance(result, fx.Proxy), "a replacement gives no tensor", rewrite=str(rewrite))
     made: list[fx.Node] = []

@@ -12,6 +12,7 @@ from torch import Tensor, fx
 
 import armature
 from armature.errors import InvariantError
+from armature.graph.patterns import Pattern
 from armature.pipeline.session import session
 from armature.plugin_api import Match, Pass, Rewrite, fake_of, hookimpl, rewriting
 from armature.plugins import manager
@@ -159,3 +160,11 @@ def test_time_is_linear_in_the_graph() -> None:
 
     compiled(chain, (X,), Plugin(rule))
     assert len(asked) == 50
+
+
+def test_patterns_are_captured_where_a_subclass_computes() -> None:
+    """As in the operators of DTensor, which are compiled graphs of their own: torch asks nobody for functions there."""
+    with torch._C.DisableTorchFunction():
+        pattern = Pattern.of(lambda x: aten.select.int(aten.neg.default(x), 0, 1))
+    assert pattern.parameters == {"x"}
+    assert pattern.output.target is aten.select.int
