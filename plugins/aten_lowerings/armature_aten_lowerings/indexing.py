@@ -47,7 +47,7 @@ def embedding_dense_backward(
 ) -> TensorValue | None:
     if scale_grad_by_freq:
         return None
-    # Sums of many rows are made in float32 where the result has 16 bits, as ATen makes them.
+    # A sum of many rows in 16 bits would stop growing; ATen makes it in float32 on a GPU.
     spec = attrs.evolve(b.spec(), dtype=compute_dtype(grad.dtype))
     out = b.loop(lambda p: b.const(0, spec.dtype), spec)
 

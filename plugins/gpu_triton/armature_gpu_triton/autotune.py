@@ -26,7 +26,7 @@ LEAST_FULL = 0.9  # part of the last tiles of a row that has to be in use
 class Shape:
     """What the choice depends on. x, r: points of the outer and inner loop (hints where symbolic); r is 0 for none.
 
-    static: both are numbers. rereads: passes that walk the inner loop. along_r: memory is contiguous in the inner loop.
+    static: both are numbers. passes: those that walk the inner loop. along_r: memory is contiguous in the inner loop.
     bytes: of the widest element. gathers: it loads from positions that are themselves loaded.
     """
 

@@ -234,3 +234,14 @@ def test_batch_normalisation_whose_kernels_are_cut_in_pieces() -> None:
     # Eager's gradient of the weights is up to 2e-3 from what it is in float64, ours up to 2e-4.
     torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=5e-3)
     assert any("_part1(" in source.text for source in session().kernel_sources())
+
+
+def table_gradient(gradient: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    return torch.ops.aten.embedding_dense_backward(gradient, rows, 7, 1, False)
+
+
+def test_gradients_of_an_embedding_add_up_in_float32() -> None:
+    gradient, rows = torch.ones(1024, 5, dtype=torch.bfloat16), torch.arange(1024) % 2
+    found = armature.compile(table_gradient, fullgraph=True)(gradient, rows)
+    torch.testing.assert_close(found, table_gradient(gradient.float(), rows).bfloat16())
+    assert found[0, 0] == 512 and session().totals().extern == 0
