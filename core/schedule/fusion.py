@@ -165,7 +165,6 @@ class Fusion:
 
     def same_places(self, one: Group, other: Group, found: Alignment) -> bool:
         """Each buffer that one side stores and the other touches is touched at one and the same place by both."""
-        inner = frozenset(found.inner)
         for name in dict.fromkeys((*other.stores, *other.loads)):
             if name in one.stores and name in other.stores:
                 parts = (moved(one.stores[name], found.left), moved(other.stores[name], found.right))
@@ -176,11 +175,8 @@ class Fusion:
                 continue
             in_one = {**one.stores.get(name, {}), **one.loads.get(name, {})}
             in_other = {**other.stores.get(name, {}), **other.loads.get(name, {})}
-            places = {*moved(in_one, found.left), *moved(in_other, found.right)}
-            if len(places) > 1:
+            if len({*moved(in_one, found.left), *moved(in_other, found.right)}) > 1:
                 return False
-            if name in self.deps.changed and any(variables(i) & inner for i in places.pop()):
-                return False  # overwritten in one pass, read in another
         return True
 
     def features(self, device_type: str) -> Features:

@@ -26,7 +26,8 @@ from armature.schedule.walk import (
 
 @attrs.frozen(eq=False)
 class Placed:
-    """A store and where it is made: `at_inner`, at every inner point; `last`, after everything else."""
+    """A store and where it is made. `at_inner`: at every inner point. `last`: in the last pass, as any may read what
+    it overwrites."""
 
     store: Store
     at_inner: bool
@@ -116,14 +117,16 @@ def _passes(placed: list[Placed], inner: tuple[Var, ...]) -> tuple[Pass, ...]:
     when = {p: max(level[root] for root in store_roots(p.store)) for p in placed}
     count = max([level[r] for r in reductions] + [when[p] + 1 for p in placed if p.at_inner])
 
-    def outer_pass(item: Placed) -> int:
-        return count if item.last else max(when[item], 1)
+    def own_pass(item: Placed) -> int:
+        if item.last:
+            return count
+        return when[item] + 1 if item.at_inner else max(when[item], 1)
 
     return tuple(
         Pass(
             tuple(r for r in reductions if level[r] == number),
-            tuple(p.store for p in placed if p.at_inner and when[p] + 1 == number),
-            tuple(p.store for p in placed if not p.at_inner and outer_pass(p) == number),
+            tuple(p.store for p in placed if p.at_inner and own_pass(p) == number),
+            tuple(p.store for p in placed if not p.at_inner and own_pass(p) == number),
         )
         for number in range(1, count + 1)
     )

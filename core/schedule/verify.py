@@ -103,7 +103,13 @@ def _verify_rank(node: Node | Store, kernel: Kernel, plan: KernelPlan) -> None:
 def _verify_passes(kernel: Kernel, free: dict[Node, frozenset[Var]]) -> None:
     inner = frozenset(kernel.inner)
     done: set[Node] = set()
+    written: set[str] = set()
     for item in kernel.passes:
+        roots = (root for s in (*item.inner_stores, *item.outer_stores) for root in store_roots(s))
+        fresh = postorder((*roots, *(r.value for r in item.reductions)), _anew)
+        again = {node.buffer for node in fresh if isinstance(node, Load)} & written
+        invariant(not again, "a pass reads what an earlier one has written", kernel=kernel.name, buffers=again)
+        written.update(s.buffer for s in (*item.inner_stores, *item.outer_stores))
         for node in item.reductions:
             invariant(node.over == kernel.inner, "a reduction over other variables", kernel=kernel.name, over=node.over)
             _verify_known(operands(node), done, kernel)
@@ -122,6 +128,11 @@ def _verify_passes(kernel: Kernel, free: dict[Node, frozenset[Var]]) -> None:
 
 def _verify_known(roots: tuple[Node, ...], done: set[Node], kernel: Kernel) -> None:
     """Every reduction that the roots need was made in an earlier pass."""
-    for node in postorder(roots, lambda n: () if isinstance(n, Reduce) else operands(n)):
+    for node in postorder(roots, _anew):
         if isinstance(node, Reduce):
             invariant(node in done, "a reduction is used before its pass has ended", kernel=kernel.name, op=node.op)
+
+
+def _anew(node: Node) -> tuple[Node, ...]:
+    """What a pass computes for a node: all but what was reduced before."""
+    return () if isinstance(node, Reduce) else operands(node)

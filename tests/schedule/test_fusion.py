@@ -295,6 +295,18 @@ def test_copies_into_inputs_join_what_computes_them() -> None:
     assert len(plan.kernels) == 1 and "in_1" in plan.kernels[0].writes
 
 
+def test_what_is_overwritten_is_read_in_every_pass_before() -> None:
+    w = LoopWriter()
+    x = w.input(3, 4)
+    turned = w.op("neg", x)
+    centred = w.op("sub", x, w.reduce("max", x, [1], keepdim=True))
+    scaled = w.op("mul", centred, w.reduce("sum", w.op("tanh", centred), [1], keepdim=True))
+    w.write(x, turned)
+    (kernel,) = planned(w, w.graph(turned, scaled)).kernels
+    stored = [[s.buffer for s in (*p.inner_stores, *p.outer_stores)] for p in kernel.passes]
+    assert [x.buffer in names for names in stored] == [False] * (len(stored) - 1) + [True]
+
+
 def test_loops_of_one_point_share_a_kernel() -> None:
     w = LoopWriter()
     x, y = w.input(), w.input()
