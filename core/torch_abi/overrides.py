@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn import parameter
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
+from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.torch_abi.jagged import NestedTensor
 
 _UNINITIALIZED: type = vars(parameter)["UninitializedTensorMixin"]  # of public classes, and not in their types
@@ -101,10 +102,15 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if type(tensor) in KINDS or dispatches(type(tensor)) else tensor.as_subclass(torch.Tensor)
 
 
-def as_subclass(tensor: torch.Tensor, kind: type) -> torch.Tensor:
-    """`tensor.as_subclass(kind)`."""
-    with Quiet():
-        return tensor.as_subclass(kind)
+def as_subclass(tensor: torch.Tensor, kind: type, recorded: bool) -> torch.Tensor:
+    """`tensor.as_subclass(kind)`; recorded: whether autograd records it, whatever the mode is."""
+    before = torch.is_grad_enabled()
+    set_grad_enabled(recorded)
+    try:
+        with Quiet():
+            return tensor.as_subclass(kind)
+    finally:
+        set_grad_enabled(before)
 
 
 def size(tensor: torch.Tensor, axis: int) -> int:

@@ -25,6 +25,7 @@ class GraphTensor(Value):
     """A tensor. `node` is made when an input is first used; `real` is the tensor of the program, for an input.
 
     kind: of a tensor that the frame has given a class, that class; it is another object than the one it was made of.
+    recorded: whether autograd recorded that, as the mode was.
     """
 
     fake: torch.Tensor
@@ -32,6 +33,7 @@ class GraphTensor(Value):
     real: torch.Tensor | None = None
     written: dict[str, Value] = attrs.field(factory=dict)  # attributes to set on the tensor at the end of the frame
     kind: type | None = None
+    recorded: bool = True
 
     is_tensor: ClassVar[bool] = True
     mutable: ClassVar[bool] = True

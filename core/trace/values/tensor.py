@@ -207,11 +207,14 @@ class TensorValue(GraphTensor):
             tracer.graph_break("as-subclass", type=kind.__qualname__)
         if kind not in OWN_CLASSES:
             tracer.overrides.accept(tracer, kind)
-        fake = alias(self.fake)
-        if fake.requires_grad != self.fake.requires_grad:
-            tracer.graph_break("as-subclass-without-gradients", type=kind.__qualname__)
-        node: Any = self.as_argument(tracer)
-        made = TensorValue(fake, node, kind=kind)
+        seen = self
+        if self.fake.requires_grad and not torch.is_grad_enabled():
+            # A view that wants gradients only where what it is a view of does, whatever was asked of the first view.
+            view = tracer.graph_call("view_as", (self, self), {})
+            seen = view if isinstance(view, TensorValue) else self
+        fake = alias(seen.fake)
+        node: Any = seen.as_argument(tracer)
+        made = TensorValue(fake, node, kind=kind, recorded=torch.is_grad_enabled())
         tracer.by_fake[id(fake)] = made
         return made
 
@@ -269,7 +272,8 @@ class TensorValue(GraphTensor):
         out.output(self)
         if self.kind is not None:
             out.constant(self.kind)
-            out.call(2)
+            out.constant(self.recorded)
+            out.call(3)
         if self.written:
             out.hold(self)
         for name, value in self.written.items():

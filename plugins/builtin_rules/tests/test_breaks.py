@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib
+import importlib.util
 import string
 import warnings
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from armature.breaks.types import BreakEvent, BreakType, Example, HintKind
 from armature.errors import Unsupported
 from armature.pipeline.session import session
 from armature.plugins import manager
+from armature.reports.catalogue import Entry
 from armature.rules.data import SKIPPED
 from armature.testing.handler_kit import Captured, difference_of_outcomes, outcome
 from armature_builtin_rules import load
@@ -31,7 +33,7 @@ REPOSITORY = Path(__file__).parents[3]
 CORE = Path(armature.__file__).parent
 PLUGINS = REPOSITORY / "plugins"
 ROWS = {row.value.id: row.value for row in manager().tables().registries.break_types.winners()}
-WITH_EXAMPLE = [row for row in ROWS.values() if row.shown_example is not None]
+WITH_EXAMPLE = [row for row in ROWS.values() if Entry(row, "").example is not None]
 OURS = [row for row in ROWS.values() if row.code]
 TABLES = [
     importlib.import_module(name) for name in ("armature.trace.break_ids", "armature_torch_handlers.tensor_methods")
@@ -125,18 +127,15 @@ def test_codes_are_given_once() -> None:
     assert len(OURS) >= 150
 
 
-# Types that need what is not on every machine, or in every program. No other type may be without.
+# Types whose examples need what is not on every machine, or in every version of torch. No other type may be without.
 WITHOUT_EXAMPLE = {
-    "unknown-answer",  # a rule of a plugin: tests/trace/test_outside.py
-    "argument-of-outside-call",  # a plugin that makes such calls: tests/trace/test_outside.py
-    "flex-attention-gradient",  # eager mode refuses it on the processor: tests/trace/test_flexible_attention.py
-    "triton-launch",  # a GPU
-    "named-tensor",  # torch before 2.13
-}  # fmt: skip
+    *(() if importlib.util.find_spec("triton") else ("triton-launch", "argument-of-outside-call")),
+    *(("named-tensor",) if not hasattr(torch.Tensor, "rename") else ()),  # torch before 2.13
+}
 
 
 def test_types_have_examples() -> None:
-    assert ROWS.keys() - {row.id for row in WITH_EXAMPLE} <= WITHOUT_EXAMPLE
+    assert ROWS.keys() - {row.id for row in WITH_EXAMPLE} == WITHOUT_EXAMPLE
     assert all(row.shown_example and row.shown_example.after for row in WITH_EXAMPLE)
 
 

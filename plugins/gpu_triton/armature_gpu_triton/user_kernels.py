@@ -32,23 +32,27 @@ from armature.plugin_api import (
     handles,
     ours,
     supportable,
+    with_examples,
 )
 from armature_gpu_triton import written
 
 ID = "triton-launch"
-BREAKS = (
-    BreakType(
-        ID,
-        "Launch of a Triton kernel",
-        "The launch of {kernel} can't be a node of the graph: {met}.",
-        (
-            supportable("Give the kernel tensors, numbers and constants, and a grid computed from these."),
-            ours("Launch it between compiled functions, not inside one."),
+BREAKS = with_examples(
+    (
+        BreakType(
+            ID,
+            "Launch of a Triton kernel",
+            "The launch of {kernel} can't be a node of the graph: {met}.",
+            (
+                supportable("Give the kernel tensors, numbers and constants, and a grid computed from these."),
+                ours("Launch it between compiled functions, not inside one."),
+            ),
+            code="AB0198",
+            cause="A launch is a node only where what it reads and writes is known from its arguments.",
+            also=("GB0216", "GB0361", "GB3326"),
         ),
-        code="AB0198",
-        cause="A launch is a node only where what it reads and writes is known from its arguments.",
-        also=("GB0216", "GB0361", "GB3326"),
     ),
+    "armature_gpu_triton.examples",
 )
 INTERFACE = ("triton.runtime.jit", "KernelInterface")
 # Where `run` is found that launches by itself; that of `Heuristics` is traced into.

@@ -267,14 +267,6 @@ ROWS = with_examples(
             cause="Such a class is made of the tensors that it holds.",
         ),
         BreakType(
-            "as-subclass-without-gradients",
-            "as_subclass where gradients are not recorded",
-            "as_subclass({type}) of a tensor that wants gradients is called where none are recorded.",
-            (fundamental("Call it outside of no_grad()."), fundamental("Call detach() on the tensor first.")),
-            code="AB0126",
-            cause=_AUTOGRAD,
-        ),
-        BreakType(
             "attribute-of-tensor",
             "Attribute of a tensor that is not known",
             "`{name}` of a tensor is read.",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
 from torch._higher_order_ops.map import map as torch_map
 from torch._higher_order_ops.strict_mode import strict_mode
-from torch.nn.attention.flex_attention import flex_attention
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.utils.checkpoint import checkpoint
 
 
@@ -228,6 +230,40 @@ flex_attention_function_inputs = scores
 
 def flex_attention_function_mended(q: Tensor) -> Any:
     return flex_attention(q, q, q, score_mod=lambda score, b, h, i, j: score * 2)
+
+
+BIAS = torch.linspace(0, 1, 16, requires_grad=True)
+
+
+def blocks_of(bias: Tensor) -> tuple[Any, ...]:
+    blocks = create_block_mask(lambda b, h, i, j: bias[i] >= bias[j], 1, 1, 16, 16, device="cpu")
+    return torch.linspace(-1, 1, 256).reshape(1, 2, 16, 8), blocks
+
+
+def flex_attention_gradient_inputs() -> tuple[Any, ...]:
+    return blocks_of(BIAS)
+
+
+def flex_attention_gradient(q: Tensor, learned_mask: Any) -> Any:
+    return flex_attention(q, q, q, score_mod=lambda score, b, h, i, j: score + BIAS[j], block_mask=learned_mask)
+
+
+def flex_attention_gradient_called(fn: Callable[..., Any], *args: Any) -> Any:
+    # Without this, torch's eager mode computes it on GPUs only.
+    with mock.patch("torch.nn.attention.flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True):
+        return fn(*args)
+
+
+def flex_attention_gradient_mended_inputs() -> tuple[Any, ...]:
+    return blocks_of(BIAS.detach())
+
+
+def flex_attention_gradient_mended(q: Tensor, fixed_mask: Any) -> Any:
+    return flex_attention(q, q, q, score_mod=lambda score, b, h, i, j: score + BIAS[j], block_mask=fixed_mask)
+
+
+def flex_attention_gradient_mended_called(fn: Callable[..., Any], *args: Any) -> Any:
+    return fn(*args)
 
 
 class Undefined(torch.autograd.Function):

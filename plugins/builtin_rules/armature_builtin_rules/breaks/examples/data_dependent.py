@@ -162,3 +162,26 @@ class Half:
 
     def __float__(self) -> float:
         return 0.5
+
+
+@torch.library.custom_op("armature_examples::steps_for", mutates_args=())
+def steps_for(width: int) -> int:
+    """An operator of the program that is given no tensor."""
+    return 2 * width
+
+
+@steps_for.register_fake
+def _(width: int) -> int:
+    return 2 * width
+
+
+def unknown_answer(x: Tensor) -> Any:
+    return x * torch.ops.armature_examples.steps_for(3)
+
+
+def unknown_answer_mended_inputs() -> tuple[Any, ...]:
+    return torch.ones(2, 3), steps_for(3)
+
+
+def unknown_answer_mended(x: Tensor, steps: int) -> Any:
+    return x * steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import random
 from collections.abc import Callable
@@ -359,3 +360,27 @@ def creates_wrapper_leaf(x: Tensor) -> Any:
 
 def creates_wrapper_leaf_mended(x: Tensor) -> Any:
     return TwoTensor(x.detach(), x.detach()).is_leaf
+
+
+if importlib.util.find_spec("triton") is not None:  # a launch of one of its kernels is such a call
+    import triton.language as tl
+    from triton.runtime.interpreter import InterpretedFunction
+
+    def add_one(x: Any, n: Any, BLOCK: tl.constexpr) -> None:
+        at = tl.arange(0, BLOCK)
+        tl.store(x + at, tl.load(x + at, mask=at < n) + 1, mask=at < n)
+
+    kernel: Any = InterpretedFunction(add_one)  # on CPU tensors; triton.jit makes one for a GPU
+
+    class Marked(Tensor):
+        """A tensor of a class of the program."""
+
+    def argument_of_outside_call(x: Tensor) -> Any:
+        y = x * 2
+        kernel[(1,)](y.as_subclass(Marked), y.numel(), BLOCK=8)
+        return y
+
+    def argument_of_outside_call_mended(x: Tensor) -> Any:
+        y = x * 2
+        kernel[(1,)](y, y.numel(), BLOCK=8)
+        return y

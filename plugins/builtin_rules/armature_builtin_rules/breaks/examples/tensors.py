@@ -449,26 +449,3 @@ if hasattr(Tensor, "rename"):  # torch 2.13 has no names of dimensions
 
     def named_tensor_mended(x: Tensor) -> Any:
         return x.sum(0)
-
-
-def as_subclass_without_gradients_inputs() -> tuple[Any, ...]:
-    return (torch.ones(2, 3).reshape(6).requires_grad_(),)
-
-
-def as_subclass_without_gradients(x: Tensor) -> Any:
-    with torch.no_grad():
-        return x.as_subclass(torch.nn.Parameter)
-
-
-def as_subclass_without_gradients_mended(x: Tensor) -> Any:
-    with torch.no_grad():
-        return x.detach().as_subclass(torch.nn.Parameter)
-
-
-if hasattr(Tensor, "rename"):  # torch has given up names of dimensions since
-
-    def named_tensor(x: Tensor) -> Any:
-        return x.rename("rows", "columns").sum("rows").rename(None)  # type: ignore[attr-defined]
-
-    def named_tensor_mended(x: Tensor) -> Any:
-        return x.sum(0)
