@@ -116,7 +116,7 @@ from armature.trace.values.derived import base_of, native
 from armature.trace.values.exception import CaughtValue, ExceptionValue, handled_exception
 from armature.trace.values.floats import KEEPS as TAKES_NUMBERS
 from armature.trace.values.function import BuiltinValue, CellValue, ClosureValue, MethodValue
-from armature.trace.values.iterator import GeneratorValue, IteratorValue, advance_or_raise
+from armature.trace.values.iterator import GeneratorValue, IteratorValue
 from armature.trace.values.keys import Address, Identity, Referring, is_by_address, looked_up, settle
 from armature.trace.values.mapping import DictValue, items_of_mapping, namespace_of
 from armature.trace.values.methods import ContainerValue, method_of
@@ -246,7 +246,6 @@ __all__ = [
     "Verdict",
     "Walk",
     "Write",
-    "advance_or_raise",
     "advanced",
     "assumed_constant",
     "attention_results",

@@ -52,7 +52,6 @@ from armature.trace.values.classes import overrides as overrides_in_python
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.context import ContextValue
 from armature.trace.values.derived import BASES, PLAIN, makes_its_own, or_itself
-from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import FunctionValue, MethodValue
 from armature.trace.values.iterator import GeneratorValue, Original
 from armature.trace.values.methods import check_call, fits
@@ -262,17 +261,12 @@ def read_in_c(tracer: Trace, cls: type, lookup: object, name: str) -> NoReturn:
     tracer.graph_break(verdict.breaks, function=f"{kind}.{name}", reason=verdict.reason)
 
 
-OWN_INIT = (OSError, UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError, ImportError, SystemExit)
-# Exceptions that can't be made of any arguments.
-LOOK_AT_ARGUMENTS = (UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError, SyntaxError)
 C_METHODS = (MethodDescriptorType, WrapperDescriptorType)
 
 
 def method_of_base(fn: Any, owner: Value) -> Value | None:
     """For a method in C called on its object, as in `list.append(obj, item)`: what the object is as one of its type."""
     kind = fn.__objclass__
-    if isinstance(owner, ExceptionValue):
-        return owner if issubclass(kind, BaseException) and kind not in OWN_INIT else None
     if owner.base is not None:
         return owner.base if issubclass(owner.base.python_type(), kind) and kind is not object else None
     if isinstance(owner, ConstantValue) and isinstance(owner.value, enum.Enum) and kind in PLAIN:
@@ -333,22 +327,11 @@ def call_class(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> 
 
 
 def _exception(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    """By the handler of `BaseException.__new__`, which answers for all classes of exceptions, and `__init__`."""
     init, new = find_in_class(value.cls, "__init__"), find_in_class(value.cls, "__new__")
     if new is not None and isinstance(new.obj, staticmethod):
         tracer.graph_break("exception-class-with-new", type=value.describe())
-    cls: type[Any] = value.cls
-    if issubclass(cls, OSError) and len(args) > 2:  # it keeps names of files
-        tracer.graph_break("error-with-file-name", type=value.describe())
-    if cls is OSError and len(args) == 2:
-        cls = type(OSError(*(arg.as_constant() for arg in args)))  # the number says which
-    if issubclass(cls, LOOK_AT_ARGUMENTS) and not (init is not None and isinstance(init.obj, FunctionType)):
-        try:
-            value.cls(*(arg.as_constant() for arg in args))
-        except (TypeError, ValueError) as error:
-            tracer.raise_real(error)
-    made = ExceptionValue(cls, list(args))
-    if issubclass(cls, BaseExceptionGroup):
-        made = tracer.as_exception(tracer.python.builtin(BaseExceptionGroup.__new__, value, *args))
+    made: Value = tracer.python.builtin(BaseException.__new__, value, *args)
     if init is not None and isinstance(init.obj, FunctionType):
         _returns_none(tracer, bind(tracer, made, value.cls, init, "__init__").call(tracer, args, kwargs))
     elif kwargs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from types import (
     CodeType,
     EllipsisType,
@@ -100,28 +100,20 @@ class ConstantValue(Value):
         return super().get_item(tracer, tracer.python.index(key))
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        """Computed now, of arguments that are constants too; `str.format` also takes others."""
-        if name == "join" and isinstance(self.value, str) and len(args) == 1:
-            if not hasattr(args[0].python_type(), "__iter__") and not hasattr(args[0].python_type(), "__getitem__"):
-                tracer.raise_error(TypeError, "can only join an iterable")
-            args = (tracer.as_value([item.as_constant() for item in constants(tracer, args[0])]),)
-        if name == "translate" and isinstance(self.value, str) and len(args) == 1 and args[0].python_type() is dict:
-            args = (tracer.as_value(dict).call(tracer, args, {}),)  # a copy, of which each item is known
-        if name == "format" and isinstance(self.value, str) and not all_plain((*args, *kwargs.values())):
-            made = tracer.calls.handled(str.format, (self, *args), kwargs)
-            if made is not None:
-                return made
+        """As a handler says, else computed now, of arguments that are constants too."""
+        method = class_member(type(self.value), name)
+        in_c = type(method) is MethodDescriptorType
+        found = tracer.calls.handled(method, (self, *args), kwargs) if in_c else None
+        if found is not None:
+            return found
         try:
             plain = [arg.as_constant() for arg in args]
             named = {key: arg.as_constant() for key, arg in kwargs.items()}
         except NotConstant:
             tracer.graph_break("method-of-constant", method=f"{type(self.value).__name__}.{name}")
         try:
-            method = class_member(type(self.value), name)
-            if type(method) is MethodDescriptorType:  # errors name its class
-                made = method(self.value, *plain, **named)
-            else:
-                made = getattr(self.value, name)(*plain, **named)
+            # Of a method in C, errors name its class.
+            made = method(self.value, *plain, **named) if in_c else getattr(self.value, name)(*plain, **named)
         except Exception as error:
             tracer.raise_real(error)
         if hasattr(type(made), "__next__"):  # another one in each call, which would be used up by the first
@@ -160,20 +152,6 @@ class ConstantValue(Value):
 
     def rebuild(self, out: Rebuilding) -> None:
         out.constant(self.value)
-
-
-def all_plain(values: Iterable[Value]) -> bool:
-    """Whether all values are constants as they are, and not by what their class derives from."""
-    return all(value.is_constant for value in values)
-
-
-def constants(tracer: Tracing, iterable: Value) -> list[Value]:
-    """The items of an iterable, all of which must be constants."""
-    items = tracer.python.in_sequence(iterable, "can only join an iterable")
-    for item in items:
-        if not item.is_constant:
-            tracer.graph_break("joins-objects", type=item.describe())
-    return items
 
 
 NONE = ConstantValue(None)

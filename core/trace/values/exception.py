@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar
 
@@ -11,16 +10,13 @@ import attrs
 from armature.frame.sources import AttrSource
 from armature.trace.errors import UserRaised
 from armature.trace.places import places_of
-from armature.trace.values.base import Args, BoundMethod, Kwargs, NotConstant, Value, type_name
+from armature.trace.values.base import Args, Kwargs, NotConstant, Value
 from armature.trace.values.classes import class_attribute, overrides
 from armature.trace.values.sequence import TupleValue
 
 if TYPE_CHECKING:
     from armature.trace.places import Place
     from armature.trace.values.base import Rebuilding, Tracing
-
-
-METHODS = frozenset({"with_traceback", "__str__", "__repr__", "add_note", "__init__"})
 
 
 @attrs.define(eq=False)
@@ -65,50 +61,20 @@ class ExceptionValue(Value):
             return tracer.as_value(self.kind)
         if name == "__traceback__" and not overrides(self.kind, name):
             return self.traceback(tracer)
-        if name in METHODS and not overrides(self.kind, name):
-            return BoundMethod(self, name)
         return class_attribute(tracer, self, self.kind, name)
 
     def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         if name == "args":
             self.args = tracer.unpack(value)
         elif name == "__traceback__" and not overrides(self.kind, name):
-            self._set_traceback(tracer, value)
+            if value.python_type() not in (TracebackType, type(None)):
+                tracer.raise_error(TypeError, "__traceback__ must be a traceback or None")
+            self.known_traceback = value
         else:
             self.attributes[name] = value
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        if name == "__init__":
-            self.args = list(args)
-            return tracer.constant(None)
-        if name == "with_traceback":
-            self._set_traceback(tracer, *args)
-            return self
-        if name == "add_note":
-            if not issubclass(args[0].python_type(), str):
-                tracer.raise_error(TypeError, f"note must be a str, not '{type_name(args[0].python_type())}'")
-            notes = self.attributes.setdefault("__notes__", tracer.as_value([]))
-            return notes.call_method(tracer, "append", args, kwargs)
-        if name in ("__str__", "__repr__"):
-            return self._text(tracer, repr if name == "__repr__" else str)
-        return super().call_method(tracer, name, args, kwargs)
-
-    def _text(self, tracer: Tracing, convert: Callable[[object], str]) -> Value:
-        name = "__repr__" if convert is repr else "__str__"
-        if overrides(self.kind, name):
-            return class_attribute(tracer, self, self.kind, name).call(tracer, (), {})
-        if issubclass(self.kind, (OSError, UnicodeError, SyntaxError, BaseExceptionGroup)):
-            tracer.graph_break("text-of-error", name=name, type=self.describe())
-        if convert is repr:
-            shown = [tracer.python.builtin(repr, arg) for arg in self.args]
-            parts = [part for item in shown for part in (tracer.constant(", "), item)][1:]
-            items = [tracer.constant(f"{self.kind.__name__}("), *parts, tracer.constant(")")]
-            return tracer.python.builtin(str.join, tracer.constant(""), TupleValue(items))
-        if len(self.args) == 1 and not issubclass(self.kind, KeyError):
-            return tracer.python.builtin(str, self.args[0])
-        if not self.args:
-            return tracer.constant("")
-        return tracer.python.builtin(repr, self.args[0] if len(self.args) == 1 else TupleValue(self.args))
+        return self.get_attribute(tracer, name).call(tracer, args, kwargs)
 
     def traceback(self, tracer: Tracing) -> Value:
         """`__traceback__`, and the third part of `sys.exc_info()` while it is handled."""
@@ -116,11 +82,6 @@ class ExceptionValue(Value):
             has_one = self.raised_at or isinstance(self, CaughtValue)
             self.known_traceback = TracebackValue(places_of(tracer.frames)) if has_one else tracer.constant(None)
         return self.known_traceback
-
-    def _set_traceback(self, tracer: Tracing, value: Value) -> None:
-        if value.python_type() not in (TracebackType, type(None)):
-            tracer.raise_error(TypeError, "__traceback__ must be a traceback or None")
-        self.known_traceback = value
 
     def rebuild(self, out: Rebuilding) -> None:
         if self.attributes or self.raised_at or isinstance(self.known_traceback, TracebackValue):
@@ -157,12 +118,6 @@ class CaughtValue(ExceptionValue):
     def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         tracer.graph_break("sets-exception-attribute", name=name, type=self.describe())
 
-    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        if name in CHANGING:
-            tracer.graph_break("exception-notes", method=name, type=self.describe())
-        self._read_args(tracer)
-        return super().call_method(tracer, name, args, kwargs)
-
 
 @attrs.define(eq=False)
 class TracebackValue(Value):
@@ -179,7 +134,6 @@ class TracebackValue(Value):
         return "a traceback"
 
 
-CHANGING = ("__init__", "__setstate__", "add_note", "with_traceback")  # methods of an exception
 LINKS = frozenset({"__cause__", "__context__", "__suppress_context__"})
 
 

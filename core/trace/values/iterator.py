@@ -11,9 +11,10 @@ import attrs
 
 from armature.errors import invariant
 from armature.trace.errors import UserRaised
-from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
+from armature.trace.values.base import Value
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.mapping import DictValue
+from armature.trace.values.methods import BuiltinObject
 from armature.trace.values.sequence import TupleValue
 from armature.trace.values.streams import Steps
 
@@ -27,7 +28,7 @@ LIST_ITERATOR: Any = type(iter([]))
 
 
 @attrs.define(eq=False)
-class IteratorValue(Value):
+class IteratorValue(BuiltinObject):
     """An iterator over what the tracer knows how to produce: list iterators, zip, enumerate, map, ...
 
     asked: how often it was asked for a value; taken: how many it has given; ended: whether it said that it has no more.
@@ -68,18 +69,6 @@ class IteratorValue(Value):
             out.cannot(self)
         self.remake(out, self)
 
-    def get_attribute(self, tracer: Tracing, name: str) -> Value:
-        if name in ("__next__", "__iter__"):
-            return BoundMethod(self, name)
-        return super().get_attribute(tracer, name)
-
-    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        if name == "__iter__":
-            return self
-        if name == "__next__":
-            return advance_or_raise(tracer, self)
-        return super().call_method(tracer, name, args, kwargs)
-
 
 @attrs.frozen(eq=False)
 class Original:
@@ -94,7 +83,7 @@ class Original:
 
 
 @attrs.define(eq=False)
-class GeneratorValue(Value):
+class GeneratorValue(BuiltinObject):
     """A generator of the program: a frame of the interpreter, suspended between its values.
 
     original: the call for whose result it stands in, where it is no generator of the program.
@@ -256,47 +245,3 @@ class GeneratorValue(Value):
             except StopIteration:
                 return
             yield value
-
-    def get_attribute(self, tracer: Tracing, name: str) -> Value:
-        if name in ("__next__", "__iter__") or (name in ("send", "throw", "close") and self.original is None):
-            return BoundMethod(self, name)
-        return super().get_attribute(tracer, name)
-
-    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        if name == "__iter__":
-            return self
-        if name == "close":
-            self.close(tracer)
-            return tracer.constant(None)
-        if name == "__next__":
-            return advance_or_raise(tracer, self)
-        if name in ("send", "throw"):
-            try:
-                if name == "send":
-                    return self.send(tracer, args[0])
-                error = args[0]
-                if len(args) > 1 and isinstance(args[1], ExceptionValue):
-                    error = args[1]
-                elif len(args) > 1:
-                    error = error.call(
-                        tracer, tracer.unpack(args[1]) if args[1].python_type() is tuple else (args[1],), {}
-                    )
-                return self.throw(tracer, tracer.as_exception(error))
-            except StopIteration as end:
-                raise UserRaised(ended_by(end)) from None
-        return super().call_method(tracer, name, args, kwargs)
-
-
-def ended_by(end: StopIteration) -> ExceptionValue:
-    """StopIteration of the program, with what a generator returned if that is not None."""
-    value = end.value
-    empty = value is None or (value.is_constant and value.as_constant() is None)
-    return ExceptionValue(StopIteration, [] if empty else [value])
-
-
-def advance_or_raise(tracer: Tracing, iterator: IteratorValue | GeneratorValue) -> Value:
-    """The next value; at the end StopIteration of the program."""
-    try:
-        return iterator.advance(tracer)
-    except StopIteration as end:
-        raise UserRaised(ended_by(end)) from None

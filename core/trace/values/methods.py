@@ -45,6 +45,7 @@ PROTOCOLS: dict[str, tuple[int, Callable[..., Value | None]]] = {
     "__setitem__": (2, lambda tracer, self, key, value: self.set_item(tracer, key, value)),
     "__delitem__": (1, lambda tracer, self, key: self.delete_item(tracer, key)),
     "__hash__": (0, lambda tracer, self: tracer.python.builtin(hash, self)),
+    "__next__": (0, lambda tracer, self: tracer.python.builtin(next, self)),
 }
 
 
@@ -67,9 +68,29 @@ def method_of(kind: type[Value], *targets: Callable[..., object]) -> Callable[[F
 
 
 @attrs.define(eq=False)
-class ContainerValue(Value):
-    """An object of a builtin type that holds others. What its methods do that are no operations of the language,
-    handlers say (`method_of`)."""
+class BuiltinObject(Value):
+    """An object of a type written in C. What its methods do that are no operations of the language, handlers say
+    (`method_of`)."""
+
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
+        return attribute_of_builtin(tracer, self, name)
+
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
+        method = class_member(self.python_type(), name)
+        if method is not MISSING:
+            found = tracer.calls.handled(method, (self, *args), kwargs)
+            if found is not None:
+                return found
+            count, protocol = PROTOCOLS.get(name, (None, None))
+            if protocol is not None and len(args) == count and not kwargs:
+                found = protocol(tracer, self, *args)
+                return tracer.constant(None) if found is None else found
+        return super().call_method(tracer, name, args, kwargs)
+
+
+@attrs.define(eq=False)
+class ContainerValue(BuiltinObject):
+    """An object of a builtin type that holds others."""
 
     plain_items: ClassVar[bool] = True
 
@@ -96,18 +117,3 @@ class ContainerValue(Value):
 
     def truth(self, tracer: Tracing) -> bool:
         return bool(self.length(tracer))
-
-    def get_attribute(self, tracer: Tracing, name: str) -> Value:
-        return attribute_of_builtin(tracer, self, name)
-
-    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        method = class_member(self.python_type(), name)
-        if method is not MISSING:
-            found = tracer.calls.handled(method, (self, *args), kwargs)
-            if found is not None:
-                return found
-            count, protocol = PROTOCOLS.get(name, (None, None))
-            if protocol is not None and len(args) == count and not kwargs:
-                found = protocol(tracer, self, *args)
-                return tracer.constant(None) if found is None else found
-        return super().call_method(tracer, name, args, kwargs)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from armature.trace.values.base import Args, Kwargs, Value, attribute_of_builtin
-from armature.trace.values.methods import ContainerValue
+from armature.trace.values.base import Value
+from armature.trace.values.methods import BuiltinObject, ContainerValue
 from armature.trace.values.sequence import index_of
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @attrs.define(eq=False)
-class SliceValue(Value):
+class SliceValue(BuiltinObject):
     """slice(start, stop, step)."""
 
     parts: tuple[Value, Value, Value]
@@ -36,16 +36,7 @@ class SliceValue(Value):
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in ("start", "stop", "step"):
             return self.parts[("start", "stop", "step").index(name)]
-        return attribute_of_builtin(tracer, self, name)
-
-    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        if name == "indices":
-            try:
-                given: list[Any] = [arg.as_constant() for arg in args]
-                return tracer.as_value(slice(*(part.as_constant() for part in self.parts)).indices(*given))
-            except (TypeError, ValueError) as error:
-                tracer.raise_real(error)
-        return super().call_method(tracer, name, args, kwargs)
+        return super().get_attribute(tracer, name)
 
     def rebuild(self, out: Rebuilding) -> None:
         for part in self.parts:

@@ -19,6 +19,7 @@ from armature_builtin_rules.functions import (
     dict_views,
     dicts,
     enums,
+    exception_methods,
     exceptions,
     iterators,
     numbers,
@@ -30,8 +31,8 @@ from armature_builtin_rules.functions import (
 
 ASKED_LAST = -1
 MODULES = (
-    attributes, class_checks, classes, containers, dict_views, dicts, enums, exceptions, iterators, numbers,
-    sequences, sets, sorting, text,
+    attributes, class_checks, classes, containers, dict_views, dicts, enums, exception_methods, exceptions,
+    iterators, numbers, sequences, sets, sorting, text,
 )  # fmt: skip
 
 

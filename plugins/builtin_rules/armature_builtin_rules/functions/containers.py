@@ -12,9 +12,11 @@ from armature.plugin_api import (
     RangeValue,
     SliceValue,
     TracedTensor,
+    Tracing,
     TupleValue,
     Value,
     handles,
+    method_of,
 )
 
 
@@ -39,6 +41,15 @@ def make_size(call: Call, items: Value | None = None) -> Value:
     if not all(issubclass(size.python_type(), int) for size in sizes):
         call.graph_break("size-of-no-ints")
     return TupleValue(sizes, torch.Size)
+
+
+@method_of(SliceValue, slice.indices)
+def bounds(tracer: Tracing, self: SliceValue, length: Value) -> Value:
+    """Where a slice begins and ends in a sequence of a length, and its step."""
+    try:
+        return tracer.as_value(self.as_constant().indices(length.as_constant()))
+    except (TypeError, ValueError) as error:
+        tracer.raise_real(error)
 
 
 @handles(slice)

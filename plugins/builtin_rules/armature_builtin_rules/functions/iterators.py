@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from types import GeneratorType
 from typing import Any
 
 from armature.plugin_api import (
     MISSING,
     Call,
+    ExceptionValue,
     GeneratorValue,
     IteratorValue,
     ObjectValue,
@@ -18,11 +20,11 @@ from armature.plugin_api import (
     TupleValue,
     UserRaised,
     Value,
-    advance_or_raise,
     advanced,
     class_member,
     handles,
     is_iterable,
+    method_of,
     place_of,
     places_of,
     raise_lacking,
@@ -84,7 +86,7 @@ def next_of(call: Call, iterator: Value, default: Value | None = None, /) -> Val
         raise_lacking(call.tracing, iterator, "__next__")
     try:
         if isinstance(iterator, (IteratorValue, GeneratorValue)):
-            return advance_or_raise(call.tracing, iterator)
+            return or_stop_iteration(lambda: iterator.advance(call.tracing))
         if isinstance(iterator, ObjectValue):
             return iterator.special(call.tracing, "__next__")
         return iterator.call_method(call.tracing, "__next__", (), {})
@@ -92,6 +94,49 @@ def next_of(call: Call, iterator: Value, default: Value | None = None, /) -> Val
         if default is not None and issubclass(raised.value.python_type(), StopIteration):
             return default
         raise
+
+
+def or_stop_iteration(step: Callable[[], Value]) -> Value:
+    """What a step of an iterator gives; at its end StopIteration of the program, with what a generator returned if that
+    is not None."""
+    try:
+        return step()
+    except StopIteration as end:
+        value = end.value
+    empty = value is None or (value.is_constant and value.as_constant() is None)
+    raise UserRaised(ExceptionValue(StopIteration, [] if empty else [value]))
+
+
+@method_of(GeneratorValue, GeneratorType.send)
+def send(tracer: Tracing, generator: GeneratorValue, value: Value, /) -> Value:
+    """`generator.send(value)`."""
+    refuse_stand_in(tracer, generator, "send")
+    return or_stop_iteration(lambda: generator.send(tracer, value))
+
+
+@method_of(GeneratorValue, GeneratorType.throw)
+def throw(tracer: Tracing, generator: GeneratorValue, error: Value, *made_of: Value) -> Value:
+    """`generator.throw(error)`, or with its class, what it is made of, and a traceback."""
+    refuse_stand_in(tracer, generator, "throw")
+    given = made_of[0] if made_of else None
+    if isinstance(given, ExceptionValue):
+        error = given
+    elif given is not None:
+        error = error.call(tracer, tracer.unpack(given) if given.python_type() is tuple else (given,), {})
+    return or_stop_iteration(lambda: generator.throw(tracer, tracer.as_exception(error)))
+
+
+@method_of(GeneratorValue, GeneratorType.close)
+def close(tracer: Tracing, generator: GeneratorValue) -> None:
+    """`generator.close()`."""
+    refuse_stand_in(tracer, generator, "close")
+    generator.close(tracer)
+
+
+def refuse_stand_in(tracer: Tracing, generator: GeneratorValue, name: str) -> None:
+    """Break the graph where it stands in for an iterator written in C, which has no such method."""
+    if generator.original is not None:
+        tracer.graph_break("method-of-value", name=name, type=generator.describe())
 
 
 @handles(all)

@@ -17,7 +17,6 @@ from armature.plugin_api import (
     Call,
     EarlyNumber,
     Kwargs,
-    ListValue,
     NotConstant,
     SymbolicNumber,
     TracedTensor,
@@ -201,13 +200,28 @@ def is_mapping(tracer: Tracing, operand: Value) -> bool:
 
 @handles(str.join)
 def joined(call: Call, separator: Value, items: Value, /) -> Value | None:
-    """The items of a list or tuple, also where one shows what tracing does not know: the parts of an f-string."""
-    if not separator.is_constant or not isinstance(items, (ListValue, TupleValue)):
+    """The items of an iterable, also where one shows what tracing does not know: the parts of an f-string."""
+    if not separator.is_constant:
         return None
-    if all(item.is_constant for item in items.items):
-        return call.fold(str.join, separator.as_constant(), [item.as_constant() for item in items.items])
-    parts = [part for item in items.items for part in (separator, item)]
-    return join(parts[1:]) if all(issubclass(part.python_type(), str) for part in parts) else None
+    refusal, kind = "can only join an iterable", items.python_type()
+    if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
+        call.tracing.raise_error(TypeError, refusal)
+    given = call.tracing.python.in_sequence(items, refusal)
+    if all(item.is_constant for item in given):
+        return call.fold(str.join, separator.as_constant(), [item.as_constant() for item in given])
+    other = next((item for item in given if not issubclass(item.python_type(), str)), None)
+    if other is not None:
+        call.graph_break("joins-objects", type=other.describe())
+    return join([part for item in given for part in (separator, item)][1:])
+
+
+@handles(str.translate)
+def translated(call: Call, text: Value, table: Value, /) -> Value | None:
+    """`text.translate(table)`, of a dict."""
+    if not text.is_constant or table.python_type() is not dict:
+        return None
+    copy = call.inline(dict, table)  # of which each item is known
+    return call.fold(str.translate, text.as_constant(), copy.as_constant())
 
 
 @handles(id)

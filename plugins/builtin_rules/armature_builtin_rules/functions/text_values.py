@@ -164,7 +164,8 @@ def text_of(tracer: Tracing, value: Value, convert: Callable[..., str], spec: Va
     except NotConstant:
         pass
     if isinstance(value, ExceptionValue):
-        return value.call_method(tracer, "__repr__" if convert in (repr, ascii) else "__str__", (), {})
+        name = "__repr__" if convert in (repr, ascii) else "__str__"
+        return tracer.python.class_attribute(value, value.kind, name).call(tracer, (), {})
     if isinstance(value, ClassValue) and type(value.cls).__repr__ is type.__repr__:
         return ConstantValue(convert(value.cls))
     if spec is None and type(value) in SHOWN:
