@@ -97,13 +97,13 @@ from armature.trace.values.base import (
 )
 from armature.trace.values.classes import (
     ClassValue,
-    SuperValue,
     find_in_class,
     inherits,
     is_data_descriptor,
     overrides,
     rely_on_class,
 )
+from armature.trace.values.classes import bind as bind_attribute
 from armature.trace.values.computed import computed_float, is_computed, is_taken, kind_of_number, taken
 from armature.trace.values.constant import ConstantValue, is_atom
 from armature.trace.values.context import (
@@ -233,7 +233,6 @@ __all__ = [
     "Split",
     "Steps",
     "Subject",
-    "SuperValue",
     "SymbolicNumber",
     "TraceSignal",
     "TracedTensor",
@@ -252,6 +251,7 @@ __all__ = [
     "attribute_of_builtin",
     "base_of",
     "before_the_graph",
+    "bind_attribute",
     "call_early",
     "call_outside",
     "change_early",

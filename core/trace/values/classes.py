@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import collections
 import enum
-import functools
 from collections.abc import Callable, Hashable
 from types import (
     BuiltinFunctionType,
@@ -24,7 +22,6 @@ from armature.trace.values.base import (
     Kwargs,
     NotConstant,
     Value,
-    raise_lacking,
     raise_missing,
     unless_not_implemented,
 )
@@ -146,12 +143,12 @@ def bind(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> V
     if getter is None:
         rely_on_class(tracer, kind, "__get__")
         return held_value(tracer, cls, found, name)
-    if isinstance(getter.obj, FunctionType):
-        descriptor, method = held_value(tracer, cls, found, name), held_value(tracer, kind, getter, "__get__")
-        return method.call(tracer, (descriptor, owner, tracer.as_value(owner.python_type())), {})
     if getter.holder is property:
         return _bind_property(tracer, owner, cls, found, name)
-    tracer.graph_break("descriptor-in-c", name=name, type=owner.describe())
+    if not isinstance(getter.obj, FunctionType) and not tracer.calls.has_handler(getter.obj):
+        tracer.graph_break("descriptor-in-c", name=name, type=owner.describe())
+    descriptor, method = held_value(tracer, cls, found, name), held_value(tracer, kind, getter, "__get__")
+    return method.call(tracer, (descriptor, owner, tracer.as_value(owner.python_type())), {})
 
 
 def _bind_property(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
@@ -162,17 +159,6 @@ def _bind_property(tracer: Tracing, owner: Value, cls: type, found: Found, name:
     if source is not None:
         tracer.guards.same(source, found.obj)
     return tracer.as_value(getter).call(tracer, (owner,), {})
-
-
-def _bind_cached_property(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
-    getter: Any = found.obj
-    source = class_source(tracer, cls, name)
-    if source is not None:
-        tracer.guards.same(source, getter)
-        tracer.guards.same(AttrSource(object_source(getter), "func"), getter.func)
-    value = tracer.as_value(getter.func).call(tracer, (owner,), {})
-    owner.set_attribute(tracer, name, value)
-    return value
 
 
 def _bind_class_method(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
@@ -190,39 +176,15 @@ def _bind_static_method(tracer: Tracing, owner: Value, cls: type, found: Found, 
     return held_value(tracer, cls, found, name)
 
 
-def _bind_field(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
-    """A field of a named tuple, of a class with attributes besides."""
-    source = class_source(tracer, cls, name)
-    if source is not None:
-        tracer.guards.same(source, found.obj)
-    items = owner if owner.base is None else owner.base  # whatever `__getitem__` the class has
-    return items.get_item(tracer, tracer.constant(field_position(found.obj)))
-
-
-def field_position(getter: Any) -> int:
-    """Which item of a named tuple the getter of a field reads: it tells only what copies it."""
-    position: int = getter.__reduce__()[1][0]
-    return position
-
-
-def _bind_cached_method(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
-    return MethodValue(held_value(tracer, cls, found, name), owner)
-
-
 def _bind_slot(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
     tracer.graph_break("slot-of-derived-class", name=name, type=owner.describe())
 
 
-TUPLE_GETTER: type = type(collections.namedtuple("_Fields", "field").__dict__["field"])
-LRU_CACHE: type = type(functools.lru_cache(len))
 Binder = Callable[["Tracing", Value, type, Found, str], Value]
 BINDERS: dict[type, Binder] = {
     property: _bind_property,
-    functools.cached_property: _bind_cached_property,
     classmethod: _bind_class_method,
     staticmethod: _bind_static_method,
-    TUPLE_GETTER: _bind_field,
-    LRU_CACHE: _bind_cached_method,
     ClassMethodDescriptorType: _bind_class_method_in_c,
     MemberDescriptorType: _bind_slot,
     GetSetDescriptorType: _bind_slot,
@@ -235,16 +197,16 @@ def binds(value: Value) -> bool:
     return any(find_in_class(kind, name) is not None for name in ("__get__", "__set__", "__delete__"))
 
 
-def class_attribute(tracer: Tracing, owner: Value, cls: type, name: str, after: type | None = None) -> Value:
+def class_attribute(tracer: Tracing, owner: Value, cls: type, name: str) -> Value:
     """`owner.name` as far as the classes of `owner` know it. Raises AttributeError of the program."""
     written = tracer.effects.class_attribute(cls, name)
-    if written is not None and after is None:
+    if written is not None:
         return written
-    found = find_in_class(cls, name, after)
+    found = find_in_class(cls, name)
     if found is None:
         if name == "__class__":
             return tracer.as_value(cls)
-        rely_on_class(tracer, cls, name, after=after)
+        rely_on_class(tracer, cls, name)
         raise_missing(tracer, cls, name)
     return bind(tracer, owner, cls, found, name)
 
@@ -332,21 +294,22 @@ class ClassValue(Value):
             tracer.raise_real(error)
         return tracer.wrap(held, object_source(held))
 
-    def own(self, tracer: Tracing, found: Found, name: str) -> Value:
-        """What the class or a base of it holds, as its `__get__` gives it for the class."""
-        kind = type(found.obj)
-        if kind is enum.property or kind in (property, MemberDescriptorType, GetSetDescriptorType):
+    def own(self, tracer: Tracing, found: Found, name: str, reached: type | None = None) -> Value:
+        """What the class or a base of it holds, as its `__get__` gives it for the class. reached: the class by which it
+        was found, where that is another one, as `super()` does."""
+        kind, cls = type(found.obj), reached or self.cls
+        if reached is None and kind in (enum.property, property, MemberDescriptorType, GetSetDescriptorType):
             return self._held(tracer, name)
         if is_descriptor(found.obj):
-            return got_by_class(tracer, self.cls, found, name, self)
+            return got_by_class(tracer, cls, found, name, self)
         if isinstance(found.obj, classmethod):
-            return MethodValue(held_value(tracer, self.cls, found, name), self)
+            return MethodValue(held_value(tracer, cls, found, name), self)
         if kind is ClassMethodDescriptorType:
             return class_method_in_c(tracer, found.obj, self)
-        if kind in BUILTIN_TYPES and hasattr(kind, "__get__") and not isinstance(found.obj, type(len)):
-            bound = getattr(self.cls, name)
-            return BuiltinValue(bound)
-        return held_value(tracer, self.cls, found, name)
+        if kind in BUILTIN_TYPES and hasattr(kind, "__get__") and reached is None:
+            rely_on_class(tracer, self.cls, name)
+            return BuiltinValue(getattr(self.cls, name))
+        return held_value(tracer, cls, found, name)
 
     def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         setter = find_in_class(type(self.cls), "__setattr__")
@@ -420,50 +383,3 @@ def as_type(tracer: Tracing, key: Value) -> Any:
     if key.python_type() is list:  # the parameters of a callable
         return [as_type(tracer, item) for item in tracer.unpack(key)]
     return key.as_object()
-
-
-# What `super` objects know of themselves, by the class they look behind and that of their object.
-SUPERS_OWN: dict[str, Callable[[type, type], type]] = {
-    "__thisclass__": lambda cls, kind: cls,
-    "__self_class__": lambda cls, kind: kind,
-}
-
-
-@attrs.define(eq=False)
-class SuperValue(Value):
-    """`super(cls, owner)`."""
-
-    cls: type
-    owner: Value
-
-    def python_type(self) -> type:
-        return super
-
-    def get_attribute(self, tracer: Tracing, name: str) -> Value:
-        if isinstance(self.owner, ClassValue) and issubclass(self.owner.cls, self.cls):
-            found = find_in_class(self.owner.cls, name, self.cls)
-            rely_on_class(tracer, self.owner.cls, name, after=self.cls)
-            if found is None:
-                tracer.raise_error(AttributeError, f"'super' object has no attribute '{name}'")
-            if type(found.obj) is ClassMethodDescriptorType and found.holder is not object:
-                return class_method_in_c(tracer, found.obj, self.owner)
-            if is_descriptor(found.obj):
-                return got_by_class(tracer, found.holder, found, name, self.owner)
-            value = held_value(tracer, found.holder, found, name)
-            return MethodValue(value, self.owner) if isinstance(found.obj, classmethod) else value
-        kind = self.owner.python_type()
-        found = find_in_class(kind, name, self.cls)
-        rely_on_class(tracer, kind, name, after=self.cls)
-        if found is None and name == "__self__":
-            return self.owner
-        if found is None and name in SUPERS_OWN:
-            return tracer.as_value(SUPERS_OWN[name](self.cls, kind))
-        if found is None:
-            tracer.raise_error(AttributeError, f"'super' object has no attribute '{name}'")
-        return bind(tracer, self.owner, found.holder, found, name)
-
-    def get_item(self, tracer: Tracing, key: Value) -> Value:
-        raise_lacking(tracer, self, "__getitem__")
-
-    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        return self.get_attribute(tracer, name).call(tracer, args, kwargs)

@@ -114,9 +114,9 @@ class EnumValue(ClassValue):
             tracer.raise_error(AttributeError, name)
         return super().missing(tracer, name)
 
-    def own(self, tracer: Tracing, found: Any, name: str) -> Value:
+    def own(self, tracer: Tracing, found: Any, name: str, reached: type | None = None) -> Value:
         held = found.obj
-        return tracer.constant(held) if isinstance(held, enum.Enum) else super().own(tracer, found, name)
+        return tracer.constant(held) if isinstance(held, enum.Enum) else super().own(tracer, found, name, reached)
 
     def truth(self, tracer: Tracing) -> bool:
         return True

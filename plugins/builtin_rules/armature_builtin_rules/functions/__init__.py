@@ -16,6 +16,7 @@ from armature_builtin_rules.functions import (
     class_checks,
     classes,
     containers,
+    descriptors,
     dict_views,
     dicts,
     enums,
@@ -31,7 +32,7 @@ from armature_builtin_rules.functions import (
 
 ASKED_LAST = -1
 MODULES = (
-    attributes, class_checks, classes, containers, dict_views, dicts, enums, exception_methods, exceptions,
+    attributes, class_checks, classes, containers, descriptors, dict_views, dicts, enums, exception_methods, exceptions,
     iterators, numbers, sequences, sets, sorting, text,
 )  # fmt: skip
 

@@ -4,30 +4,37 @@ from __future__ import annotations
 
 import builtins
 import operator
+from collections.abc import Callable
 from types import BuiltinFunctionType, CellType, GenericAlias, MethodType, UnionType
 from typing import Any, List, TypeVar, Union, cast  # noqa: UP035
+
+import attrs
 
 from armature.plugin_api import (
     BUILTIN_BASES,
     FILLED_BY_INIT,
     TUPLE_METHODS,
+    Args,
     Call,
     CellValue,
     ClassValue,
     DictValue,
+    Kwargs,
     MethodValue,
     NotConstant,
     ObjectValue,
-    SuperValue,
+    Tracing,
     TupleValue,
     Value,
     base_of,
+    bind_attribute,
     find_in_class,
     handles,
     inherits,
     is_named_tuple,
     is_written_in_c,
     namesake,
+    raise_lacking,
     rely_on_class,
 )
 
@@ -69,6 +76,45 @@ def bound_method(call: Call, function: Value, owner: Value) -> Value:
 def cell(call: Call, *content: Value) -> Value:
     """A cell, as closures have them."""
     return CellValue(content[0] if content else None)
+
+
+# What `super` objects know of themselves, by the class they look behind and that of their object.
+SUPERS_OWN: dict[str, Callable[[type, type], type]] = {
+    "__thisclass__": lambda cls, kind: cls,
+    "__self_class__": lambda cls, kind: kind,
+}
+
+
+@attrs.define(eq=False)
+class SuperValue(Value):
+    """`super(cls, owner)`."""
+
+    cls: type
+    owner: Value
+
+    def python_type(self) -> type:
+        return super
+
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
+        of_class = self.owner if isinstance(self.owner, ClassValue) and issubclass(self.owner.cls, self.cls) else None
+        kind = self.owner.python_type() if of_class is None else of_class.cls
+        found = find_in_class(kind, name, self.cls)
+        rely_on_class(tracer, kind, name, after=self.cls)
+        if found is None and name == "__self__":
+            return self.owner
+        if found is None and name in SUPERS_OWN:
+            return tracer.as_value(SUPERS_OWN[name](self.cls, kind))
+        if found is None:
+            tracer.raise_error(AttributeError, f"'super' object has no attribute '{name}'")
+        if of_class is not None:
+            return of_class.own(tracer, found, name, found.holder)
+        return bind_attribute(tracer, self.owner, found.holder, found, name)
+
+    def get_item(self, tracer: Tracing, key: Value) -> Value:
+        raise_lacking(tracer, self, "__getitem__")
+
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
+        return self.get_attribute(tracer, name).call(tracer, args, kwargs)
 
 
 @handles(super)

@@ -1,0 +1,40 @@
+"""Descriptors of the standard library: what they give for an object whose class holds them."""
+
+from __future__ import annotations
+
+import collections
+import functools
+from typing import Any
+
+from armature.plugin_api import AttrSource, Call, MethodValue, Value, handles, object_source
+
+FIELD: Any = type(collections.namedtuple("_Fields", "field").__dict__["field"])
+CACHED: Any = type(functools.lru_cache(len))
+
+
+@handles(functools.cached_property.__get__)
+def cached_property(call: Call, descriptor: Value, owner: Value, cls: Value | None = None) -> Value:
+    """What its function gives, which the object keeps."""
+    if owner.python_type() is type(None):
+        return descriptor
+    tracer, held = call.tracing, descriptor.as_object()
+    call.guard(descriptor)
+    tracer.guards.same(AttrSource(object_source(held), "func"), held.func)
+    value = call.inline(held.func, owner)
+    owner.set_attribute(tracer, held.attrname, value)
+    return value
+
+
+@handles(FIELD.__get__)
+def field(call: Call, getter: Value, owner: Value, cls: Value | None = None) -> Value:
+    """A field of a named tuple, of a class with attributes besides."""
+    call.guard(getter)
+    position: int = getter.as_object().__reduce__()[1][0]  # it tells only what copies it
+    items = owner if owner.base is None else owner.base  # whatever `__getitem__` the class has
+    return items.get_item(call.tracing, call.constant(position))
+
+
+@handles(CACHED.__get__)
+def cached_method(call: Call, function: Value, owner: Value, cls: Value | None = None) -> Value:
+    """A method under `functools.lru_cache`."""
+    return MethodValue(function, owner)
