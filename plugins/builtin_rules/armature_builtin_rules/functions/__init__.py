@@ -22,6 +22,7 @@ from armature_builtin_rules.functions import (
     enums,
     exception_methods,
     exceptions,
+    imports,
     iterators,
     numbers,
     sequences,
@@ -33,7 +34,7 @@ from armature_builtin_rules.functions import (
 ASKED_LAST = -1
 MODULES = (
     attributes, class_checks, classes, containers, descriptors, dict_views, dicts, enums, exception_methods, exceptions,
-    iterators, numbers, sequences, sets, sorting, text,
+    imports, iterators, numbers, sequences, sets, sorting, text,
 )  # fmt: skip
 
 
