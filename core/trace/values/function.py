@@ -33,7 +33,6 @@ from armature.torch_abi.eval_frame import skip_code
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import (
     Args,
-    BoundMethod,
     Kwargs,
     Value,
     Write,
@@ -42,6 +41,7 @@ from armature.trace.values.base import (
 )
 from armature.trace.values.keys import Identity
 from armature.trace.values.mapping import DictValue, namespace_of
+from armature.trace.values.methods import BuiltinObject
 from armature.trace.values.sequence import TupleValue
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class CellValue(Value):
 
 
 @attrs.define(eq=False)
-class CallableValue(Value):
+class CallableValue(BuiltinObject):
     """A callable that exists as a Python object, `fn`, with an identity."""
 
     fn: Callable[..., Any]
@@ -224,8 +224,6 @@ class FunctionValue(CallableValue):
         return self.cells
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
-        if name == "__class__":
-            return tracer.as_value(FunctionType)
         if name in ("__name__", "__qualname__", "__module__", "__doc__", "__code__"):
             if self.source is not None and name != "__code__" and not is_trusted(self.fn):
                 return tracer.wrap(getattr(self.fn, name), AttrSource(self.source, name))
@@ -233,30 +231,18 @@ class FunctionValue(CallableValue):
         shares_dict(tracer, self, self.fn.__dict__)
         if name in self.fn.__dict__:
             return tracer.wrap(self.fn.__dict__[name], AttrSource(self.source or object_source(self.fn), name))
-        if name in ("__call__", "__get__"):
-            return self if name == "__call__" else BoundMethod(self, name)
+        if name == "__call__":
+            return self
         if name in ("__defaults__", "__kwdefaults__", "__annotations__", "__type_params__"):
             held = getattr(self.fn, name)
             return tracer.wrap(held, AttrSource(self.source or object_source(self.fn), name))
-        if not hasattr(self.fn, name):
-            if not is_trusted(self.fn):
-                tracer.guards.absent(DictOfSource(self.source or object_source(self.fn)), name)
-            tracer.raise_error(AttributeError, f"'function' object has no attribute '{name}'")
+        if not hasattr(self.fn, name) and not is_trusted(self.fn):
+            tracer.guards.absent(DictOfSource(self.source or object_source(self.fn)), name)
         return super().get_attribute(tracer, name)
-
-    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        return bound_function(self, args) if name == "__get__" else super().call_method(tracer, name, args, kwargs)
-
-
-def bound_function(function: Value, args: Args) -> Value:
-    """`function.__get__(*args)`."""
-    if args[0].is_constant and args[0].as_constant() is None:
-        return function
-    return MethodValue(function, args[0])
 
 
 @attrs.define(eq=False)
-class ClosureValue(Value):
+class ClosureValue(BuiltinObject):
     """A function made in the frame by `def`, `lambda` or a comprehension.
 
     instance_dict: its `__dict__`, once that was read: from then on all attributes but OWN_NAMES stand there.
@@ -330,14 +316,10 @@ class ClosureValue(Value):
                 given = self.keyword_defaults
                 self.keyword_dict = namespace_of(tracer, given) if given else tracer.constant(None)
             return self.keyword_dict
-        if name == "__class__":
-            return tracer.as_value(FunctionType)
-        if name in ("__call__", "__get__"):
-            return self if name == "__call__" else BoundMethod(self, name)
+        if name == "__call__":
+            return self
         if name == "__annotations__":
             return self.annotated(tracer)
-        if not hasattr(FunctionType, name):
-            tracer.raise_error(AttributeError, f"'function' object has no attribute '{name}'")
         return super().get_attribute(tracer, name)
 
     def own_attribute(self, tracer: Tracing, name: str) -> Value | None:
@@ -379,10 +361,7 @@ class ClosureValue(Value):
         if self.instance_dict is not None and self.own_attribute(tracer, name) is not None and name not in OWN_NAMES:
             self.instance_dict.delete_item(tracer, tracer.constant(name))
         elif self.attributes.pop(name, None) is None:
-            tracer.raise_error(AttributeError, f"'function' object has no attribute '{name}'")
-
-    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        return bound_function(self, args) if name == "__get__" else super().call_method(tracer, name, args, kwargs)
+            raise_missing(tracer, FunctionType, name)
 
     def rebuild(self, out: Rebuilding) -> None:
         out.new_function(self.code, self.namespace, self.code.co_name, self.defaults, self.cells)

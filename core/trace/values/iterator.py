@@ -239,9 +239,4 @@ class GeneratorValue(BuiltinObject):
         return result
 
     def stream(self, tracer: Tracing) -> Iterator[Value]:
-        while True:
-            try:
-                value = self.advance(tracer)
-            except StopIteration:
-                return
-            yield value
+        return Steps(lambda: self.advance(tracer))

@@ -133,30 +133,18 @@ class TensorValue(GraphTensor):
         return tracer.wrap(self.real.__dict__[name], AttrSource(self.source, name))
 
     def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
-        if name == "requires_grad" and value.is_constant and value.as_constant() is self.fake.requires_grad:
-            return
         setter = getattr(class_member(torch.Tensor, name), "__set__", None)
         if setter is not None and tracer.calls.handled(setter, (self, value), {}) is not None:
             return
         own = not hasattr(torch.Tensor, name) and not is_wrapper(type(self.fake))
         held = find_in_class(self.python_type(), name) if own else None
         own = own and (held is None or not is_data_descriptor(held.obj))
-        if not own and (name != "grad" or tracer.overrides.present or not self._takes_gradient(tracer, value)):
+        if not own:
             tracer.graph_break("sets-tensor-attribute", name=name)
         if self.real is not None:
             shares_dict(tracer, self, self.real.__dict__)
         self.written[name] = value
         tracer.mutate(self)
-
-    def _takes_gradient(self, tracer: Tracing, value: Value) -> bool:
-        """Whether `.grad` may be set to the value."""
-        if not self.fake.is_leaf:
-            return False
-        self.guard_autograd(tracer)
-        if isinstance(value, TensorValue):
-            same = value.shape == self.shape and value.dtype == self.dtype and value.device == self.device
-            return same and value is not self
-        return value.is_constant and value.as_constant() is None
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         own = self.own_method(tracer, name)

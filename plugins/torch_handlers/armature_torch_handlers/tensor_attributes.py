@@ -24,6 +24,24 @@ def gradient(call: Call, self: Value, /) -> Value | None:
     tracer.graph_break("gradient-of-intermediate", name="grad")
 
 
+@handles(OF_TENSORS["grad"].__set__)
+def set_gradient(call: Call, self: Value, value: Value, /) -> Value | None:
+    """`tensor.grad = value`, of a leaf: set when the frame ends."""
+    if not isinstance(self, TracedTensor) or call.tracing.overrides.present or not self.fake.is_leaf:
+        return None
+    self.guard_autograd(call.tracing)
+    if isinstance(value, TracedTensor):
+        same = value.shape == self.shape and value.dtype == self.dtype and value.device == self.device
+        takes = same and value is not self
+    else:
+        takes = value.is_constant and value.as_constant() is None
+    if not takes:
+        return None
+    self.written["grad"] = value
+    call.tracing.mutate(self)
+    return call.constant(None)
+
+
 @handles(OF_TENSORS["grad_fn"].__get__)
 def gradient_function(call: Call, self: Value, /) -> Value | None:
     """`tensor.grad_fn`, of a tensor without history."""

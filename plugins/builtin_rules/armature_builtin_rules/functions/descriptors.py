@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import collections
 import functools
+from types import FunctionType
 from typing import Any
 
 from armature.plugin_api import AttrSource, Call, MethodValue, Value, handles, object_source
 
 FIELD: Any = type(collections.namedtuple("_Fields", "field").__dict__["field"])
 CACHED: Any = type(functools.lru_cache(len))
+
+
+@handles(FunctionType.__get__)
+def bound(call: Call, function: Value, owner: Value, cls: Value | None = None) -> Value:
+    """A function of the program as a method of an object."""
+    return function if owner.python_type() is type(None) else MethodValue(function, owner)
 
 
 @handles(functools.cached_property.__get__)
