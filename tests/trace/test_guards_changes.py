@@ -154,6 +154,35 @@ def cached_property_and_slots() -> Program:
     )
 
 
+def methods_in_c_by_their_class() -> Program:
+    class Items(list[Any]): ...
+
+    def ask(t: torch.Tensor) -> tuple[object, ...]:
+        items = Items()
+        Items.append(items, t + 1)
+        return (*items,)
+
+    return ask, (lambda: setattr(Items, "append", lambda self, item: self.extend([item, item])),)
+
+
+def behind_a_class() -> Program:
+    class Base:
+        factor = 2
+        append = list.append
+
+        @property
+        def size(self) -> int:
+            return 3
+
+    class Derived(Base):
+        @classmethod
+        def ask(cls, t: torch.Tensor) -> tuple[object, ...]:
+            found = super()
+            return t * found.factor, found.__self__ is cls, found.append is list.append, type(found.size).__name__
+
+    return lambda t: Derived.ask(t), (lambda: setattr(Base, "factor", 5), lambda: setattr(Base, "size", 7))
+
+
 def methods_of_modules() -> Program:
     class Derived(torch.nn.ReLU): ...
 
@@ -185,6 +214,8 @@ def test_another_stream_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         named_tuple_fields,
         named_tuple_methods,
         cached_property_and_slots,
+        methods_in_c_by_their_class,
+        behind_a_class,
         methods_of_modules,
     ],
     ids=lambda program: program.__name__,
