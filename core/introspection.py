@@ -291,7 +291,7 @@ def is_descriptor(obj: object) -> bool:
     return type(obj) in _IN_C and type(obj) not in _BOUND_IN_C
 
 
-def lives_on(obj: Any) -> bool:
+def is_immortal(obj: Any) -> bool:
     """Whether the object is a part of a class made in C, which lives as long as the process. No weak reference to one
     may have a callback: CPython 3.11 and 3.12 crash where they call it at the very end."""
     if type(obj) is types.BuiltinFunctionType:

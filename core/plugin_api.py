@@ -24,10 +24,10 @@ from armature.frame.source import Resolver
 from armature.frame.sources import (
     ArrayMemorySource,
     AttrSource,
+    CachedCallSource,
     CallSource,
     DictOfSource,
     ItemSource,
-    KeptSource,
     ObjectSource,
     ReferentSource,
     Source,
@@ -58,7 +58,7 @@ from armature.torch_abi.overrides import Off
 from armature.torch_abi.pytree import registered_class
 from armature.torch_abi.symbols import MATH_FUNCTIONS, is_unbacked
 from armature.trace.data import running_graphs
-from armature.trace.emit.precalls import change_early
+from armature.trace.emit.precalls import change_before_graph
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.handlers import (
     Call,
@@ -71,11 +71,11 @@ from armature.trace.handlers import (
     opaque_function,
     tensor_method,
 )
-from armature.trace.places import Place, places_of
+from armature.trace.locations import Location, locations_of
 from armature.trace.recording.graph_calls import from_fake as value_of_node
 from armature.trace.recording.graph_calls import record as record_node
-from armature.trace.recording.opaque_calls import call_outside
 from armature.trace.recording.tensor_state import APART, AS_CAPTURED
+from armature.trace.recording.uncompiled_calls import call_uncompiled
 from armature.trace.semantics.iteration import advanced
 from armature.trace.semantics.slots import CONVERSIONS, TEXT, is_iterable
 from armature.trace.signals import TraceSignal
@@ -120,8 +120,8 @@ from armature.trace.values.iterator import GeneratorValue, IteratorValue
 from armature.trace.values.keys import Address, Identity, Referring, is_by_address, looked_up, settle
 from armature.trace.values.mapping import DictValue, items_of_mapping, namespace_of
 from armature.trace.values.methods import ContainerValue, method_of
-from armature.trace.values.precomputed import EarlyNumber, EarlyValue, before_the_graph, call_early
-from armature.trace.values.precomputed import compute as compute_early
+from armature.trace.values.precomputed import PrecomputedNumber, PrecomputedValue, call_before_graph, known_before_graph
+from armature.trace.values.precomputed import compute as compute_before_graph
 from armature.trace.values.precomputed import now as number_now
 from armature.trace.values.sequence import (
     TUPLE_METHODS,
@@ -168,6 +168,7 @@ __all__ = [
     "BreakEvent",
     "BreakType",
     "BuiltinValue",
+    "CachedCallSource",
     "Call",
     "CallSource",
     "CaughtValue",
@@ -183,8 +184,6 @@ __all__ = [
     "Decomposition",
     "DictOfSource",
     "DictValue",
-    "EarlyNumber",
-    "EarlyValue",
     "EventKind",
     "Example",
     "ExceptionValue",
@@ -198,10 +197,10 @@ __all__ = [
     "Identity",
     "ItemSource",
     "IteratorValue",
-    "KeptSource",
     "KnownValues",
     "Kwargs",
     "ListValue",
+    "Location",
     "Lowering",
     "Match",
     "MethodValue",
@@ -213,8 +212,9 @@ __all__ = [
     "Operator",
     "PairedContextValue",
     "Pass",
-    "Place",
     "Polyfill",
+    "PrecomputedNumber",
+    "PrecomputedValue",
     "RangeValue",
     "Rebuilding",
     "ReferentSource",
@@ -250,15 +250,14 @@ __all__ = [
     "attention_results",
     "attribute_of_builtin",
     "base_of",
-    "before_the_graph",
     "bind_attribute",
-    "call_early",
-    "call_outside",
-    "change_early",
+    "call_before_graph",
+    "call_uncompiled",
+    "change_before_graph",
     "class_member",
     "collect",
     "compile_functional",
-    "compute_early",
+    "compute_before_graph",
     "computed_float",
     "data_parallel",
     "dict_of",
@@ -289,8 +288,10 @@ __all__ = [
     "item_by_tensors",
     "items_of_mapping",
     "kind_of_number",
+    "known_before_graph",
     "layout",
     "lies_alike",
+    "locations_of",
     "looked_up",
     "method_of",
     "min_cut",
@@ -307,7 +308,6 @@ __all__ = [
     "overload",
     "overrides",
     "place_of",
-    "places_of",
     "program_of",
     "put_grad",
     "raise_lacking",

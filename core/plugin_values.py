@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from armature.trace.places import Place, places_of
+from armature.trace.locations import Location, locations_of
 from armature.trace.values.base import Rebuilding, Tracing, Value
 from armature.trace.values.context import ContextValue
 
@@ -21,7 +21,7 @@ class PairedContextValue(ContextValue):
     leave_by: Callable[[Any], Any]
     made_by: Callable[..., Any] | None = None  # makes the context manager itself from the arguments
     open: list[tuple[Any, Any]] = attrs.field(factory=list)
-    made_at: tuple[Place, ...] = ()  # where it was entered last: a graph may have to end there
+    made_at: tuple[Location, ...] = ()  # where it was entered last: a graph may have to end there
 
     def enter(self, tracer: Tracing) -> Value:
         try:
@@ -30,7 +30,7 @@ class PairedContextValue(ContextValue):
             tracer.raise_real(error)
         node = tracer.state_call(self.enter_by, self.arguments, self.leave_by)
         self.open.append((node, real))
-        self.made_at = places_of(tracer.frames)
+        self.made_at = locations_of(tracer.frames)
         tracer.on_abort.append((self.leave_by, real))
         tracer.effects.entered[self] = None
         return self

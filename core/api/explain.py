@@ -38,7 +38,7 @@ def explain(fn: Callable[..., Any], *, dynamic: bool | None = None) -> Callable[
     def run(*args: Any, **kwargs: Any) -> ExplainOutput:
         records = session().apart()
         recorder = Recorder(name_of(fn), of=records)
-        with recorder, session().looking_again():
+        with recorder, session().showing_skipped():
             capturing(fn, records, dynamic)(*args, **kwargs)
         return output_of(records, recorder)
 

@@ -132,7 +132,7 @@ class Loader(Protocol):
     def load_source(self, source: Source) -> None:
         """Push the object at another source."""
 
-    def load_early(self, source: Any) -> None:
+    def load_precall(self, source: Any) -> None:
         """Push what a call before the graph gave."""
 
     def variable(self, name: str) -> Any:

@@ -454,7 +454,7 @@ class CallSource(Source):
 
 
 @attrs.frozen(cache_hash=True)
-class KeptSource(Source):
+class CachedCallSource(Source):
     """`base(*args)` of a function of the program that changes nothing and keeps its results (`functools.lru_cache`):
     the one that it has kept. names: of the last arguments, that are passed by name. grad: the grad mode in which it is
     called; None: the one in which the frame begins."""
@@ -541,7 +541,7 @@ class ArrayMemorySource(Source):
 
 
 @attrs.frozen(cache_hash=True)
-class EarlySource(Source):
+class PrecallSource(Source):
     """What a call of the compiled code before its graph gives, by its number. It is not there when guards are checked:
     nothing can be guarded of it."""
 
@@ -553,11 +553,11 @@ class EarlySource(Source):
         return f"drawn_{self.number}"
 
     def load(self, out: Loader) -> None:
-        out.load_early(self)
+        out.load_precall(self)
 
 
-def is_early(source: Source) -> bool:
+def is_precomputed(source: Source) -> bool:
     """Whether what stands there is made by the compiled code itself."""
     while isinstance(source, (ItemSource, CallSource)):
         source = source.base
-    return isinstance(source, EarlySource)
+    return isinstance(source, PrecallSource)

@@ -16,8 +16,8 @@ from torch import fx
 from armature.events import CompileEvent, EventKind
 from armature.graph import origins
 from armature.graph.data import AtenGraph, GraphKind
+from armature.graph.fake_runs import state_set_back
 from armature.graph.passes import run_passes
-from armature.graph.run_through import state_set_back
 from armature.graph.saved import save_inputs_of_views
 from armature.graph.tails import reads_apart, tail_of
 from armature.graph.verify import verify

@@ -1,6 +1,6 @@
-"""A captured graph with calls that no back end is given (`trace/recording/opaque_calls.py`), or that make a tensor one
-that collects gradients (`trace/recording/tensor_state.py`): what stands between them is compiled, a piece at a time,
-and another graph calls the pieces and them.
+"""A captured graph with calls that no back end is given (`trace/recording/uncompiled_calls.py`), or that make a tensor
+one that collects gradients (`trace/recording/tensor_state.py`): what stands between them is compiled, a piece at a
+time, and another graph calls the pieces and them.
 
 Numbers do not go from piece to piece: each computes those that it needs from the sizes of what it is given.
 """
@@ -22,7 +22,7 @@ from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import SYMBOLIC
 from armature.torch_abi.wrappers import fake_mode_of
-from armature.trace.data import LEAVE, GraphInput, TracedFrame, is_outside, written_outside
+from armature.trace.data import LEAVE, GraphInput, TracedFrame, is_uncompiled, written_uncompiled
 from armature.trace.recording.tensor_state import APART
 
 CONDITION: object = torch.ops.higher_order.cond
@@ -33,7 +33,7 @@ OF_WHOLE = (APART, "counts_writes")
 
 def is_apart(node: fx.Node) -> bool:
     """Whether a node is done between pieces."""
-    return is_outside(node) or APART in node.meta
+    return is_uncompiled(node) or APART in node.meta
 
 
 def is_apart_for_kernels(node: fx.Node) -> bool:
@@ -215,7 +215,7 @@ def compiled(
             if step.target is set_grad_enabled:
                 set_grad_enabled(*step.args)  # as it is when the pieces after it run
                 switches = True
-            elif is_outside(step) and not outer.keeps(written_outside(step)):
+            elif is_uncompiled(step) and not outer.keeps(written_uncompiled(step)):
                 return None
     finally:
         set_grad_enabled(grad)

@@ -211,7 +211,7 @@ class Session:
             _hold(self._skipped, code)
 
     @contextlib.contextmanager
-    def looking_again(self) -> Iterator[None]:
+    def showing_skipped(self) -> Iterator[None]:
         """While frames that are left alone are shown to the hook as if they were not; afterwards all is as before."""
         before, self._skipped = self._skipped, {}
         _for_each(before, lambda code: set_code_strategy(code, COMPILE))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from armature.introspection import class_member, is_class, is_descriptor, is_written_in_c, lives_on
+from armature.introspection import class_member, is_class, is_descriptor, is_immortal, is_written_in_c
 
 if TYPE_CHECKING:
     from armature.rules.data import Verdict
@@ -108,7 +108,7 @@ def forgetter(held: dict[int, Any], key: int) -> Callable[[object], None]:
 
 def watch(obj: Any, forget: Callable[[object], None]) -> Reference | None:
     """Something that gives the object as long as it lives; None when nothing can. We keep no object alive."""
-    if lives_on(obj):
+    if is_immortal(obj):
         return Lasting(obj)
     try:
         return weakref.ref(obj, forget)

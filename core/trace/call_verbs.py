@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Calls:
-    """The verbs of `parts.CallVerbs`, where it says what each does."""
+    """The verbs of `protocols.CallVerbs`, where it says what each does."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace

@@ -34,7 +34,7 @@ from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.errors import GraphBreak
 from armature.trace.frame_state import whole
 from armature.trace.handlers import Call, Handler, ValueType, opaque_function
-from armature.trace.places import places_of
+from armature.trace.locations import locations_of
 from armature.trace.plans import Plan
 from armature.trace.recording import torch_function, wrapper_subclasses
 from armature.trace.semantics import inlining
@@ -304,7 +304,7 @@ def call_whole(tracer: Trace, fn: Value | Callable[..., Any], args: Args, kwargs
             return fn.call(tracer, args, kwargs)
         return inline_python(tracer, fn, args, kwargs)
     except GraphBreak as stop:
-        stop.places, stop.blame = places_of(tracer.frames), None
+        stop.locations, stop.blame = locations_of(tracer.frames), None
         raise
     finally:
         tracer.atomic_depth -= 1

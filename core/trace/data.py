@@ -19,15 +19,15 @@ from armature.torch_abi.fake import FakeTensor
 from armature.torch_abi.operators import is_triton_operator, written_positions
 
 LEAVE = "leave"  # in the meta of a node that enters a context: what leaves it
-OUTSIDE = "runs_outside"  # an attribute of functions: positions of the arguments that they may write to; None: of any
+UNCOMPILED = "runs_uncompiled"  # an attribute of functions: positions of what they may write to; None: of any
 
 
-def is_outside(node: fx.Node) -> bool:
-    """Whether a node of a captured graph is a call that no back end is given (`recording/opaque_calls.py`)."""
-    return hasattr(node.target, OUTSIDE) or is_triton_operator(node.target)
+def is_uncompiled(node: fx.Node) -> bool:
+    """Whether a node of a captured graph is a call that no back end is given (`recording/uncompiled_calls.py`)."""
+    return hasattr(node.target, UNCOMPILED) or is_triton_operator(node.target)
 
 
-def written_outside(node: fx.Node) -> list[fx.Node]:
+def written_uncompiled(node: fx.Node) -> list[fx.Node]:
     """What such a call may write to, also in tuples."""
     found: list[fx.Node] = []
     if isinstance(node.target, torch._ops.OpOverload):
@@ -35,13 +35,13 @@ def written_outside(node: fx.Node) -> list[fx.Node]:
         given = tuple(arg for position, arg in enumerate(node.args) if position in writes)
         fx.map_arg((given, dict(node.kwargs) if writes else {}), found.append)
         return found
-    writes = getattr(node.target, OUTSIDE)
+    writes = getattr(node.target, UNCOMPILED)
     given = tuple(arg for position, arg in enumerate(node.args) if writes is None or position in writes)
     fx.map_arg(given, found.append)
     return found
 
 
-def outside(function: Callable[..., None], name: str, writes: frozenset[int]) -> Callable[..., None]:
+def uncompiled(function: Callable[..., None], name: str, writes: frozenset[int]) -> Callable[..., None]:
     """A function as the target of a node that no back end is given. writes: positions of what it may write to."""
 
     def call(*args: Any) -> None:
@@ -49,15 +49,15 @@ def outside(function: Callable[..., None], name: str, writes: frozenset[int]) ->
             function(*args)
 
     call.__name__ = call.__qualname__ = name
-    setattr(call, OUTSIDE, writes)
+    setattr(call, UNCOMPILED, writes)
     return call
 
 
 def running_graphs(function: Callable[..., Any], graphs: Iterable[fx.GraphModule], writes: bool) -> Callable[..., Any]:
     """A function as the target of a node, which runs graphs: no back end is given it if they have such calls. writes:
     whether it may write to its arguments."""
-    if any(is_outside(node) for module in graphs for node in module.graph.nodes):
-        setattr(function, OUTSIDE, None if writes else frozenset())
+    if any(is_uncompiled(node) for module in graphs for node in module.graph.nodes):
+        setattr(function, UNCOMPILED, None if writes else frozenset())
     return function
 
 

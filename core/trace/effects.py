@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import attrs
 import torch
 
-from armature.frame.sources import EarlySource, Source
+from armature.frame.sources import PrecallSource, Source
 from armature.torch_abi.altering import memory_of
 from armature.torch_abi.grad_modes import set_default_dtype
 
@@ -170,7 +170,7 @@ class Precalls(Generic[V]):
     changed: dict[V, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = attrs.field(factory=dict)
     taken: bool = False
 
-    def add(self, function: Callable[..., Any], operands: tuple[V, ...]) -> EarlySource:
+    def add(self, function: Callable[..., Any], operands: tuple[V, ...]) -> PrecallSource:
         """One more call; where to find what it gives."""
         self.calls.append(Precall(function, operands))
-        return EarlySource(len(self.calls) - 1)
+        return PrecallSource(len(self.calls) - 1)

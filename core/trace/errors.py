@@ -10,22 +10,22 @@ from armature.trace.signals import TraceSignal
 if TYPE_CHECKING:
     from armature.breaks.types import BreakEvent
     from armature.frame.guards.guard import Guard
-    from armature.trace.places import Place
+    from armature.trace.locations import Location
     from armature.trace.values.base import Value
 
 
 class GraphBreak(TraceSignal):
     """The frame cannot go in one graph. `event` says why and where, `guards` what tracing relied on until then.
 
-    places: where each frame stood, for resuming. blame: the value that cannot be rebuilt, where that is the reason.
+    locations: where each frame stood, for resuming. blame: the value that cannot be rebuilt, where that is the reason.
     not_resumed: why the frame could not be cut there. assumed: tracing went on after it, and nothing can check that
     it may. idle: no tensor was met until then.
     """
 
-    def __init__(self, event: BreakEvent, places: tuple[Place, ...] = ()) -> None:
+    def __init__(self, event: BreakEvent, locations: tuple[Location, ...] = ()) -> None:
         super().__init__(event)
         self.event = event
-        self.places = places
+        self.locations = locations
         self.blame: Value | None = None
         self.not_resumed = ""
         self.assumed = False

@@ -11,10 +11,10 @@ from armature.frame.data import program_of
 from armature.trace.errors import UserRaised
 from armature.trace.frame_state import Frame, Stopped
 from armature.trace.instructions import STOPITERATION_ERROR, Instruction, instructions_of
+from armature.trace.locations import locations_of
 from armature.trace.opcodes import OPCODES
 from armature.trace.opcodes.table import OpcodeFunction
 from armature.trace.opcodes.untraced import reason_for
-from armature.trace.places import places_of
 from armature.trace.values.base import LAST_INSTRUCTION, NotConstant
 from armature.trace.values.exception import ExceptionValue, handled_exception
 
@@ -144,7 +144,7 @@ def note_raised(frame: Frame, error: ExceptionValue) -> None:
         error.known_traceback = None  # it has one more entry now
     if error.raised_at:
         return
-    error.raised_at = places_of(tracer.frames)
+    error.raised_at = locations_of(tracer.frames)
     handled = handled_exception(tracer)
     if handled is not None and handled is not error:
         error.attributes.setdefault("__context__", handled)

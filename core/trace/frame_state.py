@@ -18,8 +18,8 @@ from armature.trace import effects as changes
 from armature.trace.errors import GraphBreak
 from armature.trace.guards import GuardRecorder
 from armature.trace.instructions import Instruction, instructions_of, start_of
+from armature.trace.locations import Location, Moment, locations_of
 from armature.trace.names import Names
-from armature.trace.places import Moment, Place, places_of
 from armature.trace.plans import Plan
 from armature.trace.recording.overriding import Overrides
 from armature.trace.recording.sizes import Sizes, new_world
@@ -139,14 +139,14 @@ class Trace(Tracing):
     held_weakly: dict[Value, bool] = attrs.field(factory=dict)  # by weak references made; whether one calls back
     end_checks: dict[Callable[[Any, Any, Value | None], None], None] = attrs.field(factory=dict)
     stop: Moment | None = None  # where to stop tracing
-    too_deep: tuple[Place, ...] = ()  # where the Python that traces came to its limit
+    too_deep: tuple[Location, ...] = ()  # where the Python that traces came to its limit
     extent: Extent = attrs.field(factory=Extent)
     has_handlers: bool = False  # some function that was traced has `try` or `with`
     mutates: bool = False  # an operator in place is in the graph
     atomic_depth: int = 0  # calls being traced that go in the graph whole or not at all
     subgraph_depth: int = 0  # of these, calls whose nodes go in graphs of their own
     rerun_breaks: list[GraphBreak] = attrs.field(factory=list)  # where the graph ends if the frame can't run again
-    subgraph_tensors: dict[TensorValue, tuple[Place, ...]] = attrs.field(factory=dict)
+    subgraph_tensors: dict[TensorValue, tuple[Location, ...]] = attrs.field(factory=dict)
     sizes: Sizes = attrs.field(default=attrs.Factory(lambda self: Sizes(self, self.fakes), takes_self=True))
     floats: dict[Source, FloatValue] = attrs.field(factory=dict)
     own_lookups: set[Source] = attrs.field(factory=set)  # of objects whose classes look up attributes themselves
@@ -182,7 +182,7 @@ class Trace(Tracing):
         found: Verdict = self.tables.rule_book.verdict(fn)
         return found
 
-    def break_at(self, places: tuple[Place, ...] | None, type_id: str, **facts: object) -> GraphBreak:
+    def break_at(self, places: tuple[Location, ...] | None, type_id: str, **facts: object) -> GraphBreak:
         """The graph break to raise, or to keep. places: where the graph is to end; None: here."""
         try:
             kind: BreakType = self.tables.break_type(type_id)
@@ -190,7 +190,7 @@ class Trace(Tracing):
             named = ", ".join(f"{name}: {{{name}}}" for name in facts)
             kind = BreakType(type_id, type_id, named or type_id, ("No plugin describes this break.",))
         event = BreakEvent(kind, facts, self.where.summaries(), values=self.where.values())
-        return GraphBreak(event, places_of(self.frames) if places is None else places)
+        return GraphBreak(event, locations_of(self.frames) if places is None else places)
 
     def origin(self) -> tuple[FrameSummary, str, str]:
         """The innermost line of the user's code: its summary, its text as in a traceback, and "model.py:41"."""

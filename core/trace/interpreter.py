@@ -113,8 +113,8 @@ def _run(tracer: Trace, request: FrameRequest) -> Value:
         result = inlining.run_frame(tracer, frame)
     except UserRaised as raised:
         tracer.frames.append(frame)
-        places = raised.value.raised_at if isinstance(raised.value, ExceptionValue) else ()
-        raise tracer.break_at(places, "exception-leaves-frame", exception=raised.value.describe()) from None
+        locations = raised.value.raised_at if isinstance(raised.value, ExceptionValue) else ()
+        raise tracer.break_at(locations, "exception-leaves-frame", exception=raised.value.describe()) from None
     except RecursionError:
         tracer.frames.append(frame)
         raise tracer.break_at(tracer.too_deep, "recursion-depth") from None
@@ -131,8 +131,8 @@ def _run(tracer: Trace, request: FrameRequest) -> Value:
 def check_left(tracer: Trace) -> None:
     """No context manager of torch may be left open, but for the grad mode. Raises GraphBreak, where it was entered."""
     for context in tracer.effects.entered:
-        places = getattr(context, "made_at", ())
-        raise tracer.break_at(places, "context-left-open", type=context.describe()).blaming(context)
+        locations = getattr(context, "made_at", ())
+        raise tracer.break_at(locations, "context-left-open", type=context.describe()).blaming(context)
 
 
 def check_generators(tracer: Trace, frame: Frame) -> None:

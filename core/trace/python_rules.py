@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PythonRules:
-    """The verbs of `parts.PythonVerbs`, where it says what each does."""
+    """The verbs of `protocols.PythonVerbs`, where it says what each does."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace

@@ -32,7 +32,7 @@ def test_the_kinds_are_found() -> None:
 
 @pytest.mark.parametrize("kind", SOURCES, ids=lambda kind: kind.__name__)
 def test_a_source_says_how_it_is_read_reached_loaded_and_shown(kind: type[Source]) -> None:
-    asked = {"expr", "load"} if kind is sources.EarlySource else {"expr", "read", "text", "manager", "load"}
+    asked = {"expr", "load"} if kind is sources.PrecallSource else {"expr", "read", "text", "manager", "load"}
     assert asked <= vars(kind).keys()
 
 

@@ -12,7 +12,7 @@ import attrs
 from armature.frame.data import FrameRequest
 from armature.frame.guards.text import shown_now
 from armature.frame.source import Reach, Resolver, Source
-from armature.introspection import lives_on
+from armature.introspection import is_immortal
 from armature.torch_abi import eval_frame, guard_tree, overrides
 from armature.torch_abi.eval_frame import GuardHolder
 from armature.torch_abi.guard_tree import Manager
@@ -123,7 +123,7 @@ class TreeBuilder:
         if id(obj) in self._watched:
             return
         self._watched.add(id(obj))
-        if lives_on(obj):
+        if is_immortal(obj):
             self.holder.keep_alive.append(obj)
             return
         holder = weakref.ref(self.holder)

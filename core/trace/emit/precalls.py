@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from armature.trace.values.base import Rebuilding, Tracing
 
 
-def change_early(tracer: Tracing, value: Value, read: Callable[[Any], Any], write: Callable[[Any, Any], Any]) -> None:
+def change_before_graph(
+    tracer: Tracing, value: Value, read: Callable[[Any], Any], write: Callable[[Any, Any], Any]
+) -> None:
     """A call before the graph changes an object of the program; `read` returns its state, `write` sets it back.
 
     Breaks the graph where code of the program that is in the graph may have to see the object as it was.
@@ -39,7 +41,7 @@ skip_code(run.__code__, below=True)
 
 
 @attrs.define(eq=False)
-class EarlyWriter:
+class PrecallWriter:
     """Writes the calls. names: the variables of their results. states: of the changed objects, each with the state in
     which it was and what sets it."""
 

@@ -16,7 +16,7 @@ from armature.frame.trampoline import forget_caller
 from armature.torch_abi import overrides
 from armature.torch_abi.grad_modes import set_default_dtype, set_grad_enabled
 from armature.trace.data import CompiledGraphSlot
-from armature.trace.emit.rerun import can_run_again, plan, rerun_of
+from armature.trace.emit.rerun import can_rerun, plan, rerun_of
 from armature.trace.emit.value_writer import ValueWriter, output_name
 from armature.trace.values.base import Value, Write
 
@@ -150,7 +150,7 @@ class Rebuilder(ValueWriter):
             self.emit("MAKE_CELL", CellVar(name))
         self.emit("RESUME", 0)
         self.undo = Undo() if slot is None else plan(self.tracer)
-        repeats, early = slot is not None and can_run_again(self.tracer, self.undo), bool(self.tracer.precalls.calls)
+        repeats, early = slot is not None and can_rerun(self.tracer, self.undo), bool(self.tracer.precalls.calls)
         if self.tracer.rerun_breaks and (self.undo.remembered or not repeats):
             raise self.tracer.rerun_breaks[0]
         self._rerun = rerun_of(self.tracer, self.code, self.undo) if repeats or early else None

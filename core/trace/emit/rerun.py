@@ -57,7 +57,7 @@ def _is_plain(node: fx.Node) -> bool:
     )
 
 
-def can_run_again(tracer: Trace, undo: Undo) -> bool:
+def can_rerun(tracer: Trace, undo: Undo) -> bool:
     """Whether a frame may run again when its graph raises: nothing has happened by then that could be seen."""
     return (undo.kept or not undo.happens) and graph_calls.only_computes(tracer)
 

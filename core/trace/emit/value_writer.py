@@ -11,12 +11,12 @@ from bytecode import Instr, Label
 from bytecode.instr import TryBegin, TryEnd
 from torch import fx
 
-from armature.frame.sources import EarlySource, Source
+from armature.frame.sources import PrecallSource, Source
 from armature.torch_abi import overrides, symbols
 from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.fake import of_transform
 from armature.trace.emit.object_writer import ObjectWriter
-from armature.trace.emit.precalls import EarlyWriter
+from armature.trace.emit.precalls import PrecallWriter
 from armature.trace.frame_state import Trace
 from armature.trace.values.base import Value, Write
 from armature.trace.values.constant import NONE, ConstantValue
@@ -39,7 +39,7 @@ class ValueWriter(ObjectWriter[Value, Write, Trace]):
     _symbols: dict[Any, str] = attrs.field(factory=dict)
     _early: list[Instr] = attrs.field(factory=list)
     _now: list[Any] = attrs.field(default=attrs.Factory(lambda self: self.main, takes_self=True))  # is written
-    _before: EarlyWriter = attrs.field(factory=EarlyWriter)
+    _before: PrecallWriter = attrs.field(factory=PrecallWriter)
 
     @property
     def none(self) -> Value:
@@ -126,7 +126,7 @@ class ValueWriter(ObjectWriter[Value, Write, Trace]):
         """Have the number that a symbol stands for in a variable, before anything is changed."""
         if symbol in self._symbols:
             return
-        quantity = self.tracer.sizes.places[symbol]
+        quantity = self.tracer.sizes.quantities[symbol]
         name = self._symbols[symbol] = self.temporary()
         paths, self._paths = self._paths, {}
         with self.into(self._early):
@@ -172,7 +172,7 @@ class ValueWriter(ObjectWriter[Value, Write, Trace]):
             self.emit("COPY", 1)
             self.emit("STORE_FAST", name)
 
-    def load_early(self, source: EarlySource) -> None:
+    def load_precall(self, source: PrecallSource) -> None:
         """What a call before the graph gave."""
         self.emit("LOAD_FAST", self._before.names[source.number])
 

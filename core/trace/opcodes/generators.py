@@ -5,8 +5,8 @@ from __future__ import annotations
 from armature.trace.errors import UserRaised
 from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction
+from armature.trace.locations import locations_of
 from armature.trace.opcodes.table import opcode
-from armature.trace.places import places_of
 from armature.trace.semantics.iteration import advance
 from armature.trace.values.base import Value
 from armature.trace.values.classes import find_in_class
@@ -18,7 +18,7 @@ DELEGATED = ("send", "throw", "close")
 
 @opcode("RETURN_GENERATOR")
 def return_generator(frame: Frame, inst: Instruction) -> None:
-    made = GeneratorValue(frame, made_at=places_of(frame.tracer.frames[:-1]))
+    made = GeneratorValue(frame, made_at=locations_of(frame.tracer.frames[:-1]))
     frame.tracer.generators.append(made)
     frame.result = made
     frame.paused = True

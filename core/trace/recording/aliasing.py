@@ -19,7 +19,7 @@ from armature.frame.sources import (
     ItemSource,
     ObjectSource,
     Source,
-    is_early,
+    is_precomputed,
 )
 from armature.torch_abi.fake import tensor_of_number, version_of
 from armature.torch_abi.jagged import is_jagged, ragged_name, stands_for_ragged
@@ -175,7 +175,7 @@ def _has_memory(source: Source, tensor: torch.Tensor, tracer: Trace) -> bool:
 
 def _is_made_anew(source: Source | None) -> bool:
     """Whether the tensor is made for each call: none is another, though one may get the address of one that is gone."""
-    if source is None or is_early(source):
+    if source is None or is_precomputed(source):
         return True
     return isinstance(source, CallSource) and source.fn is tensor_of_number
 

@@ -193,7 +193,7 @@ def run_on_fakes(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs
     named = {name: value.as_fake(tracer) for name, value in kwargs.items()}
     name = fn if isinstance(fn, str) else getattr(fn, "__name__", str(fn))
     # torch's operators in Python keep symbols where those in C++ ask for numbers; they are slower.
-    dispatcher = enable_python_dispatcher() if tracer.sizes.places else NULL_CONTEXT
+    dispatcher = enable_python_dispatcher() if tracer.sizes.quantities else NULL_CONTEXT
     asking = wrapper_subclasses.asking([*fakes, *named.values()]) if tracer.overrides.wrappers else NULL_CONTEXT
     try:
         with dispatcher, asking:

@@ -47,7 +47,7 @@ class Sizes:
 
     tracer: Tracing
     fakes: FakeWorld
-    places: dict[Any, Quantity] = attrs.field(factory=dict)
+    quantities: dict[Any, Quantity] = attrs.field(factory=dict)
     owners: dict[Any, TensorValue | SymbolicValue] = attrs.field(factory=dict)
     strides: list[tuple[Quantity, Any]] = attrs.field(factory=list)
     _ints: dict[Source, SymbolicValue] = attrs.field(factory=dict)
@@ -94,21 +94,21 @@ class Sizes:
 
     def _bind_ragged(self, number: Any, quantity: Quantity, owner: TensorValue) -> None:
         symbol = symbols.lone(number)
-        self.places.setdefault(symbol, quantity)
+        self.quantities.setdefault(symbol, quantity)
         self.owners.setdefault(symbol, owner)
 
     def _bind(self, number: torch.SymInt, quantity: Quantity, owner: TensorValue | SymbolicValue) -> None:
         (symbol,) = symbols.symbols_of(number)
-        if symbol in self.places and self.places[symbol] != quantity:  # one symbol for sizes that agree
+        if symbol in self.quantities and self.quantities[symbol] != quantity:  # one symbol for sizes that agree
             self.strides.append((quantity, symbols.expression(number)))
             return
-        self.places[symbol], self.owners[symbol] = quantity, owner
+        self.quantities[symbol], self.owners[symbol] = quantity, owner
 
     def bind_result(self, result: Any, node: fx.Node) -> None:
         """Note which symbols come with the result of a node of the graph, and have the graph check what was assumed."""
         if isinstance(result, torch.Tensor):
             for axis, size in enumerate(result.shape):
-                if (symbol := symbols.lone(size)) is not None and symbol not in self.places:
+                if (symbol := symbols.lone(size)) is not None and symbol not in self.quantities:
                     self._computed.setdefault(symbol, (node, axis))
         elif isinstance(result, SYMBOLIC) and is_unbacked(result):
             for symbol in symbols.symbols_of(result):
@@ -179,7 +179,7 @@ class Sizes:
         if symbol in self._computed:
             node, axis = self._computed[symbol]
         else:
-            node, axis = self.tracer.lift(self.owners[symbol]), self.places[symbol].axis
+            node, axis = self.tracer.lift(self.owners[symbol]), self.quantities[symbol].axis
         if axis < 0:
             return node
         if symbol not in self._nodes:
@@ -208,7 +208,7 @@ class Sizes:
 
     def _conditions(self) -> Iterator[Guard]:
         found = self.symbols
-        for symbol, quantity in self.places.items():
+        for symbol, quantity in self.quantities.items():
             if quantity.axis >= 0 and symbol not in found.ragged:
                 yield ShapeGuard(f"{symbol} >= {symbols.SMALLEST_SIZE}", ((str(symbol), quantity),))
         for condition, line in found.conditions():
@@ -220,4 +220,4 @@ class Sizes:
             yield ShapeGuard(f"{stride} == {symbols.text(expr)}", ((stride, quantity), *self._names(expr)))
 
     def _names(self, expr: Any) -> tuple[tuple[str, Quantity], ...]:
-        return tuple((str(symbol), self.places[symbol]) for symbol in symbols.symbols_of(expr))
+        return tuple((str(symbol), self.quantities[symbol]) for symbol in symbols.symbols_of(expr))

@@ -18,7 +18,7 @@ from armature.trace.data import CompiledGraphSlot, TracedFrame
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.frame_state import Frame, Stopped
 from armature.trace.interpreter import check_generators, root_frame, trace_frame, trace_of, traced_frame, tracing
-from armature.trace.places import Moment, Place
+from armature.trace.locations import Location, Moment
 from armature.trace.recording import graph_calls
 from armature.trace.resume.cut import CutFrame, CutWriter, calls_directly, cut_frame, why_not
 from armature.trace.resume.frame_writer import CannotResume
@@ -45,7 +45,7 @@ def capture_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
             raise
         if stop.idle and not request.promising:
             raise _nothing_until(stop) from None
-        if not stop.places:
+        if not stop.locations:
             raise
         return timed_cut(request, ctx, stop)
 
@@ -72,31 +72,31 @@ def _nothing_until(stop: GraphBreak) -> SkipFrame:
 @quietly
 def resumed(request: FrameRequest, ctx: CompileContext, stop: GraphBreak) -> TracedFrame:
     """The frame, cut at a break. Raises the break itself where that can't be done."""
-    places, tried = stop.places, set[Moment]()
+    locations, tried = stop.locations, set[Moment]()
     for _ in range(ATTEMPTS):
-        depth = deepest(request, ctx, places, tried)
+        depth = deepest(request, ctx, locations, tried)
         if depth is None:
             break
-        tried.add(places[depth].moment)
+        tried.add(locations[depth].moment)
         try:
-            return cut(request, ctx, places[depth].moment, stop.event)
+            return cut(request, ctx, locations[depth].moment, stop.event)
         except CannotResume as reason:
             stop.not_resumed = str(reason)
-            places = origin_of(reason.blame) or places
+            locations = origin_of(reason.blame) or locations
         except GraphBreak as other:
             stop.not_resumed = str(other)
-            earlier = other.places if other.assumed else origin_of(other.blame)
+            earlier = other.locations if other.assumed else origin_of(other.blame)
             if earlier:  # the object can't be made again: let it be made in Python
-                places = earlier
+                locations = earlier
     raise stop
 
 
-def deepest(request: FrameRequest, ctx: CompileContext, places: tuple[Place, ...], tried: set[Moment]) -> int | None:
+def deepest(request: FrameRequest, ctx: CompileContext, stack: tuple[Location, ...], tried: set[Moment]) -> int | None:
     """The innermost frame that can be cut; each one around it must do nothing but call the next."""
     found = None
     with trace_of(request, ctx) as tracer:
-        for depth, place in enumerate(places[:DEEPEST_CUT]):
-            if depth and not calls_directly(tracer, places[depth - 1], place.code):
+        for depth, place in enumerate(stack[:DEEPEST_CUT]):
+            if depth and not calls_directly(tracer, stack[depth - 1], place.code):
                 break
             if why_not(program_of(place.code)) is not None:
                 break
@@ -105,7 +105,7 @@ def deepest(request: FrameRequest, ctx: CompileContext, places: tuple[Place, ...
     return found
 
 
-def origin_of(value: Value | None) -> tuple[Place, ...]:
+def origin_of(value: Value | None) -> tuple[Location, ...]:
     """Where a value was made, if that is kept."""
     return getattr(value, "raised_at", ()) or getattr(value, "made_at", ())
 

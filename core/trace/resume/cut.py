@@ -42,7 +42,7 @@ from armature.trace.values.function import CallableValue, CellValue, MethodValue
 if TYPE_CHECKING:
     from armature.trace.data import CompiledGraphSlot
     from armature.trace.frame_state import Trace
-    from armature.trace.places import Place
+    from armature.trace.locations import Location
 
 C_METHODS = (MethodDescriptorType, WrapperDescriptorType)
 SUSPENDED = 0x20 | 0x80 | 0x100 | 0x200
@@ -296,7 +296,7 @@ class CutWriter(Rebuilder):
                 self.emit("DELETE_FAST", name)
 
 
-def calls_directly(tracer: Trace, place: Place, called: CodeType) -> bool:
+def calls_directly(tracer: Trace, place: Location, called: CodeType) -> bool:
     """Whether a frame of the code `called` is all there is to the call at a place."""
     inst = instructions_of(place.code)[place.position]
     if inst.opname not in CALLS or place.callee is None or called.co_flags & SUSPENDED:

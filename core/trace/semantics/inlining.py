@@ -11,7 +11,7 @@ from armature.frame.skip import looks_above
 from armature.frame.sources import AttrSource, ObjectSource, Source
 from armature.trace import eval_loop
 from armature.trace.frame_state import Frame
-from armature.trace.places import places_of
+from armature.trace.locations import locations_of
 from armature.trace.semantics.binding import bind
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import Args, Kwargs, Value
@@ -94,7 +94,7 @@ def run_frame(tracer: Trace, frame: Frame) -> Value:
     try:
         eval_loop.run(frame)
     except RecursionError:
-        tracer.too_deep = tracer.too_deep or places_of(tracer.frames)
+        tracer.too_deep = tracer.too_deep or locations_of(tracer.frames)
         raise
     finally:
         tracer.frames.pop()

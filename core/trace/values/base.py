@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeAlias, 
 import attrs
 
 from armature.introspection import MISSING, class_member
-from armature.trace import effects, parts
+from armature.trace import effects, protocols
 from armature.trace.emit import object_writer
 from armature.trace.semantics.slots import LACKING, is_iterable
 from armature.trace.signals import TraceSignal
@@ -353,13 +353,13 @@ class Write:
     operands: tuple[Value, ...]
 
 
-FrameView: TypeAlias = "parts.FrameView[Value]"
+FrameView: TypeAlias = "protocols.FrameView[Value]"
 Effects: TypeAlias = "effects.Effects[Value, Write]"
-OverridingNow: TypeAlias = "parts.OverridingNow[Value, Write, Tracing]"
-SymbolicSizes: TypeAlias = "parts.SymbolicSizes[Value]"
+OverridingNow: TypeAlias = "protocols.OverridingNow[Value, Write, Tracing]"
+SymbolicSizes: TypeAlias = "protocols.SymbolicSizes[Value]"
 Precalls: TypeAlias = "effects.Precalls[Value]"
-PythonVerbs: TypeAlias = "parts.PythonVerbs[Value]"
-CallVerbs: TypeAlias = "parts.CallVerbs[Value]"
+PythonVerbs: TypeAlias = "protocols.PythonVerbs[Value]"
+CallVerbs: TypeAlias = "protocols.CallVerbs[Value]"
 Rebuilding: TypeAlias = "object_writer.ObjectWriter[Value, Write, Tracing]"
 
 

@@ -16,7 +16,7 @@ from armature.torch_abi.symbols import is_unbacked
 from armature.trace.values.base import Args, Value
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.floats import FloatValue
-from armature.trace.values.precomputed import EarlyNumber
+from armature.trace.values.precomputed import PrecomputedNumber
 from armature.trace.values.symbolic import SymbolicValue
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def is_taken(value: Value) -> bool:
 
 def kind_of_number(value: Value) -> type | None:
     """The type of a number; None where it is none, or is not one that a graph can take."""
-    if isinstance(value, (SymbolicValue, FloatValue, EarlyNumber)):
+    if isinstance(value, (SymbolicValue, FloatValue, PrecomputedNumber)):
         kind = value.python_type()
         return None if kind is bool else kind
     known = value.value if isinstance(value, ConstantValue) else None

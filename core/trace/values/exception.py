@@ -9,13 +9,13 @@ import attrs
 
 from armature.frame.sources import AttrSource
 from armature.trace.errors import UserRaised
-from armature.trace.places import places_of
+from armature.trace.locations import locations_of
 from armature.trace.values.base import Args, Kwargs, NotConstant, Value
 from armature.trace.values.classes import class_attribute, overrides
 from armature.trace.values.sequence import TupleValue
 
 if TYPE_CHECKING:
-    from armature.trace.places import Place
+    from armature.trace.locations import Location
     from armature.trace.values.base import Rebuilding, Tracing
 
 
@@ -26,7 +26,7 @@ class ExceptionValue(Value):
     kind: type[BaseException]
     args: list[Value]
     attributes: dict[str, Value] = attrs.field(factory=dict)
-    raised_at: tuple[Place, ...] = ()  # where it was raised first
+    raised_at: tuple[Location, ...] = ()  # where it was raised first
     known_traceback: Value | None = None  # as it was read last, or set
 
     mutable: ClassVar[bool] = True
@@ -80,7 +80,7 @@ class ExceptionValue(Value):
         """`__traceback__`, and the third part of `sys.exc_info()` while it is handled."""
         if self.known_traceback is None:
             has_one = self.raised_at or isinstance(self, CaughtValue)
-            self.known_traceback = TracebackValue(places_of(tracer.frames)) if has_one else tracer.constant(None)
+            self.known_traceback = TracebackValue(locations_of(tracer.frames)) if has_one else tracer.constant(None)
         return self.known_traceback
 
     def rebuild(self, out: Rebuilding) -> None:
@@ -123,7 +123,7 @@ class CaughtValue(ExceptionValue):
 class TracebackValue(Value):
     """The traceback of an exception that is handled: there is one, and only Python knows what is in it."""
 
-    made_at: tuple[Place, ...] = ()  # where it was asked for
+    made_at: tuple[Location, ...] = ()  # where it was asked for
 
     mutable: ClassVar[bool] = True
 

@@ -20,7 +20,7 @@ from armature.trace.values.streams import Steps
 
 if TYPE_CHECKING:
     from armature.trace.frame_state import Frame
-    from armature.trace.places import Place
+    from armature.trace.locations import Location
     from armature.trace.values.base import Rebuilding, Tracing
 
 
@@ -39,7 +39,7 @@ class IteratorValue(BuiltinObject):
     values: Iterator[Value]
     kind: type = LIST_ITERATOR
     remake: Callable[[Rebuilding, IteratorValue], None] | None = None
-    made_at: tuple[Place, ...] = ()
+    made_at: tuple[Location, ...] = ()
     asked: int = 0
     taken: int = 0
     ended: bool = False
@@ -94,7 +94,7 @@ class GeneratorValue(BuiltinObject):
     started: bool = False
     finished: bool = False
     running: bool = False
-    made_at: tuple[Place, ...] = ()
+    made_at: tuple[Location, ...] = ()
 
     mutable: ClassVar[bool] = True
 

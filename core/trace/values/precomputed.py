@@ -40,7 +40,7 @@ UNARY: dict[str, Callable[[Any], Any]] = {
 
 
 @attrs.define(eq=False)
-class EarlyValue(Value):
+class PrecomputedValue(Value):
     """An object that a call before the graph gives, of which only the type is known: the state of a generator.
     example: what it was while tracing."""
 
@@ -52,7 +52,7 @@ class EarlyValue(Value):
 
 
 @attrs.define(eq=False)
-class EarlyNumber(Value):
+class PrecomputedNumber(Value):
     """An int, float or truth value. number: what it was while tracing; only its type is relied on."""
 
     number: Any
@@ -141,7 +141,7 @@ def as_tensors(tracer: Tracing, fn: Callable[..., Any] | str, args: Args) -> tup
     first = SAME_WITH_TENSORS.get(name)
     if first is None or len(args) != 2:
         return None
-    place = next((place for place, value in enumerate(args) if isinstance(value, (EarlyNumber, FloatValue))), None)
+    place = next((place for place, value in enumerate(args) if isinstance(value, PrecomputedNumber | FloatValue)), None)
     if place is None:
         return None
     number: Any = args[place]
@@ -159,35 +159,35 @@ def takes(tensor: TensorValue, kind: type) -> bool:
     return kind is not bool and tensor.fake.device.type == "cpu" and tensor.dtype in FLOATS
 
 
-def before_the_graph(value: Value) -> bool:
+def known_before_graph(value: Value) -> bool:
     """Whether the generated code has the number of a value before it calls the graph."""
     if isinstance(value, ConstantValue):
         return type(value.value) in NUMBERS
     if isinstance(value, SymbolicValue):
         return type(value.fake) is torch.SymInt and not is_unbacked(value.fake)
-    return isinstance(value, EarlyNumber) or (isinstance(value, FloatValue) and value.source is not None)
+    return isinstance(value, PrecomputedNumber) or (isinstance(value, FloatValue) and value.source is not None)
 
 
 def now(value: Value) -> Any:
     """The number of a value this time."""
     if isinstance(value, SymbolicValue):
         return hint(value.fake)
-    return value.number if isinstance(value, (EarlyNumber, FloatValue)) else value.as_constant()
+    return value.number if isinstance(value, (PrecomputedNumber, FloatValue)) else value.as_constant()
 
 
 def compute(tracer: Tracing, function: Callable[..., Any], operands: Args) -> Value | None:
     """What a function of numbers gives, computed before the graph; the types of the operands tell that of the result.
     None: that can't be."""
-    if not all(before_the_graph(value) for value in operands):
+    if not all(known_before_graph(value) for value in operands):
         return None
     try:
         example = function(*map(now, operands))
     except Exception:  # another time there may be no error
         return None
-    return call_early(tracer, function, operands, example)
+    return call_before_graph(tracer, function, operands, example)
 
 
-def call_early(tracer: Tracing, function: Callable[..., Any], operands: Args, example: object) -> Value:
+def call_before_graph(tracer: Tracing, function: Callable[..., Any], operands: Args, example: object) -> Value:
     """The value of a call made before the graph, which gave `example` this time."""
     return of_example(tracer, example, tracer.precalls.add(function, tuple(operands)))
 
@@ -195,7 +195,7 @@ def call_early(tracer: Tracing, function: Callable[..., Any], operands: Args, ex
 def of_example(tracer: Tracing, example: object, source: Source) -> Value:
     """The value of what a call gives."""
     if type(example) in NUMBERS:
-        return EarlyNumber(example, tracer, source=source)
+        return PrecomputedNumber(example, tracer, source=source)
     if isinstance(example, list):
         return ListValue([of_example(tracer, item, ItemSource(source, place)) for place, item in enumerate(example)])
-    return EarlyValue(type(example), example, source=source)
+    return PrecomputedValue(type(example), example, source=source)

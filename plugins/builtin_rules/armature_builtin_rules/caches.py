@@ -12,10 +12,10 @@ import torch
 from armature.plugin_api import (
     Args,
     AttrSource,
+    CachedCallSource,
     DictValue,
     GraphBreak,
     Identity,
-    KeptSource,
     Kwargs,
     ListValue,
     NotConstant,
@@ -29,7 +29,7 @@ from armature.plugin_api import (
     Value,
     assumed_constant,
     is_trusted,
-    places_of,
+    locations_of,
 )
 
 OF_THE_CACHE = frozenset({"cache_info", "cache_clear", "cache_parameters"})
@@ -93,7 +93,7 @@ class CachedFunctionValue(Value):
         try:
             made: Value = self.inner.call(tracer, args, kwargs)
         except GraphBreak as stop:  # what follows it would run, and not be kept
-            stop.places = places_of(tracer.frames)
+            stop.locations = locations_of(tracer.frames)
             raise
         if done(tracer) != before or tracer.fakes.random:
             self._refuse(tracer, "does more than compute them")
@@ -166,7 +166,7 @@ def place_at_begin(value: Value) -> Source | None:
 
 def asked_before(
     tracer: Tracing, function: Source, args: Sequence[Value], kwargs: Mapping[str, Value]
-) -> tuple[KeptSource, object] | None:
+) -> tuple[CachedCallSource, object] | None:
     """What the function gives for the arguments before the frame begins, and where it is found. None where it raises,
     or an argument is made in the frame."""
     places = [place_at_begin(value) for value in (*args, *kwargs.values())]
@@ -174,7 +174,7 @@ def asked_before(
     if len(sources) < len(places):
         return None
     grad = torch.is_grad_enabled()
-    source = KeptSource(function, sources, tuple(kwargs), None if grad == tracer.effects.grad else grad)
+    source = CachedCallSource(function, sources, tuple(kwargs), None if grad == tracer.effects.grad else grad)
     try:
         return source, tracer.fakes.run_real(Resolver(tracer.request).value, source)
     except Exception:  # to be raised where the program calls it

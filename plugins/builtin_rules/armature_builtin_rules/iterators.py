@@ -70,7 +70,7 @@ skip_code(advance.__code__)
 
 
 @attrs.define(eq=False)
-class PassedIterator(IteratorValue):
+class IteratorArgument(IteratorValue):
     """An iterator of the program. over: the list, dict or set that it goes over.
 
     One over a dict or set is at its end, or raises, when that changes.
@@ -104,7 +104,7 @@ def over_sequence(tracer: Tracing, obj: Any, source: Source) -> Value:
     first: Any = position.as_constant()
     values = itertools.islice(items.stream(tracer), first, None)
     over = items if isinstance(items, ListValue) else None
-    return PassedIterator(values, type(obj), over=over, source=source)
+    return IteratorArgument(values, type(obj), over=over, source=source)
 
 
 def held_by(iterator: Any) -> Any:
@@ -124,7 +124,7 @@ def over_mapping(tracer: Tracing, obj: Any, source: Source) -> Value | None:
     held = held_by(obj)
     over = tracer.wrap(held, CallSource(source, held_by, "held_by"))
     items = _parts(tracer, obj, source)[0]
-    return PassedIterator(items.stream(tracer), type(obj), over=over, source=source)
+    return IteratorArgument(items.stream(tracer), type(obj), over=over, source=source)
 
 
 def backwards(tracer: Tracing, obj: Any, source: Source) -> Value | None:
@@ -134,7 +134,7 @@ def backwards(tracer: Tracing, obj: Any, source: Source) -> Value | None:
     items, position = _parts(tracer, obj, source)
     last: Any = position.as_constant() if items.length(tracer) else -1
     values = (items.get_item(tracer, tracer.constant(index)) for index in range(last, -1, -1))
-    return PassedIterator(values, type(obj), over=items, source=source)
+    return IteratorArgument(values, type(obj), over=items, source=source)
 
 
 def counter(tracer: Tracing, obj: Any, source: Source) -> Value:
@@ -148,7 +148,7 @@ def counter(tracer: Tracing, obj: Any, source: Source) -> Value:
             yield number
             number = tracer.python.operate("add", number, step)
 
-    return PassedIterator(numbers(), type(obj), source=source)
+    return IteratorArgument(numbers(), type(obj), source=source)
 
 
 def over_iterators(tracer: Tracing, obj: Any, source: Source) -> Value:
@@ -157,7 +157,7 @@ def over_iterators(tracer: Tracing, obj: Any, source: Source) -> Value:
     if any(id(item) in tracer.by_id for item in held if isinstance(item, Iterator)):
         tracer.graph_break("iterator-held-by-another", type=type(obj).__name__)
     found = _parts(tracer, obj, source)
-    inner = [value for value in found if isinstance(value, PassedIterator)]
+    inner = [value for value in found if isinstance(value, IteratorArgument)]
     if len(inner) != (1 if type(obj) is enumerate else len(found) - 1):
         tracer.graph_break("iterator-over-unknown", type=type(obj).__name__)
     for item in held:
@@ -170,7 +170,7 @@ def over_iterators(tracer: Tracing, obj: Any, source: Source) -> Value:
     else:
         made = tracer.as_value(zip).call(tracer, quiet, {"strict": tracer.constant(bool(held[-1]))})
         tracer.guards.equal(_part(source, len(found) - 1), held[-1])
-    return PassedIterator(made.values, type(obj), source=source)
+    return IteratorArgument(made.values, type(obj), source=source)
 
 
 def by_function(tracer: Tracing, obj: Any, source: Source) -> Value:

@@ -23,23 +23,23 @@ from armature.plugin_api import (
     Call,
     CallSource,
     ConstantValue,
-    EarlyNumber,
-    EarlyValue,
     Kwargs,
     ListValue,
     NotConstant,
     ObjectSource,
+    PrecomputedNumber,
+    PrecomputedValue,
     Rebuilding,
     Source,
     Tracing,
     Value,
     ValueType,
     Write,
-    before_the_graph,
-    call_early,
-    change_early,
-    compute_early,
+    call_before_graph,
+    change_before_graph,
+    compute_before_graph,
     handles,
+    known_before_graph,
     number_now,
 )
 
@@ -122,7 +122,7 @@ class RandomValue(Value):
             if example.getstate() == before and all(operand.is_constant for operand in operands):
                 tracer.raise_real(error)
             tracer.graph_break("random-call-fails", function=name)
-        made: Value = call_early(tracer, function, (self, *operands), found)
+        made: Value = call_before_graph(tracer, function, (self, *operands), found)
         if name != "shuffle":
             return made
         tracer.mutate(args[0])
@@ -135,7 +135,7 @@ class RandomValue(Value):
         """The example, for a call that is made early."""
         if self.example is None:
             self.example = made_in(self.real.getstate())  # type: ignore[union-attr]
-        change_early(tracer, self, state_of, random.Random.setstate)
+        change_before_graph(tracer, self, state_of, random.Random.setstate)
         return self.example
 
     def pin(self, tracer: Tracing, name: str) -> random.Random:
@@ -182,7 +182,7 @@ def as_call(tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> tuple[Cal
     if kwargs:
         function = functools.partial(function, **{key: value.as_constant() for key, value in kwargs.items()})
     changing = name in NUMBERS and name not in CONSTANTS_ONLY
-    kept = [arg if changing and before_the_graph(arg) else ConstantValue(arg.as_constant()) for arg in args]
+    kept = [arg if changing and known_before_graph(arg) else ConstantValue(arg.as_constant()) for arg in args]
     return function, [*items, *kept]
 
 
@@ -265,15 +265,15 @@ def getstate(tracer: Tracing, generator: RandomValue) -> Value:
     if generator.copy is not None:
         return tracer.as_value(generator.copy.getstate())
     example = generator.drawing(tracer)
-    made = call_early(tracer, state_of, (generator,), example.getstate())
+    made = call_before_graph(tracer, state_of, (generator,), example.getstate())
     return made
 
 
 def setstate(tracer: Tracing, generator: RandomValue, state: Value) -> Value:
     """`setstate(state)`, of a constant or of what `getstate()` gave in this frame."""
-    if isinstance(state, EarlyValue) and state.kind is tuple and generator.real is not None:
+    if isinstance(state, PrecomputedValue) and state.kind is tuple and generator.real is not None:
         generator.drawing(tracer).setstate(state.example)
-        call_early(tracer, random.Random.setstate, (generator, state), None)
+        call_before_graph(tracer, random.Random.setstate, (generator, state), None)
         generator.copy = None
     else:
         try:
@@ -319,11 +319,11 @@ NUMERIC = (
 @handles(*NUMERIC)
 def numeric(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """A function of numbers one of which was drawn."""
-    if kwargs or not any(isinstance(arg, EarlyNumber) for arg in args):
+    if kwargs or not any(isinstance(arg, PrecomputedNumber) for arg in args):
         return None
     if call.fn in (min, max) and (len(args) < 2 or len({arg.python_type() for arg in args}) > 1):
         return None
-    return compute_early(call.tracing, call.fn, args)
+    return compute_before_graph(call.tracing, call.fn, args)
 
 
 @handles(random.Random)

@@ -26,7 +26,7 @@ from armature.plugin_api import (
     ValueType,
     handles,
 )
-from armature_builtin_rules.weak_lives import refer, rely_on_life
+from armature_builtin_rules.weak_lifetimes import refer, rely_on_life
 
 
 @attrs.define(eq=False)

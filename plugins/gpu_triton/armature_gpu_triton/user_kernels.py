@@ -27,7 +27,7 @@ from armature.plugin_api import (
     TupleValue,
     Value,
     ValueType,
-    call_outside,
+    call_uncompiled,
     existing,
     handles,
     ours,
@@ -235,7 +235,7 @@ def launch(tracer: Tracing, value: KernelValue, args: Sequence[Value], kwargs: M
     names = [*kernel.function.arg_names[: len(args)], *named]
     read = frozenset(position for position, name in enumerate(names) if name in untouched)
     numbers = [number for one in grids for number in one]
-    return call_outside(tracer, node, f"launch_{kernel.name}", [*given, *numbers], read)
+    return call_uncompiled(tracer, node, f"launch_{kernel.name}", [*given, *numbers], read)
 
 
 def refuse(tracer: Tracing, kernel: str, met: str) -> NoReturn:

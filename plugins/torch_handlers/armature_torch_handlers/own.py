@@ -14,7 +14,7 @@ def is_compiling(call: Call) -> Value:
 
 
 @handles(torch.compile, *existing("armature.api.public.compile"))
-def compile_again(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+def compile_nested(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """Compiling inside what is being compiled: the function itself, which is traced where it is called."""
     return args[0] if len(args) == 1 else None
 

@@ -60,8 +60,8 @@ from armature_torch_handlers.programs import (
     function_context,
     hooks,
     loops,
+    opaque_functions,
     scans,
-    traced_through,
     transforms,
 )
 
@@ -87,7 +87,7 @@ def armature_handlers() -> Iterable[Handler]:
         hooks,
         loops,
         scans,
-        traced_through,
+        opaque_functions,
         transforms,
         tracing_state,
         queries,

@@ -42,7 +42,7 @@ def compiling(call: Call) -> Value:
 
 
 @handles(*existing("torch.is_anomaly_enabled", "torch.is_anomaly_check_nan_enabled", "torch.is_warn_always_enabled"))
-def asked_again(call: Call) -> Value:
+def guarded_answer(call: Call) -> Value:
     """Settings that the guard on torch's global state does not cover."""
     found = call.fn()
     call.tracing.guards.answers(call.fn, (), {}, found)

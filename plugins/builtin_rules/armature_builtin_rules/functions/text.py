@@ -15,9 +15,9 @@ from armature.plugin_api import (
     MISSING,
     Args,
     Call,
-    EarlyNumber,
     Kwargs,
     NotConstant,
+    PrecomputedNumber,
     SymbolicNumber,
     TracedTensor,
     Tracing,
@@ -176,9 +176,9 @@ def percent(call: Call, template: Value, operand: Value, /) -> Value | None:
 
 def inserted(call: Call, form: str, value: Value) -> Value | None:
     """`form % value`, of one value; None where tracing does not know enough of it."""
-    if isinstance(value, EarlyNumber):
+    if isinstance(value, PrecomputedNumber):
         call.fold(operator.mod, form, value.number)  # raises the error of a form that is of another type
-    if isinstance(value, (SymbolicNumber, EarlyNumber)):
+    if isinstance(value, (SymbolicNumber, PrecomputedNumber)):
         return text_of(call.tracing, value, functools.partial(operator.mod, form))
     if form[-1] in CONVERTERS:
         value = text_of(call.tracing, value, CONVERTERS[form[-1]])

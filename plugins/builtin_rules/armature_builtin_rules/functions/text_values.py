@@ -15,12 +15,12 @@ from armature.plugin_api import (
     ClassValue,
     ConstantValue,
     DictValue,
-    EarlyNumber,
     ExceptionValue,
     Kwargs,
     ListValue,
     NotConstant,
     ObjectValue,
+    PrecomputedNumber,
     Rebuilding,
     SymbolicNumber,
     TracedTensor,
@@ -30,8 +30,8 @@ from armature.plugin_api import (
     class_member,
     find_in_class,
     is_trusted,
+    locations_of,
     overrides,
-    places_of,
     rely_on_class,
     type_name,
     version_of,
@@ -86,7 +86,7 @@ class NumberTextValue(Value):
     parts: text, or a symbolic number and what makes text of it.
     """
 
-    parts: list[str | tuple[SymbolicNumber | EarlyNumber, Callable[[object], str]]]
+    parts: list[str | tuple[SymbolicNumber | PrecomputedNumber, Callable[[object], str]]]
 
     def python_type(self) -> type:
         return str
@@ -140,13 +140,15 @@ def version(value: Value) -> int:
     if isinstance(value, TracedTensor):
         return version_of(value.fake)
     return (
-        0 if isinstance(value, (ConstantValue, SymbolicNumber, EarlyNumber, NumberTextValue, UnknownTextValue)) else -1
+        0
+        if isinstance(value, (ConstantValue, SymbolicNumber, PrecomputedNumber, NumberTextValue, UnknownTextValue))
+        else -1
     )
 
 
 def text_of(tracer: Tracing, value: Value, convert: Callable[..., str], spec: Value | None = None) -> Value:
     """`str(value)`, `repr(value)`, `ascii(value)` or `format(value, spec)`."""
-    if spec is None and isinstance(value, (SymbolicNumber, EarlyNumber)):
+    if spec is None and isinstance(value, (SymbolicNumber, PrecomputedNumber)):
         return NumberTextValue([(value, convert)])
     if spec is None and isinstance(value, NumberTextValue) and convert in (str, format):
         return value
@@ -177,7 +179,7 @@ def unknown_text(tracer: Tracing, value: Value, convert: Callable[..., str], spe
     """A text that shows what only a run tells."""
     operands = (value,) if spec is None else (value, spec)
     versions = tuple(map(version, operands))
-    made = UnknownTextValue(convert, operands, versions, places_of(tracer.frames))
+    made = UnknownTextValue(convert, operands, versions, locations_of(tracer.frames))
     if -1 in versions:
         made.versions = ()
     return made
@@ -253,7 +255,7 @@ def formatted(tracer: Tracing, value: Value, spec: str) -> Value:
         return must_be_text(tracer, "__format__", made)
     if spec == "":
         return text_of(tracer, value, format)
-    if isinstance(value, EarlyNumber):
+    if isinstance(value, PrecomputedNumber):
         formatted(tracer, tracer.constant(value.number), spec)  # raises the error of a form that is of another type
         return text_of(tracer, value, lambda number: format(number, spec))
     if value.is_symbolic and value.python_type() is int:

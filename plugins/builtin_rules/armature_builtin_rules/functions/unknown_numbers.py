@@ -18,7 +18,7 @@ from armature.plugin_api import (
     Tracing,
     TupleValue,
     Value,
-    compute_early,
+    compute_before_graph,
     computed_float,
     is_computed,
     is_taken,
@@ -79,7 +79,7 @@ def total(tracer: Tracing, numbers: list[Value]) -> Value:
     # Of floats, later Pythons keep what the additions lose.
     if all(isinstance(number, ConstantValue) for number in numbers):
         return ConstantValue(sum_of(*(number.as_constant() for number in numbers)))
-    found = None if any(map(is_taken, numbers)) else compute_early(tracer, sum_of, tuple(numbers))
+    found = None if any(map(is_taken, numbers)) else compute_before_graph(tracer, sum_of, tuple(numbers))
     if found is None:
         terms = TupleValue([taken(tracer, number) for number in numbers[1:]])
         found = computed_float(tracer, sum, (terms, numbers[0]))

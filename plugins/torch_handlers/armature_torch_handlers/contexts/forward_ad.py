@@ -14,7 +14,7 @@ from armature.plugin_api import (
     Tracing,
     Value,
     handles,
-    places_of,
+    locations_of,
 )
 
 
@@ -46,4 +46,4 @@ class DualLevelValue(ContextValue):
 @handles(forward_ad.dual_level)
 def dual_level(call: Call) -> Value:
     """The context manager."""
-    return DualLevelValue(forward_ad.dual_level, made_at=places_of(call.tracing.frames))
+    return DualLevelValue(forward_ad.dual_level, made_at=locations_of(call.tracing.frames))

@@ -20,7 +20,7 @@ from armature.plugin_api import (
     GeneratorValue,
     GraphBreak,
     Kwargs,
-    Place,
+    Location,
     SymbolicNumber,
     TracedTensor,
     TraceSignal,
@@ -28,7 +28,7 @@ from armature.plugin_api import (
     UserRaised,
     Value,
     in_transform,
-    places_of,
+    locations_of,
     record_node,
     value_of_node,
     version_of,
@@ -102,7 +102,7 @@ class Part:
     outside: tuple[fx.Node, ...]
     writes: bool
     written: tuple[TracedTensor, ...]
-    places: tuple[Place, ...]
+    places: tuple[Location, ...]
 
     def module(self, inputs: Sequence[fx.Node | None], outputs: Any, name: str) -> fx.GraphModule:
         """The nodes as a graph.
@@ -171,7 +171,7 @@ def trace_part(tracer: Tracing, function: Value | Callable[..., Any], args: Args
         writes, tracer.mutates = tracer.mutates, mutates
     written = tuple(value for value, version in zip(known, versions) if version_of(value.fake) != version)
     used = (given for node in nodes for given in node.all_input_nodes if given not in own)
-    return Part(tracer, nodes, result, tuple(dict.fromkeys(used)), writes, written, places_of(tracer.frames))
+    return Part(tracer, nodes, result, tuple(dict.fromkeys(used)), writes, written, locations_of(tracer.frames))
 
 
 @contextmanager
@@ -184,7 +184,7 @@ def graph_inputs(
     """
     if fakes and in_transform():  # whose levels its inputs would not have
         raise NotApart("is called in a transform of torch.func")
-    places = places_of(tracer.frames)
+    places = locations_of(tracer.frames)
     values = [_input(tracer, fake) for fake in fakes]
     try:
         yield values
@@ -246,7 +246,7 @@ def _after(graph: fx.Graph, last: fx.Node | None) -> tuple[fx.Node, ...]:
     return tuple(reversed(found))
 
 
-def remove(tracer: Tracing, nodes: tuple[fx.Node, ...], places: tuple[Place, ...]) -> None:
+def remove(tracer: Tracing, nodes: tuple[fx.Node, ...], places: tuple[Location, ...]) -> None:
     """Take nodes out of the graph, all that use them included. Where the program uses a tensor that they made, the
     graph breaks at some places."""
     own = set(nodes)

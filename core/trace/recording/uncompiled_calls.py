@@ -12,17 +12,17 @@ import torch
 
 from armature.torch_abi.fake import PLAIN_TENSORS, count_write, in_transform
 from armature.torch_abi.pytree import tree_leaves
-from armature.trace.data import outside
+from armature.trace.data import uncompiled
 from armature.trace.frame_state import Trace, whole
 from armature.trace.recording import graph_calls
 from armature.trace.values.base import Args, Tracing, Value
 from armature.trace.values.floats import FloatValue
-from armature.trace.values.precomputed import EarlyNumber
+from armature.trace.values.precomputed import PrecomputedNumber
 from armature.trace.values.sequence import TupleValue
 from armature.trace.values.tensor import TensorValue
 
 
-def call_outside(
+def call_uncompiled(
     tracer: Tracing, function: Callable[..., None], name: str, args: Args, read_only: frozenset[int] = frozenset()
 ) -> Value:
     """A node that calls `function(*args)` when the graph runs, and returns None. It is given tensors as the program has
@@ -35,7 +35,7 @@ def call_outside(
         if isinstance(fake, torch.Tensor):
             count_write(fake)
             tracer.mutates = True
-    node = graph_calls.record(tracer, "call_function", outside(function, name, writes), given, {})
+    node = graph_calls.record(tracer, "call_function", uncompiled(function, name, writes), given, {})
     node.meta["example_value"] = None
     return tracer.constant(None)
 
@@ -46,6 +46,6 @@ def _argument(tracer: Trace, value: Value) -> object:
     if isinstance(value, FloatValue):
         return value.as_constant()  # guarded
     foreign = isinstance(value, TensorValue) and value.python_type() not in PLAIN_TENSORS
-    if foreign or isinstance(value, EarlyNumber) or in_transform():
+    if foreign or isinstance(value, PrecomputedNumber) or in_transform():
         tracer.graph_break("argument-of-outside-call", type=value.describe())
     return value.as_argument(tracer)

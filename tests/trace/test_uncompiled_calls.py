@@ -16,7 +16,7 @@ from armature.plugin_api import (
     Handler,
     Rule,
     Value,
-    call_outside,
+    call_uncompiled,
     handles,
     hookimpl,
 )
@@ -34,7 +34,7 @@ def add_to(x: Tensor, out: Tensor, factor: float) -> None:
 
 @handles(add_to)
 def handler(call: Call, x: Value, out: Value, factor: Value) -> Value:
-    return call_outside(call.tracing, add_to, "add_to", [x, out, factor], frozenset({0}))
+    return call_uncompiled(call.tracing, add_to, "add_to", [x, out, factor], frozenset({0}))
 
 
 class Plugin:

@@ -41,5 +41,5 @@ ROWS = with_examples(
             cause="When an object ends is not known before the program runs.",
         ),
     ),
-    "armature_builtin_rules.breaks.examples.lives",
+    "armature_builtin_rules.breaks.examples.lifetimes",
 )

@@ -16,7 +16,7 @@ Moment: TypeAlias = tuple[int, int, int]
 
 
 @attrs.frozen(eq=False)
-class Place:
+class Location:
     """The instruction that a frame is at. callee: what that instruction called, when it is a call.
 
     A value may keep where it was made, so the frame itself, which has the value in a variable, is not part of it.
@@ -34,8 +34,8 @@ class Place:
         return self.ordinal, self.rounds, self.position
 
 
-def places_of(frames: Sequence[FrameView]) -> tuple[Place, ...]:
+def locations_of(frames: Sequence[FrameView]) -> tuple[Location, ...]:
     """Where the frames stand, the outermost first."""
     return tuple(
-        Place(frame.code, frame.ordinal, frame.rounds, max(frame.position - 1, 0), frame.callee) for frame in frames
+        Location(frame.code, frame.ordinal, frame.rounds, max(frame.position - 1, 0), frame.callee) for frame in frames
     )

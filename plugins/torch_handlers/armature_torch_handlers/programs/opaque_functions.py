@@ -52,7 +52,7 @@ class Seen:
 
 
 @attrs.define(eq=False)
-class Through:
+class OpaqueCall:
     """One call: the function, the shape of its arguments, and, while it is traced, what the run on fakes has shown."""
 
     fn: Callable[..., Any]
@@ -75,28 +75,28 @@ class Through:
 
 
 @handles(opaque_function)
-def call_through(call: Call, /, *args: Value, **kwargs: Value) -> Value:
+def call_opaque_function(call: Call, /, *args: Value, **kwargs: Value) -> Value:
     """One node for the call, and a value for its result."""
     tracer = call.tracing
     leaves: list[Value] = []
     positional = tuple(take_apart(tracer, value, leaves) for value in args)
     named = tuple(take_apart(tracer, value, leaves) for value in kwargs.values())
     names = tuple(kwargs)
-    through = Through(call.fn, Branch(tuple, positional), Branch(lambda items: dict(zip(names, items)), named))
-    given = tracer.graph_call(flat(through), leaves, {})
-    seen, through.seen, through.tracing = through.seen, None, False
+    opaque = OpaqueCall(call.fn, Branch(tuple, positional), Branch(lambda items: dict(zip(names, items)), named))
+    given = tracer.graph_call(flat(opaque), leaves, {})
+    seen, opaque.seen, opaque.tracing = opaque.seen, None, False
     if seen is None or seen.changed:
         tracer.graph_break("trace-through-changes", function=call.new_value(call.fn).describe())
     return Results.of(tracer, seen, tracer.unpack(given)).value_of(seen.result)
 
 
-def flat(through: Through) -> Callable[..., Any]:
+def flat(opaque: OpaqueCall) -> Callable[..., Any]:
     """The function of the node, under the name of the user's."""
 
     def call(*leaves: Any) -> tuple[torch.Tensor, ...]:
-        return through.run(leaves)
+        return opaque.run(leaves)
 
-    fn = through.fn
+    fn = opaque.fn
     call.__name__ = getattr(fn, "__name__", "call")
     call.__qualname__ = getattr(fn, "__qualname__", call.__name__)
     call.__module__ = getattr(fn, "__module__", None) or __name__
