@@ -10,7 +10,7 @@ import attrs
 from armature.frame.sources import AttrSource
 from armature.trace.errors import UserRaised
 from armature.trace.locations import locations_of
-from armature.trace.values.base import Args, Kwargs, NotConstant, Value
+from armature.trace.values.base import NotConstant, Value
 from armature.trace.values.classes import class_attribute, overrides
 from armature.trace.values.sequence import TupleValue
 
@@ -72,9 +72,6 @@ class ExceptionValue(Value):
             self.known_traceback = value
         else:
             self.attributes[name] = value
-
-    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        return self.get_attribute(tracer, name).call(tracer, args, kwargs)
 
     def traceback(self, tracer: Tracing) -> Value:
         """`__traceback__`, and the third part of `sys.exc_info()` while it is handled."""
