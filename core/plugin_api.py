@@ -40,7 +40,7 @@ from armature.graph.patterns import Match, Rewrite, fake_of, rewriting
 from armature.graph.spellings import function_of
 from armature.hookspecs import API_VERSION, hookimpl
 from armature.introspection import MISSING, Subject, class_member, dict_of, existing, is_written_in_c
-from armature.plugin_values import PairedContextValue
+from armature.plugin_values import PairedContextValue, tensor_of_class
 from armature.rules.data import SKIPPED, Answer, Decision, Rule, RuleOrigin, RuleTable, Verdict
 from armature.services import Services
 from armature.torch_abi import collectives as functional_collectives
@@ -77,7 +77,7 @@ from armature.trace.recording.graph_calls import record as record_node
 from armature.trace.recording.tensor_state import APART, AS_CAPTURED
 from armature.trace.recording.uncompiled_calls import call_uncompiled
 from armature.trace.semantics.iteration import advanced
-from armature.trace.semantics.slots import CONVERSIONS, TEXT, is_iterable
+from armature.trace.semantics.slots import is_iterable
 from armature.trace.signals import TraceSignal
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import (
@@ -146,7 +146,6 @@ __all__ = [
     "AS_CAPTURED",
     "BUILTIN_BASES",
     "CHECK",
-    "CONVERSIONS",
     "FILLED_BY_INIT",
     "MATH_FUNCTIONS",
     "MISSING",
@@ -154,7 +153,6 @@ __all__ = [
     "PLAIN_TENSORS",
     "SKIPPED",
     "TAKES_NUMBERS",
-    "TEXT",
     "TUPLE_METHODS",
     "Address",
     "Answer",
@@ -326,6 +324,7 @@ __all__ = [
     "symbolic_number",
     "taken",
     "tensor_method",
+    "tensor_of_class",
     "torch_decompositions",
     "type_name",
     "user_error",

@@ -6,10 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import attrs
+import torch
 
+from armature.torch_abi.fake import alias
+from armature.torch_abi.overrides import OWN_CLASSES
+from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.locations import Location, locations_of
 from armature.trace.values.base import Rebuilding, Tracing, Value
 from armature.trace.values.context import ContextValue
+from armature.trace.values.tensor import TensorValue
 
 
 @attrs.define(eq=False)
@@ -55,3 +60,21 @@ class PairedContextValue(ContextValue):
         for argument in self.arguments:
             out.constant(argument)
         out.call(len(self.arguments))
+
+
+def tensor_of_class(tracer: Tracing, tensor: TensorValue, kind: type) -> TensorValue:
+    """`tensor.as_subclass(kind)`: another object, which stands for the same numbers."""
+    if is_wrapper(kind) or is_wrapper(type(tensor.fake)):
+        tracer.graph_break("as-subclass", type=kind.__qualname__)
+    if kind not in OWN_CLASSES:
+        tracer.overrides.accept(tracer, kind)
+    seen = tensor
+    if tensor.fake.requires_grad and not torch.is_grad_enabled():
+        # A view that wants gradients only where what it is a view of does, whatever was asked of the first view.
+        view = tracer.graph_call("view_as", (tensor, tensor), {})
+        seen = view if isinstance(view, TensorValue) else tensor
+    fake = alias(seen.fake)
+    node: Any = seen.as_argument(tracer)
+    made = TensorValue(fake, node, kind=kind, recorded=torch.is_grad_enabled())
+    tracer.by_fake[id(fake)] = made
+    return made

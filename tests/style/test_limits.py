@@ -32,6 +32,9 @@ VERSION_BRANCHES = {
 # `type: ignore`: at most; of core without trace. Examples of plugins are programs that break, wrong ones among them.
 IGNORED_TYPES = {"core/trace": 2, "core": 4, "plugins": 2}
 
+# Lines of core/trace, comments among them. What is known of a library of Python or torch goes to a plugin.
+LINES_OF_TRACE = 14_000
+
 # Words of devices and plugins. torch_abi adapts to torch, which has names of devices in it; the command line shows a
 # machine to people, and errors say what to install.
 DEVICE_WORDS = re.compile(
@@ -100,6 +103,12 @@ def test_types_are_seldom_ignored(folder: str, most: int) -> None:
     found = [name_of(path) for path in inside for line in path.read_text().splitlines() if "# type: ignore" in line]
     assert len(found) <= most, found
     assert most == len(found), f"there are {len(found)}: lower the limit of {folder}"
+
+
+def test_tracing_keeps_to_its_number_of_lines() -> None:
+    inside = [path for path in PRODUCT if path.is_relative_to(ROOT / "core/trace")]
+    lines = sum(path.read_text().count("\n") for path in inside)
+    assert lines <= LINES_OF_TRACE, f"core/trace has {lines} lines"
 
 
 def test_the_core_names_no_device_and_no_plugin() -> None:

@@ -65,10 +65,14 @@ def list_to_tuple(frame: Frame, inst: Instruction) -> None:
     frame.push(TupleValue(frame.tracer.unpack(frame.pop())))
 
 
-@opcode("LIST_APPEND")
-def list_append(frame: Frame, inst: Instruction) -> None:
-    item = frame.pop()
-    frame.stack[-inst.arg].call_method(frame.tracer, "append", (item,), {})
+# Instructions that give a container on the stack more members, and the methods that do that.
+ADDING = {"LIST_APPEND": "append", "SET_ADD": "add", "SET_UPDATE": "update"}
+
+
+@opcode(*ADDING)
+def add_members(frame: Frame, inst: Instruction) -> None:
+    given = frame.pop()
+    frame.stack[-inst.arg].call_method(frame.tracer, ADDING[inst.opname], (given,), {})
 
 
 @opcode("LIST_EXTEND")
@@ -78,18 +82,6 @@ def list_extend(frame: Frame, inst: Instruction) -> None:
     if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
         frame.tracer.raise_error(TypeError, f"Value after * must be an iterable, not {type_name(kind)}")
     frame.stack[-inst.arg].call_method(frame.tracer, "extend", (more,), {})
-
-
-@opcode("SET_ADD")
-def set_add(frame: Frame, inst: Instruction) -> None:
-    item = frame.pop()
-    frame.stack[-inst.arg].call_method(frame.tracer, "add", (item,), {})
-
-
-@opcode("SET_UPDATE")
-def set_update(frame: Frame, inst: Instruction) -> None:
-    more = frame.pop()
-    frame.stack[-inst.arg].call_method(frame.tracer, "update", (more,), {})
 
 
 @opcode("MAP_ADD")
@@ -152,14 +144,9 @@ def convert_value(frame: Frame, inst: Instruction) -> None:
     frame.push(converted(frame, frame.pop(), inst.arg))
 
 
-@opcode("FORMAT_SIMPLE")
-def format_simple(frame: Frame, inst: Instruction) -> None:
-    frame.push(formatted(frame, frame.pop(), None))
-
-
-@opcode("FORMAT_WITH_SPEC")
+@opcode("FORMAT_SIMPLE", "FORMAT_WITH_SPEC")
 def format_with_spec(frame: Frame, inst: Instruction) -> None:
-    spec = frame.pop()
+    spec = frame.pop() if inst.opname == "FORMAT_WITH_SPEC" else None
     frame.push(formatted(frame, frame.pop(), spec))
 
 

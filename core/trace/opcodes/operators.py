@@ -11,6 +11,7 @@ from armature.trace.semantics.slots import OPERATORS
 from armature.trace.values.slices import SliceValue
 
 BINARY = tuple(OPERATORS)  # by argument of BINARY_OP; the in-place forms follow
+UNARY = {"UNARY_NEGATIVE": "neg", "UNARY_POSITIVE": "pos", "UNARY_INVERT": "invert"}
 
 
 @opcode("BINARY_OP")
@@ -26,19 +27,9 @@ def binary_op(frame: Frame, inst: Instruction) -> None:
         stack.append(left.get_item(frame.tracer, right))
 
 
-@opcode("UNARY_NEGATIVE")
-def unary_negative(frame: Frame, inst: Instruction) -> None:
-    frame.stack.append(frame.tracer.python.operate_unary("neg", frame.stack.pop()))
-
-
-@opcode("UNARY_POSITIVE")
-def unary_positive(frame: Frame, inst: Instruction) -> None:
-    frame.stack.append(frame.tracer.python.operate_unary("pos", frame.stack.pop()))
-
-
-@opcode("UNARY_INVERT")
-def unary_invert(frame: Frame, inst: Instruction) -> None:
-    frame.stack.append(frame.tracer.python.operate_unary("invert", frame.stack.pop()))
+@opcode(*UNARY)
+def unary(frame: Frame, inst: Instruction) -> None:
+    frame.stack.append(frame.tracer.python.operate_unary(UNARY[inst.opname], frame.stack.pop()))
 
 
 @opcode("UNARY_NOT")

@@ -113,21 +113,6 @@ LACKING: Mapping[str, str] = {
 # Two methods that share one slot of a type in C: a class with one of them raises AttributeError for the other.
 SLOT_MATES: Mapping[str, str] = {"__setitem__": "__delitem__", "__delitem__": "__setitem__"}
 
-# The methods that a conversion asks, each only where the class has none of those before it ("Built-in Functions" of the
-# library reference; 3.3.1 for text).
-CONVERSIONS: Mapping[type, tuple[str, ...]] = {
-    int: ("__int__", "__index__", "__trunc__"),
-    float: ("__float__", "__index__"),
-    complex: ("__complex__", "__float__", "__index__"),
-    bytes: ("__bytes__",),
-}
-TEXT: Mapping[Callable[[object], str], tuple[str, ...]] = {
-    repr: ("__repr__",),
-    ascii: ("__repr__",),
-    str: ("__str__", "__repr__"),
-    format: ("__format__", "__str__", "__repr__"),
-}
-
 # What functions in C ask of an object whose class derives from a builtin type, or may ask: by kind of function.
 AS_SEQUENCE = ("__iter__", "__len__", "__getitem__")
 AS_NUMBER = ("__index__", "__int__", "__float__", "__complex__", "__bool__")

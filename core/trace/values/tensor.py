@@ -6,14 +6,13 @@ import functools
 import operator
 from collections.abc import Callable, Hashable, Iterator
 from types import GetSetDescriptorType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import torch
 
 from armature.frame.sources import AttrSource, DictOfSource
 from armature.introspection import MISSING, class_member
-from armature.torch_abi.fake import alias
 from armature.torch_abi.overrides import OWN_CLASSES, as_subclass
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.handlers import tensor_method
@@ -188,23 +187,6 @@ class TensorValue(GraphTensor):
         if name == "__iter__":
             return tracer.python.iterator(self)
         return tracer.graph_call(name, (self, *args), kwargs)
-
-    def as_kind(self, tracer: Tracing, kind: type) -> Value:
-        """`obj.as_subclass(kind)`: another object, which stands for the same numbers."""
-        if is_wrapper(kind) or is_wrapper(type(self.fake)):
-            tracer.graph_break("as-subclass", type=kind.__qualname__)
-        if kind not in OWN_CLASSES:
-            tracer.overrides.accept(tracer, kind)
-        seen = self
-        if self.fake.requires_grad and not torch.is_grad_enabled():
-            # A view that wants gradients only where what it is a view of does, whatever was asked of the first view.
-            view = tracer.graph_call("view_as", (self, self), {})
-            seen = view if isinstance(view, TensorValue) else self
-        fake = alias(seen.fake)
-        node: Any = seen.as_argument(tracer)
-        made = TensorValue(fake, node, kind=kind, recorded=torch.is_grad_enabled())
-        tracer.by_fake[id(fake)] = made
-        return made
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         method = self.own_method(tracer, name)

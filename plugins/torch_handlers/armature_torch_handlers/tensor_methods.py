@@ -19,6 +19,7 @@ from armature.plugin_api import (
     Value,
     handles,
     tensor_method,
+    tensor_of_class,
 )
 
 # Methods that the fake tensor answers.
@@ -116,7 +117,7 @@ def method_of_tensor(call: Call, self: Value, /, *args: Value, **kwargs: Value) 
     if name in VALUE_METHODS or (name == "type" and not args):
         tracer.graph_break(NUMBER_METHODS.get(name, NUMBER_METHOD), function=f"Tensor.{name}")
     if name == "as_subclass" and len(args) == 1 and isinstance(args[0], ClassValue) and not kwargs:
-        return self.as_kind(tracer, args[0].cls)
+        return tensor_of_class(tracer, self, args[0].cls)
     if name in OPAQUE_METHODS:
         tracer.graph_break(STATE_METHODS.get(name, STATE_METHOD), function=f"Tensor.{name}")
     return None

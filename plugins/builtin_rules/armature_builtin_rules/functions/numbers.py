@@ -6,13 +6,12 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 import torch
 
 from armature.plugin_api import (
-    CONVERSIONS,
     MISSING,
     Args,
     Call,
@@ -37,6 +36,14 @@ from armature_builtin_rules.functions import unknown_numbers
 from armature_builtin_rules.functions.sets import in_any_order
 
 MATH = tuple(fn for fn in vars(math).values() if type(fn) is type(math.sqrt))
+# The methods that a conversion asks, each only where the class has none of those before it ("Built-in Functions" of the
+# library reference).
+CONVERSIONS: Mapping[type, tuple[str, ...]] = {
+    int: ("__int__", "__index__", "__trunc__"),
+    float: ("__float__", "__index__"),
+    complex: ("__complex__", "__float__", "__index__"),
+    bytes: ("__bytes__",),
+}
 RELATIONS: dict[str, Callable[[Any, Any], Any]] = {"<": operator.lt, ">": operator.gt}
 
 

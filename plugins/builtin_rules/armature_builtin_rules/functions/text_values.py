@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import attrs
 import torch
 
 from armature.plugin_api import (
-    TEXT,
     Args,
     ClassValue,
     ConstantValue,
@@ -38,6 +37,13 @@ from armature.plugin_api import (
 )
 from armature_builtin_rules.enum_values import enum_attribute
 
+# The methods that make a text of an object, each only where the class has none of those before it (data model, 3.3.1).
+TEXT: Mapping[Callable[..., str], tuple[str, ...]] = {
+    repr: ("__repr__",),
+    ascii: ("__repr__",),
+    str: ("__str__", "__repr__"),
+    format: ("__format__", "__str__", "__repr__"),
+}
 SHOWN: dict[type, tuple[str, str]] = {ListValue: ("[", "]"), TupleValue: ("(", ")"), DictValue: ("{", "}")}
 
 

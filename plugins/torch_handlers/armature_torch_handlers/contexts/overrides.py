@@ -25,6 +25,7 @@ from armature.plugin_api import (
     Value,
     existing,
     handles,
+    tensor_of_class,
 )
 
 
@@ -154,7 +155,7 @@ def without_subclasses(call: Call, func: Value, args: Value | None, kwargs: Valu
 def converted(tracer: Tracing, value: Value, kind: type) -> Value:
     """A result with tensors of a subclass in place of others."""
     if isinstance(value, TracedTensor) and not issubclass(value.python_type(), kind):
-        return value.as_kind(tracer, kind)
+        return tensor_of_class(tracer, value, kind)
     if isinstance(value, TupleValue):
         return TupleValue([converted(tracer, item, kind) for item in value.items], value.kind)
     if isinstance(value, ListValue):
@@ -176,7 +177,7 @@ def new_of_class(call: Call, cls: Value, *data: Value) -> Value | None:
     kind = cls.as_object()
     if len(data) != 1 or not isinstance(data[0], TracedTensor) or kind is torch.Tensor or not isinstance(kind, type):
         return None
-    return data[0].as_kind(call.tracing, kind) if data[0].python_type() is torch.Tensor else None
+    return tensor_of_class(call.tracing, data[0], kind) if data[0].python_type() is torch.Tensor else None
 
 
 @handles(torch.Tensor._make_subclass)
@@ -187,7 +188,7 @@ def make_subclass(call: Call, cls: Value, data: Value, require_grad: Value | Non
     if wants or not isinstance(data, TracedTensor) or not isinstance(kind, type):
         return None
     detached = call.graph_call(torch.Tensor.detach, data)
-    return detached.as_kind(call.tracing, kind) if isinstance(detached, TracedTensor) else None
+    return tensor_of_class(call.tracing, detached, kind) if isinstance(detached, TracedTensor) else None
 
 
 def enter_device(device: torch.device) -> torch.device:
