@@ -47,7 +47,7 @@ CAUSES: dict[str, tuple[str, str]] = {
     "saves": ('torch.save({}, "/dev/null")', "save"),
     "Outer": ("y.mean() > 0", "tensor"),
     "holds_a_lock": (ENTERED, "lock between threads"),
-    "asks_the_date": ("datetime.date.today()", "what time it is"),
+    "asks_the_date": ("datetime.date.today()", "reads the clock"),
 }
 NOT_PROGRAMS = {"left_out", "nothing", "Inner"}
 KINDS = {kind.value for kind in HintKind}

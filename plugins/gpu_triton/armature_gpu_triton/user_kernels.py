@@ -42,13 +42,13 @@ BREAKS = with_examples(
         BreakType(
             ID,
             "Launch of a Triton kernel",
-            "The launch of {kernel} can't be a node of the graph: {met}.",
+            "The launch of {kernel} can't be part of the graph: {met}.",
             (
-                supportable("Give the kernel tensors, numbers and constants, and a grid computed from these."),
+                supportable("Pass the kernel tensors, numbers and constants, and a grid computed from these."),
                 ours("Launch it between compiled functions, not inside one."),
             ),
             code="AB0198",
-            cause="A launch is a node only where what it reads and writes is known from its arguments.",
+            cause="A launch can be part of a graph only if its arguments say what it reads and writes.",
             also=("GB0216", "GB0361", "GB3326"),
         ),
     ),

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from armature.plugin_api import BreakType, fundamental, supportable, user_error, with_examples
 
-_PYTHONS = "Python words the error, which depends on its version."
-_NEW_CLASS = (
-    "The class is another one in each call, and those who hear of it may keep it: bases, metaclasses, descriptors."
-)
+_PYTHONS = "Python raises an error here, whose wording depends on its version, so Python is left to raise it."
+_NEW_CLASS = "Each call creates a different class, and its bases, metaclass and descriptors may keep a reference to it."
 _BODY = fundamental("Define the class at the top of the file.")
 
 ROWS = with_examples(
@@ -15,10 +13,10 @@ ROWS = with_examples(
         BreakType(
             "function-arguments",
             "failed to bind arguments when attempting to inline",
-            "{function} is called with arguments that it does not take.",
+            "{function} is called with arguments that do not match its signature.",
             (
                 user_error("Run the function without armature: Python says which argument is wrong."),
-                user_error("Look at the function's signature: help(fn)."),
+                user_error("Check the function's signature: help(fn)."),
             ),
             code="GB7312",
             also=(
@@ -40,10 +38,10 @@ ROWS = with_examples(
         BreakType(
             "method-arguments",
             "Unhandled args for method",
-            "{function} is called with arguments that it does not take.",
+            "{function} is called with arguments that do not match its signature.",
             (
                 user_error("Run the function without armature: Python says which argument is wrong."),
-                user_error("Look at the method's signature: help(obj.method)."),
+                user_error("Check the method's signature: help(obj.method)."),
             ),
             code="GB0117",
             cause=_PYTHONS,
@@ -58,77 +56,77 @@ ROWS = with_examples(
         ),
         BreakType(
             "copy-of-derived-class",
-            "Copy of a container of a derived class",
-            "{method} is called on an object whose class has a `copy` of its own.",
+            "Copy of an object whose class derives from a container",
+            "{method} is called on an object whose class defines its own `copy`.",
             (
-                fundamental("Make the copy by its class: dict(settings), list(items)."),
-                fundamental("Call the method that the class has: settings.copy()."),
+                fundamental("Copy with a plain class: dict(settings), list(items)."),
+                fundamental("Call the class's own method: settings.copy()."),
             ),
             code="AB0002",
-            cause="C code makes an object of a class that it chooses itself.",
+            cause="C code chooses the class of the object that it makes.",
         ),
         BreakType(
             "exception-class-with-new",
-            "Exception class with a `__new__` of its own",
-            "{type} is raised or made, whose class has a `__new__` of its own.",
+            "Exception class that defines `__new__`",
+            "{type} is created or raised, and its class defines `__new__`.",
             (
                 fundamental("Do in `__init__` what `__new__` does."),
                 fundamental("Raise it in a function that runs eagerly: armature.disable(fn)."),
             ),
             code="AB0003",
-            cause="What an exception holds is set by C code before `__init__` runs.",
+            cause="C code fills in an exception before `__init__` runs.",
         ),
         BreakType(
             "error-with-file-name",
-            "Error that keeps the name of a file",
-            "{type} is made with the name of a file.",
+            "Exception that stores the name of a file",
+            "{type} is created with the name of a file.",
             (
-                fundamental("Put the name in the text of the error."),
+                fundamental("Put the name in the error's message."),
                 fundamental("Raise it where the file is opened, outside the compiled function."),
             ),
             code="AB0004",
-            cause="C code takes the arguments apart in a way of its own.",
+            cause="C code interprets these arguments in its own way.",
         ),
         BreakType(
             "exception-keywords",
             "Keyword args passed to exception constructor",
-            "{type} is made with keyword arguments, which exceptions take in C.",
+            "{type} is created with keyword arguments, which C code handles.",
             (
-                fundamental("Pass them by position, or put them in the text."),
-                fundamental("Give the class an `__init__` that takes them."),
+                fundamental("Pass them by position, or put them in the message."),
+                fundamental("Define an `__init__` that accepts them."),
             ),
             code="GB0273",
-            cause="C code keeps them in a way of its own.",
+            cause="C code stores them in its own way.",
         ),
         BreakType(
             "enum-call",
             "Failed to construct Enum variable",
-            "{type} is called with more than one value, which makes a new enum.",
+            "{type} is called with more than one value, which creates a new enum.",
             (
-                fundamental("Make the enum at the top of the file."),
+                fundamental("Define the enum at the top of the file."),
                 fundamental("Look a member up by its value alone: Colour(1)."),
             ),
             code="GB0054",
-            cause="A class that is made here would be another one in each call.",
+            cause="A class that is created here would be a different one in each call.",
         ),
         BreakType(
             "enum-missing",
-            "Value that no member of an enum has",
+            "Value that is not in an enum",
             "{type} has no member for the value, and its `_missing_` gives none.",
             (
-                user_error("Python answers with a ValueError: pass a value that a member has."),
-                fundamental("Have `_missing_` give a member."),
+                user_error("Python raises a ValueError: pass the value of one of its members."),
+                fundamental("Have `_missing_` return a member."),
             ),
             code="AB0005",
             cause=_PYTHONS,
         ),
         BreakType(
             "metaclass-call",
-            "Class that is called in a way of its own",
-            "{type} is called, and its metaclass says how in what is no plain function.",
+            "Metaclass whose `__call__` is not a plain function",
+            "{type} is called, and its metaclass defines `__call__` by something other than a plain function.",
             (
                 fundamental("Write `__call__` of the metaclass as a method."),
-                fundamental("Make the object outside the compiled function."),
+                fundamental("Create the object outside the compiled function."),
             ),
             code="AB0006",
             also=("GB5458",),
@@ -137,10 +135,10 @@ ROWS = with_examples(
         BreakType(
             "unusual-constructor",
             "Unsupported object.__new__ user-defined class construction",
-            "{type} is made by a `__new__` or `__init__` that is no plain function.",
+            "{type} is created by a `__new__` or `__init__` that is not a plain function.",
             (
                 fundamental("Write `__init__` as a method."),
-                fundamental("Make the object outside the compiled function."),
+                fundamental("Create the object outside the compiled function."),
             ),
             code="GB2404",
             also=("GB7502", "GB3383", "GB0162", "GB0026"),
@@ -148,23 +146,23 @@ ROWS = with_examples(
         ),
         BreakType(
             "call-of-object",
-            "Call of something that is no function",
-            "{type} is called.",
+            "Call of something that is not a function",
+            "{type} is called, and armature does not know how to follow such a call.",
             (
-                user_error("Where Python answers with a TypeError, see what the name stands for."),
+                user_error("If Python raises a TypeError here, check what the name refers to."),
                 supportable("A plugin can teach the type: hook armature_value_types."),
             ),
             code="AB0007",
             also=("GB0255", "GB0261"),
-            cause="Nothing is known of how it is called.",
+            cause="The type may define what a call does in C.",
         ),
         BreakType(
             "super-of-no-class",
             "1-arg super not implemented",
-            "super() is given {type}, which is no class.",
+            "super() is given {type}, which is not a class.",
             (
                 user_error("Inside a method, write super() without arguments."),
-                user_error("Give the class first, then the object: super(Class, self)."),
+                user_error("Pass the class first, then the object: super(Class, self)."),
             ),
             code="GB0280",
             also=("GB0113", "GB0006"),
@@ -172,21 +170,21 @@ ROWS = with_examples(
         ),
         BreakType(
             "super-of-no-object",
-            "super() of a class alone",
-            "super() is given a class and no object, which gives an object to be bound later.",
+            "super() with a class and no object",
+            "super() is called with a class but no object, which returns an object that is bound later.",
             (
                 user_error("Inside a method, write super() without arguments."),
-                fundamental("Give the object too: super(Class, self)."),
+                fundamental("Pass the object as well: super(Class, self)."),
             ),
             code="AB0012",
-            cause="What it is bound to is known only where it is looked up in a class.",
+            cause="What it will be bound to is known only when it is looked up in a class.",
         ),
         BreakType(
             "new-of-no-class",
-            "Object made of what is no class of its kind",
-            "{function} is given {type}, which is no class that it makes objects of.",
+            "`__new__` called with an unsuitable class",
+            "{function} is given {type}, which is not a class whose objects it can create.",
             (
-                user_error("Give the class whose object is to be made."),
+                user_error("Pass the class whose object you want to create."),
                 user_error("Call the class itself: Class(...)."),
             ),
             code="AB0008",
@@ -194,10 +192,13 @@ ROWS = with_examples(
         ),
         BreakType(
             "iter-of-no-callable",
-            "iter() of what can't be called",
+            "iter() with a sentinel, of something that can't be called",
             "iter(function, sentinel) is given {type}, which can't be called.",
             (
-                user_error("Give a function first; iter(items) takes no second argument."),
+                user_error(
+                    "Pass a function as the first argument; to iterate over items, write "
+                    "iter(items) without a second one."
+                ),
                 user_error("Pass the method itself, without brackets: iter(file.readline, '')."),
             ),
             code="AB0009",
@@ -206,27 +207,27 @@ ROWS = with_examples(
         BreakType(
             "class-statement",
             "LOAD_BUILD_CLASS bytecode not supported",
-            "The function has the statement of class {name}, which Python is left to make.",
-            (_BODY, fundamental("Make the class in a function that runs before, and pass it in.")),
+            "The function contains a class statement, which creates the class {name}.",
+            (_BODY, fundamental("Create the class in a function that runs earlier, and pass it in.")),
             code="GB0075",
             also=("GB8977", "GB1319"),
             cause=_NEW_CLASS,
         ),
         BreakType(
             "class-by-type",
-            "Class made by type()",
-            "type() is called with a name, bases and a namespace; Python is left to make the class.",
-            (_BODY, fundamental("Call type() with these outside the compiled function, once.")),
+            "Class created by type()",
+            "type() is called with a name, bases and a namespace, and creates a new class.",
+            (_BODY, fundamental("Call type() once, outside the compiled function.")),
             code="AB0010",
             cause=_NEW_CLASS,
         ),
         BreakType(
             "isinstance-of-no-class",
             "builtin isinstance() cannot determine type of argument",
-            "isinstance() or issubclass() is given {type}, which is no class or tuple of classes.",
+            "isinstance() or issubclass() is given {type}, which is neither a class nor a tuple of classes.",
             (
-                user_error("Give a class, a tuple of classes, or a union such as `int | None`."),
-                fundamental("Where an object answers by `__instancecheck__`, call its method by name."),
+                user_error("Pass a class, a tuple of classes, or a union such as `int | None`."),
+                fundamental("If the object defines `__instancecheck__`, call that method by name."),
             ),
             code="GB0175",
             also=("GB0194", "GB0195", "GB4393"),
@@ -234,51 +235,51 @@ ROWS = with_examples(
         ),
         BreakType(
             "isinstance-of-protocol",
-            "Question whether an object fits a protocol",
-            "isinstance() is asked of protocol {type}, and the object does not have all that it lists.",
+            "isinstance() with a protocol",
+            "isinstance() is called with the protocol {type}, and the object lacks some of its attributes.",
             (
-                fundamental("Ask hasattr() for the attribute that matters."),
+                fundamental("Check the attribute that matters with hasattr()."),
                 fundamental("Derive the class from the protocol."),
             ),
             code="AB0014",
-            cause="Attributes that are not there now may be there in the next call.",
+            cause="Attributes that are missing now may exist in the next call.",
         ),
         BreakType(
             "list-of-subclasses",
-            "List of subclasses, of what makes its own",
-            "`__subclasses__()` is asked of {type}, which is no class, or whose metaclass says what they are.",
+            "`__subclasses__()` of something other than an ordinary class",
+            "`__subclasses__()` is called on {type}, which is not a class, or whose metaclass overrides it.",
             (
-                user_error("Where Python answers with a TypeError, give a class."),
-                fundamental("Keep a list of the classes, filled where they are defined."),
+                user_error("If Python raises a TypeError here, pass a class."),
+                fundamental("Keep your own list of the classes, filled where they are defined."),
             ),
             code="AB0011",
-            cause="Only the plain list of a class can be checked before each call.",
+            cause="Only Python's own list of subclasses can be checked before each call.",
         ),
         BreakType(
             "update-wrapper",
             "functools.wraps",
-            "functools.wraps is put on {type}, which is no function made here.",
+            "functools.wraps is applied to {type}, which is not a function created here.",
             (
-                fundamental("Put it on a function that is defined with def."),
+                fundamental("Apply it to a function that is defined with def."),
                 fundamental("Wrap the function at the top of the file."),
             ),
             code="GB0187",
-            cause="It changes an object that the function has not made, or that keeps attributes in C.",
+            cause="It changes an object that the function has not created, or whose attributes are stored by C code.",
         ),
         BreakType(
             "grad-mode-decorator",
-            "Grad mode as a decorator inside the function",
-            "{function} is used as a decorator without brackets, in the function.",
+            "Grad mode used as a decorator inside the function",
+            "{function} is used as a decorator, without parentheses, inside the function.",
             (fundamental("Write a `with` block."), fundamental("Decorate the function at the top of the file.")),
             code="AB0016",
-            cause="What it makes is a function of torch's own, which sets the mode beside the graph.",
+            cause="It makes one of torch's own wrapper functions, which switches the mode outside the graph.",
         ),
         BreakType(
             "star-arguments",
             "Variadic function call with bad args/kwargs type",
-            "A call has * or ** before {type}, which can't be unpacked.",
+            "A call unpacks {type} with * or **, which is not possible.",
             (
-                user_error("Put * before a list or tuple, ** before a dict."),
+                user_error("Use * with a list or tuple, and ** with a dict."),
                 user_error("Pass a single argument without a star."),
             ),
             code="GB0167",
@@ -287,10 +288,10 @@ ROWS = with_examples(
         BreakType(
             "keywords-merged",
             "Keyword argument given twice",
-            "A call has ** before {type}, which names an argument that was named before, or is no mapping.",
+            "A call unpacks {type} with **, which repeats an argument that is already given, or is not a mapping.",
             (
                 user_error("Merge the dicts first: {{**first, **second}}."),
-                user_error("Take the argument out of one of them."),
+                user_error("Remove the argument from one of them."),
             ),
             code="AB0018",
             cause=_PYTHONS,

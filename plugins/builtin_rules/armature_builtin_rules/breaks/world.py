@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from armature.plugin_api import BreakType, fundamental, ours, supportable, user_error, with_examples
 
-_ONCE = "It would happen when the function is compiled, once, and not each time when it runs."
+_ONCE = "In a graph it would happen once, when the function is compiled, and not each time it runs."
 _OUTSIDE = fundamental("Call it outside the compiled function.")
 _RULE = supportable(
-    "`armature why` shows the rule, where it stands and what it overruled; armature.rules gives another."
+    "`armature why` shows the rule, where it is defined and what it overrides; armature.rules sets another one."
 )
 
 ROWS = with_examples(
@@ -15,19 +15,19 @@ ROWS = with_examples(
         BreakType(
             "skipped-function",
             "Attempted to call function marked as skipped",
-            "{function} is called, and a rule says to leave it alone: {reason}.",
+            "{function} is called, and a rule keeps it out of graphs: {reason}.",
             (_RULE, _OUTSIDE),
             code="GB0007",
             also=("GB0008", "GB0009"),
-            cause="What it does is not to be recorded.",
+            cause="What it does should not be recorded in a graph.",
         ),
         BreakType(
             "disabled-function",
             "Skip calling `torch.compiler.disable()`d function",
-            "{function} is called, which is to run eagerly: {reason}.",
+            "{function} is called, which is marked to run eagerly: {reason}.",
             (
-                fundamental("Take the mark away where the function may be compiled."),
-                fundamental("Call it before or after what is to be one graph."),
+                fundamental("Remove the mark if the function may be compiled."),
+                fundamental("Call it before or after the part that should be one graph."),
             ),
             code="GB0098",
             also=("GB0099", "GB0358"),
@@ -48,14 +48,13 @@ ROWS = with_examples(
         BreakType(
             "function-in-c",
             "can't handle functions not implemented in python ",
-            "{function} is called: {reason}.",
+            "{function} can't be traced: {reason}.",
             (
                 supportable(
                     "If it computes on tensors without side effects, put it in the graph: armature.allow_in_graph(fn)."
                 ),
                 supportable(
-                    "Python that does the same can be traced in its place: armature.substitute(fn); a plugin "
-                    "can give handlers."
+                    "Provide Python code that does the same, to be traced in its place: armature.substitute(fn)."
                 ),
                 _OUTSIDE,
             ),
@@ -65,27 +64,25 @@ ROWS = with_examples(
         ),
         BreakType(
             "handler-declines",
-            "Call in a form that is not known",
-            "{function} is called in a form that is left to Python: {reason}.",
+            "Call in an unsupported form",
+            "{function} is called in a form that can't be kept in the graph: {reason}.",
             (
                 _RULE,
-                fundamental(
-                    "Call it in its usual form, with arguments by position or by the names of its documentation."
-                ),
+                fundamental("Call it in its usual form, with arguments by position or by their documented names."),
             ),
             code="AB0144",
             also=("GB0307", "GB0258", "GB0260"),
-            cause="What it does in this form has no counterpart in a graph.",
+            cause="In this form there is no equivalent for it in a graph.",
         ),
         BreakType(
             "prints",
             "Text that is printed",
-            "{function} writes text: {reason}.",
+            "{function} writes text for somebody to read.",
             (
-                fundamental("Print where the compiled function is called, or after the part that is to be one graph."),
+                fundamental("Print where the compiled function is called, or after the part that should be one graph."),
                 supportable(
-                    "If the text need not come at its time, armature.allow_in_graph of a function that prints "
-                    "keeps it in the graph."
+                    "If the text need not appear at that exact time, call a function that prints, marked "
+                    "with armature.allow_in_graph."
                 ),
             ),
             code="AB0145",
@@ -94,11 +91,11 @@ ROWS = with_examples(
         ),
         BreakType(
             "asks-the-user",
-            "Question to somebody at a terminal",
-            "{function} waits for an answer: {reason}.",
+            "Input from somebody at a terminal",
+            "{function} waits for somebody at a terminal or in a debugger.",
             (
-                fundamental("Ask before the compiled function is called, and pass the answer."),
-                user_error("Take breakpoint() out of code that is measured or shipped."),
+                fundamental("Do this before the compiled function is called, and pass the result."),
+                user_error("Remove breakpoint() from code that is benchmarked or shipped."),
             ),
             code="AB0146",
             also=("GB0030",),
@@ -106,32 +103,34 @@ ROWS = with_examples(
         ),
         BreakType(
             "runs-text",
-            "Text that is run as a program",
-            "{function} is called: {reason}.",
+            "Source code that is run from a string",
+            "{function} runs source code that is given as a string.",
             (
-                fundamental("Write the program as a function, and call it."),
-                fundamental("Make the function with exec where the module is loaded, and call it here."),
+                fundamental("Write the code as a function, and call it."),
+                fundamental("Create the function with exec when the module is loaded, and call it here."),
             ),
             code="AB0147",
-            cause="A text has no code that can be followed before it runs.",
+            cause="The code in a string can't be followed before it runs.",
         ),
         BreakType(
             "uses-files",
             "File that is opened, read or written",
-            "{function} is called: {reason}.",
+            "{function} opens, reads or changes files.",
             (
                 fundamental("Read before the compiled function is called, and pass what was read."),
-                fundamental("Return what is to be written."),
+                fundamental("Return the data, and write it where the compiled function is called."),
             ),
             code="AB0148",
             cause=_ONCE,
         ),
         BreakType(
             "asks-the-time",
-            "Question what time it is",
-            "{function} is called: {reason}.",
+            "Call that reads the clock or waits",
+            "{function} reads the clock, or waits.",
             (
-                fundamental("Measure around the compiled function; a GPU has to be waited for as well."),
+                fundamental(
+                    "Measure around the compiled function, and synchronize with the GPU before reading the clock."
+                ),
                 supportable("torch.profiler shows each kernel with its time."),
             ),
             code="AB0149",
@@ -140,9 +139,9 @@ ROWS = with_examples(
         BreakType(
             "random-of-system",
             "Random bytes of the system",
-            "{function} is called: {reason}.",
+            "{function} reads random bytes from the operating system.",
             (
-                fundamental("torch.rand and its kind are kept in the graph."),
+                fundamental("torch.rand and similar functions stay in the graph."),
                 fundamental("Ask before the compiled function is called."),
             ),
             code="AB0150",
@@ -151,7 +150,7 @@ ROWS = with_examples(
         BreakType(
             "uses-processes",
             "Process that is started or asked for",
-            "{function} is called: {reason}.",
+            "{function} starts processes, or asks about them.",
             (_OUTSIDE, fundamental("Read os.getpid() once, where the module is loaded.")),
             code="AB0151",
             cause=_ONCE,
@@ -159,31 +158,31 @@ ROWS = with_examples(
         BreakType(
             "uses-threads",
             "Thread, or lock between threads",
-            "{function} is called: {reason}.",
+            "{function} starts threads, waits for them, or takes a lock between threads.",
             (fundamental("Take the lock around the compiled function."), _OUTSIDE),
             code="AB0152",
-            cause="Other threads see when it happens.",
+            cause="Other threads can see when it happens.",
         ),
         BreakType(
             "garbage-collector",
             "Call of the garbage collector",
-            "{function} is called: {reason}.",
-            (_OUTSIDE, fundamental("Leave it out: memory of a graph is planned ahead.")),
+            "{function} controls Python's garbage collector, or asks for its state.",
+            (_OUTSIDE, fundamental("Leave it out: the memory of a graph is planned in advance.")),
             code="AB0153",
-            cause="It acts on all objects of the process, those of the compiler among them.",
+            cause="It affects all objects of the process, including those of the compiler.",
         ),
         BreakType(
             "pickles",
             "Objects that are written or read as bytes",
-            "{function} writes objects as bytes, or reads them.",
-            (_OUTSIDE, fundamental("copy.deepcopy of lists, dicts and modules is kept in the graph.")),
+            "{function} pickles objects, or reads pickled ones.",
+            (_OUTSIDE, fundamental("To copy lists, dicts and modules, copy.deepcopy stays in the graph.")),
             code="AB0154",
-            cause="Classes say themselves how they are written, in code that may do anything.",
+            cause="Classes define how they are pickled, in code that may do anything.",
         ),
         BreakType(
             "changes-interpreter",
             "Change of the interpreter itself",
-            "{function} is called: {reason}.",
+            "{function} changes how the Python interpreter works.",
             (_OUTSIDE, fundamental("Set it once, when the program starts.")),
             code="AB0155",
             cause=_ONCE,
@@ -191,8 +190,8 @@ ROWS = with_examples(
         BreakType(
             "drives-device",
             "Call that drives a device",
-            "{function} is called: {reason}.",
-            (_OUTSIDE, fundamental("Leave torch.cuda.synchronize() out: results wait for themselves.")),
+            "{function} controls a device, or asks for its state.",
+            (_OUTSIDE, fundamental("Leave torch.cuda.synchronize() out: reading a result waits for it anyway.")),
             code="AB0156",
             also=("GB0146", "GB0248", "GB0249", "GB0285", "GB0286"),
             cause=_ONCE,
@@ -200,18 +199,18 @@ ROWS = with_examples(
         BreakType(
             "acts-on-torch",
             "Call that acts on torch itself",
-            "{function} is called: {reason}.",
-            (_OUTSIDE, supportable("Contexts of torch, as `with torch.no_grad():`, stay in the graph.")),
+            "{function} reads or changes torch's own state, not the values of tensors.",
+            (_OUTSIDE, supportable("Torch's context managers, such as `with torch.no_grad():`, stay in the graph.")),
             code="AB0157",
             cause=_ONCE,
         ),
         BreakType(
             "random-generator",
             "State of a random generator",
-            "{function} is called: {reason}.",
+            "{function} reads or sets the state of a random number generator.",
             (
                 fundamental("Set the seed before the compiled function is called."),
-                fundamental("Numbers that torch draws are kept in the graph, from the state in which it runs."),
+                fundamental("Torch's random functions stay in the graph, and use the generator's state at run time."),
             ),
             code="AB0158",
             also=("GB7650",),
@@ -220,7 +219,7 @@ ROWS = with_examples(
         BreakType(
             "torch-files",
             "Part of torch that works with files or processes",
-            "{function} is called: {reason}.",
+            "{function} works with files, processes or text, not with tensors.",
             (_OUTSIDE, fundamental("Load before the compiled function is called, and pass what was loaded.")),
             code="AB0159",
             cause=_ONCE,
@@ -228,30 +227,32 @@ ROWS = with_examples(
         BreakType(
             "makes-sparse",
             "Sparse tensor creation not supported",
-            "{function} makes a sparse tensor.",
+            "{function} creates a sparse tensor.",
             (
-                fundamental("Make it before the compiled function is called."),
+                fundamental("Create it before the compiled function is called."),
                 ours("Compute with dense tensors and a mask."),
             ),
             code="GB0374",
             also=("GB0129", "GB0130", "GB1501"),
-            cause="How many numbers it stores depends on what the tensor holds.",
+            cause="How many values it stores depends on the values in the tensor.",
         ),
         BreakType(
             "makes-other-layout",
-            "Tensor or sequence in a layout of its own",
-            "{function} makes something whose memory is laid out in a way of its own.",
-            (_OUTSIDE, fundamental("Pad to one length and use a mask, in place of packed sequences.")),
+            "Tensor or sequence created in an unsupported layout",
+            "{function} creates an object with its own memory layout.",
+            (_OUTSIDE, fundamental("Pad to one length and use a mask instead of packed sequences.")),
             code="AB0160",
             also=("GB0245", "GB0014"),
-            cause="A graph describes tensors by size and stride alone.",
+            cause="A graph describes tensors by size and stride only.",
         ),
         BreakType(
             "autograd-engine",
             "Call of the autograd engine",
-            "{function} is called: {reason}.",
+            "{function} runs autograd, or reads or changes what autograd keeps.",
             (
-                fundamental("Compile the forward; call backward() outside, which runs the graph's own backward."),
+                fundamental(
+                    "Compile the forward pass, and call backward() outside: it runs the compiled backward graph."
+                ),
                 supportable("torch.func.grad stays in the graph."),
             ),
             code="AB0161",
@@ -272,120 +273,127 @@ ROWS = with_examples(
                 "GB0225",
                 "GB0209",
             ),
-            cause="The engine needs the history of tensors, which they get when the graph runs.",
+            cause="The autograd engine needs the history of tensors, which they get only when the graph runs.",
         ),
         BreakType(
             "function-transform",
             "unsupported HigherOrderOperator",
-            "{function} is called: {reason}.",
-            (supportable("torch.func.grad, vmap, jacrev and their kind stay in the graph."), _OUTSIDE),
+            "{function} transforms a function that would have to be captured as a separate graph.",
+            (
+                supportable("Use torch.func.grad, vmap, jacrev and similar transforms, which stay in the graph."),
+                _OUTSIDE,
+            ),
             code="GB0306",
             also=("GB6017", "GB0327"),
-            cause="Functions that an operator calls have to be graphs of their own.",
+            cause="The functions that this operator calls have to be captured as separate graphs.",
         ),
         BreakType(
             "another-compiler",
             "Call of another compiler or recorder",
-            "{function} is called: {reason}.",
-            (_OUTSIDE, fundamental("Choose one of them for this part of the program.")),
+            "{function} traces, compiles or records a program itself.",
+            (_OUTSIDE, fundamental("Use only one of the two for this part of the program.")),
             code="AB0162",
             also=("GB0068", "GB0102", "GB0078", "GB0329", "GB2977"),
-            cause="It records what runs, and would record the compiler.",
+            cause="It records the code that runs, and would record the compiler as well.",
         ),
         BreakType(
             "torch-script",
             "torch.jit.script/freeze modules unsupported",
-            "{function} is called: {reason}.",
-            (fundamental("Call the Python function that it was made from."), _OUTSIDE),
+            "{function} belongs to TorchScript, which compiles and runs programs in its own way.",
+            (fundamental("Call the Python function that it was created from."), _OUTSIDE),
             code="GB4695",
             also=("GB0265", "GB0266", "GB0267"),
-            cause="It works on objects of its own, beside the graph.",
+            cause="It works on its own objects, outside the graph.",
         ),
         BreakType(
             "library-runtime",
             "Call of another runtime",
-            "{function} is called: {reason}.",
-            (_OUTSIDE, supportable("Wrap it with torch.library.custom_op, and it is one operator of the graph.")),
+            "{function} belongs to an exporter or to a runtime other than torch.",
+            (_OUTSIDE, supportable("Wrap it with torch.library.custom_op, which makes it one operator of the graph.")),
             code="AB0163",
-            cause="It computes beside torch.",
+            cause="It does not compute with torch's operators.",
         ),
         BreakType(
             "library-without-tensors",
             "Library that knows no tensors",
-            "{function} is called: {reason}.",
+            "{function} belongs to a library that does not compute with torch's tensors.",
             (
                 _OUTSIDE,
-                supportable("Wrap it with torch.library.custom_op, and it is one operator of the graph."),
-                supportable("armature.rules.inline(module) traces into a library written in Python."),
+                supportable("Wrap it with torch.library.custom_op, which makes it one operator of the graph."),
+                supportable("If the library is written in Python, armature.rules.inline(module) traces into it."),
             ),
             code="AB0164",
             also=("GB0294", "GB0293", "GB0300"),
-            cause="What it computes is not made of operators.",
+            cause="Its computations do not consist of torch operators.",
         ),
         BreakType(
             "standard-library",
             "Part of the standard library that is left to Python",
-            "{function} is called: {reason}.",
-            (_OUTSIDE, supportable("armature.rules.inline(module) traces into it, if its functions only compute.")),
+            "{function} belongs to a part of the standard library that works by reflection, on files or "
+            "on hidden state.",
+            (
+                _OUTSIDE,
+                supportable("If its functions have no side effects, armature.rules.inline(module) traces into it."),
+            ),
             code="AB0165",
             cause=_ONCE,
         ),
         BreakType(
             "process-group",
             "Group of processes that is made or ended",
-            "{function} is called: {reason}.",
-            (fundamental("Make the group when the program starts."), _OUTSIDE),
+            "{function} creates or destroys a process group.",
+            (fundamental("Create the group when the program starts."), _OUTSIDE),
             code="AB0166",
             also=("GB0210",),
-            cause="All processes have to do it at the same time.",
+            cause="All processes have to take part at the same time.",
         ),
         BreakType(
             "memory-of-tensor",
-            "Memory of a tensor that is changed beside the operators",
-            "{function} is called: {reason}.",
-            (fundamental("Make a tensor of the size that is wanted, and copy_ to it."), _OUTSIDE),
+            "Direct access to a tensor's memory",
+            "{function} creates a tensor from memory, or changes a tensor's memory directly.",
+            (fundamental("Create a tensor of the size that you want, and copy_ to it."), _OUTSIDE),
             code="AB0167",
-            cause="A graph plans the memory of its tensors ahead.",
+            cause="A graph plans the memory of its tensors in advance.",
         ),
         BreakType(
             "imports-module",
             "Import failure",
-            "Module {module} is imported in the function, and is not loaded yet.",
+            "The module {module} is imported inside the function, and has not been loaded yet.",
             (
                 fundamental("Import it at the top of the file."),
-                user_error("Where the import fails in eager mode too, install the package."),
+                user_error("If the import fails in eager mode too, install the package."),
             ),
             code="GB0069",
-            cause="Loading a module runs its code, once.",
+            cause="Loading a module runs its code, and only once.",
         ),
         BreakType(
             "import-without-package",
             "Relative import outside of a package",
-            "`from .` is written in a module that says of no package that it belongs to it.",
+            "`from .` is used in a module that does not belong to a package.",
             (
                 user_error("Write the name of the package: from package import module."),
-                user_error("Run the file as a part of its package: python -m package.module."),
+                user_error("Run the file as part of its package: python -m package.module."),
             ),
             code="AB0168",
-            cause="What Python makes of it is left to Python.",
+            cause="What happens here is left to Python.",
         ),
         BreakType(
             "import-from-unclear-module",
             "Bad import result",
-            "`{name}` is imported from {module}, which does not have it at hand.",
+            "`{name}` is imported from {module}, which does not define it yet.",
             (
                 fundamental("Import at the top of the file."),
                 fundamental("Import the module, and read the attribute from it."),
             ),
             code="GB0022",
-            cause="A module may make what it is asked for.",
+            cause="A module may create attributes on demand.",
         ),
         BreakType(
             "own-builtins",
-            "Call of a function with builtins of its own",
-            "{function} is of a module with `__builtins__` of its own, so `len` may be another function there.",
+            "Call of a function with its own builtins",
+            "{function} belongs to a module with its own `__builtins__`, where `len` may be a different function.",
             (
-                fundamental("Give the module's functions under names of its own, in its globals."),
+                fundamental("Define the replacements under names of their own, in the module's globals."),
                 fundamental("Call it outside the compiled function."),
             ),
             code="AB0199",
@@ -394,13 +402,13 @@ ROWS = with_examples(
         BreakType(
             "own-import-function",
             "Import by a function of the program",
-            "The function's module has an `__import__` of its own.",
+            "The function's module defines its own `__import__`.",
             (
                 fundamental("Import at the top of the file."),
-                fundamental("Call the function that is to do the import by its name, outside."),
+                fundamental("Call that import function by name, outside the compiled function."),
             ),
             code="AB0169",
-            cause="It may do anything.",
+            cause="Such a function may do anything.",
         ),
     ),
     "armature_builtin_rules.breaks.examples.world",
