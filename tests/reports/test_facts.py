@@ -60,16 +60,16 @@ def test_a_tensor_that_is_another_one(other: Any, before: str, now: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "before", "now"),
+    ("first", "second", "about", "before", "now"),
     [
-        ([X], [X, X], "1", "2"),
-        ({"a": X}, {"b": X}, "['a']", "['b']"),
-        (1, "1", "1", "'1'"),
-        (None, 2, "None", "2"),
+        ([X], [X, X], "len(what)", "1", "2"),
+        ({"a": X}, {"b": X}, "list(what)", "['a']", "['b']"),
+        (1, "1", "what", "1", "'1'"),
+        (None, 2, "what", "None", "2"),
     ],
     ids=["length", "keys", "type", "none"],
 )
-def test_values_of_other_kinds(first: Any, second: Any, before: str, now: str) -> None:
+def test_values_of_other_kinds(first: Any, second: Any, about: str, before: str, now: str) -> None:
     def fn(x: Any, what: Any) -> Any:
         if isinstance(what, (list, dict)):
             return x + sum(map(torch.sum, what.values() if isinstance(what, dict) else what))
@@ -78,7 +78,7 @@ def test_values_of_other_kinds(first: Any, second: Any, before: str, now: str) -
     compiled = armature.compile(fn, backend="eager")
     compiled(X, first)
     compiled(X, second)
-    assert any((guard.expression, guard.before, guard.now) == ("what", before, now) for guard in failed()), failed()
+    assert any((guard.expression, guard.before, guard.now) == (about, before, now) for guard in failed()), failed()
 
 
 def test_sources_are_spoken_as_programs_write_them() -> None:
@@ -155,3 +155,18 @@ def test_what_the_program_has_no_name_for_is_told_in_words() -> None:
     told = [failure.expression for frame in recorder.recording().recompiled for failure in frame.failures]
     assert "state_of(<value in progress>)[0]" in told
     assert not any("__armature" in expression for expression in told)
+
+
+def test_the_object_of_a_method_in_progress_is_told_in_words() -> None:
+    held: list[float] = []
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        held.append(x.sum().item())
+        return x + 1
+
+    with Recorder() as recorder:
+        compiled = armature.compile(program, backend="eager")
+        compiled(torch.ones(2))
+        compiled(torch.ones(2))
+    told = {failure.expression for frame in recorder.recording().recompiled for failure in frame.failures}
+    assert "len(held)" in told and "len(<object whose method is called>)" in told

@@ -18,6 +18,7 @@ from armature.torch_abi.overrides import quietly
 _MEMBER = re.compile(r"\.__dict__\['(?:_modules|_parameters|_buffers)'\]\['([^']+)'\]|\.__dict__\['([^']+)'\]")
 _GLOBAL = re.compile(r"^globals\(\)\['([^']+)'\]")
 _ON_STACK = re.compile(rf"{STACK}\d+")  # what the program has no name for, such as the iterator of a loop
+_METHOD_ON_STACK = re.compile(rf"{STACK}\d+\.__self__")
 
 
 @attrs.frozen
@@ -81,19 +82,22 @@ def explained(tree: GuardTree, text: str, request: FrameRequest) -> FailedGuard:
             continue
         expr = mark.source.expr
         if known == text or (mark.kind is TensorGuard and f"tensor '{expr}'" in text):
-            return FailedGuard(
-                text, spoken(expr), _before(known, expr, mark), _now(mark.source, mark.kind, request), mark.user
-            )
+            about, before = _relied_on(known, expr, mark)
+            return FailedGuard(text, about, before, _now(mark.source, mark.kind, request), mark.user)
     return FailedGuard(text)
 
 
-def _before(known: str, expr: str, mark: Mark) -> str:
-    """What the guard's text says of the value at the source."""
-    words = known.removesuffix(f"    ({mark.user})")
-    for about in (f"type({expr}) is ", f"len({expr}) == ", f"list({expr}) == ", f"{expr} is ", f"{expr} == ", expr):
+def _relied_on(known: str, expr: str, mark: Mark) -> tuple[str, str]:
+    """What the guard's text is about, as the program would write it (`len(self.blocks)`), and what it says of that."""
+    words, name = known.removesuffix(f"    ({mark.user})"), spoken(expr)
+    for function, operator in (("type", "is"), ("len", "=="), ("list", "==")):
+        about = f"{function}({expr}) {operator} "
         if words.startswith(about):
-            return words.removeprefix(about).strip()
-    return words
+            return f"{function}({name})", words.removeprefix(about).strip()
+    for about in (f"{expr} is ", f"{expr} == ", expr):
+        if words.startswith(about):
+            return name, words.removeprefix(about).strip()
+    return name, words
 
 
 @quietly
@@ -107,7 +111,8 @@ def _now(source: Source, kind: type[Guard], request: FrameRequest) -> str:
 def spoken(expression: str) -> str:
     """The expression of a source as the program would write it: `self.layers[0].scale`."""
     plain = _MEMBER.sub(lambda found: _dotted(found[1] or found[2]), expression)
-    return _ON_STACK.sub("<value in progress>", _GLOBAL.sub(r"\1", plain))
+    told = _METHOD_ON_STACK.sub("<object whose method is called>", _GLOBAL.sub(r"\1", plain))
+    return _ON_STACK.sub("<value in progress>", told)
 
 
 def _dotted(name: str) -> str:
