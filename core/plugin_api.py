@@ -83,6 +83,7 @@ from armature.trace.trust import is_trusted
 from armature.trace.values.base import (
     Args,
     BoundMethod,
+    FrameView,
     Kwargs,
     NotConstant,
     Rebuilding,
@@ -186,6 +187,7 @@ __all__ = [
     "Example",
     "ExceptionValue",
     "FrameSummary",
+    "FrameView",
     "GeneratorValue",
     "GraphBreak",
     "GraphKind",

@@ -24,7 +24,7 @@ from armature.trace.plans import Plan
 from armature.trace.recording.overriding import Overrides
 from armature.trace.recording.sizes import Sizes, new_world
 from armature.trace.user_stack import Extent, UserStack
-from armature.trace.values.base import Args, Effects, Kwargs, Precalls, Tracing, Value
+from armature.trace.values.base import Args, Effects, EndCheck, Kwargs, Precalls, Tracing, Value
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.floats import FloatValue
 from armature.trace.values.function import CellValue
@@ -137,7 +137,7 @@ class Trace(Tracing):
     generators: list[Value] = attrs.field(factory=list)
     keys: dict[Value, None] = attrs.field(factory=dict)  # looked up in dicts and sets by their identity
     held_weakly: dict[Value, bool] = attrs.field(factory=dict)  # by weak references made; whether one calls back
-    end_checks: dict[Callable[[Any, Any, Value | None], None], None] = attrs.field(factory=dict)
+    end_checks: dict[EndCheck, None] = attrs.field(factory=dict)
     stop: Moment | None = None  # where to stop tracing
     too_deep: tuple[Location, ...] = ()  # where the Python that traces came to its limit
     extent: Extent = attrs.field(factory=Extent)

@@ -52,6 +52,10 @@ class FrameView(Protocol[V]):
         """The cells of the variables that it shares with other functions."""
 
     @property
+    def own_cells(self) -> Mapping[str, V]:
+        """The cells with which it began; a comprehension may put others in their place for a while."""
+
+    @property
     def handling(self) -> Sequence[Any]:
         """The exceptions that its `except` and `finally` blocks are at work on, the innermost last."""
 

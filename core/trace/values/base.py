@@ -252,7 +252,7 @@ class Tracing(Protocol):
     cells: dict[int, Any]
     called: set[int]
     held_weakly: dict[Value, bool]
-    end_checks: dict[Callable[[Any, Any, Value | None], None], None]
+    end_checks: dict[EndCheck, None]
     on_abort: list[tuple[Callable[[Any], Any], Any]]
     atomic_depth: int
     subgraph_depth: int
@@ -354,6 +354,7 @@ class Write:
 
 
 FrameView: TypeAlias = "protocols.FrameView[Value]"
+EndCheck: TypeAlias = Callable[[Tracing, "FrameView | None", Value | None], None]
 Effects: TypeAlias = "effects.Effects[Value, Write]"
 OverridingNow: TypeAlias = "protocols.OverridingNow[Value, Write, Tracing]"
 SymbolicSizes: TypeAlias = "protocols.SymbolicSizes[Value]"

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 
-from armature.plugin_api import ObjectValue, Resolver, SkipFrame, Tracing, Value, dict_of, is_atom
+from armature.plugin_api import FrameView, ObjectValue, Resolver, SkipFrame, Tracing, Value, dict_of, is_atom
 
 
 def rely_on_life(tracer: Tracing, referent: Value) -> None:
@@ -33,18 +33,18 @@ def refer(tracer: Tracing, referent: Value, told: bool) -> None:
     tracer.held_weakly[referent] = tracer.held_weakly.get(referent, False) or (told and referent.source is None)
 
 
-def check_end(tracer: Tracing, frame: Any, result: Value | None) -> None:
+def check_end(tracer: Tracing, frame: FrameView | None, result: Value | None) -> None:
     """Where the graph ends. Raises SkipFrame or GraphBreak where somebody may be told too early, or too late, of the
     end of an object: the code before a break holds what the frame holds there."""
     told = [value for value, is_told in tracer.held_weakly.items() if is_told]
-    if result is None:
+    if frame is None or result is None:
         if told and not tracer.request.fullgraph:
             raise SkipFrame("it asks to be told of the end of an object that it has made", frees=True)
     elif any(not is_held(tracer, value, [frame], result) for value in told):
         leave_to_python(tracer, "it is told of the end of an object that it has made")
 
 
-def is_held(tracer: Tracing, value: Value, frames: Sequence[Any], *more: Value) -> bool:
+def is_held(tracer: Tracing, value: Value, frames: Sequence[FrameView], *more: Value) -> bool:
     """Whether a variable of some frames leads to the object, or something that outlives them and that they changed."""
     effects = tracer.effects
     roots: list[object] = [[*more, *effects.changed], [held for _, held in effects.globals_.values()]]

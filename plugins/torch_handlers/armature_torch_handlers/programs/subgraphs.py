@@ -17,6 +17,7 @@ from torch import fx
 
 from armature.plugin_api import (
     Args,
+    FrameView,
     GeneratorValue,
     GraphBreak,
     Kwargs,
@@ -267,7 +268,7 @@ def _forget_item(number: Any, own: set[fx.Node]) -> None:
         number.item = None
 
 
-def _held_by_frame(frame: Any) -> tuple[object, ...]:
+def _held_by_frame(frame: FrameView) -> tuple[object, ...]:
     return (frame.variables, frame.cells, frame.own_cells, frame.stack, frame.handling)
 
 
