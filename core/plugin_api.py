@@ -129,8 +129,8 @@ from armature.trace.values.sequence import (
     ListValue,
     SequenceValue,
     TupleValue,
+    as_index,
     is_named_tuple,
-    place_of,
 )
 from armature.trace.values.slices import RangeValue, SliceValue
 from armature.trace.values.streams import Steps, Walk
@@ -246,6 +246,7 @@ __all__ = [
     "Walk",
     "Write",
     "advanced",
+    "as_index",
     "assumed_constant",
     "attention_results",
     "attribute_of_builtin",
@@ -307,7 +308,6 @@ __all__ = [
     "ours",
     "overload",
     "overrides",
-    "place_of",
     "program_of",
     "put_grad",
     "raise_lacking",

@@ -12,7 +12,7 @@ from armature.frame.data import FrameRequest
 from armature.frame.sources import AttrSource, CellSource, DictOfSource, GlobalSource, ItemSource, ObjectSource, Source
 from armature.torch_abi.fake import Axes
 from armature.torch_abi.jagged import is_jagged
-from armature.torch_abi.wrappers import is_wrapper, parts
+from armature.torch_abi.wrappers import flatten, is_wrapper
 
 DYNAMIC_MARK = "_armature_dynamic_dims"
 STATIC_MARK = "_armature_static_dims"
@@ -39,7 +39,7 @@ def axes_of(
     own = _axes(request, tensor, source, registered)
     if not is_wrapper(type(tensor)):
         return own
-    held = parts(tensor).tensors
+    held = flatten(tensor).tensors
     if isinstance(tensor, nn.Parameter) or any(
         is_wrapper(type(inner)) or id(inner) in known for inner in held.values()
     ):
@@ -50,7 +50,7 @@ def axes_of(
 def _inner_axes(
     request: FrameRequest, tensor: torch.Tensor, source: Source, registered: bool
 ) -> dict[str, frozenset[int]]:
-    places = ((name, inner, AttrSource(source, name)) for name, inner in parts(tensor).tensors.items())
+    places = ((name, inner, AttrSource(source, name)) for name, inner in flatten(tensor).tensors.items())
     return {name: _axes(request, inner, place, registered) for name, inner, place in places}
 
 

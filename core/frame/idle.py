@@ -21,7 +21,7 @@ import attrs
 
 from armature.frame.data import FrameRequest
 from armature.frame.guards.guard import Guard
-from armature.frame.guards.kinds import GlobalStateGuard, IdGuard, PartsGuard, TypeGuard, ValueGuard
+from armature.frame.guards.kinds import GlobalStateGuard, IdGuard, MetadataGuard, TypeGuard, ValueGuard
 from armature.frame.sources import LocalSource, Source
 
 CONTAINERS = (tuple, list, set, frozenset, dict)
@@ -89,12 +89,12 @@ def _types(guards: tuple[Guard, ...]) -> Iterator[Guard]:
             case IdGuard(source, value) if issubclass(type(value), (type, CodeType)):
                 made = guard
             case ValueGuard(source, value) if issubclass(type(value), CONTAINERS):
-                made = PartsGuard(source, Form(value), guard.user)
+                made = MetadataGuard(source, Form(value), guard.user)
             case ValueGuard(source, value) | IdGuard(source, value):
                 made = TypeGuard(source, type(value), guard.user)
             case _:
                 continue
-        if source not in seen or isinstance(made, PartsGuard):
+        if source not in seen or isinstance(made, MetadataGuard):
             seen.add(source)
             yield made
 

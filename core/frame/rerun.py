@@ -19,7 +19,7 @@ import torch
 
 from armature.errors import ArmatureWarning
 from armature.frame.data import resume_point
-from armature.torch_abi.altering import Kept, keep, put_back
+from armature.torch_abi.altering import Snapshot, restore, snapshot
 from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.fake import set_versions, version_of
 from armature.torch_abi.grad_modes import Switch, set_grad_enabled
@@ -38,7 +38,7 @@ class Before:
     versions: tuple[int, ...] = ()
     layouts: tuple[Any, ...] = ()
     generator: torch.Tensor | None = None
-    altered: tuple[Kept, ...] = ()
+    altered: tuple[Snapshot, ...] = ()
 
 
 @attrs.define(eq=False)
@@ -113,7 +113,7 @@ class Undo:
             tuple(map(version_of, tensors)),
             tuple(map(_layout, tensors)),
             torch.get_rng_state() if self.draws else None,
-            keep(args[position] for position in self.altered),
+            snapshot(args[position] for position in self.altered),
         )
 
     def leave(self, error: BaseException, code: CodeType) -> None:
@@ -131,7 +131,7 @@ class Undo:
             switch.restore(known)
         if not self.kept:
             return
-        put_back(before.altered)
+        restore(before.altered)
         if (
             before.memory is None
             or tuple(map(_layout, before.tensors)) != before.layouts

@@ -62,7 +62,7 @@ def with_memory(zeros: torch.Tensor) -> torch.Tensor:
 
 
 @attrs.frozen(eq=False)
-class Kept:
+class Snapshot:
     """What a tensor was: another one over its memory, and whether it required gradients."""
 
     tensor: torch.Tensor
@@ -70,14 +70,14 @@ class Kept:
     requires_grad: bool
 
 
-def keep(tensors: Iterable[torch.Tensor]) -> tuple[Kept, ...]:
+def snapshot(tensors: Iterable[torch.Tensor]) -> tuple[Snapshot, ...]:
     """What the tensors are now."""
-    return tuple(Kept(tensor, tensor.detach(), tensor.requires_grad) for tensor in tensors)
+    return tuple(Snapshot(tensor, tensor.detach(), tensor.requires_grad) for tensor in tensors)
 
 
-def put_back(kept: Iterable[Kept]) -> None:
+def restore(snapshots: Iterable[Snapshot]) -> None:
     """Make the tensors what they were; the numbers in their memory stay."""
-    for one in kept:
+    for one in snapshots:
         one.tensor.data = one.data
         if one.tensor.requires_grad is not one.requires_grad:
             one.tensor.requires_grad_(one.requires_grad)

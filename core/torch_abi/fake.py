@@ -29,7 +29,7 @@ from armature.torch_abi.fake_layouts import layout_rule
 from armature.torch_abi.jagged import is_jagged, ragged_axis, ragged_name, ragged_number
 from armature.torch_abi.operators import may_write, written_of
 from armature.torch_abi.symbols import Symbols, expression, hint, is_unbacked, symbols_of
-from armature.torch_abi.wrappers import innermost, is_wrapper, parts
+from armature.torch_abi.wrappers import flatten, innermost, is_wrapper
 
 # What a run on fake tensors raises where only the numbers would tell.
 DATA_DEPENDENT: tuple[type[BaseException], ...] = (
@@ -255,7 +255,7 @@ class FakeWorld:
 
     def _jagged(self, tensor: Any, axes: Axes, label: str) -> Any:
         """A nested tensor over fakes. All sizes follow from what it holds."""
-        for name, inner in parts(tensor).tensors.items():
+        for name, inner in flatten(tensor).tensors.items():
             chosen = axes.inner.get(name, frozenset())
             if id(inner) not in self.layouts and any(inner.shape[axis] > 1 for axis in chosen):
                 self.layouts[id(inner)] = self._layout(inner, chosen, f"{label}.{name}")
@@ -267,7 +267,7 @@ class FakeWorld:
     def _plan(self, tensor: torch.Tensor, axes: Axes, label: str) -> Layout | None:
         """The layout of a wrapper; those of what it holds are kept. None where the class can't be made in these."""
         whole = self._layout(tensor, axes.own, label)
-        held, kept = parts(tensor).tensors, dict(self.layouts)
+        held, kept = flatten(tensor).tensors, dict(self.layouts)
         for name, inner in held.items():
             alike = inner.dim() == tensor.dim()
             known = {
@@ -294,7 +294,7 @@ class FakeWorld:
 
     def _holding(self, tensor: torch.Tensor, layout: Layout) -> Any:
         """A wrapper of the class over fakes, with symbols for sizes."""
-        found, kind = parts(tensor), cast(Any, type(tensor))
+        found, kind = flatten(tensor), cast(Any, type(tensor))
         inner = {name: self.of(value) for name, value in found.tensors.items()}
         with torch.no_grad(), self.mode:
             made = kind.__tensor_unflatten__({**inner, **found.objects}, found.context, layout.sizes, layout.strides)

@@ -28,7 +28,7 @@ PLAIN = frozenset({*KINDS, FakeTensor})
 
 
 @attrs.frozen(eq=False)
-class Parts:
+class Flattened:
     """What a wrapper is made of: tensors and other objects by name, and what else there is to know."""
 
     tensors: dict[str, Any]
@@ -53,13 +53,13 @@ def asks_as_tensors_do(kind: type) -> bool:
     return method is NO_FUNCTION or getattr(method, "__func__", None) is DEFAULT
 
 
-def parts(tensor: torch.Tensor) -> Parts:
+def flatten(tensor: torch.Tensor) -> Flattened:
     """What a wrapper is made of. Errors: those of the class."""
     wrapper: Any = tensor
     names, context = wrapper.__tensor_flatten__()
     found = {name: getattr(tensor, name) for name in names}
     tensors = {name: part for name, part in found.items() if isinstance(part, torch.Tensor)}
-    return Parts(tensors, {name: part for name, part in found.items() if name not in tensors}, context)
+    return Flattened(tensors, {name: part for name, part in found.items() if name not in tensors}, context)
 
 
 def stands_for_part(obj: object) -> bool:
@@ -77,7 +77,7 @@ def innermost(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     if not is_wrapper(type(tensor)):
         yield tensor
         return
-    for inner in parts(tensor).tensors.values():
+    for inner in flatten(tensor).tensors.values():
         yield from innermost(inner)
 
 
@@ -102,14 +102,14 @@ def like(tensor: torch.Tensor) -> Callable[[Any], bool]:
 
     Errors: TypeError where a copy of the context is not equal to it, so that nothing could be told later.
     """
-    found = parts(tensor)
+    found = flatten(tensor)
     kind = type(tensor)
     own: Callable[[Any, Any], Any] | None = getattr(kind, "__metadata_guard__", None)
     with unset_fake_temporarily():
         context = copy.deepcopy(found.context)
 
     def test(other: Any) -> bool:
-        theirs = parts(other)
+        theirs = flatten(other)
         if [*theirs.tensors] != [*found.tensors] or [*theirs.objects] != [*found.objects]:
             return False
         if any(part is not theirs.objects[name] for name, part in found.objects.items()):
@@ -129,7 +129,7 @@ def takes_strides(tensor: torch.Tensor) -> bool:
 
     Not where it has other sizes than what it holds, as on a mesh.
     """
-    if parts(tensor).objects:
+    if flatten(tensor).objects:
         return False
     try:
         with torch.no_grad():
@@ -141,7 +141,7 @@ def takes_strides(tensor: torch.Tensor) -> bool:
 
 def comes_back(tensor: torch.Tensor) -> bool:
     """Whether the class makes the like of a wrapper out of its parts, at any depth. Errors: those of the class."""
-    found = parts(tensor)
+    found = flatten(tensor)
     kind: Any = type(tensor)
     again = kind.__tensor_unflatten__({**found.tensors, **found.objects}, found.context, tensor.size(), tensor.stride())
     inner = (value for value in found.tensors.values() if is_wrapper(type(value)))

@@ -20,8 +20,8 @@ from armature.frame.guards.kinds import (
     GlobalStateGuard,
     IdGuard,
     LengthGuard,
+    MetadataGuard,
     OffsetGuard,
-    PartsGuard,
     TensorGuard,
     TypeGuard,
     ValueGuard,
@@ -96,7 +96,7 @@ class GuardRecorder:
 
     def metadata(self, source: Source, test: Callable[[object], bool]) -> None:
         """What a tensor that holds others says of itself, or the members of a container."""
-        self.add(PartsGuard(source, test))
+        self.add(MetadataGuard(source, test))
 
     def length(self, source: Source, length: int) -> None:
         """`len(source) == length`."""

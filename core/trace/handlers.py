@@ -35,7 +35,7 @@ class ValueType:
     predicate. None: the object is like others of which nothing is known.
 
     Of an exact type also: fresh: `fresh(obj, tracer)`, the value of an object that tracing itself has made, which needs
-    no guards. part: `part(obj, kind, source, owner, tracer)`, what an object of a class that derives from a builtin
+    no guards. base: `base(obj, kind, source, owner, tracer)`, what an object of a class that derives from a builtin
     type is as one of that type; owner: the value of the object.
 
     derived: it is for objects of classes that derive from `match` too. instance: `instance(cls)`, the value of an
@@ -46,7 +46,7 @@ class ValueType:
     build: Callable[[Any, Source, Tracing], Value | None]
     priority: int = 0
     fresh: Callable[[Any, Tracing], Value] | None = None
-    part: Callable[[Any, type, Source, Value, Tracing], Value] | None = None
+    base: Callable[[Any, type, Source, Value, Tracing], Value] | None = None
     derived: bool = False
     instance: Callable[[type], Value] | None = None
 

@@ -305,8 +305,8 @@ def _opaque(tracer: Trace, obj: Any, source: Source) -> Value:
     kind = base_of(value.cls)
     if kind is not None:
         row: ValueType | None = tracer.tables.exact_value_type(kind)
-        part = base_value if row is None or row.part is None else row.part
-        value.base = part(obj, kind, source, value, tracer)
+        read_base = base_value if row is None or row.base is None else row.base
+        value.base = read_base(obj, kind, source, value, tracer)
     return value
 
 

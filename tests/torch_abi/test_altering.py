@@ -11,10 +11,10 @@ from armature.torch_abi.altering import (
     is_leaf,
     is_parameter,
     is_view,
-    keep,
     memory_of,
-    put_back,
+    restore,
     set_data_,
+    snapshot,
 )
 from armature.torch_abi.fake import FakeWorld
 
@@ -45,10 +45,10 @@ def test_memory_of_a_tensor_of_a_transform() -> None:
 
 def test_a_tensor_is_put_back() -> None:
     x = torch.ones(3)
-    address, kept = x.data_ptr(), keep([x])
+    address, kept = x.data_ptr(), snapshot([x])
     x.data = torch.zeros(2)
     x.requires_grad_()
-    put_back(kept)
+    restore(kept)
     assert (x.data_ptr(), x.requires_grad, x.tolist()) == (address, False, [1, 1, 1])
 
 

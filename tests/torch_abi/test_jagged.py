@@ -24,7 +24,7 @@ def test_what_it_is_made_of() -> None:
     assert not jagged.is_jagged(torch.nested.nested_tensor([torch.zeros(2)], layout=torch.strided))
     assert wrappers.is_wrapper(type(one)) and wrappers.asks_as_tensors_do(type(one))
     assert not overrides.is_overriding(type(one))
-    assert list(wrappers.parts(one).tensors) == ["_values", "_offsets"]
+    assert list(wrappers.flatten(one).tensors) == ["_values", "_offsets"]
     assert (jagged.ragged_name(one), jagged.ragged_axis(one)) == ("_offsets", 1)
     assert jagged.ragged_name(nested(offsets(), torch.tensor([1, 2]))) == "_lengths"
     assert jagged.ragged_axis(one.transpose(1, 2)) == 2

@@ -41,7 +41,7 @@ def test_which_classes_hold_tensors() -> None:
 
 def test_what_a_tensor_holds() -> None:
     x = two()
-    assert wrappers.parts(x).tensors == {"a": x.a, "b": x.b}
+    assert wrappers.flatten(x).tensors == {"a": x.a, "b": x.b}
     assert [t is inner for t, inner in zip(wrappers.innermost(TwoTensor(x, x)), (x.a, x.b, x.a, x.b))] == [True] * 4
     assert list(wrappers.innermost(x.a)) == [x.a]
     assert wrappers.comes_back(x)
@@ -92,8 +92,8 @@ class Meshed(TwoTensor):
 def test_a_part_that_is_no_tensor() -> None:
     x, y = two(Meshed), two(Meshed)
     x.mesh = y.mesh = OpaqueBase()
-    assert wrappers.parts(x).tensors.keys() == {"a", "b"}
-    assert wrappers.parts(x).objects == {"mesh": x.mesh}
+    assert wrappers.flatten(x).tensors.keys() == {"a", "b"}
+    assert wrappers.flatten(x).objects == {"mesh": x.mesh}
     assert wrappers.is_known(x.mesh) and not wrappers.is_known(object())
     assert wrappers.comes_back(x)
     test = wrappers.like(x)

@@ -20,7 +20,7 @@ from armature.frame.rerun import MOST_BYTES
 from armature.hookspecs import hookimpl
 from armature.plugins import manager
 from armature.testing.differential import difference
-from armature.torch_abi.altering import keep
+from armature.torch_abi.altering import snapshot
 from armature.torch_abi.grad_modes import CHANGED_BY
 from tests.support.resuming import compiled, resumes
 
@@ -359,7 +359,7 @@ def test_nothing_is_kept_twice_for_operators_that_can_not_raise(monkeypatch: pyt
         return t.relu().sum(-1)[0] / 2
 
     copied = []
-    monkeypatch.setattr(rerun, "keep", lambda tensors: copied.append(0) or keep(tensors))
+    monkeypatch.setattr(rerun, "snapshot", lambda tensors: copied.append(0) or snapshot(tensors))
     mine, _ = compiled(program)
     for _ in range(3):
         mine(*one())

@@ -17,7 +17,7 @@ from armature.plugins import manager
 from armature.trace.handlers import Handler
 from armature.trace.signals import TraceSignal
 from armature.trace.values.base import NotConstant
-from armature_torch_handlers.programs.subgraphs import NotApart
+from armature_torch_handlers.programs.subgraphs import NotSeparable
 from tests.support.tracing import break_of
 
 
@@ -87,7 +87,7 @@ def calls_marked(x):
 
 
 def test_a_stray_signal_ends_in_eager_mode() -> None:
-    signal = NotApart("it went astray")
+    signal = NotSeparable("it went astray")
     assert not isinstance(signal, Exception)
     with manager().registered(Stray(signal), "stray"):
         compiled = armature.compile(calls_marked)
@@ -97,7 +97,7 @@ def test_a_stray_signal_ends_in_eager_mode() -> None:
             Outcome.FALLBACK
         ]
         armature.reset()
-        with armature.config.patch(strict=True), pytest.raises(NotApart):
+        with armature.config.patch(strict=True), pytest.raises(NotSeparable):
             compiled(torch.zeros(2))
 
 

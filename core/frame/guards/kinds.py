@@ -141,7 +141,7 @@ class TensorGuard(Guard):
 
 
 @attrs.frozen(eq=False)
-class PartsGuard(Guard):
+class MetadataGuard(Guard):
     """The tensor holds others by the names as while tracing, and what its class says besides is equal."""
 
     source: Source

@@ -24,7 +24,7 @@ from armature.frame.sources import (
 from armature.torch_abi.fake import tensor_of_number, version_of
 from armature.torch_abi.jagged import is_jagged, ragged_name, stands_for_ragged
 from armature.torch_abi.overrides import dispatches
-from armature.torch_abi.wrappers import is_wrapper, parts
+from armature.torch_abi.wrappers import flatten, is_wrapper
 from armature.trace.errors import SkipFrame
 from armature.trace.values.base import NotConstant, Value
 
@@ -162,7 +162,7 @@ def _memories(source: Source | None, tensor: torch.Tensor | None) -> Iterator[tu
     if not is_wrapper(type(tensor)):
         yield source, tensor
         return
-    for name, inner in parts(tensor).tensors.items():
+    for name, inner in flatten(tensor).tensors.items():
         yield from _memories(AttrSource(source, name), inner)
 
 

@@ -35,7 +35,7 @@ def accept_parts(tracer: Trace, tensor: torch.Tensor) -> None:
     """Break the graph unless all that a wrapper holds are tensors that may stand in it."""
     kind = type(tensor)
     try:
-        found = abi.parts(tensor)
+        found = abi.flatten(tensor)
     except Exception as error:
         refuse(tracer, kind, f"`__tensor_flatten__` raises {type(error).__name__}: {error}")
     for name, part in found.objects.items():
@@ -54,7 +54,7 @@ def accept_fake(tracer: Trace, tensor: torch.Tensor, fake: torch.Tensor) -> None
     """The same where the fake of a wrapper, made of the fakes of its parts, is no wrapper like it."""
     if type(fake) is not type(tensor):
         refuse(tracer, type(tensor), "`__tensor_unflatten__` gives a tensor of another class")
-    for name, inner in abi.parts(tensor).tensors.items():
+    for name, inner in abi.flatten(tensor).tensors.items():
         if abi.is_wrapper(type(inner)):
             accept_fake(tracer, inner, getattr(fake, name))
 
@@ -76,7 +76,7 @@ def guard(tracer: Trace, tensor: torch.Tensor, fake: torch.Tensor, source: Sourc
     if not kept:
         refuse(tracer, type(tensor), "`__tensor_unflatten__` loses some of its metadata")
     tracer.guards.metadata(source, test)
-    for name, inner in abi.parts(tensor).tensors.items():
+    for name, inner in abi.flatten(tensor).tensors.items():
         place = AttrSource(source, name)
         inner_fake = getattr(fake, name)
         tracer.guards.tensor(place, inner, inner_fake)

@@ -308,7 +308,7 @@ def index_of(tracer: Tracing, key: Value, kind: type = list) -> Any:
     )
 
 
-def place_of(tracer: Tracing, position: Value) -> Any:
+def as_index(tracer: Tracing, position: Value) -> Any:
     """The int that an argument stands for. TypeError of the program for what is none."""
     if not hasattr(position.python_type(), "__index__"):
         raise_lacking(tracer, position, "__index__")

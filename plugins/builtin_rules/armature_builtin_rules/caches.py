@@ -155,7 +155,7 @@ def done(tracer: Tracing) -> tuple[int, int, int]:
     return tracer.effects.count, written, len(tracer.precalls.calls)
 
 
-def place_at_begin(value: Value) -> Source | None:
+def source_at_begin(value: Value) -> Source | None:
     """Where an argument stands when the frame begins."""
     try:
         constant = value.as_constant()
@@ -169,7 +169,7 @@ def asked_before(
 ) -> tuple[CachedCallSource, object] | None:
     """What the function gives for the arguments before the frame begins, and where it is found. None where it raises,
     or an argument is made in the frame."""
-    places = [place_at_begin(value) for value in (*args, *kwargs.values())]
+    places = [source_at_begin(value) for value in (*args, *kwargs.values())]
     sources = tuple(source for source in places if source is not None)
     if len(sources) < len(places):
         return None

@@ -141,7 +141,7 @@ def ordered_dict(obj: Any, source: Source, tracer: Tracing) -> Value:
     return OrderedDictValue({}, pending=obj, source=source)
 
 
-def ordered_part(obj: Any, kind: type, source: Source, owner: Value, tracer: Tracing) -> Value:
+def base_of_ordered(obj: Any, kind: type, source: Source, owner: Value, tracer: Tracing) -> Value:
     """What an object of a class derived from it is as an ordered dict."""
     return OrderedDictValue({}, pending=obj, owner=owner, source=source)
 
@@ -153,7 +153,7 @@ def default_dict(obj: Any, source: Source, tracer: Tracing) -> Value:
     return made
 
 
-def default_part(obj: Any, kind: type, source: Source, owner: Value, tracer: Tracing) -> Value:
+def base_of_default(obj: Any, kind: type, source: Source, owner: Value, tracer: Tracing) -> Value:
     """The same of an object of a class derived from it."""
     factory = tracer.wrap(obj.default_factory, AttrSource(source, "default_factory"))
     return DefaultDictValue({}, pending=obj, owner=owner, factory=factory, source=source)
@@ -169,7 +169,7 @@ def mapping_proxy(obj: Any, source: Source, tracer: Tracing) -> Value | None:
 
 
 VALUE_TYPES = (
-    ValueType(collections.OrderedDict, ordered_dict, part=ordered_part),
-    ValueType(collections.defaultdict, default_dict, part=default_part),
+    ValueType(collections.OrderedDict, ordered_dict, base=base_of_ordered),
+    ValueType(collections.defaultdict, default_dict, base=base_of_default),
     ValueType(MappingProxyType, mapping_proxy),
 )

@@ -21,12 +21,12 @@ from armature.plugin_api import (
     UserRaised,
     Value,
     advanced,
+    as_index,
     class_member,
     handles,
     is_iterable,
     locations_of,
     method_of,
-    place_of,
     raise_lacking,
     rely_on_class,
 )
@@ -155,7 +155,7 @@ def any_true(call: Call, items: Value) -> Value:
 def numbered(call: Call, items: Value, start: Value | None = None) -> Value:
     """Pairs of a number and an item."""
     tracer = call.tracing
-    first: Any = 0 if start is None else place_of(tracer, start)
+    first: Any = 0 if start is None else as_index(tracer, start)
     inner = inner_iterator(tracer, items)
 
     stream, number = stream_of(tracer, inner), first

@@ -16,10 +16,10 @@ from armature.plugin_api import (
     Tracing,
     TupleValue,
     Value,
+    as_index,
     handles,
     method_of,
     native,
-    place_of,
 )
 from armature_builtin_rules.functions.targets import own_methods
 
@@ -46,7 +46,7 @@ def compared(call: Call, owner: Value, other: Value) -> Value | None:
 @method_of(SequenceValue, list.index, tuple.index, collections.deque.index)
 def index(tracer: Tracing, self: SequenceValue, item: Value, *bounds: Value) -> Value:
     """The first place of an item."""
-    first, last, *_ = (*(place_of(tracer, bound) for bound in bounds), None, None)
+    first, last, *_ = (*(as_index(tracer, bound) for bound in bounds), None, None)
     start, stop, _ = slice(first or 0, last).indices(len(self.items))
     for position in range(start, stop):
         if tracer.python.same_or_equal(self.items[position], item):
@@ -136,7 +136,7 @@ def extend_in_place(tracer: Tracing, self: ListValue, more: Value) -> Value:
 @method_of(ListValue, list.insert)
 def insert(tracer: Tracing, self: ListValue, position: Value, item: Value) -> None:
     """An item before that at a position."""
-    at = place_of(tracer, position)
+    at = as_index(tracer, position)
     tracer.mutate(self)
     self.items.insert(at, item)
 
@@ -144,7 +144,7 @@ def insert(tracer: Tracing, self: ListValue, position: Value, item: Value) -> No
 @method_of(ListValue, list.pop)
 def pop(tracer: Tracing, self: ListValue, position: Value | None = None) -> Value:
     """The last item, or that at a position, taken out."""
-    at = -1 if position is None else place_of(tracer, position)
+    at = -1 if position is None else as_index(tracer, position)
     tracer.mutate(self)
     try:
         return self.items.pop(at)

@@ -463,7 +463,7 @@ def fresh(obj: Any, tracer: Tracing) -> Value:
     return SetValue({item.key(tracer): item for item in items}, type(obj), obj.copy())
 
 
-def part_of(obj: Any, kind: type, source: Source, owner: Value, tracer: Tracing) -> Value:
+def base_of_set(obj: Any, kind: type, source: Source, owner: Value, tracer: Tracing) -> Value:
     """An object of a derived class as a set."""
     held = frozenset(obj)  # a copy: no member is asked for its hash
     tracer.guards.metadata(source, functools.partial(same_members, held))
@@ -475,4 +475,4 @@ def part_of(obj: Any, kind: type, source: Source, owner: Value, tracer: Tracing)
     return SetValue(entries, kind, None, source=source)
 
 
-VALUE_TYPES = tuple(ValueType(kind, of_program, fresh=fresh, part=part_of) for kind in (set, frozenset))
+VALUE_TYPES = tuple(ValueType(kind, of_program, fresh=fresh, base=base_of_set) for kind in (set, frozenset))

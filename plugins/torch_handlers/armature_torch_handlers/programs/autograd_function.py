@@ -25,7 +25,7 @@ from armature.plugin_api import (
 from armature_torch_handlers.contexts.grad import switch_grad
 from armature_torch_handlers.programs.function_context import Context
 from armature_torch_handlers.programs.function_graphs import with_gradients
-from armature_torch_handlers.programs.subgraphs import NotApart
+from armature_torch_handlers.programs.subgraphs import NotSeparable
 from armature_torch_handlers.programs.transforms import LEAVES, innermost, leave_aborted
 
 BASE = torch.autograd.Function
@@ -67,7 +67,7 @@ def apply(call: Call, cls: Value, *args: Value, **kwargs: Value) -> Value:
         if torch.is_grad_enabled() and any(isinstance(arg, TracedTensor) and arg.fake.requires_grad for arg in args):
             return with_gradients(call, cls, context, args, steps, setup is not None)
         return without_gradients(call, context, args, steps, setup is not None)
-    except NotApart as unfit:
+    except NotSeparable as unfit:
         refuse(call, function, unfit.reason)
     except GraphBreak as stop:
         if stop.event.type.id == "autograd-context-attribute":  # its own hints say more
@@ -176,7 +176,7 @@ def as_output(call: Call, value: Value, args: Sequence[Value], context: Context)
         return value
     given = value in args
     if value.fake.requires_grad and not given and not value.fake._is_view():
-        raise NotApart("forward gives a tensor that requires a gradient")
+        raise NotSeparable("forward gives a tensor that requires a gradient")
     if value.fake.requires_grad and given:
         return call.graph_call("detach", value)
     if given and value not in context.dirty(call.tracing):

@@ -21,7 +21,7 @@ from armature.plugin_api import (
     UserRaised,
     Value,
 )
-from armature_torch_handlers.programs.subgraphs import NotApart, Part, Watch, graph_inputs, trace_part
+from armature_torch_handlers.programs.subgraphs import NotSeparable, Subgraph, Watch, graph_inputs, trace_subgraph
 
 
 @attrs.frozen
@@ -118,16 +118,16 @@ def trace_body(
 
     single: it must return one, which the graph returns as it is, and else a tuple. fresh: tensors must be its own.
 
-    Errors: NotApart, where it can't be a graph, and GraphBreak.
+    Errors: NotSeparable, where it can't be a graph, and GraphBreak.
     """
     fakes = [None if like is ANY_INT else like.fake() for like in inputs]
     with graph_inputs(tracer, fakes) as values:
-        part: Part | None = None
+        part: Subgraph | None = None
         try:
             with Watch(tracer) as watch:
-                part = trace_part(tracer, flat_call, (function, *values, *args), {})
+                part = trace_subgraph(tracer, flat_call, (function, *values, *args), {})
             if part.writes or watch.changed():
-                raise NotApart("changes something outside of it")
+                raise NotSeparable("changes something outside of it")
             leaves, tree = tracer.unpack(part.result)
             results = tracer.unpack(leaves)
             part = part.giving(results)
@@ -136,7 +136,7 @@ def trace_body(
             module, free = _module(tracer, part, nodes, results, name, single)
             return Body(module, len(nodes), free, tuple(results), tree)
         except UserRaised as error:
-            raise NotApart("raises an error") from error
+            raise NotSeparable("raises an error") from error
         finally:
             if part is not None:
                 part.remove()
@@ -148,19 +148,19 @@ def flat_call(function: Callable[..., Any], *args: Any) -> tuple[list[Any], Any]
 
 
 def _module(
-    tracer: Tracing, part: Part, inputs: list[fx.Node], results: Sequence[Value], name: str, single: bool
+    tracer: Tracing, part: Subgraph, inputs: list[fx.Node], results: Sequence[Value], name: str, single: bool
 ) -> tuple[fx.GraphModule, tuple[fx.Node, ...]]:
     """The graph of a function, and what it uses besides its inputs."""
     free = [node for node in part.outside if node not in inputs]
     if not all(isinstance(node.meta.get("example_value"), (torch.Tensor, torch.SymInt)) for node in free):
-        raise NotApart("uses a number that is not known while tracing")
+        raise NotSeparable("uses a number that is not known while tracing")
     outputs = tuple(value.as_argument(tracer) for value in results)
     if single and len(outputs) != 1:
-        raise NotApart("gives more or less than one thing")
+        raise NotSeparable("gives more or less than one thing")
     return part.module([*inputs, *free], outputs[0] if single else outputs, name), tuple(free)
 
 
-def _check(part: Part, results: Sequence[Value], inputs: Sequence[fx.Node], fresh: bool) -> None:
+def _check(part: Subgraph, results: Sequence[Value], inputs: Sequence[fx.Node], fresh: bool) -> None:
     """Whether the results are tensors and numbers, and, if they must be, of the part: no two share memory with each
     other or inputs."""
     own = set(part.nodes)
@@ -170,10 +170,10 @@ def _check(part: Part, results: Sequence[Value], inputs: Sequence[fx.Node], fres
             memory = _memory(value.fake)
             known = value.node not in own or memory in seen
             if value.kind is not None or memory is None or (fresh and known):
-                raise NotApart(f"gives {value.describe()} that is not its own")
+                raise NotSeparable(f"gives {value.describe()} that is not its own")
             seen.add(memory)
         elif not issubclass(value.python_type(), int) or not (value.is_constant or value.is_symbolic):
-            raise NotApart(f"gives {value.describe()}")
+            raise NotSeparable(f"gives {value.describe()}")
 
 
 def _memory(value: object) -> int | None:

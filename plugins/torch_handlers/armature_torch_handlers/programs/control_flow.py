@@ -23,7 +23,7 @@ from armature.plugin_api import (
     handles,
 )
 from armature_torch_handlers.programs.bodies import Body, in_tree, together, trace_body
-from armature_torch_handlers.programs.subgraphs import NotApart, call_graphs
+from armature_torch_handlers.programs.subgraphs import NotSeparable, call_graphs
 
 
 @handles(*existing("torch.cond", "torch._higher_order_ops.cond.cond_op"))
@@ -58,7 +58,7 @@ def branch(call: Call, function: Value, operands: Args) -> Body:
     """A function as a graph of its own. What it uses is a tensor."""
     try:
         found = trace_body(call.tracing, function, (), tuple(operands), name="branch")
-    except NotApart as unfit:
+    except NotSeparable as unfit:
         refuse(call, f"a branch that {unfit.reason}")
     if not all(isinstance(fake, torch.Tensor) for fake in found.free_fakes):
         refuse(call, "a branch that uses a number that is not known while tracing")

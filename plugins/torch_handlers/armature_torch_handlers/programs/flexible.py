@@ -20,7 +20,7 @@ from armature.plugin_api import (
     item_by_tensors,
 )
 from armature_torch_handlers.programs.bodies import Body, Like, needs_gradient, trace_body
-from armature_torch_handlers.programs.subgraphs import NotApart, call_graphs
+from armature_torch_handlers.programs.subgraphs import NotSeparable, call_graphs
 
 Q_INDICES = 7  # the place in the tuple that a block mask comes to of what gradients need
 
@@ -73,5 +73,5 @@ def body_of(call: Call, function: Value, inputs: Sequence[Like], name: str) -> B
     try:
         with call.tracing.fakes.reading_items(item_by_tensors):
             return trace_body(call.tracing, function, inputs, name=name, single=True, fresh=False)
-    except NotApart as unfit:
+    except NotSeparable as unfit:
         call.graph_break("flex-attention-function", reason=unfit.reason)

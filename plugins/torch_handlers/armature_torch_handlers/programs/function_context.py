@@ -19,7 +19,7 @@ from armature.plugin_api import (
     Value,
     handles,
 )
-from armature_torch_handlers.programs.subgraphs import NotApart
+from armature_torch_handlers.programs.subgraphs import NotSeparable
 
 METHODS = ("save_for_backward", "save_for_forward", "mark_dirty", "mark_non_differentiable", "set_materialize_grads")
 KEPT = ("to_save", "saved_for_forward", "dirty_tensors", "non_differentiable", "materialize_grads")  # where they do
@@ -69,7 +69,7 @@ class Context(ObjectValue):
         """What `save_for_backward` was given."""
         found: list[Value] = tracer.unpack(self.told("to_save", NOTHING))
         if not all(isinstance(item, TracedTensor) or is_none(item) for item in found):
-            raise NotApart("save_for_backward is called with something that is no tensor")
+            raise NotSeparable("save_for_backward is called with something that is no tensor")
         return found
 
     def dirty(self, tracer: Tracing) -> list[Value]:
@@ -87,18 +87,18 @@ class Context(ObjectValue):
         return self.told("materialize_grads", tracer.constant(True)).truth(tracer)
 
     def check(self, tracer: Tracing, outputs: Sequence[Value], args: Sequence[Value], apart: bool) -> None:
-        """Raise NotApart where torch raises or warns, and for what it does to tensors of the program.
+        """Raise NotSeparable where torch raises or warns, and for what it does to tensors of the program.
 
         apart: `forward` has no context.
         """
         dirty = self.dirty(tracer)
         if not all(value in args and value in outputs for value in dirty):
-            raise NotApart("mark_dirty is called with something else than arguments that forward returns")
+            raise NotSeparable("mark_dirty is called with something else than arguments that forward returns")
         if apart and any(value in args and value in outputs and value not in dirty for value in self.saved(tracer)):
-            raise NotApart("an argument is saved, and given as it is")
+            raise NotSeparable("an argument is saved, and given as it is")
         foreign = [value for value in outputs if isinstance(value, TracedTensor) and value.real is not None]
         if not all(value in args for value in foreign):
-            raise NotApart("forward gives a tensor of the program that is no argument")
+            raise NotSeparable("forward gives a tensor of the program that is no argument")
 
 
 def is_none(value: Value) -> bool:

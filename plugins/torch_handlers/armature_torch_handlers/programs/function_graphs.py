@@ -22,7 +22,7 @@ from armature.plugin_api import (
     running_graphs,
 )
 from armature_torch_handlers.programs.function_context import Context, is_none
-from armature_torch_handlers.programs.subgraphs import NotApart, Part, Watch, trace_part
+from armature_torch_handlers.programs.subgraphs import NotSeparable, Subgraph, Watch, trace_subgraph
 
 BASE = torch.autograd.Function
 ONCE = once_differentiable(lambda ctx: None).__code__
@@ -129,7 +129,7 @@ def laid_out(gradient: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
 def with_gradients(
     call: Call, cls: Value, context: Context, args: Sequence[Value], steps: tuple[Any, list[Value]], apart: bool
 ) -> Value:
-    """The call as a node of the graph. Errors: NotApart, GraphBreak, UserRaised."""
+    """The call as a node of the graph. Errors: NotSeparable, GraphBreak, UserRaised."""
     return _Tracing(call, cls, context, tuple(args)).run(steps, apart)
 
 
@@ -153,7 +153,7 @@ class _Tracing:
         inputs = [arg for arg in self.args if isinstance(arg, TracedTensor)]
         nodes = [node_of(self.call, value) for value in inputs]
         with Watch(tracer), torch.no_grad():
-            part = trace_part(tracer, steps[0], steps[1], {})
+            part = trace_subgraph(tracer, steps[0], steps[1], {})
         result = part.result
         nest = issubclass(result.python_type(), tuple)
         outputs = tracer.unpack(result) if nest else [result]
@@ -199,18 +199,18 @@ class _Tracing:
     def node_or_none(self, value: Value) -> fx.Node | None:
         return node_of(self.call, value) if isinstance(value, TracedTensor) else None
 
-    def check_forward(self, part: Part, outputs: list[Value], apart: bool) -> None:
+    def check_forward(self, part: Subgraph, outputs: list[Value], apart: bool) -> None:
         """Whether what forward gives can go through a node."""
         tracer = self.call.tracing
         dirty, own = self.context.dirty(tracer), set(part.nodes)
         if not all(value in dirty for value in part.written):
-            raise NotApart("forward writes to a tensor that is not marked as dirty")
+            raise NotSeparable("forward writes to a tensor that is not marked as dirty")
         for value in outputs:
             if not isinstance(value, TracedTensor):
                 if not value.is_constant and not value.is_symbolic:
-                    raise NotApart(f"forward gives {value.describe()}")
+                    raise NotSeparable(f"forward gives {value.describe()}")
             elif value not in self.args and (value.node not in own or value.kind is not None):
-                raise NotApart("forward gives a tensor that is not its own")
+                raise NotSeparable("forward gives a tensor that is not its own")
         self.context.check(tracer, outputs, self.args, apart)
 
     # Backward.
@@ -225,14 +225,14 @@ class _Tracing:
                 with Watch(tracer) as watch:
                     try:
                         self.backward[mode, given] = self.trace_way(function, outputs, mode, given)
-                    except (GraphBreak, UserRaised, NotApart) as stop:
+                    except (GraphBreak, UserRaised, NotSeparable) as stop:
                         self.missing[mode, given] = said(stop)
                         if first and isinstance(stop, UserRaised):
-                            raise NotApart(self.missing[mode, given]) from None
+                            raise NotSeparable(self.missing[mode, given]) from None
                         if first or watch.outlives():
                             raise
                 if watch.changed(self.context, *self.args):
-                    raise NotApart("backward changes its context, or something outside of it")
+                    raise NotSeparable("backward changes its context, or something outside of it")
                 first = False
 
     def ways(self, outputs: list[Value]) -> Iterator[tuple[bool, ...]]:
@@ -249,7 +249,7 @@ class _Tracing:
             for value in outputs
         ]
         if sum(open_) > MOST_ABSENT:
-            raise NotApart(f"gradients of more than {MOST_ABSENT} outputs may be None")
+            raise NotSeparable(f"gradients of more than {MOST_ABSENT} outputs may be None")
         return product(*[(True, False) if may else (False,) for may in open_])
 
     def method(self) -> Value:
@@ -258,7 +258,7 @@ class _Tracing:
         both = {name: self.cls.get_attribute(tracer, name) for name in ("backward", "vjp")}  # guards either
         names = [name for name in both if getattr(function, name) is not getattr(BASE, name)]
         if len(names) != 1:
-            raise NotApart("it has no backward, or two")
+            raise NotSeparable("it has no backward, or two")
         found = both[names[0]]
         if getattr(getattr(function, names[0]), "__code__", None) is ONCE:
             self.once = True
@@ -270,7 +270,7 @@ class _Tracing:
         tracer, call = self.call.tracing, self.call
         wanted = [value for value, there in zip(outputs, given) if there]
         with torch.no_grad():
-            start = trace_part(tracer, like, wanted, {})
+            start = trace_subgraph(tracer, like, wanted, {})
         gradients = tracer.unpack(start.result)
         rest = iter(gradients)
         passed = [next(rest) if there else call.constant(None) for there in given]
@@ -278,17 +278,17 @@ class _Tracing:
         self.context.reads_saved = False
         try:
             with outside_autocast(), torch.set_grad_enabled(mode):
-                part = trace_part(tracer, function, [self.context, *passed], {})
+                part = trace_subgraph(tracer, function, [self.context, *passed], {})
             return self.as_backward(part, gradients)
         finally:
             if part is not None:
                 part.remove()
             start.remove()
 
-    def as_backward(self, part: Part, gradients: list[Value]) -> Backward:
+    def as_backward(self, part: Subgraph, gradients: list[Value]) -> Backward:
         """Its graph."""
         if not all(value in gradients for value in part.written):
-            raise NotApart("backward writes to a tensor that is no gradient")
+            raise NotSeparable("backward writes to a tensor that is no gradient")
         results = tuple(self.node_or_none(value) for value in self.results(part.result))
         places = [node_of(self.call, value) for value in gradients]
         reads_saved = self.context.reads_saved
@@ -304,14 +304,14 @@ class _Tracing:
         tracer = self.call.tracing
         found = tracer.unpack(result) if issubclass(result.python_type(), tuple) else [result]
         if len(found) < len(self.args) or not all(map(is_none, found[len(self.args) :])):
-            raise NotApart("backward gives another number of gradients than there are arguments")
+            raise NotSeparable("backward gives another number of gradients than there are arguments")
         for arg, gradient in zip(self.args, found):
             if is_none(gradient):
                 continue
             if not isinstance(arg, TracedTensor) or not isinstance(gradient, TracedTensor) or gradient.kind is not None:
-                raise NotApart(f"backward gives {gradient.describe()} as the gradient of {arg.describe()}")
+                raise NotSeparable(f"backward gives {gradient.describe()} as the gradient of {arg.describe()}")
             if arg.fake.requires_grad and not sums_to(gradient.shape, arg.shape):
-                raise NotApart("backward gives a gradient of another shape than the argument's")
+                raise NotSeparable("backward gives a gradient of another shape than the argument's")
         none = self.call.constant(None)
         pairs = [(arg, gradient) for arg, gradient in zip(self.args, found) if isinstance(arg, TracedTensor)]
         return [gradient if arg.fake.requires_grad else none for arg, gradient in pairs]
@@ -338,18 +338,18 @@ def sums_to(gradient: Sequence[Any], shape: Sequence[Any]) -> bool:
     return len(gradient) >= len(shape) and all(size == 1 or size == other for size, other in zip(shape, last))
 
 
-def said(stop: GraphBreak | UserRaised | NotApart) -> str:
+def said(stop: GraphBreak | UserRaised | NotSeparable) -> str:
     """Why it was not traced."""
     if isinstance(stop, GraphBreak):
         return stop.event.type.explanation.format(**stop.event.facts)
-    return stop.reason if isinstance(stop, NotApart) else f"it raises {stop.value.describe()}"
+    return stop.reason if isinstance(stop, NotSeparable) else f"it raises {stop.value.describe()}"
 
 
 def node_of(call: Call, value: Value) -> fx.Node:
     """The node of a tensor."""
     node = value.as_argument(call.tracing)
     if not isinstance(node, fx.Node):
-        raise NotApart(f"{value.describe()} is not in the graph")
+        raise NotSeparable(f"{value.describe()} is not in the graph")
     return node
 
 

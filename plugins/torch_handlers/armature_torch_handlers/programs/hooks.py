@@ -14,7 +14,7 @@ from torch.utils.hooks import RemovableHandle
 
 from armature.plugin_api import Call, TracedTensor, Value, Write, existing, handles
 from armature_torch_handlers.programs.bodies import Like, trace_body
-from armature_torch_handlers.programs.subgraphs import NotApart, call_graphs
+from armature_torch_handlers.programs.subgraphs import NotSeparable, call_graphs
 
 
 @attrs.define(eq=False)
@@ -43,7 +43,7 @@ def register_hook(call: Call, self: Value, hook: Value) -> Value | None:
         with torch.no_grad():  # in force while gradients flow
             gradient_like = Like.of(self.fake).without_gradient()
             body = trace_body(call.tracing, hook, [gradient_like], name="hook", single=True, fresh=False)
-    except NotApart:
+    except NotSeparable:
         return None
     (gradient,) = body.results
     if not isinstance(gradient, TracedTensor) or gradient.fake.shape != self.fake.shape or gradient.dtype != self.dtype:

@@ -22,7 +22,7 @@ from armature.plugin_api import (
     handles,
 )
 from armature_torch_handlers.programs.bodies import ANY_INT, Body, Like, in_tree, needs_gradient, together, trace_body
-from armature_torch_handlers.programs.subgraphs import NotApart, call_graphs
+from armature_torch_handlers.programs.subgraphs import NotSeparable, call_graphs
 
 
 @handles(
@@ -103,7 +103,7 @@ def body_of(
     """A function as a graph of its own."""
     try:
         return trace_body(call.tracing, function, likes, tuple(more), name=name, single=single)
-    except NotApart as unfit:
+    except NotSeparable as unfit:
         refuse(call, f"a function that {unfit.reason}")
 
 

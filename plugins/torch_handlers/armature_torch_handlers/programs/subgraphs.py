@@ -38,7 +38,7 @@ from armature.plugin_api import (
 OF_PROGRAM = ("real", "obj", "namespace")  # fields of values that hold the program's own objects
 
 
-class NotApart(TraceSignal):
+class NotSeparable(TraceSignal):
     """A call can't have a graph of its own. `reason`: what the function does."""
 
     def __init__(self, reason: str) -> None:
@@ -90,7 +90,7 @@ class Watch:
 
 
 @attrs.frozen(eq=False)
-class Part:
+class Subgraph:
     """What a call put in the graph.
 
     nodes: in their order. outside: the nodes that these use and that are not among them. writes: whether some are
@@ -130,7 +130,7 @@ class Part:
         graph breaks at the call."""
         remove(self.tracer, self.nodes, self.places)
 
-    def giving(self, values: Sequence[Value]) -> Part:
+    def giving(self, values: Sequence[Value]) -> Subgraph:
         """The part with what some values are in the graph, numbers too. It is still the graph's end."""
         last = next(iter(reversed(self.tracer.graph.nodes)), None)
         found = [value.as_argument(self.tracer) for value in values if not value.is_constant]
@@ -142,10 +142,10 @@ class Part:
         return attrs.evolve(self, nodes=nodes, outside=tuple(dict.fromkeys((*self.outside, *used))))
 
 
-def trace_part(tracer: Tracing, function: Value | Callable[..., Any], args: Args, kwargs: Kwargs) -> Part:
+def trace_subgraph(tracer: Tracing, function: Value | Callable[..., Any], args: Args, kwargs: Kwargs) -> Subgraph:
     """Trace a call, in the modes that torch is in now. What breaks in it breaks at the call being traced.
 
-    Errors: NotApart, and as for any call GraphBreak and UserRaised. There are no new nodes in the graph then.
+    Errors: NotSeparable, and as for any call GraphBreak and UserRaised. There are no new nodes in the graph then.
     """
     last = next(iter(reversed(tracer.graph.nodes)), None)
     known, mutates = list(tracer.by_fake.values()), tracer.mutates
@@ -157,22 +157,22 @@ def trace_part(tracer: Tracing, function: Value | Callable[..., Any], args: Args
         with watch:
             result = tracer.calls.call_whole(function, args, kwargs)
         if watch.outlives():
-            raise NotApart("changes something outside of it")
+            raise NotSeparable("changes something outside of it")
         nodes = _after(tracer.graph, last)
         own = set(nodes)
         if tracer.sizes.computes(own):
-            raise NotApart("computes numbers or sizes from what tensors hold")
-    except (GraphBreak, UserRaised, NotApart) as stop:
+            raise NotSeparable("computes numbers or sizes from what tensors hold")
+    except (GraphBreak, UserRaised, NotSeparable) as stop:
         remove(tracer, _after(tracer.graph, last), ())
         if isinstance(stop, UserRaised) and [version_of(value.fake) for value in known] != versions:
-            raise NotApart("writes to a tensor, and raises") from None
+            raise NotSeparable("writes to a tensor, and raises") from None
         raise
     finally:
         tracer.subgraph_depth -= 1
         writes, tracer.mutates = tracer.mutates, mutates
     written = tuple(value for value, version in zip(known, versions) if version_of(value.fake) != version)
     used = (given for node in nodes for given in node.all_input_nodes if given not in own)
-    return Part(tracer, nodes, result, tuple(dict.fromkeys(used)), writes, written, locations_of(tracer.frames))
+    return Subgraph(tracer, nodes, result, tuple(dict.fromkeys(used)), writes, written, locations_of(tracer.frames))
 
 
 @contextmanager
@@ -181,10 +181,10 @@ def graph_inputs(
 ) -> Iterator[list[TracedTensor | SymbolicNumber]]:
     """Inputs of a graph within the graph, there while a function is traced on them. None stands for any int.
 
-    Errors: NotApart.
+    Errors: NotSeparable.
     """
     if fakes and in_transform():  # whose levels its inputs would not have
-        raise NotApart("is called in a transform of torch.func")
+        raise NotSeparable("is called in a transform of torch.func")
     places = locations_of(tracer.frames)
     values = [_input(tracer, fake) for fake in fakes]
     try:
