@@ -18,9 +18,9 @@ from armature.plugin_api import (
 )
 from armature_builtin_rules import (
     buffers,
+    builtin_functions,
     deques,
     derived,
-    functions,
     getters,
     handlers,
     json_text,
@@ -59,7 +59,7 @@ def armature_polyfills() -> Iterable[Polyfill]:
 @hookimpl
 def armature_handlers() -> Iterable[Handler]:
     """Python's own functions, and those of the standard library that act on the world."""
-    yield from functions.handlers()
+    yield from builtin_functions.handlers()
     yield from collect(buffers, getters, handlers, json_text, reflection, regex, deques, partials, weak, randomness)
 
 

@@ -27,7 +27,7 @@ from armature.introspection import (
 from armature.plugin_api import Decision, RuleOrigin, Subject
 from armature.rules import RuleBook
 from armature.testing.rules_kit import RulesConformance, book_with
-from armature_builtin_rules import derived, functions, load, plugin
+from armature_builtin_rules import builtin_functions, derived, load, plugin
 
 ROWS = [rule for table in load.rules() for rule in table.rules("test")]
 BY_FILE = {
@@ -209,7 +209,7 @@ def test_numpy_is_one_set(book: RuleBook) -> None:
 
 
 def test_functions_of_python_are_not_said_to_have_no_rule(book: RuleBook) -> None:
-    rows = functions.handlers()
+    rows = builtin_functions.handlers()
     targets = [fn for row in rows for fn in row.targets if is_written_in_c(fn)]
     assert len(targets) > 100 and all(row.complete and row.priority < 0 for row in rows)
     assert [fn for fn in targets if "no rule, handler or polyfill" in book.verdict(fn).reason] == []

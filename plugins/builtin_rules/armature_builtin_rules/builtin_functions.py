@@ -1,0 +1,43 @@
+"""Python's own functions and types: what a call of each does to values.
+
+Each handler is complete: a call whose arguments it does not take breaks the graph, and Python says what is wrong with
+it. They are asked last, so that other plugins may know more of a function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from armature.plugin_api import Handler, collect
+from armature_builtin_rules.functions import (
+    attributes,
+    class_checks,
+    classes,
+    containers,
+    descriptors,
+    dict_views,
+    dicts,
+    enums,
+    exception_methods,
+    exceptions,
+    imports,
+    iterators,
+    numbers,
+    sequences,
+    sets,
+    sorting,
+    text,
+)
+
+ASKED_LAST = -1
+MODULES = (
+    attributes, class_checks, classes, containers, descriptors, dict_views, dicts, enums, exception_methods, exceptions,
+    imports, iterators, numbers, sequences, sets, sorting, text,
+)  # fmt: skip
+
+
+def handlers() -> Iterable[Handler]:
+    """The handlers of all modules."""
+    return [attrs.evolve(row, priority=ASKED_LAST, complete=True) for row in collect(*MODULES)]
