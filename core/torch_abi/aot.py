@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from armature.torch_abi import altering, training, undefined
 from armature.torch_abi.overrides import QuietSubclasses
+from armature.torch_abi.second_order import replay_of
 from armature.torch_abi.symbols import Symbols
 from armature.torch_abi.views import may_overlap_itself
 from armature.torch_abi.wrappers import fake_mode_of, is_wrapper, stands_for_part
@@ -96,7 +97,9 @@ class _Watch:
         if wires is None and not self.merged:
             compiled = training.tied(metadata, graph, compiled)
         if wires is not None and self.split is not None:
-            self.lean = training.connect(wires, compiled, _Later(self.compilers.backward, self.split[1], self.context))
+            later = _Later(self.compilers.backward, self.split[1], self.context)
+            replay = None if wires.written else replay_of(self.module, self.split[0], wires.learning)
+            self.lean = training.connect(wires, compiled, later, replay)
         self.split = None
         return compiled
 

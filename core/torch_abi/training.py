@@ -2,8 +2,8 @@
 
 AOTAutograd's own wrapper handles everything, at tens of microseconds a call. `wiring` tells whether a graph is one of
 those that need nothing of it: no write to an input that has to be repeated outside the graph, no output that shares
-memory with an input or another output, no subclass, no token, no state of a random generator, no size to keep for the
-backward graph. `connect` then makes the function.
+memory with an input or another output, no subclass, no token, no state of a random generator. `connect` then makes the
+function.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import attrs
 import torch
 from torch import Tensor, fx
 
+from armature.torch_abi import second_order
 from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.undefined import feeds
 
@@ -24,7 +25,8 @@ _C: Any = torch._C
 _unsafe_view: Callable[..., Tensor] = torch.ops.aten._unsafe_view.default
 _FREE_OUTPUTS = ("non_alias", "unsafe_view_alias")
 _TWICE = (
-    "armature compiles first derivatives only: this gradient came from a compiled graph and can't be differentiated"
+    "this gradient came from a compiled graph, and can't be differentiated: the graph draws random numbers, writes to "
+    "tensors or calls operators of other libraries, or an input of it was written to, or dropped, before backward"
 )
 _TRANSFORMED = "the backward of a compiled graph can't run under vmap, grad or vjp; compile the function around them"
 
@@ -62,8 +64,8 @@ class Shared:
 
 @attrs.frozen(eq=False)
 class Wiring:
-    """How a forward graph `(*inputs) -> (*outputs, *saved)` and its backward graph `(*saved, *tangents) -> (*grads)`
-    belong together. Numbers are positions among inputs or outputs."""
+    """How a forward graph `(*inputs) -> (*outputs, *saved, *sizes)` and its backward graph
+    `(*sizes, *saved, *tangents) -> (*grads)` belong together. Numbers are positions among inputs or outputs."""
 
     outputs: int
     tangents: tuple[Tangent, ...]
@@ -73,6 +75,8 @@ class Wiring:
     learning: tuple[int, ...]  # inputs that want a gradient, and may get one
     written: tuple[int, ...]  # inputs that the graph writes to in sight of autograd
     shared: tuple[Shared, ...] = ()
+    numbers: frozenset[int] = frozenset()  # inputs that are no tensors
+    sizes: int = 0  # how many numbers are kept for the backward graph
     feeds: tuple[int, ...] = ()  # of each input the tangents that its gradient comes from, as bits; only if several
 
 
@@ -87,11 +91,13 @@ def wiring(metadata: Any, forward: fx.GraphModule, backward: fx.GraphModule, inp
     # Before torch 2.12 one flag of an output said both that it requires grad and that a gradient comes in for it.
     expected = [k for k in tensors if getattr(infos[k], "requires_grad_for_backward", infos[k].requires_grad)]
     tangents = [_tangent(k, meta) for k, meta in zip(expected, metadata.subclass_tangent_meta, strict=False)]
+    sizes = metadata.num_symints_saved_for_bw
+    results, kept = results[: len(results) - sizes], len(results) - len(infos)
     saved = results[len(infos) :]
     given = [results[k] for k in tensors]
     complete = (
         len(expected) == len(metadata.subclass_tangent_meta)
-        and len(places) == len(saved) + len(expected)
+        and len(places) == kept + len(expected)
         and len(gradients) == inputs
         and len(set(given)) == len(given)
         and all(isinstance(node, fx.Node) and node.op != "placeholder" for node in given)
@@ -112,8 +118,15 @@ def wiring(metadata: Any, forward: fx.GraphModule, backward: fx.GraphModule, inp
         learning=tuple(k for k in learning if k not in cut),
         written=tuple(metadata.mutated_graph_handled_indices_seen_by_autograd),
         shared=tuple(_shared(forward, results, len(infos))),
+        numbers=frozenset(_numbers(forward)),
+        sizes=sizes,
         feeds=feeds(forward, backward, expected) if len(expected) > 1 else (),
     )
+
+
+def _numbers(forward: fx.GraphModule) -> Iterator[int]:
+    places = forward.graph.find_nodes(op="placeholder")
+    return (k for k, place in enumerate(places) if not isinstance(place.meta.get("val"), Tensor))
 
 
 def _is_simple(metadata: Any) -> bool:
@@ -124,7 +137,6 @@ def _is_simple(metadata: Any) -> bool:
         "num_mutated_inp_runtime_indices",
         "num_outputs_aliased",
         "num_intermediate_bases",
-        "num_symints_saved_for_bw",
         "num_tensors_saved_with_no_vc_check",
         "num_opaque_objects_saved_for_bw",
         "num_backward_tokens",
@@ -204,8 +216,8 @@ def _tangent(output: int, meta: Any) -> Tangent | None:
 
 
 class _Once(torch.autograd.Function):
-    """Gives gradients on under create_graph=True, so that differentiating them, by whatever they depend on, is an
-    error, not silently zero."""
+    """Gives gradients on under create_graph=True where they can't be differentiated, so that doing it, by whatever
+    they depend on, is an error, not silently zero."""
 
     @staticmethod
     def forward(ctx: Any, made: Sequence[Tensor | None], *causes: Tensor) -> tuple[Tensor | None, ...]:
@@ -233,11 +245,13 @@ def _causes(ctx: Any, gradients: Sequence[Any]) -> Iterator[Tensor]:
     yield from (each for each in gradients if isinstance(each, Tensor))
 
 
-def connect(wires: Wiring, forward: Boxed, backward: Boxed) -> Callable[..., tuple[Any, ...]]:
-    """The two compiled graphs as one differentiable function, called flat."""
+def connect(
+    wires: Wiring, forward: Boxed, backward: Boxed, replay: second_order.Replay | None = None
+) -> Callable[..., tuple[Any, ...]]:
+    """The two compiled graphs as one differentiable function, called flat. replay: what they were compiled from."""
     methods = {
-        "forward": staticmethod(_forward(wires, _without_autocast(forward))),
-        "backward": staticmethod(_backward(wires, _without_autocast(backward))),
+        "forward": staticmethod(_forward(wires, _without_autocast(forward), replay is not None)),
+        "backward": staticmethod(_backward(wires, _without_autocast(backward), replay)),
     }
     function: Any = type("Compiled", (torch.autograd.Function,), methods)
     for method in methods.values():
@@ -274,18 +288,22 @@ def _without_autocast(inner: Boxed) -> Boxed:
     return run
 
 
-def _forward(wires: Wiring, inner: Boxed) -> Callable[..., tuple[Any, ...]]:
-    """The forward method of the autograd function."""
+def _forward(wires: Wiring, inner: Boxed, twice: bool) -> Callable[..., tuple[Any, ...]]:
+    """The forward method of the autograd function. twice: its gradients may be differentiated."""
     count, constant, unsafe_views = wires.outputs, wires.constant, wires.unsafe_views
     shared, learning = wires.shared, wires.learning
     asked = tuple(tangent.output for tangent in wires.tangents) if wires.feeds else ()
+    end = -wires.sizes or None
+    remember = second_order.remembering(wires.numbers, wires.cut) if twice else lambda args: None
 
     def forward(ctx: Any, *args: Any) -> tuple[Any, ...]:
         derived = [args[k] for k in learning if args[k].grad_fn is not None]
         ctx.history = _history(derived) if derived else None
+        ctx.inputs = remember(args)
         results = inner([*args])
         outputs: tuple[Any, ...] = tuple(results[:count])
-        saved = [*results[count:]]
+        saved = [*results[count:end]]
+        ctx.sizes = results[end:] if end else ()
         if unsafe_views:
             outputs = tuple(_own(o) if k in unsafe_views else o for k, o in enumerate(outputs))
         if shared:
@@ -363,19 +381,20 @@ def _zeros(ctx: Any, number: int) -> Tensor:
     return torch.zeros(shape, dtype=dtype, device=device)
 
 
-def _backward(wires: Wiring, inner: Boxed) -> Callable[..., Any]:
+def _backward(wires: Wiring, inner: Boxed, replay: second_order.Replay | None) -> Callable[..., Any]:
     """The backward method of the autograd function."""
     tangents = tuple((k, t.output, t.strides, t) for k, t in enumerate(wires.tangents))
     transforms_active: Callable[[], bool] = _C._are_functorch_transforms_active
+    has_memory: Callable[[Tensor], bool] = _C._has_storage
     grad_enabled = torch.is_grad_enabled
-    apply_once: Callable[..., Any] = _Once.apply
+    followed = _followed(wires, replay)
     release: Callable[[Any], None] = getattr(_C._FunctionBase, "maybe_clear_saved_tensors", lambda ctx: None)
     run = _without_tangents(wires.feeds, inner)
 
     def backward(ctx: Any, *gradients: Any) -> Any:
-        if transforms_active():
-            raise RuntimeError(_TRANSFORMED)
-        args = [*ctx.saved_tensors]
+        if transforms_active() or not all(g is None or has_memory(g) for g in gradients):
+            return followed(ctx, gradients, None)  # is_grads_batched=True has tensors of its own that stand for several
+        args = [*ctx.sizes, *ctx.saved_tensors]
         came = -1
         for k, output, strides, tangent in tangents:
             gradient = gradients[output]
@@ -387,8 +406,28 @@ def _backward(wires: Wiring, inner: Boxed) -> Callable[..., Any]:
         if grad_enabled():
             with torch.no_grad():
                 made = run(args, came)
-            return apply_once(made, *_causes(ctx, gradients))
+            return followed(ctx, gradients, made)
         release(ctx)  # memory that the graph is done with can be used again before it ends
         return run(args, came)
 
     return backward
+
+
+def _followed(wires: Wiring, replay: second_order.Replay | None) -> Callable[..., Any]:
+    """From what backward was called with, and the gradients of inputs if they are known, to those that autograd can
+    follow."""
+    outputs = tuple(tangent.output for tangent in wires.tangents)
+    apply_once: Callable[..., Any] = _Once.apply
+
+    def follow(ctx: Any, gradients: Sequence[Any], made: Any) -> Any:
+        inputs = None if ctx.inputs is None else ctx.inputs.values()
+        pulled = [(k, gradients[k]) for k in outputs if gradients[k] is not None]
+        if replay is not None and inputs is not None:
+            if made is None:
+                return replay.gradients(inputs, pulled)
+            return second_order.differentiable(replay, inputs, made, pulled)
+        if made is None:
+            raise RuntimeError(_TRANSFORMED)
+        return apply_once(made, *_causes(ctx, gradients))
+
+    return follow

@@ -275,38 +275,12 @@ def test_hooks_on_saved_tensors_see_all_of_them(connected: list[training.Wiring]
     assert same(weight.grad, torch.autograd.grad(affine(x, weight, bias).sum(), weight)[0])
 
 
-def test_double_backward_is_an_error() -> None:
-    x, weight, bias = inputs()
-    (first,) = torch.autograd.grad(compiled(affine)(x, weight, bias).square().sum(), weight, create_graph=True)
-    wanted = torch.autograd.grad(affine(x, weight, bias).square().sum(), weight, create_graph=True)[0]
-    assert first.requires_grad
-    assert torch.allclose(first, wanted, atol=1e-5)
-    assert "first derivatives only" in message(lambda: first.sum().backward())
-
-
-def test_double_backward_with_a_gradient_that_wants_none_is_an_error() -> None:
-    x = leaf(3)
-    (first,) = torch.autograd.grad(compiled(lambda t: (t**3).sum())(x), x, create_graph=True)
-    assert "first derivatives only" in message(lambda: (first.sum() + x.sum()).backward())
-
-
 def sine_of_sums(x: Tensor) -> Tensor:
     """Compiled, it keeps for backward neither its input nor its output: the sums are the fewest bytes."""
     return x.sum(0).sin()
 
 
-@pytest.mark.parametrize("derived", [False, True])
-def test_a_second_derivative_is_never_left_out(derived: bool) -> None:
-    run = compiled(sine_of_sums)
-    x, seed = leaf(4, 3), leaf(3)
-    given = x * 2 if derived else x
-    (first,) = torch.autograd.grad(run(given), given, seed, create_graph=True)
-    for wanted in (x, given, seed):
-        total = first.sum() + (wanted**2).sum()
-        assert "first derivatives only" in message(lambda: torch.autograd.grad(total, wanted, retain_graph=True))  # noqa: B023
-
-
-def test_the_history_kept_for_that_keeps_no_memory() -> None:
+def test_what_is_kept_for_second_derivatives_keeps_no_memory() -> None:
     run = compiled(sine_of_sums)
     given = leaf(4, 3).cos()
     out = run(given)

@@ -1,0 +1,168 @@
+"""Derivatives of the gradients that a compiled backward graph gives.
+
+A backward graph is no function that autograd can follow. Where a gradient is differentiated, the captured graph is run
+once more, operator by operator, and autograd finds what it would have found in eager mode. That takes the inputs as
+they were in the call, of which only weak references are kept: almost no training differentiates twice.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import attrs
+import torch
+from torch import Tensor, fx
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from armature.torch_abi.eval_frame import skip_code
+
+Gradients = tuple[Tensor | None, ...]
+
+_version: Callable[[Tensor], int] = torch._C.TensorBase._version.__get__  # type: ignore[attr-defined]
+_DEVICES = ("cpu", "cuda")  # those with an autocast that a program may be traced under
+
+
+@attrs.frozen(eq=False)
+class Replay:
+    """A captured graph as a function that autograd follows."""
+
+    module: fx.GraphModule
+    learning: tuple[int, ...]  # inputs that want a gradient
+    casts: tuple[tuple[str, bool, torch.dtype], ...]  # autocast of each device in the call
+
+    def gradients(self, inputs: Sequence[Any], pulled: Sequence[tuple[int, Tensor]]) -> Gradients:
+        """The gradients of all inputs, for those of outputs, given by their position."""
+        with torch.enable_grad(), ExitStack() as modes:
+            # Fused attention has no second derivative.
+            modes.enter_context(sdpa_kernel(SDPBackend.MATH))
+            for device, enabled, dtype in self.casts:
+                modes.enter_context(torch.autocast(device, dtype, enabled))
+            own = _apart(inputs)
+            outputs = self.module.forward(*own)
+            wanted = [own[k] for k in self.learning]
+            ends = [outputs[k] for k, _ in pulled]
+            found = torch.autograd.grad(ends, wanted, [g for _, g in pulled], create_graph=True, allow_unused=True)
+        by_input = dict(zip(self.learning, found, strict=True))
+        return tuple(by_input.get(k) for k in range(len(inputs)))
+
+
+def replay_of(module: fx.GraphModule, forward: fx.GraphModule, learning: tuple[int, ...]) -> Replay | None:
+    """For the captured graph. None: running it again would do more, or other, than give the same once more.
+
+    forward: the functional graph made of it.
+    """
+    if not all(_gives_the_same(node) for node in forward.graph.nodes if node.op == "call_function"):
+        return None
+    casts = ((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _DEVICES)
+    return Replay(module, learning, tuple(casts))
+
+
+def _gives_the_same(node: fx.Node) -> bool:
+    target: Any = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return target.__module__ == "_operator"
+    known = target.namespace in ("aten", "prims") and not target._schema.is_mutable
+    return known and (torch.Tag.nondeterministic_seeded not in target.tags or _drops_nothing(node))
+
+
+def _drops_nothing(node: fx.Node) -> bool:
+    """Whether this is fused attention without dropout."""
+    schema: Any = node.target._schema  # type: ignore[union-attr]
+    for position, argument in enumerate(schema.arguments):
+        if argument.name == "dropout_p":
+            given = node.args[position] if position < len(node.args) else node.kwargs.get("dropout_p")
+            return (argument.default_value if given is None else given) == 0
+    return False
+
+
+def _apart(values: Sequence[Any]) -> list[Any]:
+    """The tensors with histories that begin here and go on: derivatives by one of them leave out the others."""
+    return [v.view_as(v) if isinstance(v, Tensor) and v.requires_grad else v for v in values]
+
+
+@attrs.frozen(eq=False)
+class Inputs:
+    """What a graph was called with, not kept alive."""
+
+    given: list[Any]
+    versions: int
+
+    def values(self) -> list[Any] | None:
+        """The inputs; None where one is gone, or was written to since."""
+        found = [each() if type(each) is weakref.ref else each for each in self.given]
+        tensors = [value for value in found if isinstance(value, Tensor)]
+        if any(value is None for value in found) or sum(map(_version, tensors)) != self.versions:
+            return None
+        for tensor in tensors:
+            if fix := getattr(
+                tensor, "_fix_weakref", None
+            ):  # has this reference count, where only C++ holds the tensor
+                fix()
+        return found
+
+
+def remembering(numbers: Collection[int], own: Collection[int]) -> Callable[[Sequence[Any]], Inputs | None]:
+    """A function from the inputs of a call to what is remembered of them. numbers: those that are no tensors; own:
+    tensors that nobody but the call holds."""
+    held = frozenset((*numbers, *own))
+
+    def remember(args: Sequence[Any]) -> Inputs | None:
+        try:
+            if not held:
+                return Inputs([*map(weakref.ref, args)], sum(map(_version, args)))
+            versions = sum(_version(arg) for k, arg in enumerate(args) if k not in numbers)
+            return Inputs([arg if k in held else weakref.ref(arg) for k, arg in enumerate(args)], versions)
+        except RuntimeError:  # a tensor of inference mode counts no writes
+            return None
+
+    return remember
+
+
+class _Gradients(torch.autograd.Function):
+    """Gradients that a compiled graph has computed, with derivatives by what they were computed from."""
+
+    @staticmethod
+    def forward(ctx: Any, replay: Replay, made: Gradients, pulled: Sequence[int], *causes: Any) -> Gradients:
+        ctx.set_materialize_grads(False)
+        ctx.replay, ctx.pulled = replay, pulled
+        ctx.numbers = {k: cause for k, cause in enumerate(causes) if not isinstance(cause, Tensor)}
+        ctx.save_for_backward(*(None if k in ctx.numbers else cause for k, cause in enumerate(causes)))
+        return tuple(None if g is None else g.detach() for g in made)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
+        again = torch.is_grad_enabled()
+        with torch.enable_grad():
+            own = _apart([ctx.numbers.get(k, cause) for k, cause in enumerate(ctx.saved_tensors)])
+            inputs = len(own) - len(ctx.pulled)
+            made = ctx.replay.gradients(own[:inputs], [*zip(ctx.pulled, own[inputs:], strict=True)])
+            pairs = [
+                (first, second)
+                for first, second in zip(made, gradients, strict=True)
+                if first is not None and second is not None and first.requires_grad
+            ]
+            wanted = [k for k, cause in enumerate(own) if isinstance(cause, Tensor) and cause.requires_grad]
+            found: Any = torch.autograd.grad(
+                [first for first, _ in pairs],
+                [own[k] for k in wanted],
+                [second for _, second in pairs],
+                create_graph=again,
+                allow_unused=True,
+            )
+        by_cause = dict(zip(wanted, found, strict=True))
+        return (None, None, None, *(by_cause.get(k) for k in range(len(own))))
+
+
+skip_code(_Gradients.backward.__code__, below=True)
+_differentiable: Callable[..., Gradients] = _Gradients.apply
+
+
+def differentiable(
+    replay: Replay, inputs: Sequence[Any], made: Gradients, pulled: Sequence[tuple[int, Tensor]]
+) -> Gradients:
+    """The gradients of the inputs that a compiled graph has `made`, for those of outputs by their position, so that
+    they can be differentiated as often as the program likes."""
+    return _differentiable(replay, made, [k for k, _ in pulled], *inputs, *(g for _, g in pulled))
