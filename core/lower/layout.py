@@ -136,11 +136,15 @@ def _groups(old: Sequence[Index], new: Sequence[Index]) -> list[tuple[list[int],
     return out
 
 
+def normal_place(where: Index, size: Index) -> Index:
+    """A place along an axis, counted from its start. Tracing decided, and guarded, from which end a symbol counts."""
+    return where if ix.hint(where) >= 0 else ix.add(where, size)
+
+
 def select(value: TensorValue, axis: int, where: Index) -> TensorValue:
     """`value[..., where, ...]`: the axis goes."""
     axis = normal_axis(axis, value.ndim)
-    if isinstance(where, int) and where < 0:
-        where = ix.add(where, value.shape[axis])
+    where = normal_place(where, value.shape[axis])
     shape = (*value.shape[:axis], *value.shape[axis + 1 :])
     new = coordinates(shape)
     return view(value, shape, (*new[:axis], where, *new[axis:]))

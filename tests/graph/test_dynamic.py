@@ -197,3 +197,27 @@ def test_a_back_end_without_symbolic_sizes_gets_loops_of_numbers_only(
     with torch.no_grad():
         torch.testing.assert_close(quick(x, 3), fn(x, 3))
     assert all(isinstance(node, ExternCall) for node in evaluator.loops[-1].nodes) is dynamic
+
+
+def written_at(x: torch.Tensor, k: int) -> torch.Tensor:
+    x = x.clone()
+    x[k] = 1
+    x.select(1, k).add_(2)
+    return x
+
+
+def read_at(x: torch.Tensor, k: int) -> torch.Tensor:
+    return (x.select(0, k) * x[:, k]).exp()
+
+
+def scattered(x: torch.Tensor, k: int) -> torch.Tensor:
+    """Nothing here tells while tracing from which end the place counts."""
+    return torch.select_scatter(x, torch.ones(6), 0, k) * 2
+
+
+@pytest.mark.parametrize("fn", [written_at, read_at, scattered])
+def test_places_that_change_count_from_either_end(fn: Callable[..., torch.Tensor]) -> None:
+    quick = armature.compile(fn, fullgraph=True)
+    for k in (3, 2, 4, 5, -1, -3, -6):
+        x = torch.randn(6, 6)
+        torch.testing.assert_close(quick(x, k), fn(x, k))

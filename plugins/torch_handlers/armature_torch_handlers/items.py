@@ -1,15 +1,18 @@
-"""Items of tensors: those that arrays of numpy choose, and writes by a mask that is one bool, without dimensions, of
-which torch itself would ask for the value. Splits at places that a tensor holds."""
+"""Items of tensors: those that arrays of numpy, ints that change or tensors of one number choose, and writes by a mask
+that is one bool, without dimensions, of which torch itself would ask for the value. Splits at places that a tensor
+holds."""
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from armature.plugin_api import Call, TracedTensor, TupleValue, Value, handles
+from armature.plugin_api import Call, ConstantValue, SliceValue, TracedTensor, TupleValue, Value, handles
 from armature_torch_handlers.arrays import ArrayValue
+from armature_torch_handlers.number_tensors import same, with_numbers
 
 KEPT = (torch.bool, torch.uint8)  # of an index of another dtype, torch makes int64
 COUNTS = (torch.int8, torch.int16, torch.int32, torch.int64)
@@ -17,19 +20,81 @@ COUNTS = (torch.int8, torch.int16, torch.int32, torch.int64)
 
 @handles(torch.Tensor.__getitem__)
 def read(call: Call, self: Value, key: Value) -> Value | None:
-    """`x[array]`."""
+    """`x[array]`, `x[k]` of an int that changes, and `x[n]` of a tensor of one number."""
     index = of_tensors(call, self, key)
-    return None if index is None else call.graph_call(operator.getitem, self, index)
+    if index is not None:
+        return call.graph_call(operator.getitem, self, index)
+    return of_numbers(call, self, key)
 
 
 @handles(torch.Tensor.__setitem__)
 def write(call: Call, self: Value, key: Value, value: Value) -> Value | None:
-    """`x[array] = value`, and `x[mask] = number`."""
+    """`x[array] = value`, `x[n] = value`, and `x[mask] = number`."""
     index = of_tensors(call, self, key)
+    if index is None and isinstance(key, TracedTensor) and (number := with_numbers(call.tracing, key)) is not key:
+        index = number
     if index is None:
         return write_all_or_nothing(call, self, key, value)
     call.graph_call(operator.setitem, self, index, value)
     return call.constant(None)
+
+
+def of_numbers(call: Call, self: Value, key: Value) -> Value | None:
+    """An item at places of which one is not known while tracing. For `x[k]`, torch makes a constant of an int that
+    changes; for `select` it does not."""
+    items = key.items if isinstance(key, TupleValue) and key.kind is tuple else [key]
+    if not isinstance(self, TracedTensor) or not all(map(may_be_basic, items)):
+        return None
+    given = [with_numbers(call.tracing, item) for item in items]
+    if same(given, items) and not any(item.is_symbolic for item in given):
+        return None
+    kinds = [item.python_type() for item in given]
+    rest = self.fake.dim() - sum(kind in (int, slice) for kind in kinds)
+    if any(isinstance(item, TracedTensor) for item in given) or rest < 0 or kinds.count(type(...)) > 1:
+        return None
+    if type(...) in kinds:
+        place = kinds.index(type(...))
+        given[place : place + 1] = whole(rest)
+    return selected(call, self, given)
+
+
+def may_be_basic(item: Value) -> bool:
+    """Whether it may choose without an index made of tensors."""
+    one = isinstance(item, TracedTensor) and not item.fake.dim()
+    return one or item.python_type() in (int, slice, type(None), type(...))
+
+
+def selected(call: Call, self: Value, items: Sequence[Value]) -> Value:
+    """`x[items]`, step by step from the left, as torch takes them."""
+    made, before = self, list[Value]()
+    for item in items:
+        if item.is_symbolic:
+            made = call.graph_call("select", at(call, made, before), call.constant(axes(before)), item)
+            before = whole(axes(before))
+        else:
+            before.append(item)
+    return at(call, made, before)
+
+
+def axes(items: Sequence[Value]) -> int:
+    """How many axes come of the items of an index."""
+    return sum(item.python_type() is not int for item in items)
+
+
+def whole(count: int) -> list[Value]:
+    """The slices that take all of so many axes."""
+    nothing = ConstantValue(None)
+    return [SliceValue((nothing, nothing, nothing)) for _ in range(count)]
+
+
+def is_whole(item: Value) -> bool:
+    """Whether it is `:`."""
+    return isinstance(item, SliceValue) and all(part.is_constant and part.as_constant() is None for part in item.parts)
+
+
+def at(call: Call, tensor: Value, items: list[Value]) -> Value:
+    """`tensor[items]`."""
+    return tensor if all(map(is_whole, items)) else call.graph_call(operator.getitem, tensor, TupleValue(items))
 
 
 def of_tensors(call: Call, self: Value, key: Value) -> Value | None:

@@ -1,0 +1,95 @@
+"""Tensors without dimensions where torch takes a number: `x[n]`, `x[:, :n]`, `torch.arange(n)`, `x.expand(n, 4)`.
+
+torch asks such a tensor for its number. Of one that the frame is given, on the CPU, the compiled code can do so before
+the graph: the number is to the graph what an int of the program is, a constant at first, and a size once it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import attrs
+import torch
+
+from armature.plugin_api import (
+    Args,
+    Call,
+    CallSource,
+    ConstantValue,
+    Kwargs,
+    ListValue,
+    SliceValue,
+    TracedTensor,
+    Tracing,
+    TupleValue,
+    Value,
+    handles,
+)
+
+METHODS = ("expand", "narrow", "new_empty", "new_ones", "new_zeros", "repeat", "reshape", "select", "view")
+WHOLE = (torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+def number_of(tensor: torch.Tensor) -> int:
+    """The number in a tensor of ints."""
+    return int(tensor)
+
+
+def with_numbers(tracing: Tracing, value: Value) -> Value:
+    """The value with numbers for such tensors: for itself, or what a tuple, list or slice holds."""
+    if isinstance(value, SliceValue):
+        start, stop, step = (with_numbers(tracing, part) for part in value.parts)
+        return value if same((start, stop, step), value.parts) else attrs.evolve(value, parts=(start, stop, step))
+    if isinstance(value, ListValue) or (isinstance(value, TupleValue) and value.kind is tuple):
+        items = [with_numbers(tracing, item) for item in value.items]
+        return value if same(items, value.items) else value.like(items)
+    return read(tracing, value) if isinstance(value, TracedTensor) else value
+
+
+def same(new: Iterable[Value], old: Iterable[Value]) -> bool:
+    """Whether nothing was put in another's place."""
+    return all(one is other for one, other in zip(new, old, strict=True))
+
+
+def read(tracing: Tracing, value: TracedTensor) -> Value:
+    """The number of a tensor that holds one, if it is known before the graph; else the tensor."""
+    tensor, source = value.real, value.source
+    if type(tensor) is not torch.Tensor or source is None or tensor.dtype not in WHOLE or tensor.dim():
+        return value
+    if (
+        tensor.device.type != "cpu" or tracing.mutates or tracing.overrides.present
+    ):  # or it may hold another one by then
+        return value
+    number = tracing.fakes.run_real(number_of, tensor)
+    place = CallSource(source, number_of, "number_of")
+    made = tracing.sizes.changing(number, place)
+    if made is not None:
+        return made()
+    tracing.guards.equal(place, number)
+    return ConstantValue(number, source=place)
+
+
+def called(call: Call, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, sizes: slice) -> Value | None:
+    """The call with numbers among the arguments that say how large something is, or where; None: there are none."""
+    given = list(args)
+    given[sizes] = [with_numbers(call.tracing, arg) for arg in args[sizes]]
+    return None if same(given, args) else call.graph_call(fn, *given, **kwargs)
+
+
+@handles(torch.arange, torch.zeros, torch.ones, torch.empty, torch.rand, torch.randn)
+def create(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """`torch.zeros(n, 2)`."""
+    return called(call, call.fn, args, kwargs, slice(None))
+
+
+@handles(torch.full)
+def full(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """`torch.full((n,), 1.0)`; a number is wanted to fill with."""
+    return called(call, call.fn, args, kwargs, slice(1))
+
+
+@handles(*(getattr(torch.Tensor, name) for name in METHODS))
+def of_tensor(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """`x.narrow(0, 0, n)`."""
+    return called(call, call.fn.__name__, args, kwargs, slice(1, None))
