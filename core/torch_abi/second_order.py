@@ -63,18 +63,18 @@ def replay_of(module: fx.GraphModule, forward: fx.GraphModule, learning: tuple[i
 def _gives_the_same(node: fx.Node) -> bool:
     target: Any = node.target
     if not isinstance(target, torch._ops.OpOverload):
-        return target.__module__ == "_operator"
-    known = target.namespace in ("aten", "prims") and not target._schema.is_mutable
-    return known and (torch.Tag.nondeterministic_seeded not in target.tags or _drops_nothing(node))
+        return bool(target.__module__ == "_operator")
+    if target.namespace not in ("aten", "prims") or target._schema.is_mutable:
+        return False
+    return torch.Tag.nondeterministic_seeded not in target.tags or _drops_nothing(node, target._schema.arguments)
 
 
-def _drops_nothing(node: fx.Node) -> bool:
+def _drops_nothing(node: fx.Node, arguments: Sequence[Any]) -> bool:
     """Whether this is fused attention without dropout."""
-    schema: Any = node.target._schema  # type: ignore[union-attr]
-    for position, argument in enumerate(schema.arguments):
+    for position, argument in enumerate(arguments):
         if argument.name == "dropout_p":
             given = node.args[position] if position < len(node.args) else node.kwargs.get("dropout_p")
-            return (argument.default_value if given is None else given) == 0
+            return bool((argument.default_value if given is None else given) == 0)
     return False
 
 
