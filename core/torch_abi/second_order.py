@@ -21,7 +21,8 @@ from armature.torch_abi.eval_frame import skip_code
 
 Gradients = tuple[Tensor | None, ...]
 
-_version: Callable[[Tensor], int] = torch._C.TensorBase._version.__get__  # type: ignore[attr-defined]
+_C: Any = torch._C
+_version: Callable[[Tensor], int] = _C.TensorBase._version.__get__
 _DEVICES = ("cpu", "cuda")  # those with an autocast that a program may be traced under
 
 
