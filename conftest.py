@@ -8,9 +8,17 @@ from __future__ import annotations
 
 import collections
 import os
+import sys
+from pathlib import Path
 
 import pytest
 
+# Tests start some two hundred Python processes. Where bytecode may not stand beside the sources (as containers often
+# have it) each would compile all of armature, which takes longer than what most of them do: it stands elsewhere.
+if sys.dont_write_bytecode and "PYTHONPYCACHEPREFIX" not in os.environ:
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(Path(__file__).parent / ".pytest_cache" / "bytecode")
+    sys.dont_write_bytecode = False
 os.environ.setdefault("ARMATURE_STRICT", "1")
 # Test processes run side by side: one thread each, unless asked otherwise.
 if "PYTEST_XDIST_WORKER" in os.environ:
