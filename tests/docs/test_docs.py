@@ -14,6 +14,7 @@ import pytest
 
 from armature.rules import Decision
 from armature.rules.project import project_rules
+from tests.support import forked
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -54,29 +55,39 @@ def commands() -> list[tuple[str, str]]:
     return list(found.items())
 
 
-def run(arguments: list[str], cwd: Path, tmp_path: Path) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
-    environment["ARMATURE_CACHE_DIR"] = str(tmp_path / "cache")
-    return subprocess.run(arguments, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300, check=False)
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A folder of kernels for all of them, which is not the user's."""
+    path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+    return {"PATH": path, "ARMATURE_CACHE_DIR": str(tmp_path_factory.mktemp("cache"))}
 
 
 @pytest.mark.parametrize("block", blocks("python"), ids=str)
-def test_python_block_runs(block: Block, tmp_path: Path) -> None:
+def test_python_block_runs(block: Block, tmp_path: Path, environment: dict[str, str]) -> None:
     script = tmp_path / "block.py"
     script.write_text(block.text)
-    done = run([sys.executable, str(script)], tmp_path, tmp_path)
+    done = forked.run([script], tmp_path, environment)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_block_runs_as_a_process_of_its_own(tmp_path: Path, environment: dict[str, str]) -> None:
+    script = tmp_path / "block.py"
+    script.write_text(blocks("python")[0].text)
+    command, variables = [sys.executable, str(script)], os.environ | environment
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(("command", "where"), commands(), ids=lambda v: v if " " in v else "")
-def test_command_runs(command: str, where: str, tmp_path: Path) -> None:
+def test_command_runs(command: str, where: str, tmp_path: Path, environment: dict[str, str]) -> None:
     words = shlex.split(command)
     if words[0] == "make":  # a make target would run this very test: that it exists and expands is what is checked
-        done = run([*words, "--dry-run"], ROOT, tmp_path)
+        dry = [*words, "--dry-run"]
+        done = subprocess.run(dry, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return
     inside = tmp_path if "new" in words else ROOT
-    done = run(words, inside, tmp_path)
+    done = forked.run(words, inside, environment)
     assert done.returncode == 0, f"{where}: {command}\n{done.stdout}\n{done.stderr}"
     assert done.stdout.strip()
 
