@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -148,34 +149,51 @@ def _eager_mode_as_at_first() -> None:
     torch.compiler.reset()
 
 
+@functools.cache  # most of the time of these tests: torch compiles the loops
+def in_eager_mode(fn: Callable[..., Any]) -> list[Any]:
+    found = []
+    for x in inputs():
+        torch.compiler.reset()
+        with torch.no_grad():
+            found.append(fn(x))
+    return found
+
+
+def learned(call: Callable[..., Any], x: torch.Tensor) -> tuple[Any, ...]:
+    """The result and the gradients of the input and of the module."""
+    CELL.zero_grad()
+    given = x.clone().requires_grad_()
+    result = call(given)
+    terms = [(t * torch.arange(t.numel()).reshape(t.shape)).sum() for t in leaves(result) if t.requires_grad]
+    sum(terms).backward()
+    return result, given.grad, [p.grad for p in CELL.parameters()]
+
+
+@functools.cache
+def learned_in_eager_mode(fn: Callable[..., Any]) -> list[tuple[Any, ...]]:
+    return [learned(fn, x) for x in inputs()]
+
+
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("fn", ONE_GRAPH)
 def test_one_graph(fn: Callable[..., Any], backend: str, dynamic: bool | None) -> None:
     run = in_one_graph(fn, backend=backend, dynamic=dynamic)
-    for x in inputs():
-        torch.compiler.reset()
+    for x, expected in zip(inputs(), in_eager_mode(fn), strict=True):
         with torch.no_grad():
-            same(run(x), fn(x), "result")
+            same(run(x), expected, "result")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("fn", WITH_GRADIENT)
 def test_gradients(fn: Callable[..., Any], backend: str) -> None:
     run = in_one_graph(fn, backend=backend)
-    for x in inputs():
-        found = []
-        for call in (run, fn):
-            CELL.zero_grad()
-            given = x.clone().requires_grad_()
-            result = call(given)
-            terms = [(t * torch.arange(t.numel()).reshape(t.shape)).sum() for t in leaves(result) if t.requires_grad]
-            sum(terms).backward()
-            found.append((result, given.grad, [p.grad for p in CELL.parameters()]))
+    for x, expected in zip(inputs(), learned_in_eager_mode(fn), strict=True):
+        found = learned(run, x)
         if backend == "auto":  # what stands around a loop is compiled, and may differ in the last bits
-            torch.testing.assert_close(found[0], found[1])
+            torch.testing.assert_close(found, expected)
         else:
-            same(found[0], found[1], "result and gradients")
+            same(found, expected, "result and gradients")
 
 
 def test_nodes_and_recompilation() -> None:
