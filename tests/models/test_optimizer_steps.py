@@ -33,6 +33,8 @@ OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
     "Rprop": (torch.optim.Rprop, {"lr": 0.1}),
     "ASGD": (torch.optim.ASGD, {"lr": 0.1}),
 }
+# The others run with the long tests.
+QUICK = ("SGD, momentum", "AdamW", "NAdam")
 # More launches than others take: numbers of the step that are tensors make loops of one point of their own.
 MOST = {"NAdam": 8, "RAdam": 8, "ASGD": 8}
 
@@ -54,7 +56,7 @@ def trained(
 
 
 @pytest.mark.parametrize("foreach", [True, False])
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in OPTIMIZERS])
 def test_a_step_is_eagers(name: str, foreach: bool) -> None:
     kind, options = OPTIMIZERS[name]
 

@@ -20,6 +20,8 @@ NETWORKS: dict[str, Callable[..., nn.RNNBase]] = {
     "tanh": functools.partial(nn.RNN, nonlinearity="tanh"),
     "relu": functools.partial(nn.RNN, nonlinearity="relu"),
 }
+# One kind with all forms, one form with all kinds; the others run with the long tests.
+QUICK_KIND, QUICK_FORM = "gru", "both directions"
 FORMS = {
     "two layers": {"num_layers": 2},
     "both directions": {"num_layers": 3, "bidirectional": True, "batch_first": True},
@@ -49,13 +51,21 @@ def alike(network: nn.RNNBase, x: Any, backward: bool) -> None:
 
 
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        pytest.param(name, form, marks=() if name == QUICK_KIND or form == QUICK_FORM else pytest.mark.slow)
+        for name in NETWORKS
+        for form in FORMS
+    ],
+)
 def test_drops_what_eager_mode_drops(name: str, form: str, backward: bool) -> None:
     alike(NETWORKS[name](5, 7, dropout=0.4, **FORMS[form]), torch.randn(4, 6, 5), backward)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == QUICK_KIND else pytest.mark.slow) for name in NETWORKS]
+)
 def test_in_double_precision(name: str) -> None:
     alike(NETWORKS[name](5, 7, num_layers=2, dropout=0.4).double(), torch.randn(4, 6, 5).double(), backward=True)
 
