@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from armature import config
 from armature.reports import schema
 from armature.reports.pytest_plugin import file_name
 
@@ -56,7 +57,9 @@ def test_that_raises():
 
 
 @pytest.fixture
-def program(pytester: pytest.Pytester) -> Iterator[pytest.Pytester]:
+def program(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.Pytester]:
+    # A pytester has a home of its own, where there are no kernels yet.
+    monkeypatch.setenv("ARMATURE_CACHE_DIR", str(config.current().cache_dir))
     pytester.makepyfile(test_program=PROGRAM)
     yield pytester
 
