@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -78,7 +80,14 @@ def test_a_block_runs_as_a_process_of_its_own(tmp_path: Path, environment: dict[
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(("command", "where"), commands(), ids=lambda v: v if " " in v else "")
+def quick_and_long(command: str, where: str) -> Any:
+    """The demo runs all examples: that is for the long tests."""
+    return pytest.param(command, where, marks=pytest.mark.slow if command.startswith("armature demo") else ())
+
+
+@pytest.mark.parametrize(
+    ("command", "where"), [quick_and_long(*found) for found in commands()], ids=lambda v: v if " " in v else ""
+)
 def test_command_runs(command: str, where: str, tmp_path: Path, environment: dict[str, str]) -> None:
     words = shlex.split(command)
     if words[0] == "make":  # a make target would run this very test: that it exists and expands is what is checked
@@ -90,6 +99,13 @@ def test_command_runs(command: str, where: str, tmp_path: Path, environment: dic
     done = forked.run(words, inside, environment)
     assert done.returncode == 0, f"{where}: {command}\n{done.stdout}\n{done.stderr}"
     assert done.stdout.strip()
+
+
+def test_the_demo_of_one_model(tmp_path: Path, environment: dict[str, str]) -> None:
+    done = forked.run(["armature", "demo", "--models", "LeNet", "--json", "demo.json"], tmp_path, environment)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    rows = json.loads((tmp_path / "demo.json").read_text())["rows"]
+    assert [(row["model"], row["mode"]) for row in rows] == [("LeNet", "infer"), ("LeNet", "train")]
 
 
 @pytest.mark.parametrize("block", [b for b in blocks("toml") if "tool.armature" in b.text], ids=str)
