@@ -7,8 +7,6 @@ import dataclasses
 import functools
 import itertools
 import math
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +22,7 @@ from armature.pipeline.session import session
 from armature.plugins import manager
 from armature.rules import Decision
 from armature.rules.errors import BadTarget, SignatureMismatch
+from tests.support import forked
 
 X = torch.linspace(-1, 1, 8)
 
@@ -117,7 +116,7 @@ def test_a_program_that_only_disables_is_told_that_it_did(tmp_path: Path) -> Non
         "(found,) = armature.explain(lambda x: left_out(x * 2))(torch.ones(2)).breaks\n"
         "print(found.type.id, found.facts['reason'])\n"
     )  # in a process of its own: here other tests have made rules before
-    told = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True).stdout
+    told = forked.run([script]).stdout
     assert told == f"disabled-function armature.disable at {script}:3\n"
 
 

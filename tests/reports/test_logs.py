@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ import armature
 from armature import config
 from armature.config import TOPICS
 from tests.reports.conftest import Kept
+from tests.support import forked
 
 X = torch.ones(3)
 PROGRAM = """
@@ -95,10 +93,8 @@ def test_a_frame_that_is_left_alone_or_fails_is_told_with_the_reason(kept: Kept)
 )
 def test_the_variable_writes_to_standard_error_as_the_program_wants(tmp_path: Path, more: str, expected: str) -> None:
     (tmp_path / "program.py").write_text(PROGRAM.replace("{more}", more))
-    found = subprocess.run(
-        [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=True,
-        env=os.environ | {"ARMATURE_LOG": "recompiles"},
-    )  # fmt: skip
+    found = forked.run(["program.py"], tmp_path, {"ARMATURE_LOG": "recompiles"})
+    assert found.returncode == 0, found.stderr
     (head, line, *_) = found.stderr.splitlines()
     assert head.startswith(expected) and "program.py:5 fn is compiled again" in head
     assert "n was 2, is 2.5" in line and "program.py:7" in line

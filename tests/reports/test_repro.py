@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -24,6 +23,7 @@ from armature.pipeline.session import Compilation
 from armature.plugin_api import hookimpl
 from armature.plugins import manager
 from armature.reports import minify
+from tests.support import forked
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
@@ -154,8 +154,7 @@ def test_the_script_stands_alone(tmp_path: Path) -> None:
     graph = fx.symbolic_trace(lambda x: torch.relu(x) * 2)
     for backend, status in (("eager", 0), ("faulty", 1)):
         (tmp_path / SCRIPT).write_text(script(graph, [torch.ones(3)], backend, "error"))
-        command = [sys.executable, str(tmp_path / SCRIPT)]
-        found = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
+        found = forked.run([tmp_path / SCRIPT])
         assert found.returncode == status, found.stderr
         assert ("all is well" in found.stdout) == (status == 0)
 

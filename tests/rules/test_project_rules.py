@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ from armature.api import public as api
 from armature.rules import Decision
 from armature.rules.errors import BadProjectRule
 from armature.rules.project import FILE, project_rules
+from tests.support import forked
 
 GOOD = """
 [project]
@@ -119,10 +119,8 @@ def test_a_section_that_is_no_table(tmp_path: Path, text: str) -> None:
 
 
 def run(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"TERM": "dumb", "ARMATURE_STRICT": "0"}
-    return subprocess.run(
-        [sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
+    (folder / "program.py").write_text(program)
+    return forked.run(["program.py"], folder, {"TERM": "dumb", "ARMATURE_STRICT": "0"})
 
 
 FOLLOWS = """

@@ -106,7 +106,7 @@ def _be(words: list[str], cwd: Path, environment: Mapping[str, str], told: Seque
     scripts = {script.name: script for script in metadata.entry_points(group="console_scripts")}
     if words[0] in scripts:
         sys.exit(scripts[words[0]].load()())
-    sys.path[0] = str(Path(words[0]).parent)
+    sys.path[0] = str(Path(words[0]).absolute().parent)
     runpy.run_path(words[0], run_name="__main__")
 
 
