@@ -37,6 +37,7 @@ if "--fail" in sys.argv:
 """
 
 Invoke = Callable[..., Any]
+pytestmark = pytest.mark.filterwarnings("ignore:the mode 'max-autotune'")
 
 
 @pytest.fixture

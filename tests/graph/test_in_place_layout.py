@@ -40,6 +40,7 @@ def pointwise(t):
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize("backend", ["eager", "auto"])
 @pytest.mark.parametrize("program", [filled, filled_and_strided, written_through_strides, pointwise])
+@pytest.mark.filterwarnings("ignore:Error detected in")
 def test_layouts_are_kept(program, backend, grad):
     def run(fn):
         results = fn(torch.arange(6.0).view(3, 2).requires_grad_(grad).t())

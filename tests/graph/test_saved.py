@@ -65,6 +65,7 @@ def test_a_write_between_forward_and_backward_is_seen() -> None:
         out.sum().backward()
 
 
+@pytest.mark.filterwarnings("ignore:Error detected in")
 def test_an_input_that_the_graph_writes_to() -> None:
     def fn(x: Tensor, w: Tensor) -> Tensor:
         out = x.reshape(-1, 4) * w

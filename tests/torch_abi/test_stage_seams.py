@@ -266,6 +266,7 @@ def test_quantized_tensors_have_no_fakes() -> None:
             )
 
 
+@pytest.mark.filterwarnings("ignore:torch.tensor results are registered")
 def test_functions_in_torchscript_are_called_with_fakes_and_their_own_constants() -> None:
     world = fake.FakeWorld()
     traced = torch.jit.trace(lambda x: x * x.shape[0] + torch.tensor([1.0, 2.0, 3.0]), torch.ones(3))

@@ -763,6 +763,7 @@ def strs(t):
 
 
 @pytest.mark.parametrize("program", programs(globals()))
+@pytest.mark.filterwarnings("ignore:armature compiled tries")
 def test_like_eager(program: Callable[..., Any]) -> None:
     resumes(program, one)
 

@@ -87,6 +87,7 @@ def test_hook(name: str) -> None:
 
 
 @pytest.mark.parametrize("hook", ["register_full_backward_hook", "register_full_backward_pre_hook"])
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 def test_a_hook_of_backward_breaks(hook: str) -> None:
     fn = backward if hook == "register_full_backward_hook" else backward_pre
     make = hooked(lambda m: getattr(m, hook)(fn))

@@ -271,6 +271,7 @@ def structured(a, b, t):
         written_by_operator, written_by_function, written_by_tensor, written_with_unknown, out_of_bounds,
     ],
 )  # fmt: skip
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
 def test_breaks_and_is_as_eager(function: Callable[..., Any]) -> None:
     compare(function, fullgraph=False)
 
@@ -438,6 +439,7 @@ def test_numbers_of_numpy_in_graphs(program, backend):
 @pytest.mark.parametrize(
     "number", [np.bool_(True), np.complex64(2 + 1j), np.complex128(2 + 1j), np.float16(1.5), np.uint8(3)]
 )
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")
 def test_numbers_of_numpy_are_to_operators_what_they_are_in_eager_mode(number):
     def program(t):
         return t * number, number + t, t == number

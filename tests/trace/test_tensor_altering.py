@@ -182,6 +182,7 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda function: function.__name__)
+@pytest.mark.filterwarnings("ignore:To copy construct from a tensor")
 def test_in_one_graph(program: Callable[..., Any]) -> None:
     compare(program, inputs, fullgraph=True, backward=True)
 
@@ -192,6 +193,7 @@ def test_in_one_graph(program: Callable[..., Any]) -> None:
     [parameter, parameter_of_input, parameter_of_parameter, parameter_without_gradient, parameter_of_history, leaf,
      data_of_parameter, requires_gradient, requires_none, requires_after_view, detaches],
 )  # fmt: skip
+@pytest.mark.filterwarnings("ignore:To copy construct from a tensor")
 def test_under_compilers(program: Callable[..., Any], backend: str) -> None:
     armature.reset()
     found, expected = armature.compile(program, backend=backend, fullgraph=True)(*inputs()), program(*inputs())

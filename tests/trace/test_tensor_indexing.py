@@ -60,11 +60,14 @@ WRITES_THAT_BREAK = [
 
 
 @pytest.mark.parametrize("text", READS)
+@pytest.mark.filterwarnings("ignore:Using a non-tuple sequence")
 def test_read(text: str) -> None:
     compare(function(f"return {text}"), inputs, fullgraph=True)
 
 
 @pytest.mark.parametrize("text", READS_THAT_BREAK)
+@pytest.mark.filterwarnings("ignore:Using a non-tuple sequence")
+@pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
 def test_read_with_a_break(text: str) -> None:
     compare(function(f"return {text}, x + 1"), inputs, fullgraph=False)
 

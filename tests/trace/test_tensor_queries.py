@@ -284,6 +284,7 @@ ANY = [
 
 
 @pytest.mark.parametrize("function", ONE_GRAPH, ids=lambda function: function.__name__)
+@pytest.mark.filterwarnings("ignore:Using a non-tuple sequence")
 def test_in_one_graph(function: Callable[..., Any]) -> None:
     compare(function, two, fullgraph=True)
 

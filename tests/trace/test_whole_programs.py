@@ -328,6 +328,7 @@ DECIDING: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
 
 @pytest.mark.parametrize("name", DECIDING)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=["real", "complex"])
+@pytest.mark.filterwarnings("ignore:armature compiled .*adafactor")
 def test_steps_that_decide_by_their_number(name: str, dtype: torch.dtype) -> None:
     """Steps before and after the one from which on they compute something else; the state is that of eager mode."""
     if dtype.is_complex and name.startswith("Adafactor"):

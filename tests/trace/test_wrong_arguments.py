@@ -116,5 +116,6 @@ def test_statements(statement: str) -> None:
 
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 8))])
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
 def test_like_eager(part: int) -> None:
     assert [text for call in GRID[part::PARTS] if (text := differs(f"r = {call}"))] == []

@@ -90,6 +90,7 @@ IN_PYTHON = [call for writer in by_signature() for call in calls(writer)]
 
 
 @pytest.mark.parametrize("call", IN_PYTHON, ids=str)
+@pytest.mark.filterwarnings("ignore:dropout[23]d. Received")
 def test_functions_in_python(call: Call) -> None:
     check(call)
 
@@ -103,6 +104,7 @@ def test_the_sweep_finds_what_it_is_for() -> None:
 
 @pytest.mark.parametrize("cls", modules(), ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("trains", (False, True))
+@pytest.mark.filterwarnings("ignore:dropout[23]d. Received")
 def test_modules(cls: type[torch.nn.Module], trains: bool) -> None:
     module = cls(inplace=True) if cls is not torch.nn.Threshold else cls(0.1, 20, True)
     module.train(trains)

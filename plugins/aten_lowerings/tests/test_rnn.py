@@ -45,6 +45,7 @@ def full_precision() -> Iterator[None]:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("backward", [False, True], ids=["infer", "train"])
 @pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
 def test_lstm_matches_eager(form: str, backward: bool, device: str) -> None:
     lstm = nn.LSTM(5, 7, **FORMS[form]).to(device)
     twin = copy.deepcopy(lstm)

@@ -177,6 +177,7 @@ class Text(str):
         lambda x: WORD.match(bytearray(b"a")),
     ],
 )
+@pytest.mark.filterwarnings("ignore:Possible set union")
 def test_what_is_not_known_breaks(function: Function) -> None:
     assert break_id(function, (torch.ones(2),))
 

@@ -142,6 +142,7 @@ STEPS = ("SGD", "Adam", "AdamW", "RMSprop", "Adadelta", "NAdam", "RAdam", "Adama
 @pytest.mark.parametrize(
     ("name", "foreach"), [*((name, True) for name in STEPS), *((name, False) for name in ("SGD", "Adam", "RMSprop"))]
 )
+@pytest.mark.filterwarnings("ignore:(divide by zero|invalid value) encountered")
 def test_steps_of_optimizers(name: str, foreach: bool, interpreted: None) -> None:
     def run(compiled: bool) -> list[Tensor]:
         torch.manual_seed(0)

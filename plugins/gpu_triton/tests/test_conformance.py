@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from armature.codegen.backend import DeviceBackend
 from armature.testing.backend_kit import BackendConformance
 from armature_gpu_triton.backend import TritonBackend
 
 
+@pytest.mark.filterwarnings("ignore:.* encountered in:RuntimeWarning")  # numpy computes what kernels do
 class TestInterpreted(BackendConformance):
     device = "cpu"
 

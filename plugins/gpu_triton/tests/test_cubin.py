@@ -52,6 +52,7 @@ def compile_all(case: Case, capability: int, ctx: CompileContext, folder: Path) 
             assert built.block == spec.num_warps * 32 and built.shared <= 160 * 1024
 
 
+@pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
 def test_triton_s_own_folder_is_not_needed(
     compile_context: CompileContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,6 +111,7 @@ def test_kernels_around_a_collective() -> None:
     torch.testing.assert_close(api.compile(reduced_in_place, fullgraph=True)(x), reduced_in_place(x))
 
 
+@pytest.mark.filterwarnings("ignore:.* is deprecated")
 def test_a_gradient_goes_through() -> None:
     def fn(x: Tensor) -> Tensor:
         return (functional.all_gather_tensor_autograd(x * 2, 0, dist.group.WORLD) ** 2).sum()
@@ -163,6 +164,7 @@ def reduces(x: Tensor, **options: Any) -> Tensor:
         (lambda x: dist.all_to_all_single(x.new_empty(4, 3), x.double()) or x + 1, "collective"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:.* is deprecated")
 def test_what_would_differ_breaks(fn: Callable[[Tensor], Any], broken_by: str) -> None:
     assert break_id(fn, (torch.ones(4, 3),)) == broken_by
 

@@ -256,6 +256,7 @@ def level(x: Tensor) -> Tensor:
     return x + 1
 
 
+@pytest.mark.filterwarnings("ignore:(_check_is_size|To copy construct|The given buffer is not writable)")
 class TestHandlers(HandlerConformance):
     plugin = plugin
     cases = (

@@ -29,6 +29,7 @@ def spectrum(*sizes: int, dtype: torch.dtype = torch.complex64) -> Tensor:
     ((3, 16, 5), {"window": WINDOW, "onesided": False, "return_complex": True}),
     ((16, 5), {"window": WINDOW, "onesided": False}),
 ], ids=str)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:A window was not provided")
 def test_like_eager(sizes: tuple[int, ...], options: dict[str, Any], backend: dict[str, Any]) -> None:
     def fn(x: Tensor) -> Tensor:
         return torch.istft(x * 2, 16, **options)
@@ -71,6 +72,7 @@ def test_a_bad_window_is_eager_modes_error(backend: dict[str, Any]) -> None:
 @pytest.mark.parametrize("options", [
     {"window": torch.ones(3)}, {"hop_length": 20}, {"win_length": 17}, {"onesided": False}, {"length": 200},
 ])  # fmt: skip
+@pytest.mark.filterwarnings("ignore:The length of signal is shorter")
 def test_what_eager_mode_refuses_or_warns_of(options: dict[str, Any]) -> None:
     def fn(x: Tensor) -> Any:
         try:

@@ -364,6 +364,7 @@ def made_of_a_graph(t):
         break_between, made_of_a_graph, zeros_without_numbers,
     ],
 )  # fmt: skip
+@pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node")
 def test_break(program: Callable[..., Any]) -> None:
     assert break_of(program, *plain())
     assert torch._C._functorch.maybe_current_level() is None, "tracing has left a level open"
