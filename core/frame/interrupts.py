@@ -15,8 +15,8 @@ from types import FrameType
 
 from armature import config
 
-Kept = list[tuple[int, FrameType | None]]
-_KEPT: ContextVar[Kept | None] = ContextVar("armature_interrupts", default=None)
+Pending = list[tuple[int, FrameType | None]]
+_PENDING: ContextVar[Pending | None] = ContextVar("armature_interrupts", default=None)
 
 
 class GivenUp(Exception):
@@ -25,7 +25,7 @@ class GivenUp(Exception):
 
 def check() -> None:
     """Raise GivenUp where Ctrl-C was pressed since compiling began, and the program is to go on."""
-    if _KEPT.get() and config.current().eager_on_interrupt:
+    if _PENDING.get() and config.current().eager_on_interrupt:
         raise GivenUp("Ctrl-C was pressed while compiling: the program goes on eagerly")
 
 
@@ -36,19 +36,19 @@ def held() -> Iterator[None]:
     if not callable(before):
         yield
         return
-    kept: Kept = []
-    token = _KEPT.set(kept)
+    pending: Pending = []
+    token = _PENDING.set(pending)
 
     def keep(number: int, frame: FrameType | None) -> None:
-        if kept:
+        if pending:
             before(number, frame)
-        kept.append((number, frame))
+        pending.append((number, frame))
 
     signal.signal(signal.SIGINT, keep)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-        _KEPT.reset(token)
-        if kept and not config.current().eager_on_interrupt:
-            before(*kept[0])
+        _PENDING.reset(token)
+        if pending and not config.current().eager_on_interrupt:
+            before(*pending[0])

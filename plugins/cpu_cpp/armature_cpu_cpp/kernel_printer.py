@@ -32,8 +32,8 @@ from armature.backend_api import (
     variables,
 )
 from armature_cpu_cpp import reduce
-from armature_cpu_cpp.keep import plan_kept
 from armature_cpu_cpp.loops import Nest
+from armature_cpu_cpp.scratch import plan_scratch
 from armature_cpu_cpp.segments import Segment, cut
 from armature_cpu_cpp.values import ValuePrinter, identifier
 from armature_cpu_cpp.vector import accumulator, cpp_type, literal
@@ -56,7 +56,7 @@ class KernelPrinter(ValuePrinter):
         super().__init__(nest, buffers, lines)
         self.targets: dict[Reduce, str] = {}  # accumulators of the loop that is printed
         self.ways = 1  # how many of them take turns
-        self.kept = plan_kept(self.body, nest)
+        self.scratch = plan_scratch(self.body, nest)
         self.step = 0  # the pass that is printed
         self.in_lanes = False  # within the vector's loop
 
@@ -81,7 +81,7 @@ class KernelPrinter(ValuePrinter):
         node = statement.node
         if node in self.known:
             return
-        if self.kept.first.get(node, self.step) < self.step:
+        if self.scratch.first.get(node, self.step) < self.step:
             self.lines.add(
                 f"const {self.value_type(node)} {statement.name} = {self._row(node, '')};", self.note(statement)
             )
@@ -95,12 +95,12 @@ class KernelPrinter(ValuePrinter):
         else:
             raise TypeError(f"no statement for {type(node).__name__}")
         self.lines.add(f"const {self.value_type(node)} {statement.name} = {value};", self.note(statement))
-        if node in self.kept.rows:
+        if node in self.scratch.rows:
             self.lines.add(f"{self._row(node, statement.name)};")
 
     def _row(self, node: Node, value: str) -> str:
         """Access to the scratch of a kept value: a load where `value` is empty, else the store of it."""
-        row = self.kept.rows[node]
+        row = self.scratch.rows[node]
         at = self.index.print(row.position)
         if not self.in_lanes_of(node):
             return f"{row.name}[{at}] = {value}" if value else f"{row.name}[{at}]"
@@ -114,7 +114,7 @@ class KernelPrinter(ValuePrinter):
 
     def _declare_rows(self) -> None:
         """The scratch of kept values, for one outer point."""
-        for node, row in self.kept.rows.items():
+        for node, row in self.scratch.rows.items():
             across = self.nest.vector in self.nest.inner
             kind = cpp_type(node.dtype) if across else self.value_type(node)
             self.lines.add(f"alignas(64) {kind} {row.name}[{row.length}];")
@@ -280,7 +280,7 @@ class KernelPrinter(ValuePrinter):
     def passes(self) -> None:
         """All passes of one outer point."""
         self._declare_rows()
-        for number, step in enumerate(self.kept.passes):
+        for number, step in enumerate(self.scratch.passes):
             self.step = number
             for statement in step.before:
                 self.statement(statement)

@@ -35,7 +35,7 @@ SCRATCH_BYTES = 32 << 10  # of all kept values of one outer point: about a first
 
 
 @attrs.frozen(eq=False)
-class Kept:
+class ScratchPlan:
     """What the printer must do: `rows` has the scratch of each kept node, `first` the pass that fills it."""
 
     passes: tuple[PassBody, ...]
@@ -89,9 +89,9 @@ def _row(name: str, loops: Mapping[Var, int]) -> Row:
     return Row(name, math.prod(loops.values()), position)
 
 
-def plan_kept(body: KernelBody, nest: Nest) -> Kept:
+def plan_scratch(body: KernelBody, nest: Nest) -> ScratchPlan:
     """Choose what is kept, and drop what only kept values needed from the later passes."""
-    nothing = Kept(body.passes, {}, {})
+    nothing = ScratchPlan(body.passes, {}, {})
     extents = {var: var.extent for var in nest.inner if isinstance(var.extent, int)}
     symbolic = len(extents) < len(nest.inner)
     if symbolic or len(body.passes) < 2 or nest.split in nest.inner or not nest.inner:
@@ -116,7 +116,7 @@ def plan_kept(body: KernelBody, nest: Nest) -> Kept:
     lanes = 1 if nest.vector in nest.inner else nest.lanes
     if not rows or lanes * sum(row.length * n.dtype.itemsize for n, row in rows.items()) > SCRATCH_BYTES:
         return nothing
-    return Kept(tuple(passes), rows, {n: first[n] for n in rows})
+    return ScratchPlan(tuple(passes), rows, {n: first[n] for n in rows})
 
 
 def _reads(node: Node, buffers: Sequence[str]) -> bool:
