@@ -139,3 +139,11 @@ def test_an_import_of_the_programs_own_is_called(monkeypatch: pytest.MonkeyPatch
     run = armature.compile(ask, backend="eager")
     monkeypatch.setattr(builtins, "__import__", own)
     assert run(torch.zeros(2)).tolist() == [9, 9]
+
+
+def test_a_call_of_the_import_function_is_in_the_graph() -> None:
+    x = torch.arange(3.0)
+    run = armature.compile(lambda t: t * len(__import__("os.path").__name__), backend="eager", fullgraph=True)
+    assert torch.equal(run(x), x * 2)
+    inner = armature.compile(lambda t: t * __import__("math", fromlist=("pi",)).pi, backend="eager", fullgraph=True)
+    assert torch.equal(inner(x), x * 3.141592653589793)

@@ -23,6 +23,7 @@ ROWS = (
     Signature(type, ANY, MANY),
     Signature(super, counts=(0, 2)),
     Signature(builtins.__build_class__, ANY, MANY),
+    Signature(builtins.__import__, ("name", "globals", "locals", "fromlist", "level"), (1, 5)),
     Signature(vars(object)["__init_subclass__"], counts=MANY),  # from 3.13 on it tells, and is called with its class
     Signature(list.__init__, (), (1, 2)),
     Signature(set.__init__, (), (1, 2)),

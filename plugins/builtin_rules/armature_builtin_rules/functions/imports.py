@@ -16,17 +16,17 @@ LOADED = ObjectSource(sys.modules, "sys.modules")
 def import_module(
     call: Call,
     name: Value,
-    namespace: Value | None = None,
-    variables: Value | None = None,
-    names: Value | None = None,
+    globals: Value | None = None,
+    locals: Value | None = None,
+    fromlist: Value | None = None,
     level: Value | None = None,
 ) -> Value:
-    """The module of a name, the outermost package of it where nothing is taken out. namespace: that of the frame."""
+    """The module of a name, the outermost package of it where nothing is taken out."""
     tracer, wanted = call.tracing, str(name.as_constant())
-    parts = () if names is None or names.python_type() is type(None) else tuple(names.as_constant())
+    parts = () if fromlist is None or fromlist.python_type() is type(None) else tuple(fromlist.as_constant())
     steps = 0 if level is None else int(level.as_constant())
     if steps:
-        wanted = resolved(tracer, wanted, steps, namespace)
+        wanted = resolved(tracer, wanted, steps, globals)
     top = wanted.partition(".")[0]
     if top not in sys.modules and importlib.util.find_spec(top) is None:
         tracer.guards.absent(LOADED, top)
