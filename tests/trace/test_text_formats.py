@@ -101,3 +101,17 @@ def test_a_text_with_nothing_to_fill_in_is_given_back_itself() -> None:
     got = armature.compile(texts_given_back, backend="eager", fullgraph=True)(x)
     assert str(got) == str(texts_given_back(x))
     assert any(got[3]) and not all(got[3])
+
+
+def test_texts_of_tensors_are_joined_in_the_graph() -> None:
+    x = torch.arange(3.0)
+
+    def joined(x: torch.Tensor) -> Any:
+        y = x * 2
+        try:
+            ", ".join(["a", x])
+        except TypeError as error:
+            return y, ", ".join(str(part) for part in (y.sum(), "b")), "-".join((f"{y[0]}",)), str(error)
+
+    got, expected = armature.compile(joined, backend="eager", fullgraph=True)(x), joined(x)
+    assert torch.equal(got[0], expected[0]) and got[1:] == expected[1:]

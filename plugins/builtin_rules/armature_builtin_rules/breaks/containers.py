@@ -195,17 +195,6 @@ ROWS = with_examples(
             cause="Taking an item changes the iterator, which can't be postponed until the graph has run.",
         ),
         BreakType(
-            "joins-objects",
-            "join() of something other than strings",
-            "join() is given {type}, whose text is not known here.",
-            (
-                fundamental("Join strings that do not depend on tensors."),
-                user_error("Python joins only strings: ','.join(map(str, items))."),
-            ),
-            code="AB0034",
-            cause="The resulting text has to be known when the graph is captured.",
-        ),
-        BreakType(
             "method-of-constant",
             "constant-like method call with non-constant args",
             "{method} is called with an argument that is not known here.",

@@ -209,9 +209,10 @@ def joined(call: Call, separator: Value, items: Value, /) -> Value | None:
     given = call.tracing.python.in_sequence(items, refusal)
     if all(item.is_constant for item in given):
         return call.fold(str.join, separator.as_constant(), [item.as_constant() for item in given])
-    other = next((item for item in given if not issubclass(item.python_type(), str)), None)
-    if other is not None:
-        call.graph_break("joins-objects", type=other.describe())
+    for position, item in enumerate(given):
+        if not issubclass(item.python_type(), str):
+            text = f"sequence item {position}: expected str instance, {type_name(item.python_type())} found"
+            call.tracing.raise_error(TypeError, text)
     return join([part for item in given for part in (separator, item)][1:])
 
 

@@ -271,14 +271,6 @@ def iterator_over_unknown_mended(x: Tensor, walk: Iterator[Any]) -> Any:
     return x + next(enumerate(Steps()))[1]
 
 
-def joins_objects(x: Tensor) -> Any:
-    return x + len(",".join([f"{x.sum()}"])) * 0
-
-
-def joins_objects_mended(x: Tensor) -> Any:
-    return x + len(",".join(["x"])) * 0
-
-
 def method_of_constant(x: Tensor) -> Any:
     return x + "abc".count(f"{x.sum()}")
 
