@@ -74,7 +74,7 @@ def recompiling(code: CodeType, failed: Iterable[FailedGuard]) -> None:
 def _failure(guard: FailedGuard) -> str:
     if not (guard.expression and guard.now):
         return guard.text
-    return f"{guard.expression} was {guard.before}, is {guard.now}    ({guard.user})"
+    return f"{guard.expression} was {guard.before}, is now {guard.now}    ({guard.user})"
 
 
 def graph(record: Compilation) -> None:

@@ -209,7 +209,7 @@ def told(failure: GuardFailure) -> str:
     if not (failure.expression and failure.now):
         return failure.text
     user = f" ({failure.user})" if failure.user else ""
-    return f"{failure.expression} was {failure.before}, is {failure.now}{user}"
+    return f"{failure.expression} was {failure.before}, is now {failure.now}{user}"
 
 
 def compiled_as(record: Compilation, graphs: Sequence[Graph]) -> str:

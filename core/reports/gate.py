@@ -40,7 +40,7 @@ def recompile_findings(frame: Frame) -> Iterator[Finding]:
     place = Place(frame.file, frame.line, frame.function)
     for failure in frame.failures:
         about = failure.expression or failure.text
-        told = f"{about} was {failure.before}, is {failure.now}" if failure.expression else failure.text
+        told = f"{about} was {failure.before}, is now {failure.now}" if failure.expression else failure.text
         message = f"{frame.function} is compiled again: {told}"
         yield Finding("recompilation", "Compiled again", message, place, ("recompile", *of(frame), about))
 

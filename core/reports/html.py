@@ -138,7 +138,7 @@ def _of_cause(cause: Cause) -> Problem:
 
 
 def _compiled_again(recording: Recording) -> Iterator[Problem]:
-    """Expressions that were another one, each with the compilations that it led to."""
+    """Expressions that changed, each with the compilations that it led to."""
     found: dict[tuple[str, str], Problem] = {}
     for frame in recording.recompiled:
         if frame.outcome is Outcome.LIMIT:
@@ -147,9 +147,9 @@ def _compiled_again(recording: Recording) -> Iterator[Problem]:
             key = (frame.where, one.expression or one.text)
             known = found.get(key)
             seconds = frame.seconds + (known.seconds if known is not None else 0.0)
-            title = f"`{one.expression}` was another one" if one.expression else one.text
+            title = f"`{one.expression}` changed" if one.expression else one.text
             where = f"{frame.function} {frame.where}"
-            change = f"It was {one.before}, is {one.now}." if one.now else ""
+            change = f"It was {one.before}, is now {one.now}." if one.now else ""
             found[key] = Problem(Outcome.RECOMPILED.value, title, where, "recompiles", seconds, change)
     yield from found.values()
 

@@ -131,7 +131,7 @@ class SourceLine:
 
 
 def recompile_lines(frame: Frame) -> list[RenderableType]:
-    """A frame that was compiled again, and what was another one."""
+    """A frame that was compiled again, and what changed."""
     head = Text.assemble((frame.where, "bold"), f"  {frame.function}  ", (frame.outcome.value, STYLES[frame.outcome]))
     return [head, *map(failure_line, frame.failures)]
 
@@ -141,7 +141,7 @@ def failure_line(failure: GuardFailure) -> Text:
     if not (failure.expression and failure.now):
         return Text(failure.text)
     user = f"    relied on at {failure.user}" if failure.user else ""
-    return Text.assemble((failure.expression, "cyan"), f" was {failure.before}, is {failure.now}", (user, "dim"))
+    return Text.assemble((failure.expression, "cyan"), f" was {failure.before}, is now {failure.now}", (user, "dim"))
 
 
 def wrong_lines(frame: Frame) -> list[RenderableType]:

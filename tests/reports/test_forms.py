@@ -28,14 +28,14 @@ def test_the_terminal_tells_causes_and_fixes() -> None:
     text = text_of(everything())
     assert "y.sum() > 1000" in text and "^^^^^^^^^^^^^^" in text
     assert "y is a tensor float32[3, 4] on cpu, requires grad" in text
-    assert "self.factor was 2, is 5" in text and "this backend is <broken>" in text
+    assert "self.factor was 2, is now 5" in text and "this backend is <broken>" in text
     assert "hit the limit" in text and "runs in pieces" in text and "What to do: " in text
     for one in everything().breaks:
         assert one.type in text and all(hint.split()[0] in text for hint in one.hints)
 
 
 def test_a_narrow_terminal_loses_nothing() -> None:
-    assert "".join(["self.factor", "was", "2,", "is", "5"]) in "".join(text_of(everything(), 60).split())
+    assert "".join(["self.factor", "was", "2,", "is", "now", "5"]) in "".join(text_of(everything(), 60).split())
 
 
 def test_an_empty_record_can_be_shown() -> None:

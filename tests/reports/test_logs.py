@@ -59,7 +59,7 @@ def test_each_topic_tells_the_lines_of_the_program(kept: Kept) -> None:
     assert all(place in texts[topic] for topic in ("frame", "guards", "recompiles", "graph", "kernels"))
     assert "compiled up to a graph break" in texts["frame"] and "if y.sum() > 0:" in texts["frame"]
     assert "type(n) is" in texts["guards"] or "n == 2" in texts["guards"]
-    assert "n was 2, is 2.5" in texts["recompiles"]
+    assert "n was 2, is now 2.5" in texts["recompiles"]
     assert "torch.relu(x) * n" in texts["graph"] and "torch.relu(x) * n" in texts["kernels"]
     assert "aten.relu.default" in texts["kernels"]
 
@@ -97,7 +97,7 @@ def test_the_variable_writes_to_standard_error_as_the_program_wants(tmp_path: Pa
     assert found.returncode == 0, found.stderr
     (head, line, *_) = found.stderr.splitlines()
     assert head.startswith(expected) and "program.py:5 fn is compiled again" in head
-    assert "n was 2, is 2.5" in line and "program.py:7" in line
+    assert "n was 2, is now 2.5" in line and "program.py:7" in line
 
 
 def test_a_topic_that_there_is_not() -> None:

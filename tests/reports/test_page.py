@@ -168,7 +168,7 @@ def test_frames_breaks_and_recompilations_can_be_read_and_followed(opened: Any) 
     assert re.search(r"#break-\d+$", page.url)
     assert "y.sum() > 1000" in page.locator("#breaks").inner_text()
     assert page.locator("#breaks mark", has_text="y.sum() > 1000").count()
-    assert "self.factor was 2, is 5" in page.locator("#recompiles").inner_text()
+    assert "self.factor was 2, is now 5" in page.locator("#recompiles").inner_text()
     page.locator("#left summary").first.click()
     assert page.locator("#left li").first.is_visible()
     page.locator("#frames a[data-graph]").first.click()
@@ -239,8 +239,8 @@ def test_what_runs_eagerly_comes_first_then_what_took_longest() -> None:
     found = html.problems(everything())
     costs = [one.seconds or float("inf") for one in found]
     assert costs == sorted(costs, reverse=True) and costs[0] == float("inf")
-    (again,) = (one for one in found if one.title == "`self.factor` was another one")
-    assert again.advice == "It was 2, is 5." and again.seconds > 0
+    (again,) = (one for one in found if one.title == "`self.factor` changed")
+    assert again.advice == "It was 2, is now 5." and again.seconds > 0
     assert html.problems(Recording()) == []
 
 

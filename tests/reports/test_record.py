@@ -33,7 +33,7 @@ def test_reasons_name_the_cause() -> None:
         return next(f.reason for f in frames if f.function == function and f.outcome is outcome)
 
     assert "this backend is <broken>" in reason("doubled", Outcome.FELL_BACK)
-    assert "n was 'a', is 'bb'" in reason("powers", Outcome.RECOMPILED)
+    assert "n was 'a', is now 'bb'" in reason("powers", Outcome.RECOMPILED)
     assert "compiled 2 times" in reason("powers", Outcome.LIMIT)
     assert "generator" in reason("pieces", Outcome.SKIPPED)
     assert "sample.py:" in reason("Small.forward", Outcome.BROKEN)

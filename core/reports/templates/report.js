@@ -129,7 +129,7 @@ function chooseNode(name) {
   near([name]);
   const panel = document.getElementById("node");
   panel.replaceChildren();
-  html("h3", `${node[0]}: ${node[2]}`, panel);
+  html("h3", node[0] === node[2] ? node[0] : `${node[0]}: ${node[2]}`, panel);
   html("p", node[4], panel);
   if (node[5] >= 0) {
     const [where, text, within] = shown.graph.lines[node[5]];
