@@ -229,8 +229,11 @@ class Tables:
 
     def value_type_of_class(self, cls: type) -> ValueType | None:
         """The value type that is also for objects of classes that derive from its own: of the nearest base."""
-        rows = (self._exact_types.get(base) for base in cls.__mro__)
-        return next((row for row in rows if row is not None and row.derived), None)
+        for base in cls.__mro__:
+            row = self._exact_types.get(base)
+            if row is not None and row.derived:
+                return row
+        return None
 
     def break_type(self, id: str) -> BreakType:
         """A row of the break catalogue. Raises UnknownBreakType."""
