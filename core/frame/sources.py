@@ -7,6 +7,7 @@ generated code (`frame/source.py` has the readers), so that a new one is one cla
 from __future__ import annotations
 
 import enum
+import functools
 import operator
 import weakref
 from collections.abc import Callable, Sequence
@@ -182,7 +183,7 @@ class AttrSource(Source):
     base: Source
     name: str
 
-    @property
+    @functools.cached_property
     def expr(self) -> str:
         return f"{self.base.expr}.{self.name}"
 
@@ -215,7 +216,7 @@ class DictOfSource(Source):
 
     base: Source
 
-    @property
+    @functools.cached_property
     def expr(self) -> str:
         return f"{self.base.expr}.__dict__"
 
@@ -294,7 +295,7 @@ class ItemSource(Source):
     base: Source
     key: object
 
-    @property
+    @functools.cached_property
     def expr(self) -> str:
         return f"{self.base.expr}[{self.key!r}]"
 

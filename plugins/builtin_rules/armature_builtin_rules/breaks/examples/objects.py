@@ -450,12 +450,15 @@ MONEY = Decimal(2)
 
 
 def attribute_of_value(x: Tensor) -> Any:
-    rows = (row for row in x)
-    return x + 1, rows.gi_running  # type: ignore[attr-defined]
+    try:
+        raise ValueError("none")
+    except ValueError as error:
+        traceback: Any = error.__traceback__
+        return x + 1, traceback.tb_next
 
 
 def attribute_of_value_mended(x: Tensor) -> Any:
-    return x + 1, False
+    return x + 1, None
 
 
 def attribute_in_c(x: Tensor) -> Any:
