@@ -21,6 +21,7 @@ from armature.lower.data import Buffer, BufferKind, CallInstead, Given, LoopGrap
 from armature.lower.elements import NotSupported
 from armature.lower.extern import as_view, call_extern
 from armature.lower.index import Index, Size, Sum
+from armature.lower.registry import takes
 from armature.lower.sharing import shared_memory
 from armature.lower.values import Spec, TensorValue
 from armature.lower.written_back import is_written_back
@@ -203,6 +204,8 @@ class _Lowering:
         for row in self.ctx.tables.lowering_chain(target):
             try:
                 with self.builder.attempt():
+                    if not takes(row.fn, args, kwargs):
+                        raise NotSupported("a number that changes")
                     result = row.fn(self.builder, *args, **kwargs)
                     if result is None:
                         raise NotSupported("not in this case")

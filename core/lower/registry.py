@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, TypeVar
 
 import torch
 
 from armature.graph.data import Lowering
+from armature.lower.index import FloorDiv, Mod, Product, Size, Sum
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__armature_lowerings__"
+_NUMBERS = frozenset({"int", "float", "Number", "None", "Sequence"})  # words of annotations that take no symbols
+_SYMBOLIC = (Size, Sum, Product, FloorDiv, Mod)
 
 
 def lowers(*ops: torch._ops.OpOverload, priority: int = 0) -> Callable[[F], F]:
@@ -19,7 +25,8 @@ def lowers(*ops: torch._ops.OpOverload, priority: int = 0) -> Callable[[F], F]:
 
     The arguments are the operator's, with `TensorValue` for a tensor. Returns a TensorValue (a tuple for several
     results), or None
-    for "not in this case": the operator stays an ATen call.
+    for "not in this case": the operator stays an ATen call. So it does where it is given a number that changes, and the
+    parameter is annotated as an int or float, not as an `Index`.
     """
 
     def mark(fn: F) -> F:
@@ -28,6 +35,25 @@ def lowers(*ops: torch._ops.OpOverload, priority: int = 0) -> Callable[[F], F]:
         return fn
 
     return mark
+
+
+def takes(fn: Callable[..., Any], args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
+    """Whether a lowering can have these arguments: numbers that change only where its signature says so."""
+    if not any(map(_changes, (*args, *kwargs.values()))):
+        return True
+    signature = _signature(fn)
+    given = signature.bind(None, *args, **kwargs).arguments
+    wants = (str(signature.parameters[name].annotation) for name, value in given.items() if _changes(value))
+    return not any(_NUMBERS.issuperset(re.findall(r"\w+", text)) for text in wants)
+
+
+def _changes(value: object) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_changes, value))
+    return isinstance(value, _SYMBOLIC)
+
+
+_signature = functools.cache(inspect.signature)
 
 
 def collect_lowerings(*modules: ModuleType) -> Iterable[Lowering]:

@@ -221,3 +221,24 @@ def test_places_that_change_count_from_either_end(fn: Callable[..., torch.Tensor
     for k in (3, 2, 4, 5, -1, -3, -6):
         x = torch.randn(6, 6)
         torch.testing.assert_close(quick(x, k), fn(x, k))
+
+
+NUMBERS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
+    "roll": lambda x, k: x.roll((k, 1), (0, 1)),
+    "tril": lambda x, k: torch.tril(x, k),
+    "pow": lambda x, k: x**k,
+    "hardtanh": lambda x, k: torch.nn.functional.hardtanh(x, -k, k),
+    "threshold": lambda x, k: torch.nn.functional.threshold(x, k - 3, k),
+    "correction": lambda x, k: x.var(0, correction=k),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_operators_whose_loops_want_numbers_stay_calls_where_these_change(name: str) -> None:
+    def fn(x: torch.Tensor, k: int) -> torch.Tensor:
+        return NUMBERS[name](x, k) * 2
+
+    quick = armature.compile(fn, fullgraph=True)
+    for k in (3, 2, 4, 3):
+        x = torch.randn(6, 6)
+        torch.testing.assert_close(quick(x, k), fn(x, k))

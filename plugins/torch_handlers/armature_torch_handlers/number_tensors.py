@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 import torch
+import torch.nn.functional as F
 
 from armature.plugin_api import (
     Args,
@@ -27,7 +28,22 @@ from armature.plugin_api import (
     handles,
 )
 
-METHODS = ("expand", "narrow", "new_empty", "new_ones", "new_zeros", "repeat", "reshape", "select", "view")
+# Functions that want numbers wherever they are given one; those that do after their first argument, and methods.
+NEW = (
+    torch.arange, torch.empty, torch.eye, torch.full, torch.ones, torch.rand, torch.randint, torch.randn,
+    torch.randperm, torch.zeros,
+)  # fmt: skip
+OF_TENSORS = (
+    torch.chunk, torch.diagonal, torch.narrow, torch.roll, torch.select, torch.split, torch.tile, torch.topk,
+    torch.tril, torch.triu, torch.unflatten, F.one_hot, F.pad,
+)  # fmt: skip
+METHODS = tuple(
+    getattr(torch.Tensor, name)
+    for name in (
+        "chunk", "diagonal", "expand", "narrow", "new_empty", "new_full", "new_ones", "new_zeros", "repeat", "reshape",
+        "roll", "select", "split", "tile", "topk", "tril", "triu", "unflatten", "view",
+    )
+)  # fmt: skip
 WHOLE = (torch.int8, torch.int16, torch.int32, torch.int64)
 
 
@@ -70,26 +86,28 @@ def read(tracing: Tracing, value: TracedTensor) -> Value:
     return ConstantValue(number, source=place)
 
 
-def called(call: Call, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, sizes: slice) -> Value | None:
-    """The call with numbers among the arguments that say how large something is, or where; None: there are none."""
-    given = list(args)
-    given[sizes] = [with_numbers(call.tracing, arg) for arg in args[sizes]]
-    return None if same(given, args) else call.graph_call(fn, *given, **kwargs)
+def called(call: Call, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, first: int) -> Value | None:
+    """The call with numbers for such tensors among the arguments from `first` on; None: there are none."""
+    given = (*args[:first], *(with_numbers(call.tracing, arg) for arg in args[first:]))
+    named = {name: arg if name == "out" else with_numbers(call.tracing, arg) for name, arg in kwargs.items()}
+    if same((*given, *named.values()), (*args, *kwargs.values())):
+        return None
+    return call.graph_call(fn, *given, **named)
 
 
-@handles(torch.arange, torch.zeros, torch.ones, torch.empty, torch.rand, torch.randn)
+@handles(*NEW)
 def create(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """`torch.zeros(n, 2)`."""
-    return called(call, call.fn, args, kwargs, slice(None))
+    return called(call, call.fn, args, kwargs, 0)
 
 
-@handles(torch.full)
-def full(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """`torch.full((n,), 1.0)`; a number is wanted to fill with."""
-    return called(call, call.fn, args, kwargs, slice(1))
-
-
-@handles(*(getattr(torch.Tensor, name) for name in METHODS))
+@handles(*OF_TENSORS)
 def of_tensor(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """`torch.narrow(x, 0, 0, n)`."""
+    return called(call, call.fn, args, kwargs, 1)
+
+
+@handles(*METHODS)
+def method(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """`x.narrow(0, 0, n)`."""
-    return called(call, call.fn.__name__, args, kwargs, slice(1, None))
+    return called(call, call.fn.__name__, args, kwargs, 1)

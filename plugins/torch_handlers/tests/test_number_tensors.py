@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 import armature
@@ -37,8 +38,16 @@ COUNTS: dict[str, Function] = {
     "zeros": lambda x, n: torch.zeros(n, 2),
     "full": lambda x, n: torch.full((n, 2), 3.0),
     "narrow": lambda x, n: x.narrow(0, 0, n) * 2,
+    "by keyword": lambda x, n: torch.zeros(size=(n, 8)) + x.narrow(0, start=1, length=n),
+    "pad": lambda x, n: F.pad(x, (0, n, 1, 1)),
+    "filled": lambda x, n: torch.full((2, 2), n),
     "expand": lambda x, n: x.expand(n, 6, 8) + 1,
     "reshape": lambda x, n: torch.zeros(n, 7).reshape(7, n),
+}
+CONSTANTS: dict[str, Function] = {  # torch makes constants of these numbers, whatever they are to the graph
+    "roll and tile": lambda x, n: torch.tile(x.roll(n, 0), (n, 1)),
+    "topk and tril": lambda x, n: (x.topk(n).values, torch.tril(x, n), x.diagonal(n)),
+    "parts": lambda x, n: (*x.split(n), *x.chunk(n)),
 }
 
 
@@ -65,6 +74,11 @@ def test_items(name: str, make: Callable[[int], Any]) -> None:
 def test_counts(name: str) -> None:
     check(COUNTS[name], torch.tensor, (3, 2, 4, 5))
     assert len(session().compilations) <= TIMES
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_numbers_that_become_constants(name: str) -> None:
+    check(CONSTANTS[name], torch.tensor, (3, 2, 3))
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32])
