@@ -303,6 +303,18 @@ def text(expr: Any) -> str:
     return str(_Printer().doprint(expr))
 
 
+class _OfProxies(PythonReferenceAnalysis):
+    """What torch's own class leaves to sympy, which wants to know the numbers."""
+
+    @staticmethod
+    def int_truediv(a: Any, b: Any) -> Any:
+        return a / b
+
+    @staticmethod
+    def pow_by_natural(a: Any, b: Any) -> Any:
+        return a**b
+
+
 def as_node(value: Any, graph: fx.Graph, leaf: Callable[[Any], fx.Node], made: dict[Any, Any]) -> Any:
     """A node that computes a symbolic value; a number when it is one. `leaf` gives the node of a symbol; `made` keeps
     what was computed before, by expression."""
@@ -318,7 +330,7 @@ def as_node(value: Any, graph: fx.Graph, leaf: Callable[[Any], fx.Node], made: d
         tracer = fx.proxy.GraphAppendingTracer(graph)
         env = {symbol: fx.Proxy(leaf(symbol), tracer) for symbol in symbols_of(expr)}
         with Asking():  # a proxy is asked what torch's functions make of it
-            found = sympy_interp(PythonReferenceAnalysis, env, expr).node
+            found = sympy_interp(_OfProxies, env, expr).node
     made[expr] = found
     return found
 

@@ -223,6 +223,22 @@ def test_places_that_change_count_from_either_end(fn: Callable[..., torch.Tensor
         torch.testing.assert_close(quick(x, k), fn(x, k))
 
 
+QUOTIENTS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
+    "factor": lambda x, k: x * (8 / k),
+    "scales": lambda x, k: torch.nn.functional.interpolate(x[None, None], size=(k, k), mode="bilinear"),
+    "power": lambda x, k: x * 2**k,
+}
+
+
+@pytest.mark.parametrize("name", QUOTIENTS)
+def test_numbers_computed_of_ints_that_change(name: str) -> None:
+    fn = QUOTIENTS[name]
+    quick = armature.compile(fn, fullgraph=True)
+    for k in (3, 2, 4, 3):
+        x = torch.randn(6, 6)
+        torch.testing.assert_close(quick(x, k), fn(x, k))
+
+
 NUMBERS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
     "roll": lambda x, k: x.roll((k, 1), (0, 1)),
     "tril": lambda x, k: torch.tril(x, k),
