@@ -12,9 +12,9 @@ import torch
 class KernelSource:
     """The text of all kernels of one graph for one back end, complete: it can be read, kept and built on its own.
 
-    `flags` is what besides `text` decides the built artefact (compiler, options, target); text and flags make the cache
-    key. `kernels` maps a kernel's name to the names of its arguments in call order. `parts`: the text of each kernel by
-    itself, for reports.
+    `flags` is what besides `text` decides the built artefact (compiler, options, target); flags and text, which may be
+    without its comments, make the cache key. `kernels` maps a kernel's name to the names of its arguments in call
+    order. `parts`: the text of each kernel by itself, for reports.
     """
 
     backend: str

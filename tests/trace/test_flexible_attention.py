@@ -16,6 +16,7 @@ from tests.support.resuming import in_one_graph
 from tests.support.tensor_programs import same
 from tests.support.tracing import break_of, trace
 
+pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 LENGTH, HEADS = 16, 4
 BIAS = torch.linspace(-1, 1, HEADS)
 TABLE = torch.linspace(-2, 2, LENGTH * LENGTH).reshape(LENGTH, LENGTH)

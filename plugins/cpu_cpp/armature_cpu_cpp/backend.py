@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,9 @@ from armature_cpu_cpp.source import print_kernels
 
 if TYPE_CHECKING:
     from armature.plugin_api import Services
+
+
+COMMENT = re.compile(r"[ \t]*//.*")  # nothing that is printed has two slashes in a literal
 
 
 @attrs.define(eq=False)
@@ -51,7 +55,8 @@ class CpuBackend:
             text.write_text(source.text, encoding="utf-8")
             toolchain.build(compiler, options, bool(source.meta["openmp"]), text, made)
 
-        parts = (self.name, source.text, *source.flags)
+        # Comments cite lines of the program: one that moves, or other code that does the same, needs no new library.
+        parts = (self.name, COMMENT.sub("", source.text), *source.flags)
         return ctx.cache.load(parts, ".so", make, lambda path: launch.load(path, source.kernels))
 
     def missing(self) -> str | None:

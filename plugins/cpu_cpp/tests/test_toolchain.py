@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+import runpy
 import shlex
 import subprocess
 import sys
@@ -73,6 +75,26 @@ def test_a_second_build_comes_from_the_cache(compile_context: CompileContext) ->
         kernels = backend.build(backend.generate(plan.kernels, plan, compile_context), compile_context)
     assert compile_context.cache.hits >= 1
     assert list(kernels) == [kernel_of(sketch).name]
+
+
+MODEL = """
+import torch
+
+def layer(x):
+    return torch.tanh(x * 3) - 1
+"""
+
+
+def test_lines_that_move_need_no_new_library(tmp_path: Path) -> None:
+    with armature.config.patch(cache_dir=tmp_path / "cache"):
+        for lines in (0, 7):
+            armature.reset()
+            path = tmp_path / "model.py"
+            path.write_text("\n" * lines + MODEL)
+            linecache.clearcache()
+            x = torch.linspace(-1, 1, 5)
+            torch.testing.assert_close(armature.compile(runpy.run_path(str(path))["layer"])(x), torch.tanh(x * 3) - 1)
+            assert len([*(tmp_path / "cache").rglob("*.so")]) == 1
 
 
 def test_options_are_part_of_the_key(printed: Printed) -> None:
