@@ -63,7 +63,7 @@ def keep_places_in_windows(module: object, ctx: object) -> object:
             continue
         node.replace_input_with(image, memory_like(image, grad, node))
         window = Window(image.meta["val"], kernel, stride or kernel, padding, dilation)
-        if math.prod(window.kernel) <= MOST_PLACES and all(user.target is node.target for user in places.users):
+        if window.can_pack and all(user.target is node.target for user in places.users):
             packed = inlined(places.next, window.packed, places)
             found = inlined(node, window.unpacked, packed, recompute=True)
             node.replace_input_with(places, found)
@@ -96,6 +96,12 @@ class Window:
         self.width = image.shape[-1]
         self.kernel, self.stride, self.padding, self.dilation = map(pair, (kernel, stride, padding, dilation))
 
+    @property
+    def can_pack(self) -> bool:
+        """Whether a byte holds each element's number, and a row of the window ends before its next one begins."""
+        row = (self.kernel[1] - 1) * self.dilation[1]
+        return math.prod(self.kernel) <= MOST_PLACES and row < self.dilation[0] * self.width
+
     def starts(self, places: Tensor) -> tuple[Tensor, Tensor]:
         """Row and column in the image at which each window begins."""
         rows, columns = (torch.arange(n, device=places.device) for n in places.shape[-2:])
@@ -107,16 +113,26 @@ class Window:
     def packed(self, places: Tensor) -> Tensor:
         """int8: the element of its window that each position is."""
         row, column = self.starts(places)
-        down = (places // self.width - row) // self.dilation[0]
-        across = (places % self.width - column) // self.dilation[1]
+        past = places - (row * self.width + column)
+        down = parts_of(past, self.dilation[0] * self.width, self.kernel[0])
+        across = parts_of(past - down * (self.dilation[0] * self.width), self.dilation[1], self.kernel[1])
         return (down * self.kernel[1] + across).to(torch.int8)
 
     def unpacked(self, packed: Tensor) -> Tensor:
         """int64: positions in the image."""
         row, column = self.starts(packed)
         element = packed.to(torch.int64)
-        down, across = element // self.kernel[1], element % self.kernel[1]
+        down = parts_of(element, self.kernel[1], self.kernel[0])
+        across = element - down * self.kernel[1]
         return (row + down * self.dilation[0]) * self.width + column + across * self.dilation[1]
+
+
+def parts_of(value: Tensor, size: int, limit: int) -> Tensor:
+    """`value // size` of numbers from 0 whose quotient is below `limit`: a few comparisons, as processors have no
+    division of vectors of int64."""
+    if size == 1:
+        return value
+    return sum(((value >= size * number).to(value.dtype) for number in range(1, limit)), torch.zeros_like(value))
 
 
 def pair(values: Any) -> tuple[int, int]:

@@ -96,6 +96,30 @@ def test_of_a_maximum_its_place_in_the_window(options: dict[str, Any], last: boo
     assert not any(v.dtype == torch.float32 for v in kept)  # of the image, backward takes the size alone
 
 
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize("kernel", [(2, 2), (3, 2), (2, 5)], ids=str)
+def test_every_place_of_a_window_comes_back(kernel: tuple[int, int], padding: int, dilation: int) -> None:
+    image = torch.empty(1, 1, 9, 11)
+    window = saving.Window(image, kernel, [2, 1], [padding, padding], [dilation, dilation])
+    assert window.can_pack
+    rows, columns = ((torch.arange(3) * 2 - padding).reshape(-1, 1), torch.arange(4) - padding)
+    for down in range(kernel[0]):
+        for across in range(kernel[1]):
+            row, column = rows + down * dilation, columns + across * dilation
+            inside = (row >= 0) & (row < 9) & (column >= 0) & (column < 11)
+            places = (row * 11 + column).expand(1, 1, 3, 4)
+            packed = window.packed(places)
+            assert packed.dtype == torch.int8
+            assert bool((packed == down * kernel[1] + across)[..., inside].all())
+            assert bool((window.unpacked(packed) == places)[..., inside].all())
+
+
+def test_rows_of_a_window_that_are_as_long_as_the_image() -> None:
+    for width in (2, 3, 4):
+        checked(lambda x: functional.max_pool2d(x * 2, 3, stride=1, padding=1), torch.randn(2, 3, 8, width))
+
+
 def test_images_without_a_batch_and_positions_that_are_returned() -> None:
     checked(lambda x: functional.max_pool2d(x * 2, 2), torch.randn(3, 8, 8))
 
