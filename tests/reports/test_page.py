@@ -206,6 +206,14 @@ def test_light_and_dark(opened: Any) -> None:
 def test_it_fits_a_phone(opened: Any, recording: Any) -> None:
     page = opened(recording(), viewport=PHONE, is_mobile=True, has_touch=True)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    boxes, sticks_out = (
+        "[...document.querySelectorAll('td, .wide table, .hints li')]",
+        "box.scrollWidth > box.clientWidth + 1",
+    )
+    assert page.evaluate(f"{boxes}.filter((box) => {sticks_out}).map((box) => box.textContent)") == []
+    assert page.evaluate(
+        "[...document.querySelectorAll('.wide:has(table)')].every((w) => w.scrollWidth <= w.clientWidth)"
+    )
     page.locator("#graph g[data-node]").nth(3).tap()
     assert page.locator("#node h3").count()
 
