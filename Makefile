@@ -17,7 +17,7 @@ JOBS ?= 2
 # Models of the zoo, drawn at random by the date; 0: all.
 SAMPLE ?= 0
 
-.PHONY: setup demo test test-slow test-lenient test-matrix sweep lint bench bench-frontend zoo opinfo clean
+.PHONY: setup demo test test-slow test-lenient test-matrix sweep fuzz lint bench bench-frontend zoo opinfo clean
 
 setup: $(STAMP)
 
@@ -43,6 +43,10 @@ test-matrix: setup
 
 sweep: setup
 	$(BIN)/python -m pytest -m sweep -n $(JOBS) $(ARGS)
+
+# The tests of random inputs, with others than those of `make test`, which are always the same.
+fuzz: setup
+	$(BIN)/python -m pytest -m "hypothesis and not sweep" --hypothesis-profile random -n $(JOBS) $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check .
