@@ -68,6 +68,7 @@ ROWS = with_examples(
                 "GB0321",
                 "GB0324",
                 "GB0326",
+                "GB0336",
             ),
             cause="An exception leaves the function, and only Python can pass it to the caller.",
         ),

@@ -27,7 +27,7 @@ ROWS = with_examples(
             "The attribute `{name}` of {type} is read.",
             (_READ, _PLUGIN),
             code="AB0089",
-            also=("GB0188", "GB0252", "GB0150", "GB0217", "GB9672", "GB0287", "GB0290", "GB0336"),
+            also=("GB0188", "GB0252", "GB0150", "GB0217"),
             cause="Armature does not know the attributes of such objects.",
         ),
         BreakType(
@@ -36,7 +36,7 @@ ROWS = with_examples(
             "The method `{name}` of {type} is called, which armature does not know.",
             (fundamental("Call it outside the compiled function."), _PLUGIN),
             code="GB0156",
-            also=("GB0253", "GB0289", "GB0121", "GB0142"),
+            also=("GB0253", "GB0289", "GB0121", "GB0142", "GB0287", "GB0290", "GB9672"),
             cause="What an unknown method does can't be recorded in a graph.",
         ),
         BreakType(
