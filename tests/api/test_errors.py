@@ -82,7 +82,7 @@ def test_an_option_that_is_no_matter_of_one_function(name: str) -> None:
         armature.compile(increment, options={name: value})
 
 
-@pytest.mark.filterwarnings("ignore:no plugin makes kernels")
+@pytest.mark.filterwarnings("ignore:.*no plugin makes kernels")
 def test_plugins_are_chosen_for_a_function() -> None:
     """One without code generation beside one with it, in turns."""
     without = armature.compile(increment, options={"disabled_plugins": ("cpu_cpp",)})

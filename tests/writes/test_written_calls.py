@@ -102,7 +102,7 @@ def test_the_sweep_finds_what_it_is_for() -> None:
     assert len(IN_PYTHON) > 40
 
 
-@pytest.mark.parametrize("cls", modules(), ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", list(modules()), ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("trains", (False, True))
 @pytest.mark.filterwarnings("ignore:dropout[23]d. Received")
 def test_modules(cls: type[torch.nn.Module], trains: bool) -> None:

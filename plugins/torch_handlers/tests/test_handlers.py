@@ -256,7 +256,9 @@ def level(x: Tensor) -> Tensor:
     return x + 1
 
 
-@pytest.mark.filterwarnings("ignore:(_check_is_size|To copy construct|The given buffer is not writable)")
+@pytest.mark.filterwarnings(
+    "ignore:(_check_is_size|To copy construct|The given buffer is not writable|flex_attention called)"
+)
 class TestHandlers(HandlerConformance):
     plugin = plugin
     cases = (
