@@ -5,7 +5,7 @@ The cut passes on the fewest bytes that it can; here are the choices that operat
 
 from __future__ import annotations
 
-import math
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,8 +14,9 @@ from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import CheckpointPolicy
 
+from armature_aten_lowerings.windows import Window
+
 aten = torch.ops.aten
-MOST_PLACES = 128  # of a window: what int8 can tell apart
 
 
 def drop_detached(module: object, ctx: object) -> object:
@@ -41,7 +42,7 @@ def keep_signs(module: object, ctx: object) -> object:
     for node in module.graph.find_nodes(op="call_function", target=aten.threshold_backward.default):
         grad, result, limit = node.args
         if grad.meta["val"].dtype == node.meta["val"].dtype == result.meta["val"].dtype:
-            made = inlined(node, where_above(limit), grad, result)
+            (made,) = inlined(node, where_above(limit), grad, result)
             node.replace_all_uses_with(made)
             module.graph.erase_node(node)
     return module
@@ -64,10 +65,25 @@ def keep_places_in_windows(module: object, ctx: object) -> object:
         node.replace_input_with(image, memory_like(image, grad, node))
         window = Window(image.meta["val"], kernel, stride or kernel, padding, dilation)
         if window.can_pack and all(user.target is node.target for user in places.users):
-            packed = inlined(places.next, window.packed, places)
-            found = inlined(node, window.unpacked, packed, recompute=True)
+            packed = compared(places, image, window) or inlined(places.next, window.packed, places)[0]
+            (found,) = inlined(node, window.unpacked, packed, recompute=True)
             node.replace_input_with(places, found)
     return module
+
+
+def compared(places: fx.Node, image: fx.Node, window: Window) -> fx.Node | None:
+    """Which element of its window each maximum is, from comparisons that take the place of the pooling operator. None
+    for large windows, which read each number too often."""
+    pool = places.args[0]
+    if not window.is_small or not isinstance(pool, fx.Node) or pool.target is not aten.max_pool2d_with_indices.default:
+        return None
+    largest, element = inlined(pool, functools.partial(window.largest, size=places.meta["val"].shape[-2:]), image)
+    if largest.meta["val"].stride() != places.meta["val"].stride():
+        return None
+    for user in list(pool.users):
+        if user.args[1] == 0:
+            user.replace_all_uses_with(largest)
+    return element
 
 
 def memory_like(node: fx.Node, source: fx.Node, before: fx.Node) -> fx.Node:
@@ -89,60 +105,11 @@ def has_numbers(node: Any) -> bool:
     return isinstance(value, Tensor) and all(isinstance(n, int) for n in (*value.shape, *value.stride()))
 
 
-class Window:
-    """The windows of a pooling operator, and the way from positions in the image to positions in the window."""
-
-    def __init__(self, image: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any) -> None:
-        self.width = image.shape[-1]
-        self.kernel, self.stride, self.padding, self.dilation = map(pair, (kernel, stride, padding, dilation))
-
-    @property
-    def can_pack(self) -> bool:
-        """Whether a byte holds each element's number, and a row of the window ends before its next one begins."""
-        row = (self.kernel[1] - 1) * self.dilation[1]
-        return math.prod(self.kernel) <= MOST_PLACES and row < self.dilation[0] * self.width
-
-    def starts(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Row and column in the image at which each window begins."""
-        rows, columns = (torch.arange(n, device=places.device) for n in places.shape[-2:])
-        return (
-            (rows * self.stride[0] - self.padding[0]).unsqueeze(1),
-            columns * self.stride[1] - self.padding[1],
-        )
-
-    def packed(self, places: Tensor) -> Tensor:
-        """int8: the element of its window that each position is."""
-        row, column = self.starts(places)
-        past = places - (row * self.width + column)
-        down = parts_of(past, self.dilation[0] * self.width, self.kernel[0])
-        across = parts_of(past - down * (self.dilation[0] * self.width), self.dilation[1], self.kernel[1])
-        return (down * self.kernel[1] + across).to(torch.int8)
-
-    def unpacked(self, packed: Tensor) -> Tensor:
-        """int64: positions in the image."""
-        row, column = self.starts(packed)
-        element = packed.to(torch.int64)
-        down = parts_of(element, self.kernel[1], self.kernel[0])
-        across = element - down * self.kernel[1]
-        return (row + down * self.dilation[0]) * self.width + column + across * self.dilation[1]
-
-
-def parts_of(value: Tensor, size: int, limit: int) -> Tensor:
-    """`value // size` of numbers from 0 whose quotient is below `limit`: a few comparisons, as processors have no
-    division of vectors of int64."""
-    if size == 1:
-        return value
-    return sum(((value >= size * number).to(value.dtype) for number in range(1, limit)), torch.zeros_like(value))
-
-
-def pair(values: Any) -> tuple[int, int]:
-    """A number for both axes, or one for each."""
-    several = values if isinstance(values, (list, tuple)) else (values,)
-    return several[0], several[-1]
-
-
-def inlined(before: fx.Node, function: Callable[..., Tensor], *given: fx.Node, recompute: bool = False) -> fx.Node:
-    """The operators of `function` on the nodes' values, put before a node. recompute: they belong to backward."""
+def inlined(
+    before: fx.Node, function: Callable[..., Any], *given: fx.Node, recompute: bool = False
+) -> tuple[fx.Node, ...]:
+    """The results of `function` on the nodes' values, its operators put before a node. recompute: they belong to
+    backward."""
     values = [node.meta["val"] for node in given]
     with values[0].fake_mode:
         traced = make_fx(lambda given: function(*given))(values)
@@ -150,7 +117,7 @@ def inlined(before: fx.Node, function: Callable[..., Tensor], *given: fx.Node, r
     origin: dict[str, Any] = {key: before.meta[key] for key in ("origin", "stack_trace") if key in before.meta}
     for node in traced.graph.nodes:
         if node.op == "output":
-            return known[node.all_input_nodes[0]]
+            return tuple(known[result] for result in node.all_input_nodes)
         if node.op == "placeholder":
             continue
         with before.graph.inserting_before(before):

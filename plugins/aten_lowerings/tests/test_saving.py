@@ -15,6 +15,7 @@ from armature.graph.data import GraphKind
 from armature.pipeline.session import session
 from armature.testing.differential import difference
 from armature_aten_lowerings import saving
+from armature_aten_lowerings.windows import Window
 
 aten = torch.ops.aten
 
@@ -101,7 +102,7 @@ def test_of_a_maximum_its_place_in_the_window(options: dict[str, Any], last: boo
 @pytest.mark.parametrize("kernel", [(2, 2), (3, 2), (2, 5)], ids=str)
 def test_every_place_of_a_window_comes_back(kernel: tuple[int, int], padding: int, dilation: int) -> None:
     image = torch.empty(1, 1, 9, 11)
-    window = saving.Window(image, kernel, [2, 1], [padding, padding], [dilation, dilation])
+    window = Window(image, kernel, [2, 1], [padding, padding], [dilation, dilation])
     assert window.can_pack
     rows, columns = ((torch.arange(3) * 2 - padding).reshape(-1, 1), torch.arange(4) - padding)
     for down in range(kernel[0]):
@@ -113,6 +114,24 @@ def test_every_place_of_a_window_comes_back(kernel: tuple[int, int], padding: in
             assert packed.dtype == torch.int8
             assert bool((packed == down * kernel[1] + across)[..., inside].all())
             assert bool((window.unpacked(packed) == places)[..., inside].all())
+
+
+@pytest.mark.parametrize("options", [p for p in POOLS if p["kernel_size"] != 12], ids=str)
+@pytest.mark.parametrize("last", [False, True])
+def test_comparisons_find_what_the_library_finds(options: dict[str, Any], last: bool) -> None:
+    torch.manual_seed(0)
+    x = torch.randint(-2, 3, (2, 3, 13, 15)).float()  # many are equal
+    x[0, 0, :6, :6] = -torch.inf
+    x[0, 1, 2:9, 3:7] = torch.nan
+    x[1, 0, -6:, -6:] = -torch.inf
+    x = x.contiguous(memory_format=torch.channels_last) if last else x
+    values, places = functional.max_pool2d(x, return_indices=True, **options)
+    size = options["kernel_size"]
+    window = Window(x, size, options.get("stride", size), options.get("padding", 0), options.get("dilation", 1))
+    largest, element = window.largest(x, values.shape[-2:])
+    torch.testing.assert_close(largest, values, equal_nan=True, rtol=0, atol=0)
+    assert largest.stride() == values.stride()
+    assert torch.equal(window.unpacked(element), places)
 
 
 def test_rows_of_a_window_that_are_as_long_as_the_image() -> None:

@@ -1,0 +1,115 @@
+"""The windows of a pooling operator: where a number stands in its window, and where in the image."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+MOST_PLACES = 128  # of a window: what int8 can tell apart
+MOST_COMPARED = 9  # elements of a window that are written out: of larger ones each number is read too often
+
+
+class Window:
+    """The windows of a pooling operator over images of one size."""
+
+    def __init__(self, image: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any) -> None:
+        self.width = image.shape[-1]
+        self.kernel, self.stride, self.padding, self.dilation = map(pair, (kernel, stride, padding, dilation))
+
+    @property
+    def can_pack(self) -> bool:
+        """Whether a byte holds each element's number, and a row of the window ends before its next one begins."""
+        row = (self.kernel[1] - 1) * self.dilation[1]
+        return math.prod(self.kernel) <= MOST_PLACES and row < self.dilation[0] * self.width
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its elements may be written out."""
+        return math.prod(self.kernel) <= MOST_COMPARED
+
+    def starts(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Row and column in the image at which each window begins."""
+        rows, columns = (torch.arange(n, device=places.device) for n in places.shape[-2:])
+        return (
+            (rows * self.stride[0] - self.padding[0]).unsqueeze(1),
+            columns * self.stride[1] - self.padding[1],
+        )
+
+    def packed(self, places: Tensor) -> Tensor:
+        """int8: the element of its window that each position is."""
+        row, column = self.starts(places)
+        past = places - (row * self.width + column)
+        down = parts_of(past, self.dilation[0] * self.width, self.kernel[0])
+        across = parts_of(past - down * (self.dilation[0] * self.width), self.dilation[1], self.kernel[1])
+        return (down * self.kernel[1] + across).to(torch.int8)
+
+    def unpacked(self, packed: Tensor) -> Tensor:
+        """int64: positions in the image."""
+        row, column = self.starts(packed)
+        element = packed.to(torch.int64)
+        down = parts_of(element, self.kernel[1], self.kernel[0])
+        across = element - down * self.kernel[1]
+        return (row + down * self.dilation[0]) * self.width + column + across * self.dilation[1]
+
+    def largest(self, image: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """The largest number of each window, and which element it is (int8): as in eager mode the first of equal ones
+        inside the image, and the last NaN. size: rows and columns of windows."""
+        last = [begin + (n - 1) * step for n, step, begin in zip(size, self.stride, self.begins_of_last, strict=True)]
+        missing = [max(end + 1 - n - pad, 0) for end, n, pad in zip(last, image.shape[-2:], self.padding, strict=True)]
+        pads = (self.padding[1], missing[1], self.padding[0], missing[0])
+        padded = functional.pad(image, pads, value=-math.inf) if any(pads) else image
+        best = self.read(padded, 0, 0, size)
+        element = self.first_inside(image, size).expand(best.shape)
+        for number, (down, across) in enumerate(itertools.product(*map(range, self.kernel))):
+            value = self.read(padded, down, across, size)
+            better = (value > best) | (value != value)
+            best = torch.where(better, value, best)
+            element = torch.where(better, number, element)
+        return best, element.to(torch.int8)
+
+    @property
+    def begins_of_last(self) -> tuple[int, ...]:
+        """How far behind the first element of a window its last one is, along each axis."""
+        return tuple((count - 1) * step for count, step in zip(self.kernel, self.dilation, strict=True))
+
+    def read(self, padded: Tensor, down: int, across: int, size: Sequence[int]) -> Tensor:
+        """One element of all windows."""
+        rows, columns = (
+            slice(number * step, number * step + (n - 1) * stride + 1, stride)
+            for number, step, n, stride in zip((down, across), self.dilation, size, self.stride, strict=True)
+        )
+        return padded[..., rows, columns]
+
+    def first_inside(self, image: Tensor, size: Sequence[int]) -> Tensor:
+        """int32: the first element of each window that is inside the image."""
+        rows, columns = (
+            parts_of(
+                (pad - torch.arange(n, device=image.device, dtype=torch.int32) * stride).clamp(min=0) + step - 1,
+                step,
+                count,
+            )
+            for n, stride, pad, step, count in zip(
+                size, self.stride, self.padding, self.dilation, self.kernel, strict=True
+            )
+        )
+        return rows.unsqueeze(1) * self.kernel[1] + columns
+
+
+def parts_of(value: Tensor, size: int, limit: int) -> Tensor:
+    """`value // size` of numbers from 0 whose quotient is below `limit`: a few comparisons, as processors have no
+    division of vectors of int64."""
+    if size == 1:
+        return value
+    return sum(((value >= size * number).to(value.dtype) for number in range(1, limit)), torch.zeros_like(value))
+
+
+def pair(values: Any) -> tuple[int, int]:
+    """A number for both axes, or one for each."""
+    several = values if isinstance(values, (list, tuple)) else (values,)
+    return several[0], several[-1]
