@@ -98,9 +98,7 @@ class Inputs:
         if any(value is None for value in found) or sum(map(_version, tensors)) != self.versions:
             return None
         for tensor in tensors:
-            if fix := getattr(
-                tensor, "_fix_weakref", None
-            ):  # has this reference count, where only C++ holds the tensor
+            if fix := getattr(tensor, "_fix_weakref", None):  # its count of references, where C++ alone held it
                 fix()
         return found
 
