@@ -105,12 +105,12 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
 def as_subclass(tensor: torch.Tensor, kind: type, recorded: bool) -> torch.Tensor:
     """`tensor.as_subclass(kind)`; recorded: whether autograd records it, whatever the mode is."""
     before = torch.is_grad_enabled()
-    set_grad_enabled(recorded)
-    try:
-        with Quiet():
+    with Quiet():
+        set_grad_enabled(recorded)
+        try:
             return tensor.as_subclass(kind)
-    finally:
-        set_grad_enabled(before)
+        finally:
+            set_grad_enabled(before)
 
 
 def size(tensor: torch.Tensor, axis: int) -> int:

@@ -140,7 +140,7 @@ def test_a_function_of_which_nothing_is_told_is_not_run_while_tracing(monkeypatc
     armature.reset()
     with plugins.manager().registered(own, "own"):
         compiled = armature.compile(call_of(made, 2), backend="eager", fullgraph=True)
-        with pytest.raises(armature.errors.Unsupported, match="made was called without a tensor"):
+        with pytest.raises(armature.errors.Unsupported, match="made is called without a tensor"):
             compiled(X)
     assert calls == []
 

@@ -105,7 +105,7 @@ def test_an_answer_of_which_nothing_is_known_breaks_the_graph() -> None:
     own.armature_rules = hookimpl(rows(Rule("torch._C._jit_get_num_profiled_runs", Decision.IN_GRAPH, "asks", 1)))
     with plugins.manager().registered(own, "own"):
         compiled = armature.compile(fn, backend="eager", fullgraph=True)
-        with pytest.raises(armature.errors.Unsupported, match="_jit_get_num_profiled_runs was called without a tensor"):
+        with pytest.raises(armature.errors.Unsupported, match="_jit_get_num_profiled_runs is called without a tensor"):
             compiled(X)
     assert torch.equal(armature.compile(fn, backend="eager")(X), fn(X))
 

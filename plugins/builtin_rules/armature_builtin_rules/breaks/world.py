@@ -225,6 +225,17 @@ ROWS = with_examples(
             cause=_ONCE,
         ),
         BreakType(
+            "profiles",
+            "Profiler started or stopped in the function",
+            "{function} starts, stops or sets up a profiler.",
+            (
+                fundamental("Start and stop it around the compiled function."),
+                supportable("`torch.profiler.record_function` marks a part of the function, and stays in the graph."),
+            ),
+            code="AB0214",
+            cause="A profiler records operators as they run, and none of them runs while a graph is captured.",
+        ),
+        BreakType(
             "makes-sparse",
             "Sparse tensor creation not supported",
             "{function} creates a sparse tensor.",

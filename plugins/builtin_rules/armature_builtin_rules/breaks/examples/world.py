@@ -163,6 +163,16 @@ def torch_files_mended(x: Tensor) -> Any:
     return x + 1, True
 
 
+def profiles(x: Tensor) -> Tensor:
+    with torch.profiler.profile():
+        return x + 1
+
+
+def profiles_mended(x: Tensor) -> Tensor:
+    with torch.profiler.record_function("step"):
+        return x + 1
+
+
 def makes_sparse(x: Tensor) -> Tensor:
     return x.to_sparse().to_dense() + 1
 
