@@ -17,6 +17,8 @@ exit_autocast: Callable[[Any], Any] = torch.amp.autocast_mode._exit_autocast
 enter_inference: Callable[[bool], Any] = torch.autograd.grad_mode._enter_inference_mode
 exit_inference: Callable[[Any], Any] = torch.autograd.grad_mode._exit_inference_mode
 
+AUTOCAST_DEVICES = ("cpu", "cuda")  # types of devices whose autocast a program may be traced under
+
 LEVELS = torch._C._functorch
 
 

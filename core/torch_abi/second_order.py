@@ -18,12 +18,12 @@ from torch import Tensor, fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from armature.torch_abi.eval_frame import skip_code
+from armature.torch_abi.grad_modes import AUTOCAST_DEVICES
 
 Gradients = tuple[Tensor | None, ...]
 
 _C: Any = torch._C
 _version: Callable[[Tensor], int] = _C.TensorBase._version.__get__
-_DEVICES = ("cpu", "cuda")  # those with an autocast that a program may be traced under
 
 
 @attrs.frozen(eq=False)
@@ -57,7 +57,7 @@ def replay_of(module: fx.GraphModule, forward: fx.GraphModule, learning: tuple[i
     """
     if not all(_gives_the_same(node) for node in forward.graph.nodes if node.op == "call_function"):
         return None
-    casts = ((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _DEVICES)
+    casts = ((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in AUTOCAST_DEVICES)
     return Replay(module, learning, tuple(casts))
 
 

@@ -27,6 +27,7 @@ from armature.frame.guards.kinds import (
     ValueGuard,
 )
 from armature.frame.sources import ItemSource, ObjectSource, Source, held_key
+from armature.torch_abi.grad_modes import AUTOCAST_DEVICES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,7 +37,7 @@ PYTHONS_OWN = frozenset(dir(builtins))
 
 def autocast_dtypes() -> Mapping[str, torch.dtype]:
     """By device, what autocast takes now where it is not told."""
-    return {device: torch.get_autocast_dtype(device) for device in ("cpu", "cuda")}
+    return {device: torch.get_autocast_dtype(device) for device in AUTOCAST_DEVICES}
 
 
 @attrs.define(eq=False)

@@ -19,10 +19,9 @@ from armature.backend_api import (
     index,
     lowers,
 )
+from armature_aten_lowerings.windows import MOST_COMPARED, pair
 
 aten = torch.ops.aten
-MOST_IN_WINDOW = 9
-"""Elements of a window that are written out. Larger ones read each number too often."""
 
 
 @lowers(aten._adaptive_avg_pool2d.default)
@@ -46,11 +45,11 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor: int | None = None,
 ) -> TensorValue | None:
-    windows = _pair(kernel)
-    pads = _pair(padding)
+    windows = pair(kernel)
+    pads = pair(padding)
     if ceil_mode or (pads != (0, 0) and not count_include_pad and divisor is None):
         return None
-    return _windowed_mean(b, x, windows, _pair(stride or kernel), pads, divisor or windows[0] * windows[1])
+    return _windowed_mean(b, x, windows, pair(stride or kernel), pads, divisor or windows[0] * windows[1])
 
 
 @lowers(aten.max_pool2d_with_indices.default)
@@ -63,9 +62,10 @@ def max_pool2d_with_indices(
     dilation: Sequence[int] = (1, 1),
     ceil_mode: bool = False,
 ) -> tuple[TensorValue, None] | None:
-    """The largest number of each window. Where positions are read, as backward does, the library is faster."""
-    windows, strides, pads, steps = map(_pair, (kernel, stride or kernel, padding, dilation))
-    if b.is_read(1) or windows[0] * windows[1] > MOST_IN_WINDOW or not x.dtype.is_floating_point:
+    """The largest number of each window. Where positions in the image are read, the library is faster; of small windows
+    backward is given places in the window instead (`saving.keep_places_in_windows`)."""
+    windows, strides, pads, steps = map(pair, (kernel, stride or kernel, padding, dilation))
+    if b.is_read(1) or windows[0] * windows[1] > MOST_COMPARED or not x.dtype.is_floating_point:
         return None
     inside = not ceil_mode and pads == (0, 0)
 
@@ -82,10 +82,6 @@ def max_pool2d_with_indices(
         return functools.reduce(lambda best, value: b.op("maximum", best, value), items)
 
     return b.loop(largest), None
-
-
-def _pair(values: Sequence[int]) -> tuple[int, int]:
-    return (values[0], values[-1])
 
 
 def _windowed_mean(

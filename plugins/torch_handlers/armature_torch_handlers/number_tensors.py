@@ -73,9 +73,8 @@ def read(tracing: Tracing, value: TracedTensor) -> Value:
     tensor, source = value.real, value.source
     if type(tensor) is not torch.Tensor or source is None or tensor.dtype not in WHOLE or tensor.dim():
         return value
-    if (
-        tensor.device.type != "cpu" or tracing.mutates or tracing.overrides.present
-    ):  # or it may hold another one by then
+    # What was written to, or what another's `__torch_function__` sees, may be another number by then.
+    if tensor.device.type != "cpu" or tracing.mutates or tracing.overrides.present:
         return value
     number = tracing.fakes.run_real(number_of, tensor)
     place = CallSource(source, number_of, "number_of")
